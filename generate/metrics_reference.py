@@ -15,8 +15,8 @@ from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.changes import JobChanges
 from elastic_operator.metrics.picture import JobPicture, Picture, PolicyPicture, WatchPicture
 from elastic_operator.metrics.prefix import PREFIX
-from elastic_operator.plan.facts.job import Job, JobReports, MainContainer, OwnPod
-from elastic_operator.plan.facts.launcher_report import Goodput, Report
+from elastic_operator.plan.facts.group_report import Goodput, GroupReport
+from elastic_operator.plan.facts.job import Job, JobFeedback, MainContainer, OwnPod
 from elastic_operator.plan.job.observation import Observation
 from elastic_worker.launcher.metrics import PREFIX as LAUNCHER
 from elastic_worker.launcher.metrics import Totals, render
@@ -131,7 +131,7 @@ def _job() -> JobPicture:
         created=0.0,
         main=MainContainer(running_since=0.0),
     )
-    report = Report(
+    report = GroupReport(
         master_uid="m",
         read_at=0.0,
         generation=1,
@@ -151,7 +151,7 @@ def _job() -> JobPicture:
         status=JobStatus(),
         spec=JobSpec.model_validate(spec),
         pods=(master,),
-        reports=JobReports(report=report),
+        feedback=JobFeedback(report=report),
     )
     return JobPicture(Observation(job, job.status, members=(master,)), job.status, moved_at=0.0)
 

@@ -60,7 +60,7 @@ class World:
 
     def snapshot(self) -> Snapshot:
         """What is allocated from now."""
-        return self.planner.observe(self.world.look(self.now))[1]
+        return self.planner.observe(self.world.refresh(self.now))[1]
 
     def decide(self) -> Allocation:
         """One pass: look, snapshot, allocation, and each job's grant."""

@@ -96,7 +96,7 @@ class Operator:
     @property
     def _is_behind(self) -> bool:
         now = time.monotonic()
-        return self.controller is not None and self.controller.reconciler.goes_on_at(now) <= now
+        return self.controller is not None and self.controller.reconciler.catch_up_at(now) <= now
 
     @property
     def _longest(self) -> float:

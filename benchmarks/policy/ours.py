@@ -26,9 +26,9 @@ from elastic_api.status import JobStatus
 from elastic_operator.plan.allocation.allocate import Allocator, next_change
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Assignment, CreatePod, Plan
-from elastic_operator.plan.facts.job import Job, JobContext, JobReports, MainContainer, OwnPod
+from elastic_operator.plan.facts.group_report import GroupReport
+from elastic_operator.plan.facts.job import Job, JobContext, JobFeedback, MainContainer, OwnPod
 from elastic_operator.plan.facts.job_shape import JobShape, job_shape
-from elastic_operator.plan.facts.launcher_report import Report
 from elastic_operator.plan.facts.snapshot import (
     EvictionLimits,
     JobDemand,
@@ -140,7 +140,7 @@ class Ours:
             pending_pods=tuple(self._requests(world)),
             starvation_seconds=SETTINGS.starvation_seconds,
             eviction_limits=EvictionLimits(
-                *SETTINGS.reclaim.most_evictions(world.trace.gpus), gone=gone, firm=frozenset()
+                *SETTINGS.reclaim.most_evictions(world.trace.gpus), evicted_last_minute=gone, firm=frozenset()
             ),
         )
 
@@ -151,7 +151,7 @@ class Ours:
             return
         obs = known.obs = observe(known.job, now)
         undecided = obs.commit or obs.status is not obs.job.status
-        times = (time for time in (*obs.wake_at, obs.hold_until) if time > now)
+        times = (time for time in (*obs.wake_at, obs.no_pods_before) if time > now)
         known.until = -inf if undecided else min(times, default=inf)
         demand = demand_of(obs, _shape(job.trace)) if obs.wants_pods else None
         known.demand = known.demand if demand == known.demand else demand
@@ -170,15 +170,15 @@ class Ours:
         same = pods.keys() == known.pods.keys() and all(pod is known.pods[uid] for uid, pod in pods.items())
         known.pods = pods
         here = {pod.node: unready[pod.node] for pod in pods.values() if pod.node and pod.node in unready}
-        if not same or report != known.job.reports.report or here != known.job.context.unready:
+        if not same or report != known.job.feedback.report or here != known.job.context.unready:
             known.job = replace(
                 known.job,
                 pods=tuple(pods.values()),
-                reports=JobReports(report=report),
+                feedback=JobFeedback(report=report),
                 context=replace(known.job.context, unready=here),
             )
 
-    def _report(self, known: _Known, job: Training, pods: Mapping[str, OwnPod], now: float) -> Report | None:
+    def _report(self, known: _Known, job: Training, pods: Mapping[str, OwnPod], now: float) -> GroupReport | None:
         """The master's report on its group; a script with the library also reports how many samples it has seen."""
         master = next((pod for pod in pods.values() if pod.role == ROLE_MASTER and pod.deleting_since is None), None)
         if master is None or not master.ready:
@@ -186,7 +186,7 @@ class Ours:
         if known.generation[0] != job.generation:
             known.generation = job.generation, now
         members = tuple(pods[pod.uid].name for pod in sorted(job.group, key=lambda pod: pod.index) if pod.uid in pods)
-        return Report(
+        return GroupReport(
             master_uid=master.uid,
             read_at=known.generation[1],
             generation=job.generation,

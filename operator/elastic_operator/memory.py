@@ -1,4 +1,4 @@
-"""Memories from look to look. With them a look costs what has changed, not what exists (23)."""
+"""Memories from pass to pass. With them a pass costs what has changed, not what exists (23)."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from elastic_operator.cluster.backoff import Backoff
 from elastic_operator.cluster.connection import Connection, load_connection
 from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.installation import Installation
-from elastic_operator.cluster.lease import Election, Elector, beside
+from elastic_operator.cluster.lease import Election, Elector, in_own_thread
 from elastic_operator.cluster.metrics_access import MetricsAccess
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
@@ -68,7 +68,9 @@ STUCK_SECONDS = 300.0
 LEAD_AGAIN_SECONDS = 1.0
 """A process that has lost the lease is a candidate again after this time; after errors in a row, after up to 30 s."""
 BEAT_SECONDS = 5.0
-"""The pause between two signs of life of the main loop to the elector; far below `stuck_seconds` of its `Timing`."""
+"""The pause between two signs of life of the main loop to the elector; far below `stuck_seconds` of its
+`LeaseTiming`.
+"""
 
 
 class Process:
@@ -301,7 +303,7 @@ class Process:
         """Tell the elector again and again that the main loop turns. Without that, it gives the lease up (90)."""
         stepped = self.session.clock.stepped
         while True:
-            self.elector.beat()
+            self.elector.heartbeat()
             if stepped != self.session.clock.stepped:
                 stepped = self.session.clock.stepped
                 self._wake()  # waits that lie too far ahead are cut at once (29)
@@ -431,7 +433,7 @@ async def run(settings: Settings) -> None:
         log.warning("no pod of an Elastic job can be made, unless it sets spec.runtime.inject: false; set workerImage")
     async with _assembled(settings) as process:
         count = process.metrics.count_request
-        await process.run_until(_stopped(), elect=beside(lambda: Session(load_connection(), on_request=count)))
+        await process.run_until(_stopped(), elect=in_own_thread(lambda: Session(load_connection(), on_request=count)))
 
 
 async def _stopped() -> None:

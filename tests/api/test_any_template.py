@@ -117,7 +117,7 @@ def live_annotated(annotations: dict[str, str]) -> None:
     requests = PendingPods(
         ledger, SETTINGS, nodes=nodes, clock=ServerClock(), volumes=lambda *_: {}, quarantine=Quarantine()
     )
-    assert [request.name for request in requests.look(START)] == ["plain"]
+    assert [request.name for request in requests.refresh(START)] == ["plain"]
     reserved = reservation_of(waiting)
     assert reserved.ran_out(START).avoid[reserved.node].until > START
     for one in (own, waiting):

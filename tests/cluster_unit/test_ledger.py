@@ -17,8 +17,8 @@ from elastic_operator.cluster.store import Store
 from elastic_operator.plan.facts.snapshot import Node, PodShape
 from elastic_operator.read import convert
 from elastic_operator.read.assumed_pods import ASSUMED_SECONDS
-from elastic_operator.read.leaving import OVERDUE_SECONDS
 from elastic_operator.read.ledger import Ledger
+from elastic_operator.read.terminating_pods import OVERDUE_SECONDS
 from tests.cluster_unit.build import JOB_UID, owner, pod, stored_job
 
 GPU = "nvidia.com/gpu"

@@ -7,7 +7,7 @@ from elastic_operator.metrics.times import KINDS, JobTimes
 from elastic_operator.plan.plans import Planned
 from tests.metrics.pictures import make_report, of, samples_of, show, show_elastic
 from tests.plan.jobs import BOTH, START, at, ended, group, make_job, make_spec, make_status, plan, see
-from tests.plan.test_disruption import UNREADY, kept, on_nodes
+from tests.plan.test_node_outage import UNREADY, kept, on_nodes
 
 
 def test_a_job_is_one_series_of_info_and_one_of_status():
@@ -26,7 +26,7 @@ def test_nodes_that_many_jobs_wait_for_count_once():
 
 
 def test_jobs_that_request_uncounted_devices_are_counted():
-    asks = make_job(name="other", uncounted="Its pods have resourceClaims.")
+    asks = make_job(name="other", uncounted_devices="Its pods have resourceClaims.")
     assert samples_of(show(asks), show())["uncounted_jobs",] == 1
 
 
@@ -114,6 +114,6 @@ def test_a_picture_shows_a_job_as_it_was_last_planned_and_its_policy():
     later = replace(job, uid="other", name="other", namespace="team-b")
     planned = [Planned(see(one), None, 0.0, plan(one, BOTH).status) for one in (job, later)]
     for one in planned:
-        times.see_plan(one)
+        times.note_plan(one)
     pictures = times.pictures(planned, {"team-b": "b"})
     assert [(picture.obs.job.name, picture.policy) for picture in pictures] == [(job.name, ""), ("other", "b")]

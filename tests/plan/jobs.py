@@ -90,7 +90,7 @@ def make_job(pods=None, *, spec=None, status=None, **fields):
 
 def with_facts(job, **fields):
     """The job with these fields, each wherever it stands in it."""
-    for part in ("reports", "context"):
+    for part in ("feedback", "context"):
         known = getattr(job, part)
         theirs = {name: fields.pop(name) for name in [*fields] if hasattr(known, name)}
         job = replace(job, **{part: replace(known, **theirs)})

@@ -56,7 +56,7 @@ class Life:
         """A pass has decided; these jobs wait."""
         runs = make_job("runs", 1, on="n1", age=99)
         snapshot = make_snapshot([make_node("n1", 1)], [runs, *(make_job(uid, 1) for uid in waiting)])
-        self.forecasts.see(Decisions(Resolved(), self._obs, snapshot, allocate(snapshot), True, 0.0, None))
+        self.forecasts.note_decisions(Decisions(Resolved(), self._obs, snapshot, allocate(snapshot), True, 0.0, None))
 
     def answers(self, namespace: str) -> int:
         """How many jobs of the namespace were answered."""
@@ -99,8 +99,8 @@ def test_while_starts_are_estimated_answers_take_half_of_the_time_at_most() -> N
         return {}
 
     async def story(life: Life) -> None:
-        real = life.forecasts.queue_positions.look
-        life.forecasts.queue_positions.look = lambda decisions, at: real(decisions, at) or steps()
+        real = life.forecasts.queue_positions.refresh
+        life.forecasts.queue_positions.refresh = lambda decisions, at: real(decisions, at) or steps()
         crowds(life, ["a", "b", "c", "d", "e"])
         life.see("waits")
         await asyncio.sleep(300)

@@ -106,7 +106,7 @@ class World:
 
     def look(self, now: float = NOW) -> PendingPod:
         """What is read of it."""
-        (pod,) = self.pending_pods.look(now)
+        (pod,) = self.pending_pods.refresh(now)
         return pod
 
 
@@ -147,7 +147,7 @@ NOT_ASKED_FOR: dict[str, dict[str, Any]] = {
 def test_for_others_nothing_is_asked(why: str):
     world = World()
     world.pod(**NOT_ASKED_FOR[why])
-    assert not world.pending_pods.look(NOW)
+    assert not world.pending_pods.refresh(NOW)
 
 
 UNPLANNABLE: dict[str, dict[str, Any]] = {
@@ -190,7 +190,7 @@ def test_a_pod_for_which_gpus_are_free_is_helped_no_more_once_its_reservation_ha
     reservation = Reservation("n2", NOW - 1, NOW + 30)
     world.pod(nominated="n2", reservation=reservation, said="0/2 nodes are available: 2 Insufficient cpu.")
     assert world.look().reserved == "n2"
-    assert world.pending_pods.look(NOW + 30) == ()
+    assert world.pending_pods.refresh(NOW + 30) == ()
     assert [pod.metadata.uid for pod in world.pending_pods.expired] == ["u"]
 
 
@@ -210,7 +210,7 @@ def test_after_three_nodes_in_vain_the_pod_rests_for_longer_each_time_and_then_i
     second = msgspec.structs.replace(first, node="n2").ran_out(NOW)
     third = msgspec.structs.replace(second, node="n3").ran_out(NOW)
     fourth = msgspec.structs.replace(third, node="n3").ran_out(NOW)
-    found = [one.rests_until for one in (first, second, third, fourth)]
+    found = [one.backoff_until for one in (first, second, third, fourth)]
     assert found == [0.0, 0.0, NOW + FIRST_FUTILE_SECONDS, NOW + 2 * FIRST_FUTILE_SECONDS]
     world = World()
     world.pod(reservation=msgspec.json.encode(third).decode())
@@ -227,7 +227,7 @@ def test_a_pod_whose_third_node_has_just_run_out_rests_before_that_is_written_do
 
 def test_no_pod_rests_for_longer_than_a_day_whatever_is_written():
     world = World()
-    world.pod(reservation=msgspec.json.encode(Reservation(rests_until=NOW + 2 * MAX_FUTILE_SECONDS)).decode())
+    world.pod(reservation=msgspec.json.encode(Reservation(backoff_until=NOW + 2 * MAX_FUTILE_SECONDS)).decode())
     assert not world.look().unplannable
 
 
@@ -341,10 +341,10 @@ def test_while_its_room_is_not_free_a_pod_is_nominated_again_only_if_somebody_co
     world.pod(reservation=Reservation("n1", NOW, NOW + 30), **spec)
     if rival:
         world.pods.observe(pod("other", namespace="team", uid="v", phase="Pending", spec={"containers": [CONTAINER]}))
-    world.pending_pods.look(NOW)
+    world.pending_pods.refresh(NOW)
     assert len(world.pending_pods.renewable) == renewed
     world.emptied.clear()
-    world.pending_pods.look(NOW)
+    world.pending_pods.refresh(NOW)
     assert len(world.pending_pods.renewable) == 1
 
 
@@ -367,12 +367,12 @@ def test_what_the_scheduler_promised_is_kept_though_the_pod_could_not_be_nominat
 def test_what_did_not_change_is_the_same_pending_pod():
     world = World()
     world.pod()
-    first = world.pending_pods.look(NOW)
-    assert world.pending_pods.look(NOW + 5) is first
+    first = world.pending_pods.refresh(NOW)
+    assert world.pending_pods.refresh(NOW + 5) is first
     world.pod(said=f"0/3 nodes are available: 3 Insufficient {GPU}.")
-    assert world.pending_pods.look(NOW + 6) is first
+    assert world.pending_pods.refresh(NOW + 6) is first
     world.pod(priority=5)
-    assert world.pending_pods.look(NOW + 7) is not first
+    assert world.pending_pods.refresh(NOW + 7) is not first
 
 
 def test_the_time_of_a_reservation_begins_when_the_evicted_pods_are_removed():
@@ -392,3 +392,7 @@ def test_those_who_never_go_keep_no_place_for_others():
     times = [NOW + seconds for seconds in range(0, 700, 20)]
     held = [bool(world.look(now).reserved) for now in times]
     assert held == [now < NOW + MAX_PROLONGED_SECONDS for now in times]
+
+
+def test_the_back_off_of_a_reservation_is_written_with_the_key_of_older_releases():
+    assert msgspec.json.encode(Reservation(backoff_until=5.0)) == b'{"rests_until":5.0}'

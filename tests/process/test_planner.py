@@ -36,9 +36,9 @@ from elastic_operator.plan.planner import Decisions, Planner
 from elastic_operator.plan.plans import Planned
 from elastic_operator.pods.failure_logs import FailureLogs
 from elastic_operator.read.convert import OUT_OF_SERVICE
-from elastic_operator.read.leaving import OVERDUE_SECONDS
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.reader import Reader
+from elastic_operator.read.terminating_pods import OVERDUE_SECONDS
 from elastic_operator.settings import Settings
 from elastic_operator.tools import snapshot_file
 from elastic_operator.tools.decisions import decide
@@ -57,7 +57,7 @@ JOBS = ("first", "second")
 class Unlimited:
     """Everybody takes what it is entitled to."""
 
-    stopped, only_told = None, False
+    stopped, is_dry_run = None, False
 
     def eviction_limits(self, _gpus: int) -> EvictionLimits:
         return EvictionLimits()
@@ -102,16 +102,16 @@ class World:
         return StoredWorld(reader, logs.with_logs, self.failed_writes, **passed)
 
     def look(self) -> Sight:
-        sight = Sight(*self.planner.observe(self.stored.look(self.now)))
+        sight = Sight(*self.planner.observe(self.stored.refresh(self.now)))
         self._forget_absent(sight.obs)
         return sight
 
     def look_anew(self) -> Sight:
         """As a process that has just started sees it."""
-        return Sight(*Planner().observe(self.new_world().look(self.now)))
+        return Sight(*Planner().observe(self.new_world().refresh(self.now)))
 
     def decide(self) -> Decisions:
-        decisions = self.planner.decide(self.stored.look(self.now), Unlimited())
+        decisions = self.planner.decide(self.stored.refresh(self.now), Unlimited())
         self._forget_absent(decisions.obs)
         return decisions
 
@@ -122,7 +122,7 @@ class World:
 
     def decide_anew(self) -> Decisions:
         """As a process that has just started decides."""
-        return Planner().decide(self.new_world().look(self.now), Unlimited())
+        return Planner().decide(self.new_world().refresh(self.now), Unlimited())
 
     def _job_comes_or_goes(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
         if old is None or new is None:

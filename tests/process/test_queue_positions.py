@@ -9,16 +9,16 @@ import pytest
 from elastic_api.status import QueuePlace, Training
 from elastic_operator.loop.forecast import queue_positions
 from elastic_operator.loop.forecast.queue_positions import (
-    LOOK_SECONDS,
     MAX_WRITES_AT_ONCE,
     MORE_SECONDS,
+    REFRESH_SECONDS,
     STARTS_SECONDS,
     TOLD_SECONDS,
     QueuePositions,
 )
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocation.allocate import allocate
-from elastic_operator.plan.facts.times import at
+from elastic_operator.plan.facts.times import status_time
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.planner import Decisions
 from elastic_operator.plan.policies.resolve import Resolved
@@ -54,7 +54,7 @@ class Life:
         obs = {"runs": _ending(left, NOW + self.passed)} if left is not None else {}
         now = NOW + self.passed
         decisions = Decisions(Resolved(), obs, snapshot, allocate(snapshot), True, 0.0, None)
-        if (steps := self.positions.look(decisions, now)) is not None:
+        if (steps := self.positions.refresh(decisions, now)) is not None:
             self.positions.estimated(result_of(steps))
         return self.positions.take_due(now)
 
@@ -65,7 +65,7 @@ class Life:
         while self.passed < until:
             if self.positions.is_due():
                 told += self.look(jobs)
-            self.passed += LOOK_SECONDS
+            self.passed += REFRESH_SECONDS
         return told
 
     def ratios(self) -> tuple[float, float]:
@@ -77,7 +77,7 @@ class Life:
 
 def _ending(left: float, now: float):
     """The running job, whose script says so."""
-    training = Training(estimated_remaining_seconds=int(left), last_updated_time=at(now))
+    training = Training(estimated_remaining_seconds=int(left), last_updated_time=status_time(now))
     job = make_facts(uid="runs", status=make_status(training=training))
     return Observation(job, job.status, members=(make_pod(),))
 
@@ -115,12 +115,12 @@ def test_an_estimate_is_told_again_only_where_it_is_another_one(monkeypatch) -> 
     life, jobs = Life(monkeypatch), [RUNS, *crowd(1)]
     assert life.look(jobs, left=3600) == ["w0000"]
     first = life.positions.queue_place("w0000")
-    assert (first.estimated_start_time, first.confidence) == (at(NOW + 3600), 1.0)
+    assert (first.estimated_start_time, first.confidence) == (status_time(NOW + 3600), 1.0)
     life.passed = 70
     assert life.look(jobs, left=3600 + 100) == []
     life.passed = 140
     assert life.look(jobs, left=1800) == ["w0000"]
-    assert life.positions.queue_place("w0000").estimated_start_time == at(NOW + 140 + 1800)
+    assert life.positions.queue_place("w0000").estimated_start_time == status_time(NOW + 140 + 1800)
 
 
 def test_each_estimate_is_compared_with_the_start(monkeypatch) -> None:
@@ -149,7 +149,7 @@ def test_a_job_that_waits_no_more_loses_its_place_and_is_written_again(monkeypat
     life.look(jobs, left=600)
     place = life.positions.queue_place("w0000")
     assert life.positions.queue_place("other", written=place) is None, "it does not wait either"
-    life.passed = LOOK_SECONDS
+    life.passed = REFRESH_SECONDS
     assert life.look([RUNS, *crowd(2)[1:]]) == ["w0000"]
     assert life.positions.queue_place("w0000", written=place) is None
     life.passed = 86_400

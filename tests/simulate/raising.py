@@ -51,7 +51,7 @@ STATIONS = {
     "reconcile": Station(kinds.JOBS, planner, "reconcile"),
     "explain": Station(kinds.JOBS, explain.Explainer, "why"),
     "act": Station(kinds.JOBS, act.Actor, "carry_out"),
-    "pending pod": Station(kinds.PODS, pending_pods.PendingPods, "_look_at"),
+    "pending pod": Station(kinds.PODS, pending_pods.PendingPods, "_read_pod"),
     "allocate a pod": Station(kinds.PODS, allocate.Allocator, "allocate"),
     "node": Station(kinds.NODES, convert, "node"),
     "unready": Station(kinds.NODES, convert, "unready_since"),

@@ -49,7 +49,7 @@ def test_known_violations_still_occur(seed):
 
 
 def _wants_pods_as_it_can_be_read(obs: Observation) -> bool:
-    over = obs.status.finished or obs.backs_off or obs.job.needs_edit
+    over = obs.status.finished or obs.is_in_backoff or obs.job.needs_edit
     return obs.job.spec is not None and not obs.job.spec.suspend and not over
 
 

@@ -14,20 +14,20 @@ from hypothesis import strategies as st
 from elastic_api.job import JobSpec
 from elastic_api.policy import PolicySpec
 from elastic_api.status import Condition, JobStatus, LastFailure, Retry, RetryCause
-from elastic_operator.plan.facts.disruption import Disruption
+from elastic_operator.plan.facts.group_report import Goodput, GroupChange, GroupReport
 from elastic_operator.plan.facts.job import (
     Group,
     Job,
     JobContext,
-    JobReports,
+    JobFeedback,
     LastOutput,
     MainContainer,
+    NoExternalChange,
     OwnPod,
     Provisioning,
-    Undisturbed,
 )
 from elastic_operator.plan.facts.job_shape import JobShape
-from elastic_operator.plan.facts.launcher_report import Goodput, GroupChange, Report
+from elastic_operator.plan.facts.node_outage import NodeOutage
 from elastic_operator.plan.facts.snapshot import (
     EvictionLimit,
     EvictionLimits,
@@ -99,7 +99,7 @@ NODES = facts(Node, taints=some(facts(Taint)), used_ports=PORTS, leaving_ports=P
 CONTAINERS = facts(MainContainer, last_output=maybe(facts(LastOutput)))
 PODS = facts(OwnPod, host_ports=PORTS, main=CONTAINERS, nnodes=maybe(st.tuples(NUMBERS, NUMBERS)))
 GOODPUT = facts(Goodput, seconds=st.dictionaries(WORDS, TIMES, max_size=2))
-REPORTS = facts(Report, given_up=PAIRS, goodput=maybe(GOODPUT), metrics=PAIRS, changes=some(facts(GroupChange)))
+REPORTS = facts(GroupReport, given_up=PAIRS, goodput=maybe(GOODPUT), metrics=PAIRS, changes=some(facts(GroupChange)))
 STATUSES = st.sampled_from(
     [
         JobStatus(),
@@ -127,20 +127,20 @@ JOBS = facts(
     spec=SPECS,
     pods=some(PODS),
     provisioning=maybe(facts(Provisioning)),
-    reports=facts(JobReports, report=maybe(REPORTS), group=maybe(facts(Group))),
+    feedback=facts(JobFeedback, report=maybe(REPORTS), group=maybe(facts(Group))),
     context=facts(
         JobContext,
         unready=st.dictionaries(WORDS, TIMES, max_size=2),
         ignored_priority=maybe(facts(Reason)),
-        disruption=maybe(facts(Disruption)),
-        undisturbed=maybe(facts(Undisturbed)),
+        node_outage=maybe(facts(NodeOutage)),
+        no_external_change=maybe(facts(NoExternalChange)),
     ),
 )
 JOB_SHAPES = facts(JobShape, master=SHAPES, worker=SHAPES)
 PREEMPTORS = st.builds(Preemptor, WORDS, WORDS)
 EVICTION_LIMITS = facts(
     EvictionLimits,
-    gone=st.dictionaries(WORDS, PREEMPTORS, max_size=2),
+    evicted_last_minute=st.dictionaries(WORDS, PREEMPTORS, max_size=2),
     firm=st.frozensets(st.sampled_from(EvictionLimit)),
     first=maybe(PREEMPTORS),
 )

@@ -39,7 +39,7 @@ def _instead(target: Any, name: str, new: Any) -> Mutant:
 def _counts_from_the_answer(honest: Any = Elector._claim) -> Any:
     async def claim(self: Elector, lease: Any) -> None:
         await honest(self, lease)
-        self.deadline = time.monotonic() + self._timing.lease_seconds + 5.0
+        self.deadline = time.monotonic() + self._timing.lease_duration_seconds + 5.0
 
     return claim
 

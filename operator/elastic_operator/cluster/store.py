@@ -1,4 +1,5 @@
-"""The API server's objects of one kind, by the news from watches, lists and this process's own writes.
+"""The API server's objects of one kind, by the news from watches, lists and this process's own writes (client-go: the
+informer's cache, an Indexer).
 
 News arrives from several sources and out of order: a write's answer may overtake the watch, a list may be older than
 both. The object with the highest resourceVersion wins; within a kind these compare as integers. A deletion is

@@ -25,7 +25,7 @@ Before pods go for others (folder `reclaim`):
     nominator       nodes for pending pods of others
     nominate        the write that keeps a node for one
     eviction_limiter whether pods may go at all, and how many within a minute
-    reclaim_reports what users read of it
+    reclaim_reporter what users read of it
     reclaim_times   how long preemptors wait, for metrics
 
 Beside the passes (folder `forecast`):

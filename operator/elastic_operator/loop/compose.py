@@ -14,7 +14,7 @@ from elastic_operator.loop.reclaim.dry_runs import DryRuns
 from elastic_operator.loop.reclaim.eviction_gate import EvictionGate
 from elastic_operator.loop.reclaim.eviction_limiter import EvictionLimiter
 from elastic_operator.loop.reclaim.nominator import Nominator
-from elastic_operator.loop.reclaim.reclaim_reports import ReclaimReports
+from elastic_operator.loop.reclaim.reclaim_reporter import ReclaimReporter
 from elastic_operator.loop.reconciler import Reconciler
 from elastic_operator.loop.stored_world import StoredWorld
 from elastic_operator.loop.writes.act import Actor
@@ -101,7 +101,7 @@ def make_controller(
         may_preempt=dry_runs.may_preempt,
         may_not_preempt=dry_runs.may_not_preempt,
         news=(poller.touched, survivors.touched),
-        seen=dry_runs.answers.see,
+        job_read=dry_runs.answers.see,
     )
     dispatcher = Dispatcher(
         actor=actor,
@@ -128,7 +128,7 @@ def make_controller(
         poller=poller,
         survivors=survivors,
         wake=awake.set,
-        on_plan=times.see_plan,
+        on_plan=times.note_plan,
         with_forecast=forecasts.with_forecast,
     )
     read, of_pods = (reader.specs, reader.shapes, world), (poller, survivors)
@@ -142,7 +142,7 @@ def make_controller(
         nominator=nominator,
         dry_runs=dry_runs,
         forecasts=forecasts,
-        reports=ReclaimReports(stores.jobs, stores.pods, events=actor.events, metrics=metrics),
+        reclaim_reporter=ReclaimReporter(stores.jobs, stores.pods, events=actor.events, metrics=metrics),
         metrics=metrics,
         clock=clock,
         awake=awake,

@@ -1,4 +1,5 @@
-"""The control loop: wake, read, decide, apply.
+"""The control loop: wake, read, decide, apply. In the words of others: a cycle of kueue's scheduler, then a reconcile
+for each job; what a pass returns says when to requeue.
 
 A pass runs in one go, without awaiting anything, so it sees one state of the stores: the planner observes the jobs and
 allocates for all of them, the reconciler has each job's plan carried out, and the nominator keeps places for pods of
@@ -23,7 +24,7 @@ from elastic_operator.loop.forecast.forecasts import Forecasts
 from elastic_operator.loop.reclaim.dry_runs import DryRuns
 from elastic_operator.loop.reclaim.eviction_limiter import EvictionLimiter
 from elastic_operator.loop.reclaim.nominator import Nominator
-from elastic_operator.loop.reclaim.reclaim_reports import ReclaimReports
+from elastic_operator.loop.reclaim.reclaim_reporter import ReclaimReporter
 from elastic_operator.loop.reconciler import RESYNC_SECONDS, Reconciler
 from elastic_operator.loop.stored_world import StoredWorld
 from elastic_operator.memory import OfJobs
@@ -65,7 +66,7 @@ class Controller:
         nominator: Nominator,
         dry_runs: DryRuns,
         forecasts: Forecasts,
-        reports: ReclaimReports,
+        reclaim_reporter: ReclaimReporter,
         metrics: Metrics,
         clock: ServerClock,
         awake: asyncio.Event,
@@ -74,7 +75,7 @@ class Controller:
     ) -> None:
         self.world, self.planner, self.reconciler = world, planner, reconciler
         self.nominator, self.dry_runs, self.forecasts = nominator, dry_runs, forecasts
-        self._limiter, self._reports, self.of_jobs = limiter, reports, of_jobs
+        self._limiter, self._reclaim_reporter, self.of_jobs = limiter, reclaim_reporter, of_jobs
         self._metrics, self._clock, self._awake, self._on_decisions = metrics, clock, awake, on_decisions
         self._stores, self._ledger = world.reader.stores, world.reader.ledger
         self._stepped = clock.stepped
@@ -124,7 +125,7 @@ class Controller:
             now = self._clock.time()
             for _ in self.world.reader.pending_pods.read_ahead(now):
                 await asyncio.sleep(0)
-            for _ in self.planner.read_ahead(self.world.glance(now)):
+            for _ in self.planner.read_ahead(self.world.refresh_contexts(now)):
                 await asyncio.sleep(0)
         except Exception:  # an error at a job or pod comes again in the pass, which logs it
             log.debug("the next pass reads everything at once, because reading ahead raised", exc_info=True)
@@ -149,23 +150,23 @@ class Controller:
                 self.forget()  # waits until a time may now be too long (29)
             if began >= self._resync_at:
                 self._resync()
-            decisions = self.decisions = self.planner.decide(self.world.look(now), self._limiter)
-            self.forecasts.see(decisions)
+            decisions = self.decisions = self.planner.decide(self.world.refresh(now), self._limiter)
+            self.forecasts.note_decisions(decisions)
             allocation = decisions.allocation
             if decisions.is_new:
-                self._report(lambda: self._take_note(decisions, now))
+                self._report_safely(lambda: self._take_note(decisions, now))
             self._forget_absent(decisions)
             self._keep_places(allocation, now)
             self.reconciler.plan_all(decisions, now)
             self.dry_runs.ask_next()
             self.reconciler.renew_messages(decisions, now, storms=self._batching.storms)
-            self._report(lambda: self._on_decisions(decisions))
+            self._report_safely(lambda: self._on_decisions(decisions))
         again = min(self.world.reader.quarantine.next_try(since=began), self.dry_runs.next_try(), self._resync_at)
         due = min(again, self.reconciler.next_due(began)) - time.monotonic()
         at = min(decisions.until, self.world.reader.pending_pods.again_at) - now
         return max(LEAST_WAIT_SECONDS, min(due, at, self._ledger.next_expiry(), LONGEST_WAIT_SECONDS))
 
-    def _report(self, report: Callable[[], None]) -> None:
+    def _report_safely(self, report: Callable[[], None]) -> None:
         """Report the decisions. An error in a report must not keep any job from its pods (88)."""
         try:
             report()
@@ -181,12 +182,12 @@ class Controller:
             text = "what looks ahead (143), or the mode DryRun, raised; the allocation is carried out nevertheless"
             log.error(text, exc_info=decisions.error)
         if decisions.stopped is None:
-            self._reports.report_futile(decisions.snapshot, self.planner.futile_preemptors)
+            self._reclaim_reporter.report_futile(decisions.snapshot, self.planner.futile_preemptors)
         if decisions.would_be is not None:
-            self._reports.would_reclaim(decisions.would_be)
+            self._reclaim_reporter.would_reclaim(decisions.would_be)
         self._limiter.note_waiting(allocation)
         self.reconciler.reason_messages.later(allocation)
-        self._reports.look(replace(decisions.snapshot, now=now), allocation)
+        self._reclaim_reporter.note_allocation(replace(decisions.snapshot, now=now), allocation)
 
     def _forget_absent(self, decisions: Decisions) -> None:
         """Have forgotten what is remembered of jobs that are gone, once some are, or everything is decided again."""
@@ -201,7 +202,7 @@ class Controller:
         pending_pods = self.world.reader.pending_pods
         self.nominator.plan(allocation.nominations)
         first_backoffs = pending_pods.note_served(_served(allocation), allocation.tried_gangs, now)
-        self._report(lambda: self._reports.no_room(first_backoffs))
+        self._report_safely(lambda: self._reclaim_reporter.no_room(first_backoffs))
         self.nominator.withdraw(pending_pods.expired)
         self.nominator.renew(pending_pods.renewable)
 

@@ -79,9 +79,9 @@ class Reconciler:
 
     def next_due(self, now: float) -> float:
         """When (monotonic, as `now`) a plan is due, or a new message on why a job is not bigger."""
-        return min(self.goes_on_at(now), self._planner.plans.next_due(), self.reason_messages.next_due())
+        return min(self.catch_up_at(now), self._planner.plans.next_due(), self.reason_messages.next_due())
 
-    def goes_on_at(self, now: float) -> float:
+    def catch_up_at(self, now: float) -> float:
         """When (monotonic, as `now`) the first of the plans that a pass had no time for can be made and begun; infinity
         without any.
         """
@@ -115,7 +115,7 @@ class Reconciler:
         begun for its job, which is decided on again at the end.
         """
         all_obs = decisions.obs
-        self.eviction_gate.look(all_obs, decisions.allocation, fresh=self.dispatcher.fresh())
+        self.eviction_gate.begin_pass(all_obs, decisions.allocation, fresh=self.dispatcher.fresh())
         behind = [uid for uid in self._behind if uid in all_obs]
         others = self._planner.may_need_plans(decisions, time.monotonic())
         later, allocation = self.dispatcher.backing_off(), decisions.allocation

@@ -10,11 +10,11 @@ from math import inf
 from elastic_operator.cluster import objects
 from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.memory import Remembered, RememberedOne, Touched
-from elastic_operator.plan.facts.job import NOBODY_ASKS, Group, Job, JobReports, OwnPod
+from elastic_operator.plan.facts.group_report import GroupReport
+from elastic_operator.plan.facts.job import NOBODY_ASKS, Group, Job, JobFeedback, OwnPod
 from elastic_operator.plan.facts.job_shape import JobShape
-from elastic_operator.plan.facts.launcher_report import Report
 from elastic_operator.plan.facts.snapshot import Member, Node, PendingPod, Snapshot
-from elastic_operator.plan.job.holding import flavor_held
+from elastic_operator.plan.job.remaining_pods import flavor_in_use
 from elastic_operator.plan.policies.resolve import Resolved
 from elastic_operator.quarantine import Fault
 from elastic_operator.read.jobs import JobInputs
@@ -28,7 +28,7 @@ FEW_JOBS = 16
 
 
 class StoredWorld:
-    """The stores as one moment of the cluster: that of the last `look`.
+    """The stores as one moment of the cluster: that of the last `refresh`.
 
     Args:
         with_logs: The pods of a job (uid, namespace) with the content of their logs. A failed pod is shown as not
@@ -38,7 +38,7 @@ class StoredWorld:
         may_preempt: Whether the API server would accept the job's pods.
         may_not_preempt: The jobs (uids) and the namespaces for which `may_preempt` is false.
         news: The jobs (uids) with another `report` or `group`.
-        seen: Called with each job that is read and is not quarantined.
+        job_read: Called with each job that is read and is not quarantined.
     """
 
     def __init__(
@@ -47,31 +47,31 @@ class StoredWorld:
         with_logs: Callable[[str, str, tuple[OwnPod, ...]], tuple[OwnPod, ...]],
         failed_writes: FailedWrites,
         *,
-        report: Callable[[str], Report | None] = lambda _: None,
+        report: Callable[[str], GroupReport | None] = lambda _: None,
         answered: Callable[[str], float | None] = lambda _: -inf,
         group: Callable[[str], Group | None] = lambda _: NOBODY_ASKS,
         may_preempt: Callable[[Job], bool] = lambda _: True,
         may_not_preempt: Callable[[], tuple[AbstractSet[str], AbstractSet[str]]] = lambda: (frozenset(), frozenset()),
         news: Sequence[Touched[str]] = (),
-        seen: Callable[[Job], object] = lambda _: None,
+        job_read: Callable[[Job], object] = lambda _: None,
     ) -> None:
         self.reader, self._with_logs, self._failed_writes = reader, with_logs, failed_writes
         self._report, self._answered, self._group, self._may_preempt = report, answered, group, may_preempt
-        self._may_not_preempt, self._news, self._seen = may_not_preempt, news, seen
+        self._may_not_preempt, self._news, self._job_read = may_not_preempt, news, job_read
         self._quarantine, self._stores, self._ledger = reader.quarantine, reader.stores, reader.ledger
         self.now = 0.0
         self.empty = _without_contents(reader.settings)
         self._known: Remembered[JobInputs, Job] = Remembered()
-        self._bare: Remembered[object, Job] = Remembered()
+        self._without_spec: Remembered[object, Job] = Remembered()
         """Jobs that are quarantined, or deleted and still there."""
         self._may_not_preempt_before: tuple[AbstractSet[str], AbstractSet[str]] = frozenset(), frozenset()
         self._distrusted: AbstractSet[tuple[str, bool]] = frozenset()
-        """What the quarantine did not trust at the last look."""
+        """What the quarantine did not trust at the last refresh."""
         self._mine: RememberedOne[int, AbstractSet[str]] = RememberedOne()
         """The jobs (uids) that are served."""
         self._changed: Touched[str] = Touched()
-        self._restless: set[str] = set()
-        """Jobs (uids) that depend on more than their object, pods and context. They are read at each look."""
+        self._read_every_pass: set[str] = set()
+        """Jobs (uids) that depend on more than their object, pods and context. They are read at each refresh."""
         self._touched: Collection[str] | None = None
         self._end_subscription = self._stores.jobs.subscribe(self._job_changed)
 
@@ -88,10 +88,10 @@ class StoredWorld:
         """The teams, by the quota policies."""
         return self.reader.policies.resolved
 
-    def look(self, now: float) -> StoredWorld:
+    def refresh(self, now: float) -> StoredWorld:
         """Read the stores at `now` (epoch seconds on the API server's clock); returns this world."""
-        self.reader.first_seen.begin_look()
-        self.glance(now)
+        self.reader.first_seen.begin_pass()
+        self.refresh_contexts(now)
         self._ledger.expire()
         self._touched = self._take_touched()
         return self
@@ -99,11 +99,11 @@ class StoredWorld:
     def keep_only(self, present: AbstractSet[str]) -> None:
         """Forget deleted jobs; `present` are the uids of the existing ones."""
         self._known.drop_absent(present)
-        self._bare.drop_absent(present)
-        self._restless &= present
+        self._without_spec.drop_absent(present)
+        self._read_every_pass &= present
 
     def touched(self) -> Collection[str] | None:
-        """The jobs (uids) that may have changed since the last look; None: any may have."""
+        """The jobs (uids) that may have changed since the last refresh; None: any may have."""
         return self._touched
 
     def _take_touched(self) -> Collection[str] | None:
@@ -119,7 +119,7 @@ class StoredWorld:
             self.reader.external_changes.answered()
         self._may_not_preempt_before, self._distrusted = may_not_preempt, distrusted
         news = (each.take() for each in self._news)
-        taken = [self._changed.take(), *news, self._restless, self._failed_writes.uids()]
+        taken = [self._changed.take(), *news, self._read_every_pass, self._failed_writes.uids()]
         pods = self._ledger.touched.take()
         if pods is None or None in taken:
             return None
@@ -127,16 +127,16 @@ class StoredWorld:
         by_uid = (key for key in pods if isinstance(key, str))
         return {*by_uid, *(job.metadata.uid for job in named if job is not None)}.union(*filter(None, taken))
 
-    def glance(self, now: float) -> StoredWorld:
+    def refresh_contexts(self, now: float) -> StoredWorld:
         """Read the context of the jobs."""
         self.now = now
-        if self.reader.job_contexts.look(now):
+        if self.reader.job_contexts.refresh(now):
             self._changed.everything()
         self._changed.add(*self.reader.shapes.take_moved())
         return self
 
     def forget(self) -> None:
-        """Forget the jobs that were read, so that the next look reads all of them."""
+        """Forget the jobs that were read, so that the next refresh reads all of them."""
         self._known = Remembered()
         self._changed.everything()
 
@@ -159,7 +159,7 @@ class StoredWorld:
         """The facts of that job; the same object while nothing in them changes."""
         job = self._read(uid)
         if not job.fault:
-            self._seen(job)
+            self._job_read(job)
         return job
 
     def _read(self, uid: str) -> Job:
@@ -168,11 +168,11 @@ class StoredWorld:
         meta = body.metadata
         fault = self._quarantine.fault(uid, meta.generation)
         if fault is not None or meta.deletion_timestamp is not None:
-            return self._bare_job(body, fault)
-        self._bare.drop(uid)
+            return self._job_without_spec(body, fault)
+        self._without_spec.drop(uid)
         own, specs, failed = self._ledger.own_pods(uid), self.reader.specs, self._failed_writes.of(uid)
         reads_no_log = specs.status(body).finished or specs.of(body).tells_by_itself
-        reports = JobReports(
+        feedback = JobFeedback(
             trouble=failed.message,
             blocked=failed.blocked,
             refused=failed.refusal(meta.generation),
@@ -181,17 +181,17 @@ class StoredWorld:
             group=self._group(uid),
         )
         pods = own if reads_no_log else self._with_logs(uid, meta.namespace, own)
-        inputs = self.reader.jobs.inputs(body, pods, reports)
+        inputs = self.reader.jobs.inputs(body, pods, feedback)
         job = self._known.get(uid, inputs, self.reader.jobs.job, inputs)
-        is_plain = pods is own and not reports.trouble and job.status.held_until is None
-        (self._restless.discard if is_plain else self._restless.add)(uid)
+        is_plain = pods is own and not feedback.trouble and job.status.held_until is None
+        (self._read_every_pass.discard if is_plain else self._read_every_pass.add)(uid)
         return job
 
-    def _bare_job(self, body: objects.CustomObject, fault: Fault | None) -> Job:
+    def _job_without_spec(self, body: objects.CustomObject, fault: Fault | None) -> Job:
         """A job that is quarantined, or that only a finalizer keeps: only its pods count."""
         uid, pods = body.metadata.uid, self._ledger.own_pods(body.metadata.uid)
         self._known.drop(uid)
-        return self._bare.get(uid, (body, pods, fault), self.reader.jobs.bare_job, body, pods, fault)
+        return self._without_spec.get(uid, (body, pods, fault), self.reader.jobs.job_without_spec, body, pods, fault)
 
     def unread(self) -> Iterator[str]:
         """The new or changed jobs (uids), if there are more than `FEW_JOBS`. Each job still exists when it is named."""
@@ -204,7 +204,9 @@ class StoredWorld:
 
     def _is_new(self, uid: str) -> bool:
         known = self._known.peek(uid)
-        return uid not in self._bare.names() and (known is None or known[0].body is not self._stores.jobs.get(uid))
+        return uid not in self._without_spec.names() and (
+            known is None or known[0].body is not self._stores.jobs.get(uid)
+        )
 
     def _is_mine(self, body: objects.CustomObject) -> bool:
         return self.reader.settings.watches(body.metadata.namespace)
@@ -217,11 +219,11 @@ class StoredWorld:
         """The pods of that job that are being created."""
         return tuple(assumed.member for assumed in self._ledger.assumed.of_job(uid))
 
-    def flavor_held(self, pods: Sequence[OwnPod]) -> str | None:
+    def flavor_in_use(self, pods: Sequence[OwnPod]) -> str | None:
         """The flavor of the GPUs that these pods hold, by the labels of their nodes; None if they hold none."""
         found = ((pod.node, self._stores.nodes.named(pod.node)) for pod in pods if pod.node is not None)
         labels = {name: node.metadata.labels for name, node in found if node is not None}
-        return flavor_held(pods, labels, self.empty.flavors)
+        return flavor_in_use(pods, labels, self.empty.flavors)
 
     # -- whether others may lose pods for a job ------------------------------------------------------------------------
 
@@ -229,7 +231,7 @@ class StoredWorld:
         """Whether pods may be preempted for the job, by the API server's answers about its own pods (139)."""
         return self._may_preempt(job)
 
-    def is_trusted(self, job: Job) -> bool:
+    def may_preempt_despite_errors(self, job: Job) -> bool:
         """Whether pods may be preempted for the job, by the errors that it has caused in the operator (88)."""
         return self._quarantine.may_preempt(job.uid, job.generation)
 
@@ -237,11 +239,11 @@ class StoredWorld:
 
     def nodes(self, members: AbstractSet[str], leaving: Sequence[tuple[str, OwnPod]]) -> tuple[Node, ...]:
         """All nodes with their use by pods, without `members`."""
-        return self.reader.nodes.look(members, leaving)
+        return self.reader.nodes.all_with_use(members, leaving)
 
     def pending_pods(self) -> tuple[PendingPod, ...]:
         """The foreign pods that wait for GPUs."""
-        return self.reader.pending_pods.look(self.now)
+        return self.reader.pending_pods.refresh(self.now)
 
     def quarantine(self, uid: str, error: Exception, *, in_allocation: bool = False, given: bool = False) -> bool:
         """Quarantine a job that made the planner raise."""

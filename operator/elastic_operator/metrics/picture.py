@@ -14,7 +14,7 @@ from elastic_operator.plan.job.observation import Observation
 
 @dataclass(frozen=True, slots=True)
 class JobPicture:
-    """One job as of the last look, with the status of its last plan.
+    """One job as of the last pass, with the status of its last plan.
 
     `policy` is the quota policy of its namespace, "" without one. `seconds` is how it has spent its time, by kind, and
     `moved_at` when its step last moved (epoch seconds).

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from elastic_api.status import ConditionType, Phase
 from elastic_operator.metrics.picture import JobPicture
-from elastic_operator.plan.facts.launcher_report import Goodput, Report
+from elastic_operator.plan.facts.group_report import Goodput, GroupReport
 from elastic_operator.plan.job.master_report import report_of
 from elastic_operator.plan.plans import Planned
 
@@ -63,7 +63,7 @@ class JobTimes:
         self._clock = clock
         self._jobs: dict[str, _Job] = {}
 
-    def see(self, uid: str, phase: str, report: Report | None) -> None:
+    def note(self, uid: str, phase: str, report: GroupReport | None) -> None:
         """Take the job's phase (a reason of Ready) and its master's last report."""
         now = self._clock()
         job = self._jobs.setdefault(uid, _Job(since=now))
@@ -75,10 +75,10 @@ class JobTimes:
         accounted = report is not None and report.goodput is not None
         job.kind = None if accounted and kind != "waiting" else kind
 
-    def see_plan(self, planned: Planned) -> None:
+    def note_plan(self, planned: Planned) -> None:
         """Take a new plan of the job."""
         ready = planned.status.condition(ConditionType.READY)
-        self.see(planned.obs.job.uid, ready.reason if ready else "", report_of(planned.obs))
+        self.note(planned.obs.job.uid, ready.reason if ready else "", report_of(planned.obs))
 
     def keep_only(self, present: Set[str]) -> None:
         """Forget deleted jobs; `present` are the uids of the existing ones."""
@@ -121,7 +121,7 @@ def _spend(job: _Job, now: float) -> None:
     job.since = now
 
 
-def _take_account(job: _Job, report: Report) -> None:
+def _take_account(job: _Job, report: GroupReport) -> None:
     """Count the news in the master's account.
 
     The time in its first account was counted by phases already. A smaller account than the last one is another
@@ -139,7 +139,7 @@ def _take_account(job: _Job, report: Report) -> None:
         job.seconds[OF_PART[part]] += seconds if began_anew else seconds - before.seconds.get(part, 0.0)
 
 
-def _take_step(job: _Job, report: Report) -> None:
+def _take_step(job: _Job, report: GroupReport) -> None:
     """Note a new step. A new master also has time for its first step."""
     moved = report.step is not None and report.step != job.step
     another = report.master_uid != job.master

@@ -10,7 +10,7 @@ Of one job:
     active          of a pod: it has not ended and is not being deleted (Kubernetes' controllers: active)
     member          an active pod of the present incarnation (torchelastic: agent)
     context         the facts outside a job that its plan depends on: nodes, classes, its team
-    reports         news of a job beside its object and its pods: from its master, its pods' logs, and writes for it
+    feedback        news of a job beside its object and its pods: from its master, its pods' logs, and writes for it
     observation     the knowledge of a job in one pass: its members, and its status with the news written into it
     size            a number of pods, the master included (torchrun: --nnodes)
     minimum         the smallest allowed size; a job has all of it or does not train (kueue: minCount)
@@ -39,14 +39,17 @@ Of one allocation:
     rank            the place of an entry in the order in which jobs are served
     state           entries, accounts and board of a pass; every change can be undone (kueue: Snapshot)
     board           the free room on each node: now, and soon, when all that leaves has left (kube-scheduler: NodeInfo)
+    admit           give a job its minimum, as a whole (kueue: admit)
+    grow            of a job: to get more than its minimum (API: scale up)
+    reserve         keep room for an entry that cannot use it yet: for a nominated pending pod, or for the seats of a
+                    job that has waited too long (37)
     seat            room on a node for a pod of a job that is to be created (kube-scheduler: assumed pod); a slot is a
                     seat with a pod's index
     assignment      a job's pods to keep, to release and to create (kueue: Admission); a grant is an assignment with
                     the reason why it is not larger (column LIMITED BY)
 
 Of taking GPUs:
-    preempt         decide to delete pods for a preemptor (kueue: preempt); in vain if no preemptor uses their room.
-                    Names say *go*, too: a pod goes for its preemptor
+    preempt         decide to delete pods for a preemptor (kueue: preempt); in vain if no preemptor uses their room
     eviction        the deletion of a pod for another team or for a pending pod (kueue: evict)
     release         of a job: to give up members, for a preemptor or because it may not keep them
     defer           of a job: to release pods later, when it is known that their preemptors can use the room
@@ -65,4 +68,7 @@ Of what fails or waits:
     trouble         why the last write for a job failed, while it is tried again (`loop.writes.failed_writes`)
     avoid           of a job: to place no pod on a node whose kubelet refused pods of the job
     back-off        a time in which nothing is tried for a pending pod or a gang (kube-scheduler: backoff)
+    hold            of a job: to leave it as it is, because its size changed too often (API: heldUntil)
+    node outage     too many nodes are not Ready at once for any of them to count as lost (kube-controller-manager:
+                    zone disruption)
 """

@@ -9,9 +9,9 @@ from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.snapshot import JobDemand, Member
 from elastic_operator.plan.job.demand import demand_of, with_members
-from elastic_operator.plan.job.holding import demand_of_pods, frozen_demand, unwanted_pods
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.quarantined import demand_in_quarantine
+from elastic_operator.plan.job.remaining_pods import demand_of_pods, frozen_demand, unwanted_pods
 from elastic_operator.plan.job_memory import JobMemory
 from elastic_operator.plan.world import World
 
@@ -25,7 +25,7 @@ def renew_demand(world: World, memory: JobMemory, obs: Observation) -> None:
         memory.demanded.get((obs, flavor), _demand_of_held, job, pods, flavor)
         memory.good = None
         return
-    may_preempt = world.may_preempt(job) and world.is_trusted(job)
+    may_preempt = world.may_preempt(job) and world.may_preempt_despite_errors(job)
     key = obs, world.shape(job), world.assumed(job.uid), may_preempt
     memory.good = memory.demanded.get(key, _demand_with, *key)
 
@@ -46,7 +46,7 @@ def demand_while_quarantined(world: World, memory: JobMemory, job: Job) -> JobDe
 
 
 def _flavor_held(world: World, pods: Sequence[OwnPod]) -> str | None:
-    return world.flavor_held(pods) if pods else None
+    return world.flavor_in_use(pods) if pods else None
 
 
 def _demand_of_held(job: Job, pods: Sequence[OwnPod], flavor: str | None) -> JobDemand | None:

@@ -1,4 +1,4 @@
-"""When things are due."""
+"""When things are due (controller-runtime: RequeueAfter)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Dues:
         if len(self._queue) > 2 * len(self._at) + MIN_QUEUE:
             self._queue = sorted((at, name) for name, at in self._at.items() if name not in self._ready)
 
-    def at(self, name: str) -> float:
+    def time_of(self, name: str) -> float:
         """The time at which the name is due; infinity for never."""
         return self._at.get(name, inf)
 
@@ -46,7 +46,7 @@ class Dues:
         """The earliest time at which something is due; infinity without any."""
         while self._queue and self._at.get(self._queue[0][1]) != self._queue[0][0]:
             heappop(self._queue)
-        return min((*map(self.at, self._ready), self._queue[0][0] if self._queue else inf))
+        return min((*map(self.time_of, self._ready), self._queue[0][0] if self._queue else inf))
 
     def drop(self, name: str) -> None:
         """Forget the name: it is never due."""

@@ -24,7 +24,7 @@ from elastic_operator.plan.facts.gpus import gpus_by_resource
 from elastic_operator.plan.facts.snapshot import JobDemand, Member, Node, PendingPod, Snapshot
 from elastic_operator.plan.facts.text import pods
 from elastic_operator.plan.job.demand import with_members
-from elastic_operator.plan.job.holding import frozen_demand
+from elastic_operator.plan.job.remaining_pods import frozen_demand
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 PATIENCE_SECONDS = 10.0
@@ -144,7 +144,10 @@ def carried_out(snapshot: Snapshot, allocation: Allocation) -> Snapshot:
     nodes = tuple(_node_after(node, came.get(node.name, []), snapshot.gpu_resources) for node in snapshot.nodes)
     here = {node.name for node in snapshot.nodes}
     waiting = (one for one in snapshot.pending_pods if (places.get(one.uid) or one.nominated) not in here)
-    limits = replace(snapshot.eviction_limits, gone={**snapshot.eviction_limits.gone, **allocation.evicted_for})
+    limits = replace(
+        snapshot.eviction_limits,
+        evicted_last_minute={**snapshot.eviction_limits.evicted_last_minute, **allocation.evicted_for},
+    )
     return replace(snapshot, jobs=jobs, nodes=nodes, pending_pods=tuple(waiting), eviction_limits=limits)
 
 
@@ -160,7 +163,7 @@ def _applied(job: JobDemand, assignment: Assignment, now: float) -> JobDemand:
         provisioning_pods=tuple(pod for pod in job.provisioning_pods if pod.uid in keep),
         used_indices=frozenset(member.index for member in members if member.role == ROLE_WORKER),
         undelayed_size=assignment.replicas,
-        holds_place=assignment.replicas > 0,
+        is_admitted=assignment.replicas > 0,
     )
     after = with_members(left, tuple(_made(job, assignment)))
     running_since = (job.running_since if job.members else now) if after.members else None

@@ -29,9 +29,9 @@ from elastic_operator.plan.job.quarantined import plan_in_quarantine
 from elastic_operator.plan.job.reconcile import reconcile
 from elastic_operator.plan.job_memory import JobMemory
 from elastic_operator.plan.lookahead import LookaheadAllocator
+from elastic_operator.plan.observed_jobs import ObservedJobs
 from elastic_operator.plan.plans import Plans
 from elastic_operator.plan.policies.resolve import Resolved
-from elastic_operator.plan.population import Population
 from elastic_operator.plan.world import Reclaim, World
 
 MAX_BLAMES = 2
@@ -64,7 +64,7 @@ class Planner:
     def __init__(self, timed: Callable[[], AbstractContextManager[object]] = nullcontext) -> None:
         self._timed = timed
         self._jobs: dict[str, JobMemory] = {}
-        self._population = Population()
+        self._observed_jobs = ObservedJobs()
         self._again: Touched[str] = Touched()
         """Jobs (uids) to be observed whatever the world says."""
         self._observe_at = Dues()
@@ -81,7 +81,7 @@ class Planner:
         self.forget_some(self._jobs)
         self._again.everything()
         self._snapshot.drop()
-        self._population = Population()
+        self._observed_jobs = ObservedJobs()
         self.forget_allocation()
 
     def forget_some(self, uids: Iterable[str]) -> None:
@@ -121,15 +121,15 @@ class Planner:
             self._observe(world, uid)
         for uid in uids:
             self._demand(world, uid)
-        self._population = self._population.renewed(world.jobs(), uids, self._jobs)
+        self._observed_jobs = self._observed_jobs.renewed(world.jobs(), uids, self._jobs)
         self.plans.observed(uids)
-        return self._population.obs, self._take_snapshot(world)
+        return self._observed_jobs.obs, self._take_snapshot(world)
 
     def _to_observe(self, world: World) -> Collection[str]:
         """Those that may look otherwise than at the last pass; all others are kept."""
         uids, touched, again = world.jobs(), world.touched(), self._again.take()
         new: Collection[str] = ()
-        if uids is not self._population.uids:
+        if uids is not self._observed_jobs.uids:
             self._keep_only(uids)
             new = [uid for uid in uids if uid not in self._jobs]
         if touched is None or again is None:
@@ -153,7 +153,7 @@ class Planner:
 
     def _observe_as(self, world: World, memory: JobMemory, job: Job) -> Observation:
         known = memory.obs
-        if known is not None and known.job is job and world.now < self._observe_at.at(job.uid):  # by identity (23)
+        if known is not None and known.job is job and world.now < self._observe_at.time_of(job.uid):  # by identity (23)
             return known
         until = inf
         if job.fault or job.deleted:
@@ -181,7 +181,7 @@ class Planner:
 
     def _take_snapshot(self, world: World) -> Snapshot:
         """The snapshot to allocate from; the same object while nothing but time differs."""
-        jobs = self._population
+        jobs = self._observed_jobs
         nodes, pending = world.nodes(jobs.members, jobs.leaving), world.pending_pods()
         made_of = world.policies, jobs.demands, nodes, pending
         return self._snapshot.get(made_of, _snapshot_of, world, *made_of)
@@ -235,7 +235,7 @@ class Planner:
         with self._timed():
             allocation, error = self._look_ahead(to_allocate)
             would_be = None
-            if stopped is not None and reclaim.only_told:
+            if stopped is not None and reclaim.is_dry_run:
                 would_be, error = self._would_be(to_allocate, error)
             _ = allocation.nominations  # made when they are read: here it is known what to do if that raises
         until = min(next_change(to_allocate), now + reclaim.next_capacity(allocation), self._allocator.again_at)
@@ -307,5 +307,5 @@ def _valid_until(obs: Observation, now: float) -> float:
     """
     if obs.commit:
         return -inf
-    until = min((time for time in (*obs.wake_at, obs.hold_until) if time > now), default=inf)
+    until = min((time for time in (*obs.wake_at, obs.no_pods_before) if time > now), default=inf)
     return until if obs.status is obs.job.status else min(until, floor(now) + 1.0)

@@ -49,13 +49,13 @@ class World(Protocol):
     def assumed(self, uid: str) -> tuple[Member, ...]:
         """The pods of that job that are being created."""
 
-    def flavor_held(self, pods: Sequence[OwnPod]) -> str | None:
+    def flavor_in_use(self, pods: Sequence[OwnPod]) -> str | None:
         """The flavor of the GPUs that these pods hold; None if they hold none."""
 
     def may_preempt(self, job: Job) -> bool:
         """Whether pods may be preempted for the job, by the API server's answers about the job's own pods (139)."""
 
-    def is_trusted(self, job: Job) -> bool:
+    def may_preempt_despite_errors(self, job: Job) -> bool:
         """Whether pods may be preempted for the job, by the errors of the operator that it has caused."""
 
     def nodes(self, members: AbstractSet[str], leaving: Sequence[tuple[str, OwnPod]]) -> tuple[Node, ...]:
@@ -92,7 +92,7 @@ class Reclaim(Protocol):
         """Why nothing is taken; None if jobs may take."""
 
     @property
-    def only_told(self) -> bool:
+    def is_dry_run(self) -> bool:
         """Whether evictions are worked out and only reported (DryRun)."""
 
     def eviction_limits(self, gpus: int) -> EvictionLimits:

@@ -20,19 +20,19 @@ COST_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A running master: its address, and the identity that its answers must have. `eager`: its job changes."""
+    """A running master: its address, and the identity that its answers must have. `fast`: its job changes."""
 
     namespace: str
     job_name: str
     master_uid: str
     address: str
     master_epoch: int
-    eager: bool = False
+    fast: bool = False
     port: int = STATUS_PORT
 
 
 def target_of(obs: Observation, plan: Plan, now: float) -> Target | None:
-    """The job's running master; `eager` if the plan shows that the job changes or that a node may be lost."""
+    """The job's running master; `fast` if the plan shows that the job changes or that a node may be lost."""
     spec, master = obs.job.spec, master_of(obs)
     if spec is None or not spec.is_elastic or master is None or not is_running(master) or not master.pod_ip:
         return None
@@ -45,7 +45,7 @@ def target_of(obs: Observation, plan: Plan, now: float) -> Target | None:
         address=master.pod_ip,
         master_epoch=master.master_epoch or 0,
         port=_status_port(obs.job.uid, spec, master),
-        eager=is_to_be_heard(obs, now) or bool(obs.unready_nodes) or _is_changing(plan.status, now),
+        fast=is_to_be_heard(obs, now) or bool(obs.unready_nodes) or _is_changing(plan.status, now),
     )
 
 

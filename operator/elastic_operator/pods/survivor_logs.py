@@ -102,7 +102,7 @@ class SurvivorLogs:
 
     async def _read_again_and_again(self, asked: _Asked) -> None:
         self.touched.add(asked.job_uid)
-        self._changed()  # the next look sees the beginning of the reading
+        self._changed()  # the next pass sees the beginning of the reading
         while True:
             left = asked.left
             try:

@@ -36,7 +36,7 @@ class CountedPod:
     nominated: bool = False
 
     @property
-    def holds(self) -> bool:
+    def uses_node(self) -> bool:
         """Whether this is a pod of others that uses a node.
 
         An orphan that is pinned but not bound counts on its node until it is deleted. The garbage collector deletes it
@@ -58,7 +58,7 @@ class CountedPod:
     def counts_like(self, other: CountedPod) -> bool:
         """Whether the two states of a pod count the same in all sums."""
         return (
-            (self.node, self.holds, self.claims, self.own) == (other.node, other.holds, other.claims, other.own)
+            (self.node, self.uses_node, self.claims, self.own) == (other.node, other.uses_node, other.claims, other.own)
             and self.plain is other.plain
             and self.load == other.load
             and self._waits_like(other)

@@ -3,7 +3,7 @@ circle (143).
 
 These changes are: a job is created, deleted, edited or ends; pods are lost or fail; a node is added, removed, opened or
 closed; a policy is edited; plain pods with GPUs are created, deleted or end; the API server begins or ceases to accept
-pods. The time is in memory only: a new leader begins with its first look.
+pods. The time is in memory only: a new leader begins with its first refresh.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from elastic_operator.cluster.store import Store
 from elastic_operator.plan.facts.snapshot import Resources
 from elastic_operator.plan.policies.resolve import Resolved
 from elastic_operator.read.ledger import Ledger
-from elastic_operator.read.nodes import Openness
+from elastic_operator.read.nodes import NodeAvailability
 
 _UNPLANNED = ("restarts", "totalFailures", "completionTime")
 """Fields of a status that change with events that the operator did not plan."""
 
 
 class ExternalChanges:
-    """Listens to the store of jobs, and finds all other changes at each look."""
+    """Listens to the store of jobs, and finds all other changes at each refresh."""
 
     def __init__(self, jobs: Store[objects.CustomObject], ledger: Ledger) -> None:
         self._ledger = ledger
         self._changed = True
-        self._seen: tuple[Openness, Resolved, Mapping[str, Resources]] | None = None
+        self._seen: tuple[NodeAvailability, Resolved, Mapping[str, Resources]] | None = None
         self.since = 0.0
-        """The time of the last change, at the last look (epoch seconds)."""
+        """The time of the last change, at the last refresh (epoch seconds)."""
         self.close = jobs.subscribe(self._job_changed)
         """Ends the subscription, because the store lives longer than this leader."""
 
-    def look(self, openness: Openness, policies: Resolved, now: float) -> None:
-        """Find the changes since the last look."""
-        seen = openness, policies, self._ledger.plain_gpus()
+    def refresh(self, availability: NodeAvailability, policies: Resolved, now: float) -> None:
+        """Find the changes since the last refresh."""
+        seen = availability, policies, self._ledger.plain_gpus()
         if self._changed or seen != self._seen:
             self.since, self._changed = now, False
         self._seen = seen

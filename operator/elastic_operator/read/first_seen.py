@@ -4,7 +4,7 @@ the clock (29).
 Pods are given up or deleted some time after a node has stopped being Ready, a pod has begun to wait, or a master was
 lost. A step of the clock must not cause that. So a time that was seen before a step moves along with the clock. If a
 time is in the future or more than a minute old when it is first seen, the moment of seeing counts instead: the clock
-may have stepped, which is known only seconds later. At its first look, a process believes the written times.
+may have stepped, which is known only seconds later. In its first pass, a process believes the written times.
 
 No field says since when a scheduler cannot place a pod that had scheduling gates: the condition keeps the time of the
 pod's creation. For such a pod the moment of seeing counts (176).
@@ -29,7 +29,7 @@ class FirstSeen:
     """By object (uid) and written time, the time that counts."""
 
     def __init__(self, clock: ServerClock) -> None:
-        self.clock, self._looks = clock, 0
+        self.clock, self._passes = clock, 0
         self._seen: dict[tuple[str, float], float] = {}
         """The times minus the clock's steps until then, so that later steps do not change them."""
         self._asked: set[str] = set()
@@ -37,9 +37,9 @@ class FirstSeen:
         self._gated: set[str] = set()
         """The pods that had scheduling gates."""
 
-    def begin_look(self) -> None:
-        """Begin a look, which reads all news since the last one."""
-        self._looks += 1
+    def begin_pass(self) -> None:
+        """Begin a pass, which reads all news since the last one."""
+        self._passes += 1
 
     def since(self, uid: str, written: float) -> float:
         """The time `written`, on the present clock, but no later than the moment when it was first seen."""
@@ -61,7 +61,7 @@ class FirstSeen:
 
     def _believed(self, written: float) -> float:
         now = self.clock.time()
-        return now if self._looks > 1 and now - written >= LATE_NEWS_SECONDS else not_later(written, now)
+        return now if self._passes > 1 and now - written >= LATE_NEWS_SECONDS else not_later(written, now)
 
     def of_pod(self, pod: OwnPod) -> OwnPod:
         """The pod with the corrected times since when it waits for a node, or to start there.

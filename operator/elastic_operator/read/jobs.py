@@ -9,7 +9,7 @@ from typing import NamedTuple
 from elastic_api.status import JobStatus
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.dropped_fields import DroppedFields
-from elastic_operator.plan.facts.job import NOBODY_ASKS, Job, JobContext, JobReports, OwnPod
+from elastic_operator.plan.facts.job import NOBODY_ASKS, Job, JobContext, JobFeedback, OwnPod
 from elastic_operator.quarantine import Fault
 from elastic_operator.read import convert
 from elastic_operator.read.first_seen import FirstSeen
@@ -30,7 +30,7 @@ class JobInputs(NamedTuple):
     pods: tuple[OwnPod, ...]
     foreign_names: frozenset[str]
     context: JobContext
-    reports: JobReports
+    feedback: JobFeedback
 
 
 class Jobs:
@@ -50,12 +50,12 @@ class Jobs:
         self._dropped_fields = dropped_fields
         self._specs, self._contexts = specs, contexts
 
-    def inputs(self, body: objects.CustomObject, pods: tuple[OwnPod, ...], reports: JobReports) -> JobInputs:
+    def inputs(self, body: objects.CustomObject, pods: tuple[OwnPod, ...], feedback: JobFeedback) -> JobInputs:
         """The inputs of one job now."""
         context = self._contexts.of(body, pods)
         if not context.unready:
-            reports = replace(reports, answered=-inf, group=NOBODY_ASKS)
-        return JobInputs(body, pods, self._ledger.foreign_names(body.metadata.uid), context, reports)
+            feedback = replace(feedback, answered=-inf, group=NOBODY_ASKS)
+        return JobInputs(body, pods, self._ledger.foreign_names(body.metadata.uid), context, feedback)
 
     def job(self, inputs: JobInputs) -> Job:
         """One job, from its inputs."""
@@ -79,11 +79,11 @@ class Jobs:
             start_seconds=self._settings.start_timeout_seconds,
             dropped_status_fields=self._dropped_fields.fields,
             what_if=meta.annotations.what_if,
-            reports=inputs.reports,
+            feedback=inputs.feedback,
             context=context,
         )
 
-    def bare_job(self, body: objects.CustomObject, pods: tuple[OwnPod, ...], fault: Fault | None) -> Job:
+    def job_without_spec(self, body: objects.CustomObject, pods: tuple[OwnPod, ...], fault: Fault | None) -> Job:
         """A job that is quarantined or deleted: its facts without the spec."""
         meta = body.metadata
         try:

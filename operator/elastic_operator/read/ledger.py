@@ -27,8 +27,8 @@ from elastic_operator.plan.facts.snapshot import HostPort, Load, Node, Resources
 from elastic_operator.read import convert
 from elastic_operator.read.assumed_pods import AssumedPods
 from elastic_operator.read.counted_pod import CountedPod, controlling_job, quantities_of, unread
-from elastic_operator.read.leaving import Leaving
 from elastic_operator.read.sums import PodIndex, PodSum
+from elastic_operator.read.terminating_pods import TerminatingPods
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class Ledger:
         self._plain_now: dict[str, Resources] | None = None
         self._waiting: dict[str, Pod] = {}
         self._pending_now: tuple[Pod, ...] | None = None
-        self._leaving = Leaving(now)
+        self._leaving = TerminatingPods(now)
         self.assumed = AssumedPods(now, self._assumed_changed)
         self.revision = 0
         """Raised with each change that may affect a node or a job."""
@@ -144,7 +144,7 @@ class Ledger:
         """A number that changes whenever the use of the node by pods may change; 0 for a node without pods."""
         return self._revisions.get(node, 0)
 
-    def is_left(self, node: str) -> bool:
+    def has_leaving_pods(self, node: str) -> bool:
         """Whether pods of ours are leaving the node and are not overdue (145)."""
         return any(map(self._leaving.is_expected, self._leaving_from(node)))
 
@@ -226,7 +226,7 @@ class Ledger:
         if entry.waits:
             self._waiting[entry.pod.metadata.uid] = entry.pod
         if entry.own is not None and entry.own.deleting_since is not None:
-            self._leaving.see(entry.own.uid, entry.own.grace_seconds)
+            self._leaving.deletion_seen(entry.own.uid, entry.own.grace_seconds)
         for sums, key in self._sums_with(entry):
             sums.setdefault(key, PodSum(self._gpu_resources)).add(entry.pod.metadata.namespace, entry.load)
         self._node_changed(entry.node)
@@ -245,7 +245,7 @@ class Ledger:
 
     def _sums_with(self, entry: CountedPod) -> Iterator[tuple[dict[str, PodSum], str]]:
         """The sums that the pod is part of, each with its key."""
-        if entry.holds and entry.node:
+        if entry.uses_node and entry.node:
             yield self._foreign, entry.node
         if entry.plain and entry.load.gpus:
             yield self._plain, entry.pod.metadata.namespace

@@ -25,7 +25,7 @@ _REMEDY = (
 class _Asked(NamedTuple):
     """A template in use: its field, and its spec."""
 
-    at: str
+    path: str
     pod: Mapping[str, Any]
 
 
@@ -35,7 +35,7 @@ class PodPriorities:
     def __init__(self, classes: Store[objects.PriorityClass]) -> None:
         self._classes = classes
 
-    def left_out(self, spec: JobSpec | None) -> str:
+    def why_dropped(self, spec: JobSpec | None) -> str:
         """A sentence for each field of the templates that pods do not get; "" if there is none."""
         sentences = [why for at, pod in _in_use(spec) for why in self._why(at, pod)] if spec else []
         return f"{' '.join(sentences)}{_REMEDY}" if sentences else ""

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class Policies:
-    """The teams at the last look, `resolved`; `flavors` are the names of the flavors in the settings.
+    """The teams at the last refresh, `resolved`; `flavors` are the names of the flavors in the settings.
 
     A policy at which the operator raises counts by its last version without an error (88). If only several policies
     together make it raise, all teams stay as they are.
@@ -45,10 +45,10 @@ class Policies:
         self.resolved = Resolved()
 
     def sources(self) -> tuple[tuple[Policy, ...], tuple[Namespace, ...]]:
-        """The policies and namespaces from which the teams were made at the last look."""
+        """The policies and namespaces from which the teams were made at the last refresh."""
         return self._sources
 
-    def look(self) -> Resolved:
+    def refresh(self) -> Resolved:
         """The teams now; the same object while they do not change."""
         seen = self._policies.revision, self._namespaces.revision, self._quarantine.state()
         self.resolved = self._made.get(seen, self._make)
@@ -108,7 +108,7 @@ class Policies:
 
     def _without(self, policy: Policy, error: Exception) -> Policy:
         body = self._policies.get(policy.uid)
-        assert body is not None, "the stores stay as they are during a look"
+        assert body is not None, "the stores stay as they are during a refresh"
         version = body.metadata.generation
         fault = self._quarantine.quarantine("policy", policy.uid, policy.name, error, version=version)
         self._parsed.drop(policy.uid)

@@ -13,7 +13,7 @@ from elastic_api.status import JobStatus
 from elastic_api.template import fingerprint
 from elastic_operator.cluster import objects
 from elastic_operator.memory import Remembered
-from elastic_operator.plan.facts.times import at, seconds
+from elastic_operator.plan.facts.times import seconds, status_time
 from elastic_operator.read.first_seen import FirstSeen
 from elastic_operator.read.uncounted import Asked, asked_by
 from elastic_operator.read.written_times import not_ahead
@@ -111,7 +111,7 @@ class Specs:
         status = parse_status({"status": body.status.unpack()})
         if status.master_lost_time is not None:
             since = self._first_seen.since(body.metadata.uid, seconds(status.master_lost_time))
-            status = status.model_copy(update={"master_lost_time": at(since)})
+            status = status.model_copy(update={"master_lost_time": status_time(since)})
         return not_ahead(status, self._clock.time())
 
 

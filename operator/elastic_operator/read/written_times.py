@@ -12,7 +12,7 @@ from typing import TypeVar
 from pydantic import BaseModel
 
 from elastic_api.status import JobStatus, Retry
-from elastic_operator.plan.facts.times import at, doubled, not_later, seconds
+from elastic_operator.plan.facts.times import doubled, not_later, seconds, status_time
 from elastic_operator.plan.facts.waits import (
     EMPTY_SECONDS,
     HELD_SECONDS,
@@ -56,7 +56,7 @@ def _cut(part: Part, name: str, *, latest: float) -> Part:
     """The part of a status in which that time is no later than `latest`."""
     written = seconds(getattr(part, name))
     time = not_later(written, latest)
-    return part if time == written else part.model_copy(update={name: at(time)})
+    return part if time == written else part.model_copy(update={name: status_time(time)})
 
 
 def _no_later(retry: Retry | None, now: float) -> Retry | None:

@@ -133,7 +133,7 @@ def _edited(job: Job, spec: JobSpec, priorities: Mapping[str, int]) -> Job:
         spec=spec,
         generation=job.generation + 1,
         context=replace(context, priority=priorities.get(spec.priority_class_name, context.priority)),
-        reports=replace(job.reports, refused="", blocked=""),
+        feedback=replace(job.feedback, refused="", blocked=""),
         invalid="",
         fault="",
         unallocated=False,

@@ -48,7 +48,7 @@ async def take(connection: Connection, settings: Settings) -> Recording:
         except TimeoutError:
             problem = f"did not answer within {LIST_SECONDS:.0f} s; try again"
             raise InputError([f"{connection.base_url}: {problem}"]) from None
-        world = _world(process).look(session.clock.time())
+        world = _world(process).refresh(session.clock.time())
         # No pod has been evicted for others yet.
         return record(world, EvictionLimiter(settings.reclaim), *world.reader.policies.sources())
 

@@ -13,7 +13,7 @@ from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.snapshot import EvictionLimits, Member, Node, PendingPod
 from elastic_operator.plan.facts.text import Reason
-from elastic_operator.plan.job.holding import flavor_held
+from elastic_operator.plan.job.remaining_pods import flavor_in_use
 from elastic_operator.plan.policies.resolve import resolve
 from elastic_operator.tools.recording import Recording
 
@@ -58,17 +58,17 @@ class RecordedWorld:
         names, pods = self.empty.gpu_resources, self._jobs[uid].assumed
         return tuple(replace(pod, gpus=count_gpus(pod.requests, names)) for pod in pods)
 
-    def flavor_held(self, pods: Sequence[OwnPod]) -> str | None:
+    def flavor_in_use(self, pods: Sequence[OwnPod]) -> str | None:
         """The flavor of the GPUs that these pods hold, by the labels of their nodes; None if they hold none."""
-        return flavor_held(pods, self._labels, self.empty.flavors)
+        return flavor_in_use(pods, self._labels, self.empty.flavors)
 
     def may_preempt(self, job: Job) -> bool:
         """Whether pods could be preempted for it, by the API server's answers about its own pods."""
         return self._jobs[job.uid].may_preempt
 
-    def is_trusted(self, job: Job) -> bool:
+    def may_preempt_despite_errors(self, job: Job) -> bool:
         """Whether pods could be preempted for it, by the errors that it had caused in the operator."""
-        return self._jobs[job.uid].is_trusted
+        return self._jobs[job.uid].may_preempt_despite_errors
 
     def nodes(
         self,
@@ -110,7 +110,7 @@ class RecordedReclaim:
 
     def __init__(self, recording: Recording) -> None:
         self.stopped: Reason | None = recording.stopped
-        self.only_told = recording.only_told
+        self.is_dry_run = recording.is_dry_run
         self._eviction_limits = recording.brakes
 
     def eviction_limits(self, gpus: int) -> EvictionLimits:  # noqa: ARG002 - it is recorded what came of it

@@ -36,7 +36,7 @@ class RecordedJob:
     shape: JobShape | None = None
     assumed: tuple[Member, ...] = ()
     may_preempt: bool = True
-    is_trusted: bool = True
+    may_preempt_despite_errors: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Recording:
     """The moment. `settings` is a snapshot with the settings alone.
 
     The teams are made from `policies` and `namespaces`. `nodes` have their use by pods, without the pods in the demands
-    of jobs, as in `plan.facts.snapshot`. `stopped`, `only_told` and `brakes` are the answers of `plan.world.Reclaim`.
+    of jobs, as in `plan.facts.snapshot`. `stopped`, `is_dry_run` and `brakes` are the answers of `plan.world.Reclaim`.
     """
 
     now: float
@@ -55,7 +55,7 @@ class Recording:
     namespaces: tuple[Namespace, ...] = ()
     pending_pods: tuple[PendingPod, ...] = ()
     stopped: Reason | None = None
-    only_told: bool = False
+    is_dry_run: bool = False
     brakes: EvictionLimits = field(default_factory=EvictionLimits)
 
 
@@ -71,7 +71,7 @@ def record(world: World, reclaim: Reclaim, policies: Sequence[Policy], namespace
         namespaces=tuple(namespaces),
         pending_pods=snapshot.pending_pods,
         stopped=reclaim.stopped,
-        only_told=reclaim.only_told,
+        is_dry_run=reclaim.is_dry_run,
         brakes=reclaim.eviction_limits(gpus_in(snapshot)),
     )
 
@@ -88,7 +88,7 @@ def _job(world: World, obs: Observation) -> RecordedJob:
         shape=world.shape(job) if obs.wants_pods and not job.fault else None,
         assumed=tuple(replace(pod, gpus=0) for pod in world.assumed(job.uid)),
         may_preempt=world.may_preempt(job),
-        is_trusted=world.is_trusted(job),
+        may_preempt_despite_errors=world.may_preempt_despite_errors(job),
     )
 
 

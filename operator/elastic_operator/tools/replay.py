@@ -70,8 +70,8 @@ def _observed(d: Decision) -> dict[str, Any]:
         "lost_nodes": plain(obs.lost_nodes),
         "kept_nodes": plain(obs.kept_nodes),
         "avoided": plain(obs.avoided),
-        "hold_until": obs.hold_until,
-        "held_back": obs.backs_off,
+        "hold_until": obs.no_pods_before,
+        "held_back": obs.is_in_backoff,
     }
 
 

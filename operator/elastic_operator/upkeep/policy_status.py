@@ -20,7 +20,7 @@ from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.metrics.picture import PolicyPicture
 from elastic_operator.plan.planner import Decisions
-from elastic_operator.plan.policies.report import Overview
+from elastic_operator.plan.policies.status import PolicyUsage
 from elastic_operator.upkeep.upkeep import Upkeep, Writes
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ class PolicyStatuses:
         self._dropped_fields = DroppedFields(PLURAL)
 
     def pictures(self) -> tuple[PolicyPicture, ...]:
-        """The policies with their numbers, as of the last look."""
+        """The policies with their numbers, as of the last pass."""
         metas = sorted((body.metadata for body in self._policies), key=lambda meta: meta.name)
         return tuple(_picture(meta.name, self._found[meta.uid]) for meta in metas if meta.uid in self._found)
 
@@ -69,7 +69,7 @@ class PolicyStatuses:
         last = self._last
         if last is None:
             return {}
-        overview = Overview(last.allocation.accounts, last.snapshot.jobs, stopped=last.stopped)
+        overview = PolicyUsage(last.allocation.accounts, last.snapshot.jobs, stopped=last.stopped)
         kept = self._dropped_fields.without
         now, due, found = self._now(), dict[str, Callable[[], Awaitable[None]]](), dict[str, PolicyStatus]()
         for body in self._policies:

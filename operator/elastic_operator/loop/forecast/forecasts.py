@@ -60,7 +60,7 @@ class Forecasts:
 
     # -- called in passes ----------------------------------------------------------------------------------------------
 
-    def see(self, decisions: Decisions) -> None:
+    def note_decisions(self, decisions: Decisions) -> None:
         """Take the newest decisions; earlier ones must not be read any more."""
         had_none, self._decisions = self._decisions is None, decisions
         if decisions.is_new or had_none:
@@ -103,7 +103,7 @@ class Forecasts:
         """Do the work that is due: one question, then the positions. So neither waits for all of the other."""
         await self._answer_next()
         if self._decisions is not None and self.queue_positions.is_due():
-            await self._look_at_positions(self._decisions)
+            await self._refresh_positions(self._decisions)
 
     async def _answer_next(self) -> None:
         """Answer one question, if any may be answered now. Its namespace pays for the time that this takes."""
@@ -129,8 +129,8 @@ class Forecasts:
             self.what_ifs.end(obs, no_answer(Reason(Phase.INTERNAL_ERROR, NOT_KNOWN)), now)
         self._again(obs.job.uid)
 
-    async def _look_at_positions(self, decisions: Decisions) -> None:
-        steps = self.queue_positions.look(decisions, self._clock.time())
+    async def _refresh_positions(self, decisions: Decisions) -> None:
+        steps = self.queue_positions.refresh(decisions, self._clock.time())
         if steps is not None:
             self.queue_positions.estimated(await self._result_of(steps, between=self._answer_next))
         for uid in self.queue_positions.take_due(self._clock.time()):

@@ -19,7 +19,7 @@ from elastic_operator.cluster.rate_limit import TokenBucket
 from elastic_operator.memory import drop_absent
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.snapshot import JobDemand
-from elastic_operator.plan.facts.times import at, seconds
+from elastic_operator.plan.facts.times import seconds, status_time
 from elastic_operator.plan.forecast.ends import known_ends
 from elastic_operator.plan.forecast.positions import positions, queued_jobs, rounded
 from elastic_operator.plan.forecast.starts import Steps, confidence, of_now, start_times
@@ -27,7 +27,7 @@ from elastic_operator.plan.planner import Decisions
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS = 10.0
+REFRESH_SECONDS = 10.0
 """The positions are worked out no more often than this."""
 STARTS_SECONDS = 60.0
 """While jobs wait, their starts are estimated once in this time."""
@@ -57,7 +57,7 @@ class _Known:
 
 
 class QueuePositions:
-    """The places in line, by the uid of the job. `moved`: they may have changed since the last look."""
+    """The places in line, by the uid of the job. `moved`: they may have changed since the last refresh."""
 
     def __init__(self, *, metrics: Metrics) -> None:
         self._metrics = metrics
@@ -66,13 +66,13 @@ class QueuePositions:
         self._jobs: Sequence[JobDemand] = ()
         self._places: Mapping[str, int] = {}
         """The jobs that wait, the front of the lines first, each with its place."""
-        self._has_looked = False
+        self._is_refreshed = False
         self._to_lose: dict[str, None] = {}
         """The jobs (uids) that do not wait any more, but whose statuses may still have a place."""
         self._starts: Mapping[str, float] = {}
         self._sure: Mapping[str, float | None] = {}
         """The last estimates by job, and their confidence by flavor."""
-        self._look_at = self._starts_at = 0.0
+        self._refresh_at = self._starts_at = 0.0
         """When (monotonic) the positions are due again, and when the estimates are."""
         self._writes = TokenBucket(MAX_WRITES_AT_ONCE, MORE_SECONDS, now=time.monotonic)
 
@@ -81,7 +81,7 @@ class QueuePositions:
         known = self._known.get(uid)
         if known is not None:
             return known.place
-        return written if uid in self._places or not self._has_looked else None
+        return written if uid in self._places or not self._is_refreshed else None
 
     def keep_only(self, present: Set[str]) -> None:
         """Forget deleted jobs."""
@@ -94,16 +94,16 @@ class QueuePositions:
             self._metrics.start_estimate_ratio.observe(max(0.0, now - told_at) / max(1.0, start - told_at))
 
     def is_due(self) -> bool:
-        """Whether to look now."""
+        """Whether to refresh now."""
         return time.monotonic() >= self.next_at()
 
     def next_at(self) -> float:
-        """When (monotonic) to look again; infinity while nothing moves and nobody waits."""
-        return min(self._look_at if self.moved else inf, self._starts_at if self._jobs else inf)
+        """When (monotonic) to refresh again; infinity while nothing moves and nobody waits."""
+        return min(self._refresh_at if self.moved else inf, self._starts_at if self._jobs else inf)
 
-    def look(self, decisions: Decisions, now: float) -> Steps[dict[str, float]] | None:
+    def refresh(self, decisions: Decisions, now: float) -> Steps[dict[str, float]] | None:
         """Find the jobs that wait, and their places; returns the steps of an estimate, if one is due."""
-        self.moved, self._look_at = False, time.monotonic() + LOOK_SECONDS
+        self.moved, self._refresh_at = False, time.monotonic() + REFRESH_SECONDS
         jobs = queued_jobs(decisions.snapshot.jobs, decisions.allocation)
         self._places = positions(jobs, decisions.allocation)
         self._jobs = sorted(jobs, key=lambda job: self._places[job.uid])
@@ -123,7 +123,7 @@ class QueuePositions:
         """Drop the places of jobs that do not wait any more. A job without pods, such as a suspended one, has no start
         to compare either.
         """
-        self._has_looked = True
+        self._is_refreshed = True
         assignment = decisions.allocation.assignment
         served = {job.uid for job in decisions.snapshot.jobs if job.members or assignment(job.uid).replicas}
         for uid in [uid for uid in self._known if uid not in self._places]:
@@ -175,7 +175,7 @@ class QueuePositions:
         start = self._starts.get(job.uid)
         return QueuePlace(
             position=rounded(position),
-            estimated_start_time=at(start) if start is not None else None,
+            estimated_start_time=status_time(start) if start is not None else None,
             confidence=self._sure.get(job.flavor) if start is not None else None,
         )
 

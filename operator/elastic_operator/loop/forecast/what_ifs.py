@@ -16,7 +16,7 @@ from elastic_operator.cluster.rate_limit import TokenBucket
 from elastic_operator.loop.stored_world import StoredWorld
 from elastic_operator.memory import drop_absent
 from elastic_operator.metrics import Metrics
-from elastic_operator.plan.facts.times import at
+from elastic_operator.plan.facts.times import status_time
 from elastic_operator.plan.forecast.answer import Answer, demand_if_resumed, work_out
 from elastic_operator.plan.forecast.ends import known_ends
 from elastic_operator.plan.forecast.positions import rounded
@@ -114,7 +114,7 @@ class WhatIfs:
 def _forecast(obs: Observation, found: Answer, now: float) -> Forecast:
     return Forecast(
         observed_generation=obs.job.generation,
-        answered_time=at(now),
+        answered_time=status_time(now),
         fits=found.fits,
         replicas=found.replicas,
         gpus=found.gpus,
@@ -131,6 +131,6 @@ def _queue_place(found: Answer) -> QueuePlace | None:
         return None
     return QueuePlace(
         position=rounded(found.position),
-        estimated_start_time=at(found.starts_at) if found.starts_at is not None else None,
+        estimated_start_time=status_time(found.starts_at) if found.starts_at is not None else None,
         confidence=found.confidence,
     )

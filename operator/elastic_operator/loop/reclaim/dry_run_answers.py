@@ -53,7 +53,7 @@ class _Known:
     """What is known of one job that was asked about, or was edited in trouble. Times are monotonic.
 
     `refusals` are the dry runs in a row that refused its own pods, `refused_later` counts the refusals of pods that had
-    passed and were created, and `edits` the edits while its pods were refused. Until `rests_until` it may not preempt
+    passed and were created, and `edits` the edits while its pods were refused. Until `backoff_until` it may not preempt
     for another reason than `refusals`.
     """
 
@@ -61,16 +61,16 @@ class _Known:
     refusals: Attempts = NEVER_FAILED
     refused_later: int = 0
     edits: int = 0
-    rests_until: float = 0.0
+    backoff_until: float = 0.0
 
     @property
     def may_preempt_at(self) -> float:
         """When it may preempt again."""
-        return max(self.refusals.until, self.rests_until)
+        return max(self.refusals.until, self.backoff_until)
 
     def rest(self, until: float) -> None:
         """The job may not preempt until then, or for as long as it may not so far."""
-        self.rests_until = max(self.rests_until, until)
+        self.backoff_until = max(self.backoff_until, until)
 
 
 class Answers:
@@ -97,7 +97,7 @@ class Answers:
         self._jobs[job.uid] = known
         known.edits += 1
         if known.edits <= MAX_EDITS:
-            known.refusals, known.refused_later, known.rests_until = NEVER_FAILED, 0, 0.0
+            known.refusals, known.refused_later, known.backoff_until = NEVER_FAILED, 0, 0.0
             return
         backoff = backoff_seconds(FUTILE_TRIES + known.edits - MAX_EDITS - 1)
         text = "job=%s takes nothing from others for %.0f h: edited %d times in trouble"

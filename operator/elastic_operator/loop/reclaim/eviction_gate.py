@@ -81,15 +81,15 @@ class EvictionGate:
             pods,
             reads,
         )
-        self._seen: Mapping[str, Observation] = {}
+        self._obs: Mapping[str, Observation] = {}
         self._allocation: Allocation | None = None
         self._fresh = True
         self._waits_since: dict[str, float] = {}
         """By job, since when (monotonic) it waits for answers, or when its last pods were released."""
 
-    def look(self, obs: Mapping[str, Observation], allocation: Allocation, *, fresh: bool) -> None:
+    def begin_pass(self, obs: Mapping[str, Observation], allocation: Allocation, *, fresh: bool) -> None:
         """Take the decisions of this pass, and whether the stores are fresh."""
-        self._seen, self._allocation, self._fresh = obs, allocation, fresh
+        self._obs, self._allocation, self._fresh = obs, allocation, fresh
 
     def keep_only(self, present: Set[str]) -> None:
         """Forget deleted jobs; `present` are the uids of the existing ones."""
@@ -139,7 +139,7 @@ class EvictionGate:
         async def counted() -> bool:
             if nominated is not None and not await nominated():
                 return False
-            self._limiter.goes(pods)
+            self._limiter.note_evictions(pods)
             return True
 
         return counted if pods else nominated
@@ -155,7 +155,7 @@ class EvictionGate:
 
         If not, a dry run is queued, and the victim job is decided on again after the answer.
         """
-        obs = self._seen.get(uid)
+        obs = self._obs.get(uid)
         if self._reads(uid):
             return False
         if obs is None:
@@ -174,24 +174,24 @@ class EvictionGate:
 
     def _dry_run(self, uid: str) -> DryRun | None:
         """The present question about the job's pods, if there is any."""
-        obs, creates = self._seen.get(uid), self._creates(uid)
+        obs, creates = self._obs.get(uid), self._creates(uid)
         if obs is None or obs.job.spec is None or not creates:
             return None
         job, assignment = obs.job, self._now.assignment(uid)
         ready = sum(slot.ready for slot in assignment.create)
-        others = [self._seen[uid].job for uid in sorted(self._dry_runs.asked() - {job.uid}) if uid in self._seen]
+        others = [self._obs[uid].job for uid in sorted(self._dry_runs.asked() - {job.uid}) if uid in self._obs]
         besides = ((other, self._creates(other.uid)) for other in others if other.namespace == job.namespace)
         return DryRun(
             job,
             creates,
             besides=tuple((one, tuple(create.role for create in made)) for one, made in besides if made),
-            leaving=partial(self._leaving, job.namespace, self._now.going),
+            leaving=partial(self._leaving, job.namespace, self._now.preempted_pods),
             needed=len(assignment.keep) + ready < obs.job.spec.minimum,
         )
 
     def _creates(self, uid: str) -> tuple[CreatePod, ...]:
         """The job's planned pods, as if their room were free."""
-        obs, slots = self._seen.get(uid), self._now.assignment(uid).create if uid in self._now else ()
+        obs, slots = self._obs.get(uid), self._now.assignment(uid).create if uid in self._now else ()
         return creates(obs, slots) if obs is not None else ()
 
     def _leaving(self, namespace: str, going: frozenset[str]) -> list[objects.Pod]:

@@ -75,7 +75,7 @@ class EvictionLimiter:
         return None
 
     @property
-    def only_told(self) -> bool:
+    def is_dry_run(self) -> bool:
         """Whether evictions are only reported (DryRun)."""
         return self._settings.mode is ReclaimMode.DRY_RUN and not self._settings.paused
 
@@ -83,7 +83,13 @@ class EvictionLimiter:
         """The limits in a cluster with that many GPUs."""
         first, kept = self._longest_waiting()
         limits = self._settings.most_evictions(gpus)
-        return EvictionLimits(*limits, gone=self._last_minute.evicted(), firm=self._firm, first=first, kept=kept)
+        return EvictionLimits(
+            *limits,
+            evicted_last_minute=self._last_minute.evicted(),
+            firm=self._firm,
+            first=first,
+            reserved_for_first=kept,
+        )
 
     def _longest_waiting(self) -> tuple[Preemptor | None, int]:
         """The preemptor that may use the limit for all alone, because it has waited longest and more than a minute; and
@@ -109,7 +115,7 @@ class EvictionLimiter:
         turns = (since + MINUTE - time.monotonic() for since, _ in self._waiting.values())
         return min(self._last_minute.next_relief(), *(turn for turn in turns if turn > 0), inf)
 
-    def goes(self, pods: Mapping[str, Preemptor]) -> None:
+    def note_evictions(self, pods: Mapping[str, Preemptor]) -> None:
         """Count these pods (uids) as evicted from now on."""
         self._evicted(self._last_minute.count(pods))
 

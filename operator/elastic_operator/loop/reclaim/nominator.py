@@ -217,7 +217,7 @@ class Nominator:
         left = reservation.ran_out(now := self._now())
         if not await self._write(pod, left):
             return False
-        self._tell_expired(pod, backoff=left.rests_until - now if left.backs_off(now) else 0.0)
+        self._tell_expired(pod, backoff=left.backoff_until - now if left.is_in_backoff(now) else 0.0)
         return True
 
     def _tell_expired(self, pod: objects.Pod, *, backoff: float = 0.0) -> None:

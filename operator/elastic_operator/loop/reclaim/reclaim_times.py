@@ -41,7 +41,7 @@ class ReclaimTimes:
         self._growing: frozenset[str] = frozenset()
         self._evicted: frozenset[str] = frozenset()
 
-    def look(self, snapshot: Snapshot, allocation: Allocation) -> None:
+    def note_allocation(self, snapshot: Snapshot, allocation: Allocation) -> None:
         """Measure by a new allocation, made from that snapshot."""
         now, evictions = self._clock(), allocation.evictions
         pods = {pending.uid: pending for pending in snapshot.pending_pods}
@@ -106,4 +106,4 @@ def _lacks_minimum(job: JobDemand) -> bool:
 
 def _missing(job: JobDemand) -> int:
     """The GPUs that the job lacks for its minimum."""
-    return job.gpus_at(job.sizes[0]) - sum(job.shape_of(member.role).gpus for member in job.members)
+    return job.gpus_of_size(job.sizes[0]) - sum(job.shape_of(member.role).gpus for member in job.members)

@@ -1,4 +1,5 @@
-"""Failed tries to carry out plans, per job: when the next try is due, and the message for the user meanwhile.
+"""Failed tries to carry out plans, per job: when the next try is due, and the message for the user meanwhile
+(controller-runtime: the rate limiter of a workqueue).
 
 In memory only: a new leader finds out by one try.
 """

@@ -22,7 +22,7 @@ REPORT_SECONDS = 0.8
 """A status with nothing new but reports about pods waits this long for more reports, because pods start and end one by
 one (151).
 """
-_REPORTS = frozenset(
+_REPORT_FIELDS = frozenset(
     (
         "readyReplicas",
         "worldSize",
@@ -120,7 +120,7 @@ def decisive(status: dict[str, Any]) -> dict[str, Any]:
     of live pods.
     """
     pods = [pod.get("name") for pod in status.get("pods", []) if pod.get("phase") in ("Pending", "Running")]
-    return {**{key: value for key, value in status.items() if key not in _REPORTS}, "pods": pods}
+    return {**{key: value for key, value in status.items() if key not in _REPORT_FIELDS}, "pods": pods}
 
 
 def _phase(status: dict[str, Any]) -> str:

@@ -7,19 +7,19 @@ Who is next:
     turn_order      which team: the one with the lowest share value
     fair_share      how many GPUs each team should have
     queues          all entries, by team and account, in the order in which they are served
-    growers         jobs that may grow, in groups that can all grow or none
+    scale_up_queues jobs that may grow, in groups that can all grow or none
 
 May it have the GPUs:
     accounts        what each team uses, and may use
     refusal         which rule keeps a team from using more: for decisions, and for the sentence that users read
 
 Where it goes:
-    minimum         gives a job its minimum, or nothing
+    admit           gives a job its minimum, or nothing
     grow            gives a job its next size
     gangs           gives all pending pods of a gang their places, or none of them
     seating         seats pods in free room
-    board           what is free on each node, now and soon
-    free            what a pod requires, and whether a node has that
+    node_board      what is free on each node, now and soon
+    free_resources  what a pod requires, and whether a node has that
     fit             what kube-scheduler requires of a node, whoever is there: labels, taints, affinity
     node_requests   who requests new nodes of a cluster's autoscaler
 
@@ -49,5 +49,5 @@ What comes out:
     explain         why a job is not bigger
     explain_quota   the same where a quota, or the right of other teams, is the reason
     explain_nodes   the same where the job waits for new nodes
-    capacity        how many pods the nodes hold, for these sentences
+    supply          how many pods the nodes hold, for these sentences
 """

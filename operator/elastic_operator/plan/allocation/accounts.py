@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
 from math import inf
 
-from elastic_operator.plan.allocation.board import Board
 from elastic_operator.plan.allocation.fair_share import Claimant, divide
+from elastic_operator.plan.allocation.node_board import NodeBoard
 from elastic_operator.plan.facts.snapshot import Node, Snapshot
 from elastic_operator.plan.facts.team import Quota, Team
 
@@ -35,8 +35,8 @@ class Account:
     are the GPUs for pods that request new nodes: they count under limits only, from the end of the pass on (49).
     `fixed` cannot be taken back (pods of others, jobs that are not preemptible); `foreign` is used by pods that are not
     our jobs'. `wanted` are the GPUs that our jobs want in all, `requested` the team's use if it got all that it wants,
-    `share` its fair share. `path` leads from this account to the top; `outward` is the part of the path that counts for
-    other teams (111).
+    `share` its fair share. `path` leads from this account to the top; `path_for_others` is the part of the path that
+    counts for other teams (111).
     """
 
     def __init__(self, team: Team, flavor: str, parent: Account | None) -> None:
@@ -49,9 +49,9 @@ class Account:
         if parent:
             parent.children.append(self)
         self.path: tuple[Account, ...] = (self, *parent.path) if parent else (self,)
-        self.alone: tuple[Account, ...] = (self,)
-        self.outward = self.path[1:] if parent and not team.has_policy else self.path
-        self.apart_from: dict[Account, tuple[tuple[Account, ...], tuple[Account, ...]]] = {}
+        self.just_self: tuple[Account, ...] = (self,)
+        self.path_for_others = self.path[1:] if parent and not team.has_policy else self.path
+        self.diverging_from: dict[Account, tuple[tuple[Account, ...], tuple[Account, ...]]] = {}
         self.used = self.used_now = self.leaving = self.not_yet_held = self.on_new_nodes = self.fixed = self.foreign = 0
         self.wanted = self.requested = self.share = 0
 
@@ -69,7 +69,7 @@ class Account:
         path.
         """
         tier = Tier.GUARANTEED
-        for account in self.outward:
+        for account in self.path_for_others:
             after = account.used + need
             if after > account.share and after > account.guaranteed:
                 return Tier.BORROWED
@@ -88,27 +88,27 @@ def share_value(used: int, share: int) -> float:
     return used / share if share > 0 else inf
 
 
-def apart(one: Account, other: Account) -> tuple[tuple[Account, ...], tuple[Account, ...]]:
+def diverging_paths(one: Account, other: Account) -> tuple[tuple[Account, ...], tuple[Account, ...]]:
     """Both paths, from the children of the lowest common ancestor down to the two accounts; empty for the same account.
 
     Two namespaces without a policy are compared by their own accounts, and with all other teams by their parent (111).
     """
     if one.parent is other.parent and one is not other:
-        return one.alone, other.alone
-    known = one.apart_from.get(other)
+        return one.just_self, other.just_self
+    known = one.diverging_from.get(other)
     if known is None:
-        ours, theirs = ((), ()) if one is other else (one.outward[::-1], other.outward[::-1])
+        ours, theirs = ((), ()) if one is other else (one.path_for_others[::-1], other.path_for_others[::-1])
         common = 0
         while common < min(len(ours), len(theirs)) and ours[common] is theirs[common]:
             common += 1
-        known = one.apart_from[other] = ours[common:], theirs[common:]
+        known = one.diverging_from[other] = ours[common:], theirs[common:]
     return known
 
 
 class Accounts:
     """The accounts of all teams, and the number of GPUs of each flavor."""
 
-    def __init__(self, snapshot: Snapshot, board: Board) -> None:
+    def __init__(self, snapshot: Snapshot, board: NodeBoard) -> None:
         self.teams = snapshot.find_teams()
         self._flavors = tuple(flavor.name for flavor in snapshot.flavors)
         self._known: dict[str, dict[str, Account]] = {name: {} for name in self._flavors}
@@ -153,7 +153,7 @@ class Accounts:
             known = self._known[flavor][name] = Account(team, flavor, parent)
         return known
 
-    def _find_flavors(self, snapshot: Snapshot, board: Board) -> list[dict[str, str]]:
+    def _find_flavors(self, snapshot: Snapshot, board: NodeBoard) -> list[dict[str, str]]:
         """By node, the flavor of each of its GPU resources."""
         by_labels: dict[tuple[bool, ...], dict[str, str]] = {}
         found = []
@@ -253,5 +253,5 @@ def _claimant(account: Account) -> Claimant:
         weight=quota.weight,
         priority=team.priority,
         created=team.created,
-        kept_back=max(0, idle - quota.lend_limit) if quota.lend_limit is not None else 0,
+        not_lent=max(0, idle - quota.lend_limit) if quota.lend_limit is not None else 0,
     )

@@ -89,12 +89,12 @@ def allocate(snapshot: Snapshot) -> Allocation:
 def next_change(snapshot: Snapshot) -> float:
     """The next time at which the same snapshot may be allocated otherwise; infinity if there is none."""
     teams = snapshot.find_teams()
-    times = (time for job in snapshot.jobs for time in _times(job, teams.of(job.namespace), snapshot.now))
+    times = (time for job in snapshot.jobs for time in _change_times(job, teams.of(job.namespace), snapshot.now))
     waits = (job.starves_from(snapshot.starvation_seconds) for job in snapshot.jobs if job.lacks_minimum)
     return min((time for time in chain(times, waits) if time > snapshot.now), default=inf)
 
 
-def _times(job: JobDemand, team: Team, now: float) -> Iterator[float]:
+def _change_times(job: JobDemand, team: Team, now: float) -> Iterator[float]:
     yield job.failed_until
     yield job.next_growth(now)
     yield job.may_preempt_at

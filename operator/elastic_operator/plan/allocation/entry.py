@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from elastic_operator.plan.allocation.accounts import Account
-from elastic_operator.plan.allocation.board import Seat
-from elastic_operator.plan.allocation.free import PodRequirements
+from elastic_operator.plan.allocation.free_resources import PodRequirements
+from elastic_operator.plan.allocation.node_board import Seat
 from elastic_operator.plan.facts.decisions import Assignment
 from elastic_operator.plan.facts.roles import master_first
 from elastic_operator.plan.facts.snapshot import JobDemand, Member, PendingPod
@@ -48,7 +48,7 @@ class Entry:
     """A number for all entries that may go where this one may, and preempt the same (`equivalence_key`)."""
     account: Account | None = None
     """The account that is charged for the entry's GPUs; None: it requests none."""
-    at: dict[str, int] = field(default_factory=dict)
+    node_of: dict[str, int] = field(default_factory=dict)
     """By uid of a member, the number of the node that the member is counted on."""
     keepable: tuple[Member, ...] = ()
     """The members that the entry may keep by its own limits, in the order of preference."""
@@ -59,7 +59,7 @@ class Entry:
     """Whether the entry has its minimum, or keeps its pods without having it."""
     preempted: bool = False
     """Whether another entry took all its pods."""
-    holds_seats: bool = False
+    has_reserved_seats: bool = False
     """Whether the entry is not served, but its seats are held for it (37)."""
     requests_nodes: bool = False
     """Whether the entry requests new nodes, for what its minimum lacks (49)."""
@@ -173,12 +173,12 @@ class Entry:
         """Whether pods of others may be preempted for the entry (139)."""
         return self.demand.may_preempt and now >= self.demand.may_preempt_at
 
-    def failed_at(self, size: int, now: float) -> bool:
+    def is_failed_size(self, size: int, now: float) -> bool:
         """Whether that size has failed and its back-off is not over."""
         failed = self.demand.failed_size
         return failed is not None and size >= failed and now < self.demand.failed_until
 
-    def delayed_at(self, size: int, now: float) -> bool:
+    def is_delayed_size(self, size: int, now: float) -> bool:
         """Whether that size is growth that the job must still wait for."""
         return now < self.demand.grow_at(size)
 
@@ -203,7 +203,9 @@ class Entry:
     @property
     def near(self) -> frozenset[int]:
         """The numbers of the nodes on which the entry has or gets pods."""
-        return frozenset([self.at[m.uid] for m in self.kept if m.uid in self.at] + [s.node for s in self.seats])
+        return frozenset(
+            [self.node_of[m.uid] for m in self.kept if m.uid in self.node_of] + [s.node for s in self.seats]
+        )
 
     @property
     def gpus(self) -> int:

@@ -22,7 +22,7 @@ What the keys contain, and why the answer depends on it; "alone" are entries tha
 
 (1) `individually_limited` jobs are added to the queues of growers one by one in each pass, because groups live longer
 than a pass.
-(2) If one job of a group cannot grow, only those that rank after it are given up (`growers`).
+(2) If one job of a group cannot grow, only those that rank after it are given up (`scale_up_queues`).
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def minimum_key(state: AllocationState, entry: Entry) -> Hashable | None:
 def growth_key(entry: Entry, now: float) -> Hashable:
     """The key of jobs that need the same for their next size. It holds for many passes."""
     demand, next_size = entry.demand, entry.next_size or 0
-    waits = max(demand.may_grow_at, demand.failed_until, demand.may_preempt_at) > now or entry.delayed_at(
+    waits = max(demand.may_grow_at, demand.failed_until, demand.may_preempt_at) > now or entry.is_delayed_size(
         next_size, now
     )
     if waits or demand.provisioning_pods or entry.loses_members or entry.times_preempted:

@@ -49,7 +49,7 @@ def preemptor_of(entry: Entry) -> Preemptor:
 
     Namespaces without a policy are one team (111), and the pods of a gang share one uid (144).
     """
-    team = entry.account.outward[0].team.name if entry.account else entry.team
+    team = entry.account.path_for_others[0].team.name if entry.account else entry.team
     return Preemptor(team, entry.gang or entry.demand.uid)
 
 
@@ -60,8 +60,8 @@ class EvictionCount:
     """
 
     def __init__(self, gone: Mapping[str, Preemptor]) -> None:
-        self.going: dict[str, Preemptor] = {}
-        self.going_on = frozenset(gone.values())
+        self.evicted: dict[str, Preemptor] = {}
+        self.recent_preemptors = frozenset(gone.values())
         self._gone = gone
         self._of_team, self._of_preemptor = Counter[str](), Counter[Preemptor]()
         self.per_cluster = 0
@@ -70,14 +70,14 @@ class EvictionCount:
 
     def put(self, uid: str, preemptor: Preemptor | None) -> None:
         """Count the pod as evicted for that preemptor; None: as not evicted."""
-        before = self.going.get(uid)
+        before = self.evicted.get(uid)
         if before == preemptor:
             return
         self._count(before or self._gone.get(uid), -1)
         if preemptor is not None:
-            self.going[uid] = preemptor
+            self.evicted[uid] = preemptor
         else:
-            del self.going[uid]
+            del self.evicted[uid]
         self._count(preemptor or self._gone.get(uid), +1)
 
     def of_team(self, team: str) -> int:
@@ -115,6 +115,6 @@ def over_limit(
             most = limits.per_cluster if name is EvictionLimit.PER_CLUSTER else limit
             left = max(0, limit - counted + wanted)
             return OverLimit(name, wanted, most, left, waits_for_a_person=wanted > most and not lenient)
-    if wanted and waits and who != limits.first and who not in evictions.going_on:
+    if wanted and waits and who != limits.first and who not in evictions.recent_preemptors:
         return OverLimit(EvictionLimit.PER_TEAM, wanted, limits.per_team, 0)
     return None

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from elastic_api.status import SizeReason
-from elastic_operator.plan.allocation.capacity import Supplies, Supply
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.equivalence import equivalence_key
 from elastic_operator.plan.allocation.eviction_limits import OverLimit
@@ -19,6 +18,7 @@ from elastic_operator.plan.allocation.explain_nodes import why_waiting, with_tim
 from elastic_operator.plan.allocation.explain_quota import others_hold, why_no_flavor, why_quota, why_too_large
 from elastic_operator.plan.allocation.node_requests import may_request_nodes
 from elastic_operator.plan.allocation.state import AllocationState
+from elastic_operator.plan.allocation.supply import Supplies, Supply
 from elastic_operator.plan.facts.decisions import Why
 from elastic_operator.plan.facts.snapshot import CORDONED
 from elastic_operator.plan.facts.text import Reason, listed, pods
@@ -91,12 +91,12 @@ class Explainer:
 
     def _why_no_more(self, entry: Entry, size: int) -> Why:
         demand = entry.demand
-        if entry.failed_at(size, self._state.now):
+        if entry.is_failed_size(size, self._state.now):
             reason = demand.failed_reason.rstrip(".") or "its pods found no place"
             text = f"{_head(entry)} {pods(size)} were tried: {reason}. Edit the job, or wait until it is tried again."
             return Why(Reason(SizeReason.SCALE_UP_FAILED, text), demand.failed_until)
         need = self._need(entry, size)
-        if entry.served and entry.delayed_at(size, self._state.now) and need.supply.fitting >= need.count:
+        if entry.served and entry.is_delayed_size(size, self._state.now) and need.supply.fitting >= need.count:
             later = _GROWS_LESS if demand.resize_cost and demand.changed_at else _GROWS_LATER
             text = f"{_head(entry)} There is room for {pods(size)}; {later}"
             return Why(Reason(SizeReason.SCALE_UP_DELAYED, text), demand.next_growth(self._state.now))
@@ -230,7 +230,7 @@ def _head(entry: Entry) -> str:
 
 def _wanted_gpus(entry: Entry) -> str:
     size = next((n for n in entry.demand.sizes if n > entry.size), entry.size)
-    return f"{_head(entry)} {pods(size)} have {entry.demand.gpus_at(size)} GPUs"
+    return f"{_head(entry)} {pods(size)} have {entry.demand.gpus_of_size(size)} GPUs"
 
 
 def _wanted(need: _Need) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from elastic_api.status import rfc3339
 from elastic_operator.plan.allocation.entry import Entry
-from elastic_operator.plan.facts.times import at
+from elastic_operator.plan.facts.times import status_time
 
 
 def why_waiting(entry: Entry, wanted: str, usable: str) -> str:
@@ -17,7 +17,7 @@ def why_waiting(entry: Entry, wanted: str, usable: str) -> str:
             " then, pods that wait for the scheduler would take it."
         )
     ends_at = entry.demand.request_ends_at if entry.demand.provisioning_pods else 0.0
-    until = f" until {rfc3339(at(ends_at))}" if ends_at else ""
+    until = f" until {rfc3339(status_time(ends_at))}" if ends_at else ""
     return (
         f"{wanted}; {usable}. Its pods wait for the cluster's autoscaler to add nodes{until}. If they do not come,"
         " the pods are taken back, and the job is tried again later."
@@ -31,4 +31,4 @@ def with_time_of_request(entry: Entry, message: str, now: float) -> tuple[str, f
     after = entry.demand.may_request_nodes_at
     if entry.served or after is None or after <= now:
         return message, None
-    return f"{message} New nodes are requested from {rfc3339(at(after))} on.", after
+    return f"{message} New nodes are requested from {rfc3339(status_time(after))} on.", after

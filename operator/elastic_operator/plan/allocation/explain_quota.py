@@ -81,7 +81,7 @@ def others_hold(entry: Entry, size: int, wanted: str, usable: str) -> Reason:
     if account is None:
         text = f"{wanted}; {usable}, the pods of other teams hold the room. Wait."
         return Reason(SizeReason.HIGHER_PRIORITY_JOBS, text)
-    need, judged = entry.gpus_missing(size), (*account.outward, account)
+    need, judged = entry.gpus_missing(size), (*account.path_for_others, account)
     beyond = next((one for one in judged if one.used + need > max(one.share, one.guaranteed)), account)
     use = f"uses {_used(beyond)}; its fair share is {beyond.share} ({beyond.guaranteed} guaranteed)"
     text = f"{wanted}; {usable}, the pods of other teams hold the room; {policy(beyond)} {use}."

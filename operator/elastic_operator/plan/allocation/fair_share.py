@@ -19,7 +19,7 @@ class Claimant:
     """A team that wants GPUs: `requested` is all that it would use, `limit` the most that it may have (None = no
     limit).
 
-    `kept_back` is the part of its idle guarantee that is not lent and stays out of the division. Ties end by age
+    `not_lent` is the part of its idle guarantee that is not lent and stays out of the division. Ties end by age
     (`by_age`). All amounts are GPUs.
     """
 
@@ -30,7 +30,7 @@ class Claimant:
     weight: Fraction | int = 1
     priority: int = 0
     created: float = 0.0
-    kept_back: int = 0
+    not_lent: int = 0
 
     @property
     def wanted(self) -> int:
@@ -44,15 +44,15 @@ def divide(total: int, claimants: Sequence[Claimant]) -> tuple[dict[str, int], i
     Guarantees are honoured as written, even if their sum exceeds `total`: the first team to use GPUs then has them.
     """
     shares = {c.name: min(max(0, c.guaranteed), c.wanted) for c in claimants}
-    left = max(0, total - sum(shares.values()) - sum(max(0, c.kept_back) for c in claimants))
+    left = max(0, total - sum(shares.values()) - sum(max(0, c.not_lent) for c in claimants))
     fractions: dict[str, Fraction] = {}
     tiers = [list(tier) for _, tier in groupby(sorted(claimants, key=_by_tier), key=lambda c: c.priority)]
     for tier in tiers:
         left = _divide_by_weight(left, tier, shares, fractions)
     for tier in tiers:
         left = _hand_out_rest(left, tier, shares, fractions)
-    kept_back = sum(max(0, c.kept_back) for c in claimants)
-    return shares, min(max(0, total - sum(shares.values())), left + kept_back)
+    not_lent = sum(max(0, c.not_lent) for c in claimants)
+    return shares, min(max(0, total - sum(shares.values())), left + not_lent)
 
 
 def _by_tier(claimant: Claimant) -> tuple[int, float, str]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from elastic_operator.plan.allocation.admit import MAX_NEW_PLACES, admit
 from elastic_operator.plan.allocation.entry import Entry
-from elastic_operator.plan.allocation.minimum import MAX_NEW_PLACES, serve_minimum
 from elastic_operator.plan.allocation.state import AllocationState
 
 MAX_PODS = 256
@@ -31,10 +31,10 @@ def serve_gang(state: AllocationState, gang: Sequence[Entry]) -> bool:
         return False
     this_pass.tried_pods += len(gang)
     this_pass.tried_gangs.add(name)
-    this_pass.serving, known = name, this_pass.round.short
-    this_pass.round.short = known.copy()
+    this_pass.serving, known = name, this_pass.round.infeasible
+    this_pass.round.infeasible = known.copy()
     served = _serve_all(state, gang)
-    this_pass.serving, this_pass.round.short = "", known
+    this_pass.serving, this_pass.round.infeasible = "", known
     return served
 
 
@@ -42,7 +42,7 @@ def _serve_all(state: AllocationState, gang: Sequence[Entry]) -> bool:
     mark, places = state.journal.mark(), state.this_pass.new_places
     took = {entry: len(entry.took) for entry in gang}
     for entry in gang:
-        serve_minimum(state, entry)
+        admit(state, entry)
         if not entry.served:
             break
     else:

@@ -36,8 +36,8 @@ def grow(state: AllocationState, entry: Entry, tier: Tier) -> bool:
     size = entry.next_step(state.now)
     if (
         size is None
-        or entry.failed_at(size, state.now)
-        or entry.delayed_at(size, state.now)
+        or entry.is_failed_size(size, state.now)
+        or entry.is_delayed_size(size, state.now)
         or entry.demand.provisioning_pods
     ):
         return False
@@ -81,7 +81,7 @@ def _grow_freely(state: AllocationState, entry: Entry, size: int) -> bool:
 def _grow_at_others_cost(state: AllocationState, entry: Entry, size: int) -> bool:
     """Grow at the cost of other teams, if the job's team is entitled to that (33)."""
     master, workers = entry.missing(size)
-    key, short = ("growth", refusal_key(state, entry), master), state.this_pass.round.short
+    key, short = ("growth", refusal_key(state, entry), master), state.this_pass.round.infeasible
     if short.covers(key, workers):
         return False
     roles = [ROLE_MASTER] * master + [ROLE_WORKER] * workers

@@ -16,8 +16,8 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 
 from elastic_operator.plan.allocation.accounts import Account
-from elastic_operator.plan.allocation.board import Seat
 from elastic_operator.plan.allocation.entry import Entry, keep_order
+from elastic_operator.plan.allocation.node_board import Seat
 from elastic_operator.plan.allocation.refusal import Rule
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.snapshot import Member
@@ -59,7 +59,7 @@ def may_request_nodes(state: AllocationState, entry: Entry) -> bool:
     demand = entry.demand
     if demand.may_request_nodes_at is None or not demand.wants or entry.served or entry.seats:
         return False
-    if entry.failed_at(entry.minimum, state.now) or not (
+    if entry.is_failed_size(entry.minimum, state.now) or not (
         demand.provisioning_pods or state.now >= demand.may_request_nodes_at
     ):
         return False

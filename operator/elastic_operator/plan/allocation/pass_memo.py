@@ -64,18 +64,18 @@ class KnownInfeasible:
 class RoundMemory:
     """The memory of one round of minima and of the growth after it. The next round begins with a new one.
 
-    `refused`: the keys of entries that were tried for their minimum and got nothing. `short`: the numbers of workers
-    that could not be placed, even at others' cost. `options`: by preemptor, a heap of prices and nodes. While pods are
-    preempted, an option only gets dearer, except on the nodes that these pods leave. So options are kept for the round
-    (44), or until a preemption is undone.
+    `refused`: the keys of entries that were tried for their minimum and got nothing. `infeasible`: the numbers of
+    workers that could not be placed, even at others' cost. `options`: by preemptor, a heap of prices and nodes. While
+    pods are preempted, an option only gets dearer, except on the nodes that these pods leave. So options are kept for
+    the round (44), or until a preemption is undone.
     """
 
     def __init__(self, journal: Journal) -> None:
         self.refused = PassMemo[bool](journal)
-        self.short = KnownInfeasible()
+        self.infeasible = KnownInfeasible()
         self.options: dict[Hashable, list[tuple[tuple[float, ...], int]]] = {}
 
-    def pods_leave(self, node: int) -> None:
+    def node_got_room(self, node: int) -> None:
         """Options on that node may be cheaper now, so they are examined next."""
         for found in self.options.values():
             heappush(found, ((), node))

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 
 from elastic_operator.plan.allocation.accounts import Account, Accounts
-from elastic_operator.plan.allocation.board import Board
 from elastic_operator.plan.allocation.entry import Entry, keep_order
-from elastic_operator.plan.allocation.growers import Growers
+from elastic_operator.plan.allocation.node_board import NodeBoard
+from elastic_operator.plan.allocation.scale_up_queues import ScaleUpQueues
 from elastic_operator.plan.facts.snapshot import JobDemand, PendingPod, Snapshot
 
 Order = tuple[int, bool, float, str]
@@ -19,7 +19,7 @@ class Queues:
 
     Beside all of them:
         unserved       wait for their minimum
-        growers        may grow
+        scale_up       may grow
         preprocessed   must be handled before anything is decided: they have members to release, members without a
                        node, or a nomination
         partial        have a size that is not allowed
@@ -27,7 +27,7 @@ class Queues:
         gangs          the pending pods of each gang
     """
 
-    def __init__(self, board: Board, accounts: Accounts) -> None:
+    def __init__(self, board: NodeBoard, accounts: Accounts) -> None:
         self._board, self._accounts = board, accounts
         self._by_uid: dict[str, Entry] = {}
         self._order: dict[Entry, Order] = {}
@@ -36,7 +36,7 @@ class Queues:
         self.by_account: dict[Account, list[Entry]] = {}
         self.by_team: dict[str, list[Entry]] = {}
         self.unserved: set[Entry] = set()
-        self.growers = Growers()
+        self.scale_up = ScaleUpQueues()
         self.preprocessed: set[Entry] = set()
         self.partial: set[Entry] = set()
         self.provisioning: dict[Account, set[Entry]] = {}
@@ -107,12 +107,12 @@ class Queues:
             self.gangs[entry.gang].discard(entry)
             if not self.gangs[entry.gang]:
                 del self.gangs[entry.gang]
-        self.growers.discard(entry)
+        self.scale_up.discard(entry)
         for group in (self.unserved, self.preprocessed, self.partial):
             group.discard(entry)
         if entry.account and entry in self.provisioning.get(entry.account, ()):
             self.provisioning[entry.account].remove(entry)
-            self.provisioning_gpus[entry.account] -= entry.demand.gpus_at(entry.minimum)
+            self.provisioning_gpus[entry.account] -= entry.demand.gpus_of_size(entry.minimum)
 
     def _classify(self, entry: Entry, now: float) -> None:
         demand = entry.demand
@@ -121,13 +121,13 @@ class Queues:
             self.preprocessed.add(entry)
         if demand.provisioning_pods and entry.account and demand.sizes:
             self.provisioning.setdefault(entry.account, set()).add(entry)
-            self.provisioning_gpus[entry.account] += entry.demand.gpus_at(entry.minimum)
+            self.provisioning_gpus[entry.account] += entry.demand.gpus_of_size(entry.minimum)
         if not (demand.wants and entry.sizes):
             return
         if not entry.served:
             self.unserved.add(entry)
         elif entry.next_size is not None:
-            self.growers.add(entry, now)
+            self.scale_up.add(entry, now)
         if entry.served and entry.size not in demand.sizes:
             self.partial.add(entry)
 
@@ -135,7 +135,7 @@ class Queues:
 def over_per_job_limit(entry: Entry, size: int) -> bool:
     """Whether that size has more GPUs than one job of the team may have."""
     most = entry.account.team.max_gpus_per_job if entry.account else None
-    return most is not None and entry.demand.gpus_at(size) > most
+    return most is not None and entry.demand.gpus_of_size(size) > most
 
 
 def _allowed_sizes(entry: Entry) -> tuple[int, ...]:
@@ -161,7 +161,7 @@ def _order(job: JobDemand, *, in_turns: bool) -> Order:
     counts as the oldest.
     """
     at_minimum = bool(job.sizes) and len(job.members) >= job.sizes[0]
-    holds = job.holds_place or at_minimum
+    holds = job.is_admitted or at_minimum
     age = job.waiting_since if in_turns and not holds and job.waiting_since else job.created
     return -job.priority, not holds, age, job.uid
 

@@ -111,10 +111,10 @@ class Allocation(Mapping[str, Grant]):
     @cached_property
     def evicted_for(self) -> Mapping[str, Preemptor]:
         """The pods (uids) that are evicted for another team or for a pending pod of others, each with its preemptor."""
-        return self._state.victims.evictions.going
+        return self._state.victims.evictions.evicted
 
     @cached_property
-    def going(self) -> frozenset[str]:
+    def preempted_pods(self) -> frozenset[str]:
         """All preempted pods (uids)."""
         return frozenset().union(*self._preemptors.values())
 
@@ -122,7 +122,7 @@ class Allocation(Mapping[str, Grant]):
     def _preemptors(self) -> Mapping[str, Mapping[str, Entry]]:
         """By job (uid), its preempted pods (uids), each with its preemptor."""
         found: dict[str, dict[str, Entry]] = {}
-        for one in self._state.victims.going():
+        for one in self._state.victims.standing():
             found.setdefault(one.victim_job.demand.uid, {})[one.pod.uid] = one.preemptor
         return found
 

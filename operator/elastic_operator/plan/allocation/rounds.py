@@ -10,15 +10,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 from elastic_operator.plan.allocation.accounts import Account, Tier
+from elastic_operator.plan.allocation.admit import admit, reserve_for_starving
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.equivalence import individually_limited, minimum_key
 from elastic_operator.plan.allocation.gangs import being_served, serve_gang
 from elastic_operator.plan.allocation.grow import grow, may_borrow_again, round_sizes_down
-from elastic_operator.plan.allocation.growers import Queue
-from elastic_operator.plan.allocation.minimum import hold_for_starving, serve_minimum
 from elastic_operator.plan.allocation.pass_memo import RoundMemory
 from elastic_operator.plan.allocation.preemption.candidates import given_within_team, gives_within_team
 from elastic_operator.plan.allocation.preemption.preempt import give_back
+from elastic_operator.plan.allocation.scale_up_queues import ScaleUpQueue
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.allocation.turn_order import lowest_first
 
@@ -34,9 +34,9 @@ def serve(state: AllocationState) -> None:
     """
     for _ in range(_MAX_REPETITIONS):
         before = state.journal.mark()
-        minima = Minima(state)
+        admissions = Admissions(state)
         for tier in Tier:
-            minima.serve(tier)
+            admissions.serve(tier)
             give_back(state)
             _grow_all(state, tier)
             give_back(state)
@@ -45,17 +45,17 @@ def serve(state: AllocationState) -> None:
             break
         state.divide()
     for entry in state.this_pass.changed:
-        if entry.holds_seats:
+        if entry.has_reserved_seats:
             state.journal.set(entry, "seats", ())  # the room stays held until the end of the pass
 
 
-class Minima:
+class Admissions:
     """The entries whose minimum is not served yet. Each is tried once per round."""
 
     def __init__(self, state: AllocationState) -> None:
         self._state = state
         self._tried: set[Entry] = set()
-        self._held_for_starving: set[tuple[str, str]] = set()
+        self._reserved_for_starving: set[tuple[str, str]] = set()
 
     def serve(self, tier: Tier) -> None:
         """One round: first gangs whose nodes are being cleared (171); then jobs that run or were started, and the jobs
@@ -70,7 +70,7 @@ class Minima:
         while waiting := [c for c in (state.queues.unserved | state.this_pass.changed) - self._tried if _waits(c)]:
             last: dict[str, int] = {}
             for entry in waiting:
-                if entry.demand.holds_place:
+                if entry.demand.is_admitted:
                     last[entry.team] = max(entry.rank, last.get(entry.team, -1))
             for first in (True, False):
                 some = [entry for entry in waiting if (entry.rank <= last.get(entry.team, -1)) is first]
@@ -96,7 +96,7 @@ class Minima:
             return
         right = _right(self._state, entry, entry.gpus_missing(entry.minimum))
         if right <= tier and (may_borrow_again(entry, right) or self._makes_do(entry)):
-            serve_minimum(self._state, entry)
+            admit(self._state, entry)
             if not entry.served and right == tier:
                 self._reserve(entry)
         if key and not entry.served:
@@ -141,10 +141,10 @@ class Minima:
         (37).
         """
         key = (entry.team, entry.demand.flavor)
-        if key not in self._held_for_starving:
-            self._held_for_starving.add(key)
+        if key not in self._reserved_for_starving:
+            self._reserved_for_starving.add(key)
             if self._state.starves(entry):
-                hold_for_starving(self._state, entry)
+                reserve_for_starving(self._state, entry)
 
 
 def _right(state: AllocationState, entry: Entry, need: int) -> Tier:
@@ -176,10 +176,10 @@ def _grow_all(state: AllocationState, tier: Tier) -> None:
 
 def _leaves_room(state: AllocationState, tier: Tier) -> bool:
     """Grow jobs in turn up to a step that leaves room for one that was given up; False if there is no such step."""
-    growers, changed = state.queues.growers, state.this_pass.changed
+    growers, changed = state.queues.scale_up, state.this_pass.changed
     queues = {account: growers.queue(account, changed) for account in growers.accounts()}
     for entry in changed | individually_limited(state):
-        queues.setdefault(entry.account, Queue({}, changed)).add(entry)
+        queues.setdefault(entry.account, ScaleUpQueue({}, changed)).add(entry)
     is_left = False
 
     def grow_one(account: Account | None) -> bool:
@@ -187,14 +187,14 @@ def _leaves_room(state: AllocationState, tier: Tier) -> bool:
         idle = state.board.idle_gpus
         if is_left or not _grow_one(state, tier, queues[account]):
             return False
-        is_left = state.board.idle_gpus > idle and any(queue.gave_up for queue in queues.values())
+        is_left = state.board.idle_gpus > idle and any(queue.has_given_up for queue in queues.values())
         return True
 
     lowest_first(queues, grow_one)
     return is_left
 
 
-def _grow_one(state: AllocationState, tier: Tier, queue: Queue) -> bool:
+def _grow_one(state: AllocationState, tier: Tier, queue: ScaleUpQueue) -> bool:
     """Grow the first job that can grow by one step. Returns whether there was one."""
     while head := queue.first():
         group, entry = head

@@ -1,7 +1,7 @@
 """The state of one pass: the board, the accounts, and the entries of all jobs and pending pods.
 
 Every change goes through `AllocationState`. It keeps the three consistent and can undo any change, so one state serves
-pass after pass, and a pass costs only what has changed since the last one (38). `minimum` and `grow` decide which job
+pass after pass, and a pass costs only what has changed since the last one (38). `admit` and `grow` decide which job
 gets what.
 """
 
@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 
 from elastic_operator.plan.allocation.accounts import Accounts
-from elastic_operator.plan.allocation.board import Board, Seat
 from elastic_operator.plan.allocation.entry import Entry, keep_order
 from elastic_operator.plan.allocation.journal import Journal
+from elastic_operator.plan.allocation.node_board import NodeBoard, Seat
 from elastic_operator.plan.allocation.pass_state import PassState
 from elastic_operator.plan.allocation.queues import Queues
 from elastic_operator.plan.allocation.refusal import Refusal, Rule, refusal
@@ -38,7 +38,7 @@ class AllocationState:
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot, self.revision = snapshot, 0
         self.journal = Journal()
-        self.board = Board(snapshot.nodes, snapshot.gpu_resources, self.journal)
+        self.board = NodeBoard(snapshot.nodes, snapshot.gpu_resources, self.journal)
         self.accounts = Accounts(snapshot, self.board)
         self.queues = Queues(self.board, self.accounts)
         self.residents: list[dict[str, tuple[Entry, Member]]] = [{} for _ in self.board.nodes]
@@ -100,7 +100,7 @@ class AllocationState:
     def _leave(self, entry: Entry) -> None:
         for member in entry.kept:
             self._charge_member(entry, member, -1)
-            node = entry.at.get(member.uid)
+            node = entry.node_of.get(member.uid)
             if node is not None:
                 del self.residents[node][member.uid]
                 self.board.remove_member(member, node)
@@ -110,7 +110,7 @@ class AllocationState:
         if entry.account and entry.demand.wants:
             most = entry.demand.sizes[-1] if entry.demand.sizes else len(entry.kept)
             held = sum([member.gpus for member in entry.kept[:most]])
-            entry.account.wanted += sign * max(entry.demand.gpus_at(entry.sizes[-1]) if entry.sizes else 0, held)
+            entry.account.wanted += sign * max(entry.demand.gpus_of_size(entry.sizes[-1]) if entry.sizes else 0, held)
 
     def _count_unplaced(self, entry: Entry) -> None:
         """Count unpinned members without a node on the nodes where they fit best, so that no other entry gets that room
@@ -125,14 +125,14 @@ class AllocationState:
                     partial(self._count_at, entry, member, seat.node),
                     undo=partial(self._uncount_at, entry, member, seat.node),
                 )
-                self.board.hold(member, seat.node, now=True)
+                self.board.add_usage(member, seat.node, now=True)
 
     def _count_at(self, entry: Entry, member: Member, node: int) -> None:
-        entry.at[member.uid] = node
+        entry.node_of[member.uid] = node
         self.residents[node][member.uid] = (entry, member)
 
     def _uncount_at(self, entry: Entry, member: Member, node: int) -> None:
-        del entry.at[member.uid], self.residents[node][member.uid]
+        del entry.node_of[member.uid], self.residents[node][member.uid]
 
     def _trim(self, entry: Entry) -> None:
         """Release the members that a job must not keep: all, or those beyond its largest size."""
@@ -184,8 +184,8 @@ class AllocationState:
 
     def _release(self, load: Load, node: int, *, now: bool) -> None:
         """Count a load as leaving."""
-        self.board.release(load, node, now=now)
-        self.this_pass.round.pods_leave(node)
+        self.board.remove_usage(load, node, now=now)
+        self.this_pass.round.node_got_room(node)
 
     def undo_preemption(self, mark: int) -> None:
         """Undo a try to preempt. Options that got dearer by the try are cheaper again."""
@@ -200,10 +200,10 @@ class AllocationState:
         if entry.served is not served:
             self.journal.set(entry, "served", served)
 
-    def set_holds_seats(self, entry: Entry, holds_seats: bool) -> None:
+    def set_reserved_seats(self, entry: Entry, has_reserved_seats: bool) -> None:
         """Record whether the entry is not served, and its seats are held because it has waited too long (37)."""
-        if entry.holds_seats is not holds_seats:
-            self.journal.set(entry, "holds_seats", holds_seats)
+        if entry.has_reserved_seats is not has_reserved_seats:
+            self.journal.set(entry, "has_reserved_seats", has_reserved_seats)
 
     def request_nodes(self, entry: Entry) -> None:
         """Let the entry request new nodes: the missing part of its minimum counts under the limits of its team from now
@@ -228,18 +228,18 @@ class AllocationState:
     def _change_kept(self, entry: Entry, member: Member, kept: tuple[Member, ...], sign: int) -> None:
         change = partial(self._keep, entry, member)
         self.journal.do(partial(change, kept, sign), undo=partial(change, entry.kept, -sign))
-        node = entry.at.get(member.uid)
+        node = entry.node_of.get(member.uid)
         if node is not None:
-            (self.board.hold if sign > 0 else self._release)(member, node, now=False)
+            (self.board.add_usage if sign > 0 else self._release)(member, node, now=False)
 
     def _keep(self, entry: Entry, member: Member, kept: tuple[Member, ...], sign: int) -> None:
         entry.kept = kept
-        node = entry.at.get(member.uid)
+        node = entry.node_of.get(member.uid)
         if node is not None and sign > 0:
             self.residents[node][member.uid] = (entry, member)
         elif node is not None:
             del self.residents[node][member.uid]
-        self.victims.changed(member.uid, goes=sign < 0)
+        self.victims.changed(member.uid, evicted=sign < 0)
         self._charge_member(entry, member, sign)
         self.this_pass.changed.add(entry)
 
@@ -271,7 +271,7 @@ class AllocationState:
 
     def keeps(self, entry: Entry, member: Member) -> bool:
         """Whether that job keeps that member now."""
-        node = entry.at.get(member.uid)
+        node = entry.node_of.get(member.uid)
         return member.uid in self.residents[node] if node is not None else member in entry.kept
 
     def may_preempt_whole_jobs(self, entry: Entry) -> bool:
@@ -288,7 +288,7 @@ class AllocationState:
 
     def has_its_room(self, entry: Entry, member: Member) -> bool:
         """Whether the room of a released member is still free."""
-        node = entry.at.get(member.uid)
+        node = entry.node_of.get(member.uid)
         return node is None or self.board.fits_load(member, node)
 
     def keep_again(self, entry: Entry, size: int) -> None:
@@ -320,7 +320,7 @@ class AllocationState:
 
     def _change_seats(self, entry: Entry, seat: Seat, seats: tuple[Seat, ...], sign: int) -> None:
         change, requirements = partial(self._seat, entry, seat), entry.requirements(seat.role)
-        (self.board.hold if sign > 0 else self._release)(requirements.shape, seat.node, now=seat.ready)
+        (self.board.add_usage if sign > 0 else self._release)(requirements.shape, seat.node, now=seat.ready)
         self.journal.do(partial(change, seats, sign), undo=partial(change, entry.seats, -sign))
 
     def _seat(self, entry: Entry, seat: Seat, seats: tuple[Seat, ...], sign: int) -> None:

@@ -28,10 +28,10 @@ class Victims:
     def __init__(self, journal: Journal, limits: EvictionLimits, *, keeps: Callable[[Entry, Member], bool]) -> None:
         self._journal, self._limits, self._keeps = journal, limits, keeps
         self.pods: dict[str, Victim] = {}
-        self.evictions = EvictionCount(limits.gone)
+        self.evictions = EvictionCount(limits.evicted_last_minute)
         self.over_limit: dict[Entry, OverLimit] = {}
         self.known_preemptors = frozenset(
-            preemptor.uid for preemptor in (*self.evictions.going_on, limits.first) if preemptor
+            preemptor.uid for preemptor in (*self.evictions.recent_preemptors, limits.first) if preemptor
         )
 
     def note(self, victim_job: Entry, members: Iterable[Member], preemptor: Entry) -> None:
@@ -44,12 +44,12 @@ class Victims:
         self._journal.set(victim_job, "preemptors", tuple(dict.fromkeys((*victim_job.preemptors, preemptor))))
         self._attribute([Victim(victim_job, pod, preemptor) for pod in members], preemptor)
 
-    def changed(self, uid: str, *, goes: bool) -> None:
+    def changed(self, uid: str, *, evicted: bool) -> None:
         """Count a pod as evicted (`goes`) or as kept after all. No effect if nobody preempted the pod."""
         if uid in self.pods:
-            self._count(self.pods[uid], goes=goes)
+            self._count(self.pods[uid], evicted=evicted)
 
-    def going(self) -> Iterator[Victim]:
+    def standing(self) -> Iterator[Victim]:
         """The pods that are preempted for another entry."""
         return (one for one in self.pods.values() if not self._keeps(one.victim_job, one.pod))
 
@@ -60,7 +60,7 @@ class Victims:
         took = entry.took
         self._journal.set(entry, "took", ())
         for one in took:
-            node = one.victim_job.at.get(one.pod.uid)
+            node = one.victim_job.node_of.get(one.pod.uid)
             there = [preemptor for preemptor in entry.preemptors if node in preemptor.near] or entry.preemptors
             others = [preemptor for preemptor in one.victim_job.preemptors if preemptor is not entry]
             self._journal.set(one.victim_job, "preemptors", tuple(dict.fromkeys((*others, *there))))
@@ -75,7 +75,7 @@ class Victims:
         """
         lacking, passed, rest = gpus, list[Victim](), list[Victim]()
         for one in preemptor.took:
-            is_there = one.victim_job.at.get(one.pod.uid) == node and one.victim_job is not heir
+            is_there = one.victim_job.node_of.get(one.pod.uid) == node and one.victim_job is not heir
             if is_there and lacking > 0 and not self._keeps(one.victim_job, one.pod):
                 passed.append(one)
                 lacking -= one.pod.gpus
@@ -89,9 +89,9 @@ class Victims:
             self._attribute([one], heir)
         return over_limit(self._limits, heir, self.evictions, len(passed), waits=False) is None
 
-    def goes_on(self, preemptor: Entry) -> bool:
+    def has_recent_evictions(self, preemptor: Entry) -> bool:
         """Whether pods were deleted for the preemptor within the last minute."""
-        return bool(self.evictions.going_on) and preemptor_of(preemptor) in self.evictions.going_on
+        return bool(self.evictions.recent_preemptors) and preemptor_of(preemptor) in self.evictions.recent_preemptors
 
     def limits_on(self, preemptor: Entry) -> Hashable:
         """A key of everything that decides whether a limit on evictions stops this preemptor, apart from what is equal
@@ -101,7 +101,7 @@ class Victims:
         if not (preemptor.took or preemptor.gang or preemptor.demand.uid in self.known_preemptors):
             return waits
         who = preemptor_of(preemptor)
-        return waits, self.evictions.of(who), who in self.evictions.going_on, self._limits.withheld_from(who)
+        return waits, self.evictions.of(who), who in self.evictions.recent_preemptors, self._limits.withheld_from(who)
 
     # -- limits --------------------------------------------------------------------------------------------------------
 
@@ -109,7 +109,7 @@ class Victims:
         """Whether a limit on evictions forbids the eviction of these pods (uids) for the preemptor. Remembered until
         the preemptor is served after all.
         """
-        wanted = len(self.evictions.going.keys() & set(pods))
+        wanted = len(self.evictions.evicted.keys() & set(pods))
         if not wanted:
             return False
         found = over_limit(self._limits, preemptor, self.evictions, wanted, waits=self._waits_behind(preemptor))
@@ -142,9 +142,9 @@ class Victims:
             self.evictions.put(uid, None)
             return
         self.pods[uid] = taken
-        self._count(taken, goes=not self._keeps(taken.victim_job, taken.pod))
+        self._count(taken, evicted=not self._keeps(taken.victim_job, taken.pod))
 
-    def _count(self, taken: Victim, *, goes: bool) -> None:
+    def _count(self, taken: Victim, *, evicted: bool) -> None:
         """Count the pod if its deletion is an eviction."""
-        is_eviction = goes and taken.victim_job.is_eviction_by(taken.preemptor)
+        is_eviction = evicted and taken.victim_job.is_eviction_by(taken.preemptor)
         self.evictions.put(taken.pod.uid, preemptor_of(taken.preemptor) if is_eviction else None)

@@ -12,8 +12,8 @@ from math import inf
 from elastic_api.job import JobSpec
 from elastic_api.status import JobStatus
 from elastic_api.what_if import KEEP, ONCE
-from elastic_operator.plan.facts.disruption import Disruption
-from elastic_operator.plan.facts.launcher_report import Report
+from elastic_operator.plan.facts.group_report import GroupReport
+from elastic_operator.plan.facts.node_outage import NodeOutage
 from elastic_operator.plan.facts.snapshot import Load
 from elastic_operator.plan.facts.text import Reason
 
@@ -156,7 +156,7 @@ class Provisioning:
 
 
 @dataclass(frozen=True, slots=True)
-class Undisturbed:
+class NoExternalChange:
     """The time since when nothing has changed from outside (epoch seconds), and whether jobs of the team take turns
     (143).
     """
@@ -166,7 +166,7 @@ class Undisturbed:
 
 
 @dataclass(frozen=True, slots=True)
-class JobReports:
+class JobFeedback:
     """News of a job beside its object and its pods: from the operator's writes, its master and its pods' logs."""
 
     trouble: str = ""
@@ -175,7 +175,7 @@ class JobReports:
     """Why the API server accepts no more of the job's pods for now (27)."""
     refused: str = ""
     """The refusal of this generation's pods by the API server, which will not accept them until the spec changes."""
-    report: Report | None = None
+    report: GroupReport | None = None
     """The last report of one of the job's masters."""
     answered: float | None = -inf
     """When a master last answered, or when the operator began to ask every second, if that is later. None: the operator
@@ -196,17 +196,17 @@ class JobContext:
     """Of its pods' nodes, those that are not Ready, each with the time since when; -inf if somebody has tainted the
     node as out of service.
     """
-    disruption: Disruption | None = None
+    node_outage: NodeOutage | None = None
     """Set if so many nodes are not Ready that none of them is given up (86)."""
     misplaced: Mapping[str, str] = field(default_factory=dict)
     """By uid, the unbound pods whose planned node does not take them any more, with the reason (142)."""
     grace_ceiling: int | None = None
     """The longest grace of a leaving pod of the job (seconds), whatever its spec says."""
-    uncounted: str = ""
+    uncounted_devices: str = ""
     """The devices that the job requests and that are not counted."""
-    left_out: str = ""
+    dropped_pod_priority: str = ""
     """A sentence on PriorityClasses in its templates that its pods do not get (97)."""
-    undisturbed: Undisturbed | None = None
+    no_external_change: NoExternalChange | None = None
     """Set if the job's size was changed often enough for it to matter (143)."""
 
 
@@ -235,7 +235,7 @@ class Job:
     """Names of this job's pods that pods of others use (82)."""
     fingerprints: Mapping[str, str] = field(default_factory=dict)
     """By role, the fingerprint that its pods must have (19)."""
-    reports: JobReports = JobReports()
+    feedback: JobFeedback = JobFeedback()
     context: JobContext = JobContext()
     fault: str = ""
     """Why the job is quarantined after an error of the operator's own (88)."""
@@ -268,4 +268,4 @@ class Job:
     @property
     def needs_edit(self) -> str:
         """Why the job gets no pods before somebody edits it; "" if there is no such reason."""
-        return self.invalid or self.reports.refused
+        return self.invalid or self.feedback.refused

@@ -1,8 +1,8 @@
 """Reads from a pod template kube-scheduler's requirements of a node for each pod made from it.
 
 The planner cannot foresee everything from nodes and pods: inter-pod rules, volumes tied to places, claims, other
-schedulers. These make the shape unpinnable, with the reason in words (10). `fit` and `board` say how many pods fit on
-which node.
+schedulers. These make the shape unpinnable, with the reason in words (10). `fit` and `node_board` say how many pods fit
+on which node.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def shape_of(template: Mapping[str, Any], *, gpu_resources: Sequence[str], volum
 
 
 def _affinity_terms(pod: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
-    required = _at(pod, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+    required = _nested(pod, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
     return tuple(required.get("nodeSelectorTerms") or ())
 
 
@@ -100,7 +100,7 @@ def _unknowable(pod: Mapping[str, Any], volumes: VolumeFacts) -> Iterator[str]:
     if pod.get("nodeName"):
         yield f"nodeName is set to {pod['nodeName']}"
     for kind in ("podAffinity", "podAntiAffinity"):
-        if _at(pod, "affinity", kind).get("requiredDuringSchedulingIgnoredDuringExecution"):
+        if _nested(pod, "affinity", kind).get("requiredDuringSchedulingIgnoredDuringExecution"):
             yield f"it has required {kind}"
     for constraint in pod.get("topologySpreadConstraints") or []:
         if constraint.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule":
@@ -112,9 +112,9 @@ def _unknowable(pod: Mapping[str, Any], volumes: VolumeFacts) -> Iterator[str]:
 
 
 def _unknowable_volume(volume: Mapping[str, Any], volumes: VolumeFacts) -> Iterator[str]:
-    if _at(volume, "ephemeral").get("volumeClaimTemplate"):
+    if _nested(volume, "ephemeral").get("volumeClaimTemplate"):
         yield f"its volume {volume.get('name', '')} is claimed per pod"
-    claim = _at(volume, "persistentVolumeClaim").get("claimName")
+    claim = _nested(volume, "persistentVolumeClaim").get("claimName")
     fact = volumes.get(claim, "unbound") if claim else "bound"
     if fact == "unbound":
         yield f"PersistentVolumeClaim {claim} is not bound"
@@ -122,7 +122,7 @@ def _unknowable_volume(volume: Mapping[str, Any], volumes: VolumeFacts) -> Itera
         yield f"the volume of PersistentVolumeClaim {claim} is reachable from some nodes only"
 
 
-def _at(value: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
+def _nested(value: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
     """The object at `path`, empty where any part of the path is absent or null."""
     for key in path:
         value = value.get(key) or {}

@@ -176,7 +176,7 @@ class JobDemand:
     members: tuple[Member, ...] = ()
     used_indices: frozenset[int] = frozenset()
     """The worker indices whose pod object exists."""
-    holds_place: bool = False
+    is_admitted: bool = False
     """Whether the job runs, or is between two incarnations. Such a job is served with the running jobs of its priority.
     """
     undelayed_size: int = 0
@@ -232,7 +232,7 @@ class JobDemand:
         """Whether the job has fewer pods than its smallest size."""
         return len(self.members) < min(self.sizes, default=0)
 
-    def gpus_at(self, size: int) -> int:
+    def gpus_of_size(self, size: int) -> int:
         """The GPUs of that size, master included."""
         return self.master.gpus + self.worker.gpus * (size - 1)
 
@@ -318,21 +318,21 @@ class Preemptor(NamedTuple):
 class EvictionLimits:
     """The most pods of others that may be evicted within a minute (138), for each team and for all together.
 
-    `gone` are the pods (uids) deleted for others within the last minute, each with its preemptor. A limit is `firm` if
-    somebody has set it. `first` is the preemptor that has waited longest. `kept` evictions of the limit for all are
-    reserved for it.
+    `evicted_last_minute` are the pods (uids) deleted for others within the last minute, each with its preemptor. A
+    limit is `firm` if somebody has set it. `first` is the preemptor that has waited longest. `reserved_for_first`
+    evictions of the limit for all are reserved for it.
     """
 
     per_team: int = NO_LIMIT
     per_cluster: int = NO_LIMIT
-    gone: Mapping[str, Preemptor] = field(default_factory=dict)
+    evicted_last_minute: Mapping[str, Preemptor] = field(default_factory=dict)
     firm: frozenset[EvictionLimit] = frozenset(EvictionLimit)
     first: Preemptor | None = None
-    kept: int = 0
+    reserved_for_first: int = 0
 
     def withheld_from(self, preemptor: Preemptor) -> int:
         """The evictions of the limit for all that are reserved for another preemptor."""
-        return self.kept if self.first is not None and self.first != preemptor else 0
+        return self.reserved_for_first if self.first is not None and self.first != preemptor else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ _ROUNDING_SECONDS = 0.001
 """The most by which a sum of times may exceed a whole second by rounding alone."""
 
 
-def at(seconds: float) -> datetime:
+def status_time(seconds: float) -> datetime:
     """Seconds since the epoch as a status time."""
     return datetime.fromtimestamp(int(seconds), UTC)
 
@@ -33,7 +33,7 @@ def round_up(seconds: float) -> int:
 
 def end_of_wait(seconds: float) -> datetime:
     """The status time for a wait that ends then (seconds since the epoch). It is rounded up: no wait is cut short."""
-    return at(round_up(seconds))
+    return status_time(round_up(seconds))
 
 
 def seconds(time: datetime | None) -> float:
@@ -92,6 +92,6 @@ def condition(
         status=value,
         reason=reason.code,
         message=reason.message,
-        last_transition_time=before.last_transition_time if before and before.status == value else at(now),
+        last_transition_time=before.last_transition_time if before and before.status == value else status_time(now),
         observed_generation=generation,
     )

@@ -83,7 +83,7 @@ def answer(job: JobDemand, allocation: Allocation) -> Answer:
     grant = allocation[job.uid]
     needs_nodes = grant.limit == SizeReason.WAITING_FOR_NODES
     size = 0 if needs_nodes else grant.assignment.replicas
-    gpus = job.gpus_at(size) if size else 0
+    gpus = job.gpus_of_size(size) if size else 0
     borrowed = _borrowed(job, gpus, allocation.accounts)
     return Answer(
         fits=size >= min(job.sizes, default=1),

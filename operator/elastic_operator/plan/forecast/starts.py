@@ -71,7 +71,7 @@ def start_times(
             del runs[uid]
         limits = snapshot.eviction_limits
         if now >= counts_since + EVICTION_COUNTS_SECONDS:
-            limits, counts_since = replace(limits, gone={}), now
+            limits, counts_since = replace(limits, evicted_last_minute={}), now
         jobs = tuple(job for job in snapshot.jobs if job.uid not in ended)
         snapshot = replace(snapshot, now=now, jobs=jobs, eviction_limits=limits)
         if (yield):
@@ -123,11 +123,11 @@ def _turning_points(snapshot: Snapshot, jobs: Iterable[JobDemand]) -> Iterator[f
     """
     teams = snapshot.find_teams()
     for job in jobs:
-        times = _times(job, teams.of(job.namespace), snapshot.starvation_seconds)
+        times = _turning_times(job, teams.of(job.namespace), snapshot.starvation_seconds)
         yield from (time for time in times if time > snapshot.now)
 
 
-def _times(job: JobDemand, team: Team, starvation_seconds: float) -> Iterator[float]:
+def _turning_times(job: JobDemand, team: Team, starvation_seconds: float) -> Iterator[float]:
     if not job.members:
         yield job.failed_until
         yield job.may_preempt_at

@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 
 from elastic_api.status import ConditionType, JobStatus
-from elastic_operator.plan.facts.times import at, seconds
+from elastic_operator.plan.facts.times import seconds, status_time
 from elastic_operator.plan.job.observation import Observation
 
 
-def holds_nodes(obs: Observation) -> bool:
+def uses_nodes(obs: Observation) -> bool:
     """Whether the job has pods on nodes.
 
     A pod that is being deleted on a node that is not Ready stays until the node is back or removed. It does not count.
@@ -40,7 +40,7 @@ def account(status: JobStatus, *, holds: bool, now: float) -> dict[str, object]:
     if holds == (status.active_since is not None):
         return {}
     if holds:
-        return _account(status.active_seconds, at(now))
+        return _account(status.active_seconds, status_time(now))
     return _account(max(float(status.active_seconds), active_for(status, holds=False, now=now)), None)
 
 
@@ -57,7 +57,7 @@ def _from_history(status: JobStatus, *, holds: bool, now: float) -> tuple[float,
         elif change.from_ == 0 and since is None:
             since = change.time
     if holds:
-        return spent, since or ended or at(now)  # the replacement of lost pods is not recorded as a change
+        return spent, since or ended or status_time(now)  # the replacement of lost pods is not recorded as a change
     until = _without_pods_since(status)
     return spent + (max(0.0, (until or now) - seconds(since)) if since else 0.0), None
 

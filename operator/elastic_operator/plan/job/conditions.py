@@ -10,7 +10,7 @@ from elastic_api.leftovers import removal
 from elastic_api.status import ConditionType, JobStatus, Phase, RetryCause, SizeReason, Truth, rfc3339
 from elastic_operator.plan.facts.decisions import Grant
 from elastic_operator.plan.facts.text import Reason, listed, pods
-from elastic_operator.plan.facts.times import at, round_up
+from elastic_operator.plan.facts.times import round_up, status_time
 from elastic_operator.plan.job.flapping import why_held
 from elastic_operator.plan.job.losses import REASONS as LOSSES
 from elastic_operator.plan.job.master_report import is_to_be_heard, is_whole, report_of
@@ -65,16 +65,16 @@ def _phase(obs: Observation, grant: Grant | None, now: float) -> Reason:
         return Reason(
             Phase.SUSPENDED, f"Still stopping: {pods(left)}." if left else "Set spec.suspend to false to resume."
         )
-    if obs.backs_off and status.failed_size:
+    if obs.is_in_backoff and status.failed_size:
         return Reason(Phase.QUEUED, status.failed_size.reason)
     if not obs.members and (held := why_held(status)):
         return Reason(Phase.QUEUED, held)
-    if now < obs.hold_until and status.retry:
-        wait = round_up(obs.hold_until - now)
+    if now < obs.no_pods_before and status.retry:
+        wait = round_up(obs.no_pods_before - now)
         again = f"{status.retry.reason} Tried again in about {max(5, -(-wait // 5) * 5)} s."
         return Reason(Phase.DEGRADED if _enough(obs) else Phase.RESTARTING, again)
-    if job.reports.trouble:
-        return Reason(Phase.DEGRADED if _enough(obs) else Phase.STARTING, _left_behind(obs) or job.reports.trouble)
+    if job.feedback.trouble:
+        return Reason(Phase.DEGRADED if _enough(obs) else Phase.STARTING, _left_behind(obs) or job.feedback.trouble)
     nodes_asked = (
         grant is not None and grant.limit == SizeReason.WAITING_FOR_NODES and not any(map(is_running, obs.members))
     )
@@ -138,7 +138,7 @@ def _silence(obs: Observation) -> str:
     report = report_of(obs)
     if report is None or report.silent_since is None:
         return ""
-    since = rfc3339(at(report.silent_since))
+    since = rfc3339(status_time(report.silent_since))
     return f" The master has not answered since {since}: whether it trains is not known. Look at its log and its node."
 
 
@@ -146,9 +146,9 @@ def _kept(obs: Observation) -> str:
     """A sentence if nodes are not Ready but not given up: too many are away (86), or its pods there train (92)."""
     if obs.training_nodes:
         return f" Not Ready: {listed(sorted(obs.training_nodes))}; its pods there train, and are not given up."
-    if not obs.kept_nodes or obs.job.context.disruption is None:
+    if not obs.kept_nodes or obs.job.context.node_outage is None:
         return ""
-    many = f"{obs.job.context.disruption.away} of {obs.job.context.disruption.of} nodes"
+    many = f"{obs.job.context.node_outage.away} of {obs.job.context.node_outage.of} nodes"
     return f" {many} are not Ready, {listed(sorted(obs.kept_nodes))} among them: its pods there are not given up yet."
 
 
@@ -175,7 +175,9 @@ def _lacks_master(obs: Observation) -> bool:
 def _complete(obs: Observation, now: float) -> bool:
     if obs.finishing:
         return True
-    leaving = any((pod.deleting_since is not None or pod.uid in obs.going) and not pod.ended for pod in obs.job.pods)
+    leaving = any(
+        (pod.deleting_since is not None or pod.uid in obs.planned_deletions) and not pod.ended for pod in obs.job.pods
+    )
     return (
         len(obs.members) == obs.status.target_replicas
         and all(map(is_running, obs.members))
@@ -225,7 +227,7 @@ def _full_size(obs: Observation, grant: Grant | None) -> tuple[bool, Reason]:
     if obs.finishing and known:
         return known.status == "True", Reason(known.reason, known.message)
     failed = obs.status.failed_size
-    if failed and obs.backs_off:
+    if failed and obs.is_in_backoff:
         return False, Reason(SizeReason.SCALE_UP_FAILED, failed.reason)
     assert grant is not None, "a job that has no say in this is suspended, backs off or cannot be read"
     return grant.limit == SizeReason.AT_MAXIMUM, grant.why.reason

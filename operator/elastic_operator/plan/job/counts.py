@@ -12,8 +12,8 @@ from elastic_api.template import nproc_of
 from elastic_operator.plan.facts.decisions import CreatePod
 from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.facts.roles import master_first
-from elastic_operator.plan.facts.times import at, seconds
-from elastic_operator.plan.job.active_time import account, holds_nodes
+from elastic_operator.plan.facts.times import seconds, status_time
+from elastic_operator.plan.job.active_time import account, uses_nodes
 from elastic_operator.plan.job.master_report import first_ranks, is_whole, world_size
 from elastic_operator.plan.job.observation import Observation, is_running
 from elastic_worker.contract import LABEL_JOB_NAME, ROLE_MASTER
@@ -27,7 +27,7 @@ def with_counts(obs: Observation, now: float) -> JobStatus:
     ranks = first_ranks(obs)
     complete = _change_is_complete(obs, running, now)
     listed = [
-        _pod_status(pod, ranks.get(pod.name), leaves=pod.uid in obs.going and _may_be_listed(pod, status))
+        _pod_status(pod, ranks.get(pod.name), leaves=pod.uid in obs.planned_deletions and _may_be_listed(pod, status))
         for pod in sorted(job.pods, key=master_first)[:MAX_LISTED_PODS]
     ]
     update: dict[str, object] = {
@@ -41,11 +41,11 @@ def with_counts(obs: Observation, now: float) -> JobStatus:
         "pods_not_listed": max(0, len(job.pods) - MAX_LISTED_PODS),
         "running_since": _running_since(obs, running, now),
     }
-    update |= account(status, holds=holds_nodes(obs), now=now)
+    update |= account(status, holds=uses_nodes(obs), now=now)
     if status.finished:
         update["target_replicas"] = 0
     if complete and _resizing(status):
-        update["last_resize_time"] = at(now)
+        update["last_resize_time"] = status_time(now)
     return status.model_copy(update=update)
 
 
@@ -89,7 +89,7 @@ def _running_since(obs: Observation, running: list[OwnPod], now: float) -> objec
     if len(running) < obs.job.spec.minimum or obs.status.master_lost_time is not None:
         return None
     started = max((pod.main.running_since or 0.0 for pod in running), default=0.0)
-    return obs.status.running_since or at(min(started, now))  # nodes' clocks may be ahead
+    return obs.status.running_since or status_time(min(started, now))  # nodes' clocks may be ahead
 
 
 def _world_size(obs: Observation, running: list[OwnPod]) -> int:

@@ -12,8 +12,8 @@ from elastic_operator.plan.facts.pod_shape import excluding_nodes
 from elastic_operator.plan.facts.resize_cost import has_grown, resize_cost
 from elastic_operator.plan.facts.snapshot import JobDemand, Member
 from elastic_operator.plan.facts.times import seconds
-from elastic_operator.plan.job.holding import member_of
 from elastic_operator.plan.job.observation import Observation
+from elastic_operator.plan.job.remaining_pods import member_of
 from elastic_operator.plan.job.unplaceable import may_preempt_at
 from elastic_worker.contract import ROLE_WORKER
 
@@ -38,7 +38,7 @@ def demand_of(obs: Observation, shape: JobShape) -> JobDemand:
         worker=excluding_nodes(shape.worker, avoided),
         members=tuple(member_of(pod) for pod in obs.members),
         used_indices=_used_indices(obs),
-        holds_place=running,
+        is_admitted=running,
         undelayed_size=max(sizes, default=0) if edited or not running else status.target_replicas,
         may_grow_at=seconds(resized) + delay if running and resized else 0.0,
         resize_cost=resize_cost(spec, status) if running else 0.0,
@@ -58,7 +58,7 @@ def demand_of(obs: Observation, shape: JobShape) -> JobDemand:
         may_request_nodes_at=_nodes_from(obs),
         request_ends_at=_nodes_until(obs),
     )
-    return _apart(
+    return _split_off_provisioning_pods(
         demand, {pod.uid for pod in obs.members if pod.node is None and (pod.unschedulable or shape.pinnable)}
     )
 
@@ -68,10 +68,10 @@ def with_members(demand: JobDemand, members: Sequence[Member]) -> JobDemand:
     indices = frozenset(member.index for member in members if member.role == ROLE_WORKER)
     more = replace(demand, members=(*demand.members, *members), used_indices=demand.used_indices | indices)
     pinnable = demand.master.pinnable and demand.worker.pinnable
-    return _apart(more, {member.uid for member in members if member.node is None and pinnable})
+    return _split_off_provisioning_pods(more, {member.uid for member in members if member.node is None and pinnable})
 
 
-def _apart(demand: JobDemand, uids: Set[str]) -> JobDemand:
+def _split_off_provisioning_pods(demand: JobDemand, uids: Set[str]) -> JobDemand:
     """The demand in which the pods of these uids, which have no node, are provisioning pods instead of members, if they
     may request nodes.
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from elastic_api.status import JobStatus
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import OwnPod
-from elastic_operator.plan.facts.times import at, seconds
+from elastic_operator.plan.facts.times import seconds, status_time
 from elastic_operator.plan.job.failures import (
     count_failure,
     failed_pods,
@@ -94,7 +94,7 @@ def absence(obs: Observation, now: float) -> Observation:
 
 def next_master(status: JobStatus, now: float) -> JobStatus:
     """The status by which another master is created and the present one is deleted."""
-    since = status.master_lost_time or at(now)
+    since = status.master_lost_time or status_time(now)
     return status.model_copy(update={"master_epoch": (status.master_epoch or 0) + 1, "master_lost_time": since})
 
 

@@ -10,12 +10,12 @@ from elastic_api.status import JobStatus, LastFailure, Retry, RetryCause, Traini
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.roles import master_first
-from elastic_operator.plan.facts.times import at, doubled, end_of_wait, seconds
+from elastic_operator.plan.facts.times import doubled, end_of_wait, seconds, status_time
 from elastic_operator.plan.facts.waits import MAX_BACKOFF_SECONDS
 from elastic_operator.plan.job.observation import Observation, end_incarnation, fail, present, replace_all
 from elastic_worker.contract import EXIT_DO_NOT_RETRY, ROLE_MASTER
 
-DISTURBANCE_SECONDS = 120.0
+JUST_CHANGED_SECONDS = 120.0
 """A failure this soon after a pod joined, left or was lost is not held against the script (13)."""
 CAUSE_SECONDS = 5.0
 """torchrun's other agents end within a second of the one that had their store, and its kubelet may be slower."""
@@ -65,7 +65,7 @@ def note_last_output(obs: Observation, pod: OwnPod, now: float) -> Observation:
     if last is None or (known is not None and _is_consequence_of(known, pod, now)):
         return obs
     noted = LastFailure(
-        time=at(now if ended_at is None else ended_at),
+        time=status_time(now if ended_at is None else ended_at),
         pod=last.pod,
         rank=last.rank,
         exit_code=last.exit_code,
@@ -80,7 +80,7 @@ def note_last_output(obs: Observation, pod: OwnPod, now: float) -> Observation:
 def _is_consequence_of(known: LastFailure, pod: OwnPod, now: float) -> bool:
     """Whether the pod failed only because of the known failure, whose pod may be deleted by now."""
     after = (pod.main.finished_at or now) - seconds(known.time)
-    return pod.main.is_consequence and known.pod != pod.name and 0 <= after <= DISTURBANCE_SECONDS
+    return pod.main.is_consequence and known.pod != pod.name and 0 <= after <= JUST_CHANGED_SECONDS
 
 
 def over_for_good(obs: Observation, failed: Sequence[OwnPod], now: float) -> Observation | None:
@@ -90,7 +90,7 @@ def over_for_good(obs: Observation, failed: Sequence[OwnPod], now: float) -> Obs
         return fail(obs, now, "RestartLimitReached", last.main.message.strip() or describe_failure(last))
     final = obs.spec.recovery.final_exit_codes
     last = next((pod for pod in failed if not pod.main.is_consequence and _exit_code(pod) in final), None)
-    if last is None or _disturbed(obs, _known_at(last, now)):
+    if last is None or _group_had_just_changed(obs, _known_at(last, now)):
         return None
     return fail(obs, now, "FinalExitCode", f"{describe_failure(last)} (one of recovery.finalExitCodes)")
 
@@ -157,7 +157,7 @@ def count_failure(obs: Observation, first: OwnPod, now: float) -> tuple[Observat
     Returns also the sentence for the event, and how many seconds to wait.
     """
     what = describe_failure(first)
-    counts = not _disturbed(obs, _known_at(first, now))
+    counts = not _group_had_just_changed(obs, _known_at(first, now))
     failures = (0 if has_progressed(obs.status) else obs.status.failures) + counts
     in_all, attempt = obs.status.total_failures + counts, _attempts(obs.status) + 1
     update = {
@@ -218,7 +218,7 @@ def was_asked_to_go(pod: OwnPod) -> bool:
     return pod.main.finished_at is None or pod.main.finished_at >= pod.deleting_since
 
 
-def _disturbed(obs: Observation, failed_at: float) -> bool:
+def _group_had_just_changed(obs: Observation, failed_at: float) -> bool:
     """Whether a pod joined, left or was lost shortly before (13). The first pods of an incarnation do not count."""
     changes = [seconds(c.time) for c in obs.status.history if c.from_ > 0 and c.to > 0]
     master = next((p for p in present(obs) if p.role == ROLE_MASTER), None)
@@ -226,7 +226,7 @@ def _disturbed(obs: Observation, failed_at: float) -> bool:
         started = master.main.running_since
         changes += [p.main.running_since or 0.0 for p in present(obs) if p.created > started]
     changes += [p.deleting_since for p in present(obs) if p.deleting_since is not None]
-    return any(0 <= failed_at - change <= DISTURBANCE_SECONDS for change in changes)
+    return any(0 <= failed_at - change <= JUST_CHANGED_SECONDS for change in changes)
 
 
 def _failed_at(pod: OwnPod) -> float:

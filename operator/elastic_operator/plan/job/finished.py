@@ -12,9 +12,9 @@ from elastic_api.what_if import ONCE, ONCE_SECONDS
 from elastic_operator.plan.facts.decisions import DeletePod, Grant, Plan
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.times import lasts, seconds
-from elastic_operator.plan.job.holding import clean_pod_policy, goes_at_the_end
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.plan_writes import deletes_of, make_plan, reclaimed
+from elastic_operator.plan.job.remaining_pods import clean_pod_policy, is_deleted_at_the_end
 
 FINISH_SECONDS = 60.0
 """The time in which the workers are to end by themselves after the master has succeeded."""
@@ -31,7 +31,7 @@ def after_the_end(obs: Observation, grant: Grant | None, now: float) -> Plan:
     failed = status.condition(ConditionType.FAILED)
     at_once = (failed and failed.status == "True") or all(pod.ended for pod in obs.job.pods)
     policy = clean_pod_policy(obs)
-    going = [p for p in obs.job.pods if p.deleting_since is None and goes_at_the_end(p, policy)]
+    going = [p for p in obs.job.pods if p.deleting_since is None and is_deleted_at_the_end(p, policy)]
     due = {p.uid: ended if at_once and not _is_ending(p, policy) else ended + FINISH_SECONDS for p in going}
     why = f"the job has ended ({policy})"
     deletes = (*(DeletePod(p.name, p.uid, why) for p in going if now >= due[p.uid]), *reclaimed(obs, grant))

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from elastic_api.status import Change, ConditionType, JobStatus, SizeReason, rfc3339
-from elastic_operator.plan.facts.job import Undisturbed
+from elastic_operator.plan.facts.job import NoExternalChange
 from elastic_operator.plan.facts.times import end_of_wait, seconds
 from elastic_operator.plan.facts.waits import EMPTY_SECONDS, HELD_SECONDS, MAX_CHANGES, WITHIN_SECONDS
 from elastic_operator.plan.job.observation import Observation
@@ -22,19 +22,19 @@ _OWN = frozenset(
 """Reasons of changes that the operator decided."""
 
 
-def hold_still(obs: Observation, now: float) -> Observation:
+def hold_if_flapping(obs: Observation, now: float) -> Observation:
     """Hold the job if it was changed too often; end the hold when its time is over or something has changed.
 
     An edit ends the hold. So do a loss and a failure (`end_incarnation`, `count_losses`), and pods that cannot start on
     their nodes (`misplaced`). For a job below its minimum any change from outside ends it: the job loses nothing by
     another try.
     """
-    status, undisturbed = obs.status, obs.job.context.undisturbed
+    status, no_external_change = obs.status, obs.job.context.no_external_change
     if status.held_until is None:
         if (
-            undisturbed is None
+            no_external_change is None
             or _waits_by_itself(status)
-            or len(_counted_changes(obs, undisturbed, now)) <= MAX_CHANGES
+            or len(_counted_changes(obs, no_external_change, now)) <= MAX_CHANGES
         ):
             return obs
         until = end_of_wait(now + _held_seconds(obs))
@@ -43,7 +43,9 @@ def hold_still(obs: Observation, now: float) -> Observation:
         return replace(obs, status=status, wake_at=(*obs.wake_at, seconds(until)))
     until, edited = status.held_until, obs.job.generation != status.observed_generation
     began = seconds(until) - _held_seconds(obs)
-    is_another = undisturbed is not None and undisturbed.since > began and len(obs.members) < obs.spec.minimum
+    is_another = (
+        no_external_change is not None and no_external_change.since > began and len(obs.members) < obs.spec.minimum
+    )
     if now >= seconds(until) or edited or is_another:
         return replace(obs, status=status.model_copy(update={"held_until": None}))
     return replace(obs, wake_at=(*obs.wake_at, seconds(until)))
@@ -77,7 +79,7 @@ def _held_seconds(obs: Observation) -> int:
     return HELD_SECONDS if obs.members else EMPTY_SECONDS
 
 
-def _counted_changes(obs: Observation, undisturbed: Undisturbed, now: float) -> list[Change]:
+def _counted_changes(obs: Observation, no_external_change: NoExternalChange, now: float) -> list[Change]:
     """The changes that count, among those since the last external change.
 
     Changes that were due do not count: GPUs that an owner takes back, and turns. Nor does a change in the same
@@ -86,11 +88,11 @@ def _counted_changes(obs: Observation, undisturbed: Undisturbed, now: float) -> 
     """
     counted, direction, turn_is_over = [], 0, False
     within = WITHIN_SECONDS if obs.members else EMPTY_SECONDS
-    for change in _since(obs.status, max(now - within, undisturbed.since)):
+    for change in _since(obs.status, max(now - within, no_external_change.since)):
         before, direction = direction, (change.to > change.from_) - (change.to < change.from_)
         next_turn, turn_is_over = (
             turn_is_over,
-            undisturbed.in_turns and change.to == 0 and change.reason == "PreemptedByJob",
+            no_external_change.in_turns and change.to == 0 and change.reason == "PreemptedByJob",
         )
         taken_back = direction < 0 and change.reason == "QuotaReclaimed"
         if change.excused:

@@ -15,10 +15,10 @@ from elastic_api.status import MAX_AVOIDED, JobStatus, Retry, RetryCause
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.text import pods
-from elastic_operator.plan.facts.times import at, doubled, end_of_wait, seconds
+from elastic_operator.plan.facts.times import doubled, end_of_wait, seconds, status_time
 from elastic_operator.plan.facts.waits import MAX_BACKOFF_SECONDS
 from elastic_operator.plan.job.avoided_nodes import ONE_LOSS_SECONDS, avoided_nodes, is_together, refused_by, remembered
-from elastic_operator.plan.job.failures import DISTURBANCE_SECONDS, has_failed
+from elastic_operator.plan.job.failures import JUST_CHANGED_SECONDS, has_failed
 from elastic_operator.plan.job.observation import (
     Observation,
     add_change,
@@ -145,7 +145,7 @@ def _times_apart(times: Iterable[float]) -> int:
 def _wait_if_repeated(status: JobStatus, now: float, why: str, *, reasons: tuple[str, ...], excused: bool) -> JobStatus:
     """The status with a wait, if pods are lost as fast as they are created (20)."""
     lost = [seconds(c.time) for c in status.history if c.reason in reasons and not c.excused]
-    before = _times_apart([now, *(time for time in lost if now - time <= DISTURBANCE_SECONDS)]) - 1
+    before = _times_apart([now, *(time for time in lost if now - time <= JUST_CHANGED_SECONDS)]) - 1
     if excused or before < 2:
         return status
     wait = doubled(1, MAX_BACKOFF_SECONDS, before)
@@ -161,7 +161,7 @@ def due_for_a_master(status: JobStatus, least: int, now: float) -> JobStatus:
     kept (139), and so is the back-off for a size beyond the minimum.
     """
     due = {
-        name: waits.model_copy(update={"not_before": min(waits.not_before, at(now))})
+        name: waits.model_copy(update={"not_before": min(waits.not_before, status_time(now))})
         for name, waits in (("retry", status.retry), ("failed_size", status.failed_size))
         if waits is not None and (waits.size or 0) <= least
     }

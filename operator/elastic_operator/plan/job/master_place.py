@@ -42,7 +42,7 @@ def _finds_no_place(obs: Observation, grant: Grant, now: float) -> bool:
     name = pod_name(obs.job.name, ROLE_MASTER, 0)
     name_is_free = name not in obs.job.foreign_names and all(pod.name != name for pod in obs.job.pods)
     gets_one = any(slot.role == ROLE_MASTER for slot in grant.assignment.create)
-    return name_is_free and not gets_one and not obs.finishing and now >= obs.hold_until
+    return name_is_free and not gets_one and not obs.finishing and now >= obs.no_pods_before
 
 
 def _without(grant: Grant, worker: OwnPod) -> Grant:

@@ -1,4 +1,4 @@
-"""Puts the group of an Elastic job into its status, from its master's report (`facts/launcher_report.py`) if that fits
+"""Puts the group of an Elastic job into its status, from its master's report (`facts/group_report.py`) if that fits
 the job.
 """
 
@@ -11,9 +11,9 @@ from elastic_api.status import MAX_METRICS, Change, JobStatus, Metric, Training
 from elastic_api.template import nproc_of
 from elastic_api.times import span
 from elastic_operator.plan.facts.decisions import Event
-from elastic_operator.plan.facts.launcher_report import GroupChange, Report
+from elastic_operator.plan.facts.group_report import GroupChange, GroupReport
 from elastic_operator.plan.facts.text import pods
-from elastic_operator.plan.facts.times import at, lasts, seconds
+from elastic_operator.plan.facts.times import lasts, seconds, status_time
 from elastic_operator.plan.job.losses import MASTER_LOST
 from elastic_operator.plan.job.observation import Observation, is_running, master_of
 from elastic_worker.contract import ROLE_WORKER
@@ -36,9 +36,9 @@ changes sooner.
 """
 
 
-def report_of(obs: Observation) -> Report | None:
+def report_of(obs: Observation) -> GroupReport | None:
     """The report of the master, if the master is a member; None without a credible report."""
-    report, master = obs.job.reports.report, master_of(obs)
+    report, master = obs.job.feedback.report, master_of(obs)
     spec = obs.job.spec
     if report is None or master is None or spec is None or not spec.is_elastic:
         return None
@@ -124,7 +124,7 @@ def first_ranks(obs: Observation) -> dict[str, int]:
     return ranks
 
 
-def _training(status: JobStatus, report: Report) -> Training | None:
+def _training(status: JobStatus, report: GroupReport) -> Training | None:
     """The training as reported. A recently written one stays, so that not each news of the group writes a new step.
 
     It does not stay if it has no remaining time and the report has one: the pace is known only from the second report
@@ -146,17 +146,21 @@ def _training(status: JobStatus, report: Report) -> Training | None:
         eta=span(left) if left is not None else None,
         metrics=[Metric(name=name, value=value) for name, value in _metrics(report)][:MAX_METRICS],
     )
-    return training.model_copy(update={"last_updated_time": at(report.read_at)}) if training != Training() else None
+    return (
+        training.model_copy(update={"last_updated_time": status_time(report.read_at)})
+        if training != Training()
+        else None
+    )
 
 
-def _metrics(report: Report) -> Iterator[tuple[str, str]]:
+def _metrics(report: GroupReport) -> Iterator[tuple[str, str]]:
     """The metrics that the script reports. The library's loss comes first, unless the script reports one."""
     if report.loss is not None and "loss" not in dict(report.metrics):
         yield "loss", f"{report.loss:.6g}"
     yield from report.metrics
 
 
-def _with_costs(status: JobStatus, report: Report) -> list[Change]:
+def _with_costs(status: JobStatus, report: GroupReport) -> list[Change]:
     """The history, in which each change of a running group has its cost once the cost is reported.
 
     The newest change is looked up first, then earlier ones, because the next change may be decided before the cost is
@@ -181,14 +185,14 @@ def _is_of(reported: GroupChange, change: Change) -> bool:
     """Whether this change of the group belongs to that change in the history. The change of the group is newer than the
     last known generation.
     """
-    in_time = reported.at >= seconds(change.time) - CLOCKS_APART_SECONDS and reported.pause_seconds is not None
+    in_time = reported.time >= seconds(change.time) - CLOCKS_APART_SECONDS and reported.pause_seconds is not None
     if reported.reason == change.reason == MASTER_LOST:
         return in_time
     same_way = (reported.after > reported.before) == (change.to > change.from_) and reported.after != reported.before
     return in_time and same_way and reported.after == change.to
 
 
-def _formed(report: Report, latest: GroupChange | None) -> Event:
+def _formed(report: GroupReport, latest: GroupChange | None) -> Event:
     processes = "1 process" if report.world_size == 1 else f"{report.world_size} processes"
     parts = [f"Generation {report.generation}: {pods(len(report.members))}, {processes}"]
     if latest is not None:

@@ -16,7 +16,7 @@ from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import Job, OwnPod, Survivors
 from elastic_operator.plan.facts.roles import master_in
 from elastic_operator.plan.facts.text import Reason
-from elastic_operator.plan.facts.times import at, condition
+from elastic_operator.plan.facts.times import condition, status_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +41,15 @@ class Observation:
     """The pods of a Torchrun job whose logs are read, to see whether they train on (146)."""
     avoided: Mapping[str, str] = field(default_factory=dict)
     """Nodes on which no pod is created now, with reason and time in words (137)."""
-    hold_until: float = 0.0
+    no_pods_before: float = 0.0
     """No pods are created before this time."""
-    backs_off: bool = False
+    is_in_backoff: bool = False
     """Whether the job takes no part in the allocation until then."""
     finishing: bool = False
     """Whether a worker has ended well, so that the others will end soon."""
     commit: bool = False
     """Whether the status holds a decision that must be written before all other writes."""
-    going: frozenset[str] = frozenset()
+    planned_deletions: frozenset[str] = frozenset()
     """The pods (uids) that the plan deletes."""
     events: tuple[Event, ...] = ()
     wake_at: tuple[float, ...] = ()
@@ -68,7 +68,7 @@ class Observation:
         """
         spec = self.job.spec
         waits = self.job.needs_edit or self.status.held_until
-        over = self.status.finished or self.backs_off or (waits and not self.members)
+        over = self.status.finished or self.is_in_backoff or (waits and not self.members)
         return spec is not None and not spec.suspend and not over
 
 
@@ -88,7 +88,9 @@ def add_change(
     status: JobStatus, now: float, before: int, after: int, reason: str, message: str, *, excused: bool = False
 ) -> JobStatus:
     """The status with this change of size added to its history."""
-    change = Change(time=at(now), from_=before, to=after, reason=reason, message=message, excused=excused or None)
+    change = Change(
+        time=status_time(now), from_=before, to=after, reason=reason, message=message, excused=excused or None
+    )
     return status.model_copy(update={"history": [change, *status.history][:MAX_HISTORY]})
 
 
@@ -112,7 +114,7 @@ NO_WAITS: dict[str, object] = {"retry": None, "failed_size": None}
 
 def fail(obs: Observation, now: float, reason: str, message: str) -> Observation:
     """The job, ended as failed."""
-    status = obs.status.model_copy(update={"completion_time": at(now), **NO_WAITS})
+    status = obs.status.model_copy(update={"completion_time": status_time(now), **NO_WAITS})
     status = set_condition(status, ConditionType.FAILED, "True", Reason(reason, message), obs.job.generation, now)
     event = Event(reason if reason == "RestartLimitReached" else "Failed", message, "Warning")
     return replace(obs, status=status, commit=True, events=(*obs.events, event))

@@ -25,11 +25,11 @@ def make_plan(
     now: float,
 ) -> Plan:
     """The plan with these deletions and creations, and the status that follows from them and from the observation."""
-    obs = replace(obs, going=frozenset(pod.uid for pod in deletes))
+    obs = replace(obs, planned_deletions=frozenset(pod.uid for pod in deletes))
     status = _as_it_can_be_kept(
         with_conditions(replace(obs, status=with_counts(obs, now)), grant, now), obs.job.dropped_status_fields
     )
-    due = (*obs.wake_at, *seen_by(obs), obs.hold_until, grant.why.wake_at if grant else None)
+    due = (*obs.wake_at, *seen_by(obs), obs.no_pods_before, grant.why.wake_at if grant else None)
     wakes = [w for w in due if w and w > now]
     return Plan(
         status=status,

@@ -14,9 +14,9 @@ from elastic_operator.plan.facts.decisions import Plan
 from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.facts.snapshot import JobDemand
 from elastic_operator.plan.facts.text import Reason
-from elastic_operator.plan.job.holding import frozen_demand, member_of
 from elastic_operator.plan.job.observation import add_change, end_incarnation, set_condition
 from elastic_operator.plan.job.plan_writes import deletes_of_released
+from elastic_operator.plan.job.remaining_pods import frozen_demand, member_of
 from elastic_worker.contract import ROLE_WORKER
 
 

@@ -44,7 +44,7 @@ def _creates(obs: Observation, gets: Assignment, now: float) -> tuple[CreatePod,
 
     None are created for a job of which only the pods are known. Its pods run on, and borrowed GPUs are given back (99).
     """
-    if obs.job.spec is None or obs.finishing or obs.job.needs_edit or now < obs.hold_until:
+    if obs.job.spec is None or obs.finishing or obs.job.needs_edit or now < obs.no_pods_before:
         return ()
     names = {(pod.role, pod.index) for pod in obs.job.pods}
     if pod_name(obs.job.name, ROLE_MASTER, 0) in obs.job.foreign_names:

@@ -8,7 +8,7 @@ from math import floor
 from elastic_api.status import SizeReason
 from elastic_operator.plan.facts.decisions import Event, Grant
 from elastic_operator.plan.facts.text import Reason, listed, names_of, pods
-from elastic_operator.plan.facts.times import at, seconds
+from elastic_operator.plan.facts.times import seconds, status_time
 from elastic_operator.plan.job.observation import Observation, add_change, end_incarnation
 
 
@@ -68,8 +68,8 @@ def write_down_change(obs: Observation, grant: Grant, now: float) -> Observation
         update["turn_started"] = None
     if before == 0:
         needs_nodes = grant.limit == SizeReason.WAITING_FOR_NODES
-        update["start_time"] = status.start_time or at(now)
-        update["turn_started"] = None if needs_nodes else at(now)
+        update["start_time"] = status.start_time or status_time(now)
+        update["turn_started"] = None if needs_nodes else status_time(now)
         reason, event = "Started", Event("ScaledUp", f"Starts with {pods(after)}.")
         if needs_nodes:
             reason, event = SizeReason.WAITING_FOR_NODES, Event(SizeReason.WAITING_FOR_NODES, grant.message)

@@ -24,7 +24,7 @@ FORMING_SECONDS = 30.0
 
 def still_training(job: Job, status: JobStatus, due: Mapping[str, float], now: float) -> frozenset[str]:
     """Of the nodes that could be given up since `due`, those with pods that train by the master's report."""
-    master, report = _asked(job, status), job.reports.report
+    master, report = _asked(job, status), job.feedback.report
     if master is None or now >= fresh_until(job, now):
         return frozenset()
     if report is None or report.master_uid != master.uid:  # the master has not answered yet
@@ -37,7 +37,7 @@ def still_training(job: Job, status: JobStatus, due: Mapping[str, float], now: f
 
 def fresh_until(job: Job, now: float) -> float:
     """Until when the master's last answer counts. A master that is not asked yet has as long to answer."""
-    return (now if job.reports.answered is None else min(job.reports.answered, now)) + FRESH_SECONDS
+    return (now if job.feedback.answered is None else min(job.feedback.answered, now)) + FRESH_SECONDS
 
 
 def _asked(job: Job, status: JobStatus) -> OwnPod | None:

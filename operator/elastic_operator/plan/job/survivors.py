@@ -44,7 +44,7 @@ def survivors(job: Job, status: JobStatus, lost_since: Mapping[str, float]) -> S
 
 def go_on(job: Job, left: Survivors | None) -> bool:
     """Whether these pods are a group of their own."""
-    return left is not None and job.reports.group is not None and job.reports.group.pods == left.uids
+    return left is not None and job.feedback.group is not None and job.feedback.group.pods == left.uids
 
 
 def decided_at(job: Job, left: Survivors | None, now: float) -> float:
@@ -53,6 +53,6 @@ def decided_at(job: Job, left: Survivors | None, now: float) -> float:
     """
     if left is None or go_on(job, left):
         return -inf
-    if job.reports.group is None:
+    if job.feedback.group is None:
         return now + BEGIN_SECONDS
-    return job.reports.group.asked_since + SURVIVOR_READ_SECONDS if job.reports.group.asked_since <= now + 1 else -inf
+    return job.feedback.group.asked_since + SURVIVOR_READ_SECONDS if job.feedback.group.asked_since <= now + 1 else -inf

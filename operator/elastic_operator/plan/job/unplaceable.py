@@ -69,9 +69,9 @@ def blocked(obs: Observation, now: float) -> Observation:
     quota. If pods of the job are being deleted, they may be what blocks it, so nothing is done until they are gone.
     """
     leaving = any(pod.deleting_since is not None for pod in obs.job.pods)
-    if not obs.job.reports.blocked or leaving or obs.spec.suspend:
+    if not obs.job.feedback.blocked or leaving or obs.spec.suspend:
         return obs
-    return try_later(obs, now, obs.members, RetryCause.FAILED_CREATE, obs.job.reports.blocked)
+    return try_later(obs, now, obs.members, RetryCause.FAILED_CREATE, obs.job.feedback.blocked)
 
 
 def unschedulable(obs: Observation, now: float) -> Observation:

@@ -51,20 +51,20 @@ def warn(obs: Observation, now: float) -> Observation:
 def _reasons(obs: Observation) -> Iterator[tuple[ConditionType, Reason]]:
     """Each condition that is True, with its reason."""
     job = obs.job
-    if obs.kept_nodes and job.context.disruption is not None:
-        yield ConditionType.NODES_UNREACHABLE, Reason("ManyAtOnce", job.context.disruption.message)
+    if obs.kept_nodes and job.context.node_outage is not None:
+        yield ConditionType.NODES_UNREACHABLE, Reason("ManyAtOnce", job.context.node_outage.message)
     elif obs.training_nodes:
         yield ConditionType.NODES_UNREACHABLE, Reason("StillTraining", _still_training(obs))
-    if job.context.uncounted:
-        yield ConditionType.DEVICES_NOT_COUNTED, Reason("DynamicResourceAllocation", job.context.uncounted)
+    if job.context.uncounted_devices:
+        yield ConditionType.DEVICES_NOT_COUNTED, Reason("DynamicResourceAllocation", job.context.uncounted_devices)
     if job.context.ignored_priority:
         yield ConditionType.PRIORITY_IGNORED, job.context.ignored_priority
     if job.unknown_fields:
         yield ConditionType.FIELDS_IGNORED, Reason("NoSuchField", job.unknown_fields)
     if flags := job.unused_flags or _flags_of_its_command(obs):
         yield ConditionType.FLAGS_NOT_USED, Reason("SetByOperator", flags)
-    if job.context.left_out:
-        yield ConditionType.POD_PRIORITY_IGNORED, Reason("PodsNeverPreempt", job.context.left_out)
+    if job.context.dropped_pod_priority:
+        yield ConditionType.POD_PRIORITY_IGNORED, Reason("PodsNeverPreempt", job.context.dropped_pod_priority)
     given_up = _given_up(obs)
     if given_up:
         yield ConditionType.PODS_GIVEN_UP, Reason("CannotBeEnded", given_up)

@@ -51,15 +51,15 @@ def pending_pod_of(
     """The pending pod, None if the operator makes no room for it; and until when (epoch seconds) that stays the
     same.
     """
-    holds, nominated = reserved.holds(now), context.nominated if not reserved.node else ""
+    holds, nominated = reserved.is_in_force(now), context.nominated if not reserved.node else ""
     if not _is_ours_to_help(pod, settings, promised=holds or bool(nominated)):
         return None, inf
     meta, backoff = pod.metadata, context.backoff
     own = job_shape(shape := _shape(pod, context.volumes, settings), shape, flavors=settings.gpu_flavors)
     avoided = reserved.avoided(now)
     left = reserved.ran_out(now) if reserved.has_run_out(now) else reserved
-    if left.backs_off(now):
-        backoff = max(backoff or PodBackoff(0.0, ""), PodBackoff(left.rests_until, KEPT_FOR_NOTHING))
+    if left.is_in_backoff(now):
+        backoff = max(backoff or PodBackoff(0.0, ""), PodBackoff(left.backoff_until, KEPT_FOR_NOTHING))
     times = [*avoided.values(), *([reserved.until] if holds else []), *([backoff.until] if backoff else [])]
     unplannable = next(_problems(own.master, own.flavor_problem, None if holds or nominated else backoff, now), "")
     pending = PendingPod(

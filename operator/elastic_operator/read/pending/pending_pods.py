@@ -58,7 +58,7 @@ class _Waiting:
 
 
 class PendingPods:
-    """The pending pods at the last look.
+    """The pending pods at the last refresh.
 
     `expired` are pods whose reservation has run out and must be removed. `renewable` are pods whose reservation must be
     written again. `again_at` is when (epoch seconds) any of this changes without an event.
@@ -89,7 +89,7 @@ class PendingPods:
         self.renewable: tuple[tuple[objects.Pod, Reservation], ...] = ()
         self.again_at = inf
 
-    def look(self, now: float) -> tuple[PendingPod, ...]:
+    def refresh(self, now: float) -> tuple[PendingPod, ...]:
         """All pending pods at `now` (epoch seconds); the same object while nothing of them changes."""
         pods = self._ledger.pending()
         if not pods and not self._waiting:
@@ -116,10 +116,10 @@ class PendingPods:
         return self._all
 
     def _note_bound(self, before: Mapping[str, _Waiting], uids: Set[str], now: float) -> None:
-        """Note the pods of gangs that were bound since the last look, each with the node that was kept for it.
+        """Note the pods of gangs that were bound since the last refresh, each with the node that was kept for it.
 
         Args:
-            before: The waiting pods of the last look, by uid.
+            before: The waiting pods of the last refresh, by uid.
             uids: The pods that still wait.
             now: Epoch seconds.
         """
@@ -156,7 +156,7 @@ class PendingPods:
         return first_backoffs
 
     def read_ahead(self, now: float) -> Iterator[None]:
-        """If many pods are new or changed, read one of them per step (91). The next look uses them."""
+        """If many pods are new or changed, read one of them per step (91). The next refresh uses them."""
         changed = [pod for pod in self._ledger.pending() if not self._knows(pod)]
         for pod in changed if len(changed) > FEW_PODS else ():
             if (waiting := self._guarded(pod, self._waiting.get(pod.metadata.uid), now)) is not None:
@@ -171,14 +171,14 @@ class PendingPods:
         """The pod as read now; None while it is quarantined: nothing is done for it, and its reservation stays (88)."""
         meta = pod.metadata
         name = f"{meta.namespace}/{meta.name}"
-        return self._quarantine.attempt("pod", meta.uid, name, lambda: self._look_at(pod, before, now))
+        return self._quarantine.attempt("pod", meta.uid, name, lambda: self._read_pod(pod, before, now))
 
-    def _look_at(self, pod: objects.Pod, before: _Waiting | None, now: float) -> _Waiting:
+    def _read_pod(self, pod: objects.Pod, before: _Waiting | None, now: float) -> _Waiting:
         context = self._context(pod)
         seen = before if before is not None and before.pod is pod else None
         written, gang = (seen.written, seen.gang) if seen else (reservation_of(pod), gang_of(pod))
         reserved = self._in_its_gang(gang, written)
-        waits = bool(reserved.node) and (self._ledger.is_left(reserved.node) or self._makes_way(reserved.node))
+        waits = bool(reserved.node) and (self._ledger.has_leaving_pods(reserved.node) or self._makes_way(reserved.node))
         key = (context, self._clock.stepped, waits, reserved.node)
         if seen and seen.key == key and now < seen.until:
             return seen

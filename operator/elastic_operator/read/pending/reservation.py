@@ -36,30 +36,31 @@ class Reservation(msgspec.Struct, frozen=True, omit_defaults=True):
     """The node that is kept for a pod ("" = none), `since` and `until` when (epoch seconds), and the nodes to avoid:
     those on which a reservation of the pod ran out.
 
-    No node is reserved for the pod before `rests_until` (139).
+    No node is reserved for the pod before `backoff_until` (139).
     """
 
     node: str = ""
     since: float = 0.0
     until: float = 0.0
     avoid: dict[str, Attempts] = {}
-    rests_until: float = 0.0
+    backoff_until: float = msgspec.field(name="rests_until", default=0.0)
+    """The conditions of pods have it by its older name."""
 
-    def holds(self, now: float) -> bool:
+    def is_in_force(self, now: float) -> bool:
         """Whether the reservation is in force."""
         return bool(self.node) and self.since - BACKWARDS_SECONDS <= now < self.until
 
     def has_run_out(self, now: float) -> bool:
         """Whether a node is reserved and the reservation is not in force any more."""
-        return bool(self.node) and not self.holds(now)
+        return bool(self.node) and not self.is_in_force(now)
 
     def avoided(self, now: float) -> dict[str, float]:
         """The nodes to avoid now, and until when."""
         return {node: one.until for node, one in self.avoid.items() if now < one.until <= now + MAX_AVOIDED_SECONDS}
 
-    def backs_off(self, now: float) -> bool:
+    def is_in_backoff(self, now: float) -> bool:
         """Whether the pod is in back-off: no node is reserved for it now."""
-        return now < self.rests_until <= now + MAX_FUTILE_SECONDS
+        return now < self.backoff_until <= now + MAX_FUTILE_SECONDS
 
     def ran_out(self, now: float) -> Reservation:
         """The reservation after it ran out: its node is avoided for a while, and after several of these all nodes are
@@ -70,8 +71,8 @@ class Reservation(msgspec.Struct, frozen=True, omit_defaults=True):
         latest = sorted(avoid, key=lambda node: avoid[node].until)[-MAX_AVOIDED:]
         expired = sum(_believed(avoided.times) for avoided in avoid.values())
         backoff = backoff_seconds(expired)
-        rests_until = now + backoff if backoff else 0.0
-        return Reservation(avoid={node: avoid[node] for node in latest}, rests_until=rests_until)
+        backoff_until = now + backoff if backoff else 0.0
+        return Reservation(avoid={node: avoid[node] for node in latest}, backoff_until=backoff_until)
 
 
 def _believed(times: int) -> int:
@@ -100,7 +101,7 @@ def is_renewable(pod: Pod, reservation: Reservation, now: float) -> bool:
     """Whether the reservation must be written again: it is in force, but its nomination was removed, or it is only an
     annotation.
     """
-    return reservation.holds(now) and (not pod.status.nominated_node_name or is_annotated(pod))
+    return reservation.is_in_force(now) and (not pod.status.nominated_node_name or is_annotated(pod))
 
 
 def is_annotated(pod: Pod) -> bool:

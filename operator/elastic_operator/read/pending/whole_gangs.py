@@ -41,7 +41,7 @@ class _Gang:
 
 
 class WholeGangs:
-    """The gangs at the last look. `again_at` is when (epoch seconds) places are planned for the next gang without an
+    """The gangs at the last refresh. `again_at` is when (epoch seconds) places are planned for the next gang without an
     event.
     """
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from elastic_operator.plan.allocation.accounts import Account
-from elastic_operator.plan.allocation.board import Seat
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.equivalence import equivalence_key
-from elastic_operator.plan.allocation.preemption.rules import Preemption
+from elastic_operator.plan.allocation.node_board import Seat
+from elastic_operator.plan.allocation.preemption.rules import PreemptionCheck
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.roles import leaving_order
 from elastic_operator.plan.facts.snapshot import Load, Member
@@ -31,7 +31,7 @@ class Cost(IntEnum):
 
     OWN = 0
     """A worker of the preemptor itself beyond its minimum, when its master is missing."""
-    HELD_SEAT = 1
+    RESERVED_SEAT = 1
     """A seat that is held for a job that has waited too long (37)."""
     SURPLUS = 2
     """A worker above its job's minimum."""
@@ -88,9 +88,9 @@ def weakness(entry: Entry, *, whole: bool = False) -> tuple[int, float, int]:
     return demand.priority, 0.0 if whole else demand.resize_cost, -entry.rank
 
 
-def strength(unit: Unit, preemption: Preemption | None) -> tuple[float, ...]:
+def strength(unit: Unit, check: PreemptionCheck | None) -> tuple[float, ...]:
     """Sort key: cheap kinds first, then the team with the highest share value, then the weakest."""
-    value = preemption.share_value(unit.entry.account) if preemption and unit.entry.account else -1.0
+    value = check.share_value(unit.entry.account) if check and unit.entry.account else -1.0
     return unit.cost, -value, *unit.weakness
 
 
@@ -101,20 +101,18 @@ class Candidates:
         self, state: AllocationState, preemptor: Entry, need: int, *, growing: bool = False, most: Cost = Cost.JOB
     ) -> None:
         self._state, self._preemptor, self._growing, self._most = state, preemptor, growing, most
-        preemption = self.preemption(need) if state.snapshot.reclaiming else None
-        self._victim_accounts = (
-            preemption.victim_accounts(state.queues.by_account) if preemption else frozenset[Account]()
-        )
+        check = self.check(need) if state.snapshot.reclaiming else None
+        self._victim_accounts = check.victim_accounts(state.queues.by_account) if check else frozenset[Account]()
 
     @property
     def kind(self) -> tuple[bool, Cost]:
         """Whether the GPUs are for growth, and the highest cost of any unit."""
         return self._growing, self._most
 
-    def preemption(self, need: int) -> Preemption | None:
+    def check(self, need: int) -> PreemptionCheck | None:
         """A try to take that many GPUs from other teams; None for a preemptor that wants no GPUs."""
         account = self._preemptor.account
-        return Preemption(account, need, growing=self._growing) if account else None
+        return PreemptionCheck(account, need, growing=self._growing) if account else None
 
     def any(self) -> bool:
         """Whether there may be a candidate. False is certain, True is not."""
@@ -130,7 +128,7 @@ class Candidates:
         entries += [] if self._growing else state.queues.by_team[self._preemptor.team]
         return {node for entry in entries if entry.size and self._may_give(entry) for node in entry.near}
 
-    def weakest_first(self, preemption: Preemption, gpus: int) -> list[Entry]:
+    def weakest_first(self, check: PreemptionCheck, gpus: int) -> list[Entry]:
         """Jobs of other teams that can spare a worker with that many GPUs, in the order of preemption."""
         entries = [
             c
@@ -140,7 +138,7 @@ class Candidates:
         ]
         able = [c for c in entries if c.spare and c.complete and c.team != self._preemptor.team]
         able = [c for c in able if self._may_give(c)]
-        return sorted(able, key=lambda c: (-preemption.share_value(c.account) if c.account else 0.0, weakness(c)))
+        return sorted(able, key=lambda c: (-check.share_value(c.account) if c.account else 0.0, weakness(c)))
 
     def on_node(self, node: int) -> Iterator[Unit]:
         """The units on one node, each judged by itself. The caller checks again which of them may be preempted
@@ -171,12 +169,12 @@ class Candidates:
         unit = self._whole(entry, members, seats, besides=len(self._singles(entry, members, seats)))
         return unit if unit and unit.cost <= self._most else None
 
-    def may_go(self, unit: Unit, preemption: Preemption | None) -> bool:
+    def may_be_preempted(self, unit: Unit, check: PreemptionCheck | None) -> bool:
         """Whether the preemptor may take the unit beside the units that it has taken so far."""
-        if self._in_team(unit.entry) or unit.entry.account is None or preemption is None:
+        if self._in_team(unit.entry) or unit.entry.account is None or check is None:
             return True
         ends_job = unit.cost is Cost.JOB
-        return preemption.may(unit.entry.account, unit.gpus, not_yet_held=unit.not_yet_held, ends_job=ends_job)
+        return check.may(unit.entry.account, unit.gpus, not_yet_held=unit.not_yet_held, ends_job=ends_job)
 
     def _in_team(self, entry: Entry) -> bool:
         return entry.team == self._preemptor.team
@@ -215,9 +213,9 @@ class Candidates:
             return [replace(unit, cost=Cost.OWN) for unit in own if unit.members]
         if entry.complete:
             return singles[: entry.spare]
-        if entry.holds_seats:
+        if entry.has_reserved_seats:
             goes = not self._in_team(entry) or entry.demand.priority < self._preemptor.demand.priority
-            return [replace(_of_seat(entry, seat), cost=Cost.HELD_SEAT) for seat in seats] if goes else []
+            return [replace(_of_seat(entry, seat), cost=Cost.RESERVED_SEAT) for seat in seats] if goes else []
         return [] if entry.served else [replace(unit, cost=Cost.INCOMPLETE) for unit in singles]
 
     def _whole(self, entry: Entry, members: Sequence[Member], seats: Sequence[Seat], *, besides: int) -> Unit | None:
@@ -225,10 +223,14 @@ class Candidates:
         if entry is self._preemptor or besides >= len(members) + len(seats):
             return None
         if entry.complete:
-            return self._of_all(Cost.JOB, entry, members, seats) if self._may_go_whole(entry) else None
-        return None if entry.holds_seats or entry.served else self._of_all(Cost.INCOMPLETE_JOB, entry, members, seats)
+            return self._of_all(Cost.JOB, entry, members, seats) if self._may_be_preempted_whole(entry) else None
+        return (
+            None
+            if entry.has_reserved_seats or entry.served
+            else self._of_all(Cost.INCOMPLETE_JOB, entry, members, seats)
+        )
 
-    def _may_go_whole(self, entry: Entry) -> bool:
+    def _may_be_preempted_whole(self, entry: Entry) -> bool:
         if self._in_team(entry):
             return _yields_to(self._state, entry, self._preemptor)
         if not self._state.may_preempt_whole_jobs(self._preemptor):
@@ -251,7 +253,7 @@ def gives_within_team(state: AllocationState, entry: Entry, preemptor: Entry) ->
         return 0 if entry.has_master else entry.spare * entry.worker.gpus
     if not entry.demand.preemptible or not entry.size:
         return 0
-    if entry.holds_seats and entry.demand.priority >= preemptor.demand.priority:
+    if entry.has_reserved_seats and entry.demand.priority >= preemptor.demand.priority:
         return 0
     if not entry.complete:
         return 0 if entry.served else entry.gpus

@@ -14,7 +14,7 @@ from heapq import heapify, heappop, heappush
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.equivalence import equivalence_key
 from elastic_operator.plan.allocation.preemption.candidates import Candidates, Cost, Unit, strength
-from elastic_operator.plan.allocation.preemption.rules import Preemption
+from elastic_operator.plan.allocation.preemption.rules import PreemptionCheck
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_worker.contract import ROLE_WORKER
 
@@ -44,15 +44,15 @@ class Options:
         """The cheapest option for one more pod. `need` is the number of GPUs that the preemptor still lacks, this pod's
         included.
         """
-        preemption = self._candidates.preemption(need)
+        check = self._candidates.check(need)
         if role not in self._known:
-            quick = self._at_first_sight(role, preemption) if self._only is None else None
+            quick = self._at_first_sight(role, check) if self._only is None else None
             if quick is not None:
                 return quick
-            self._known[role] = self._known_to_its_like(role, need, preemption)
-        return self._first_that_still_is(self._known[role], role, preemption)
+            self._known[role] = self._known_to_its_like(role, need, check)
+        return self._first_that_still_is(self._known[role], role, check)
 
-    def _known_to_its_like(self, role: str, need: int, preemption: Preemption | None) -> Found:
+    def _known_to_its_like(self, role: str, need: int, check: PreemptionCheck | None) -> Found:
         """The options found for a preemptor that is equivalent, if this preemptor has no pods of its own to give
         (44).
         """
@@ -65,24 +65,24 @@ class Options:
             self._candidates.kind,
         )
         if own or key not in known:
-            known[key] = self._look(role, preemption)
+            known[key] = self._search(role, check)
         return known[key]
 
-    def _look(self, role: str, preemption: Preemption | None) -> Found:
+    def _search(self, role: str, check: PreemptionCheck | None) -> Found:
         nodes = self._preemptor.requirements(role).host_set & (
             self._candidates.hosts() if self._only is None else {self._only}
         )
-        options = (self._option(role, node, preemption) for node in nodes)
+        options = (self._option(role, node, check) for node in nodes)
         found = [(option.price, option.node) for option in options if option is not None]
         heapify(found)
         return found
 
-    def _first_that_still_is(self, known: Found, role: str, preemption: Preemption | None) -> Option | None:
+    def _first_that_still_is(self, known: Found, role: str, check: PreemptionCheck | None) -> Option | None:
         while known:
             price, node = heappop(known)
             while known and known[0] == (price, node):
                 heappop(known)
-            option = self._option(role, node, preemption)
+            option = self._option(role, node, check)
             if option is None:
                 continue
             heappush(known, (option.price, node))
@@ -90,18 +90,16 @@ class Options:
                 return option
         return None
 
-    def _at_first_sight(self, role: str, preemption: Preemption | None) -> Option | None:
+    def _at_first_sight(self, role: str, check: PreemptionCheck | None) -> Option | None:
         """An option that cannot be beaten: preempt one worker of the weakest job, with no more GPUs than needed."""
         requirements, board = self._preemptor.requirements(role), self._state.board
-        if not requirements.gpus or preemption is None:
+        if not requirements.gpus or check is None:
             return None
         lacking = requirements.gpus - max((board.free_gpus(node) for node in requirements.hosts), default=0)
-        for entry in self._candidates.weakest_first(preemption, lacking):
+        for entry in self._candidates.weakest_first(check, lacking):
             for node in (node for node in _as_they_leave(entry) if node in requirements.host_set):
                 option = (
-                    self._option(role, node, preemption)
-                    if board.free_gpus(node) >= requirements.gpus - lacking
-                    else None
+                    self._option(role, node, check) if board.free_gpus(node) >= requirements.gpus - lacking else None
                 )
                 if (
                     option
@@ -112,7 +110,7 @@ class Options:
                     return option if option.units[0].cost is Cost.SURPLUS else None
         return None
 
-    def _option(self, role: str, node: int, preemption: Preemption | None) -> Option | None:
+    def _option(self, role: str, node: int, check: PreemptionCheck | None) -> Option | None:
         """The cheapest option on the node: the weakest units are added until the pod fits; then unneeded ones are
         dropped.
         """
@@ -122,9 +120,9 @@ class Options:
         pool, chosen = list(candidates.on_node(node)), list[Unit]()
         if not pool or not _fits_without(state, preemptor, role, node, pool):
             return None
-        trial = preemption.copy() if preemption else None
+        trial = check.copy() if check else None
         while not (chosen and _fits_without(state, preemptor, role, node, chosen)):
-            able = [unit for unit in pool if candidates.may_go(unit, trial)]
+            able = [unit for unit in pool if candidates.may_be_preempted(unit, trial)]
             if not able:
                 return None
             unit = min(able, key=lambda unit: strength(unit, trial))
@@ -138,7 +136,7 @@ class Options:
                 )
                 trial.take(unit.entry.account, pods=held, not_yet_held=gpus - held)
         chosen = _needed(state, preemptor, role, node, chosen)
-        return Option(node, tuple(chosen), _price(chosen, node, preemption, gang=bool(state.this_pass.serving)))
+        return Option(node, tuple(chosen), _price(chosen, node, check, gang=bool(state.this_pass.serving)))
 
 
 def _is_promised(state: AllocationState, node: int, preemptor: Entry) -> bool:
@@ -156,7 +154,7 @@ def _as_they_leave(entry: Entry) -> Iterable[int]:
     """The nodes of a job's workers, in the order of preemption."""
     seats = [seat.node for seat in entry.seats[::-1] if seat.role == ROLE_WORKER]
     return dict.fromkeys(
-        seats + [entry.at[m.uid] for m in entry.kept[::-1] if m.role == ROLE_WORKER and m.uid in entry.at]
+        seats + [entry.node_of[m.uid] for m in entry.kept[::-1] if m.role == ROLE_WORKER and m.uid in entry.node_of]
     )
 
 
@@ -168,15 +166,15 @@ def _needed(state: AllocationState, preemptor: Entry, role: str, node: int, chos
     return chosen
 
 
-def _price(units: Sequence[Unit], node: int, preemption: Preemption | None, *, gang: bool) -> tuple[float, ...]:
+def _price(units: Sequence[Unit], node: int, check: PreemptionCheck | None, *, gang: bool) -> tuple[float, ...]:
     """Sort key: cheap kinds first, then few GPUs lost. Among whole jobs first those of the team with the highest share
     value, then those of low priority.
 
     For a gang, fewest GPUs lost comes first: a gang needs many nodes, and preempting a whole job for one node wastes
     the job's pods on other nodes (144).
     """
-    worst = max(units, key=lambda unit: strength(unit, preemption))
-    cost, value, *weakness = strength(worst, preemption)
+    worst = max(units, key=lambda unit: strength(unit, check))
+    cost, value, *weakness = strength(worst, check)
     lost = sum(unit.held_gpus for unit in units), sum(len(unit.members) for unit in units)
     if worst.cost is Cost.JOB:
         first, then = (

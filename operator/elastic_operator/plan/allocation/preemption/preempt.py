@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from elastic_operator.plan.allocation.board import Seat
 from elastic_operator.plan.allocation.entry import Entry
+from elastic_operator.plan.allocation.node_board import Seat
 from elastic_operator.plan.allocation.preemption.candidates import Candidates, preempt_units
 from elastic_operator.plan.allocation.preemption.options import Options
 from elastic_operator.plan.allocation.preemption.victim_queue import VictimQueue
@@ -50,7 +50,7 @@ def _make_room_under_limits(state: AllocationState, preemptor: Entry, need: int,
     while refused := state.refusal(preemptor, need, Rule.LIMIT):
         victim_queue = VictimQueue(candidates, refused.account)
         while state.refusal(preemptor, need, Rule.LIMIT) == refused:
-            unit = victim_queue.take_weakest(candidates.preemption(need))
+            unit = victim_queue.take_weakest(candidates.check(need))
             if unit is None:
                 return False
             preempt_units(state, preemptor, [unit])
@@ -102,7 +102,7 @@ def _swap(state: AllocationState, entry: Entry, member: Member, seats: Sequence[
     """Keep the pod and give up one planned pod of the job. The planned pod's place goes to the preemptor that took this
     pod's room (149).
     """
-    mark, here = state.journal.mark(), entry.at.get(member.uid)
+    mark, here = state.journal.mark(), entry.node_of.get(member.uid)
     given_up = next((seat for seat in seats if seat.node == here), seats[-1])
     state.unseat(entry, given_up)
     moved = _keep_by_moving(state, entry, member)
@@ -132,7 +132,7 @@ def _keep_by_moving(state: AllocationState, entry: Entry, member: Member) -> lis
     """
     if state.refusal(entry, member.gpus, Rule.LIMIT):
         return None
-    seats = _seats_on(state, entry.at.get(member.uid))
+    seats = _seats_on(state, entry.node_of.get(member.uid))
     if not (
         state.has_its_room(entry, member) or any(state.board.has_room(o.requirements(seat.role)) for o, seat in seats)
     ):

@@ -16,12 +16,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import zip_longest
 
-from elastic_operator.plan.allocation.accounts import Account, apart, share_value
+from elastic_operator.plan.allocation.accounts import Account, diverging_paths, share_value
 
 Path = tuple[Account, ...]
 
 
-class Preemption:
+class PreemptionCheck:
     """One preemptor's try: the GPUs that it still needs, whether it grows, and the GPUs that it has taken so far.
 
     An account has two figures: the GPUs that its pods hold, and the GPUs that are not yet held. The latter entitle
@@ -33,9 +33,9 @@ class Preemption:
         self._pods: dict[Account, int] = {}
         self._not_yet_held: dict[Account, int] = {}
 
-    def copy(self) -> Preemption:
+    def copy(self) -> PreemptionCheck:
         """An independent copy."""
-        other = Preemption(self.preemptor, self.need, growing=self.growing)
+        other = PreemptionCheck(self.preemptor, self.need, growing=self.growing)
         other._pods, other._not_yet_held = dict(self._pods), dict(self._not_yet_held)
         return other
 
@@ -65,7 +65,7 @@ class Preemption:
         GPUs that are only planned count as the team's use only if the unit is `not_yet_held` as a whole: taking such a
         unit deletes no pod (166).
         """
-        ours, theirs = apart(self.preemptor, victim_account)
+        ours, theirs = diverging_paths(self.preemptor, victim_account)
         beyond_share = True
         for account in theirs:
             used = self._used(account) if not_yet_held else self._held(account)
@@ -100,7 +100,7 @@ class Preemption:
 
     def share_value(self, victim_account: Account) -> float:
         """The victim account's share value at the level where its path leaves the preemptor's; -1 within one team."""
-        _, theirs = apart(self.preemptor, victim_account)
+        _, theirs = diverging_paths(self.preemptor, victim_account)
         return share_value(self._used(theirs[0]), theirs[0].share) if theirs else -1.0
 
     def _is_beyond_share(self) -> bool:
@@ -109,7 +109,7 @@ class Preemption:
         A namespace without a policy has two shares: its own, and the one of all such namespaces. It is beyond its share
         only if it is beyond both (111).
         """
-        nearest = {self.preemptor, self.preemptor.outward[0]}
+        nearest = {self.preemptor, self.preemptor.path_for_others[0]}
         return all(self._used(one) + self.need > max(one.share, one.guaranteed) for one in nearest)
 
     def _used(self, account: Account) -> int:

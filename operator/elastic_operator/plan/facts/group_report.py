@@ -18,7 +18,7 @@ class GroupChange:
     """
 
     generation: int
-    at: float
+    time: float
     reason: str
     before: int
     after: int
@@ -37,7 +37,7 @@ class Goodput:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class GroupReport:
     """The group as the master with that uid sees it."""
 
     master_uid: str

@@ -20,7 +20,7 @@ from elastic_operator.plan.facts.text import listed, names_of, pods
 log = logging.getLogger(__name__)
 
 
-class ReclaimReports:
+class ReclaimReporter:
     """Reports on reclaim in events, metrics and the log."""
 
     def __init__(
@@ -36,12 +36,12 @@ class ReclaimReports:
         self._reported: frozenset[str] = frozenset()
         self._times = ReclaimTimes(metrics, is_bound=self._is_bound)
 
-    def look(self, snapshot: Snapshot, allocation: Allocation) -> None:
+    def note_allocation(self, snapshot: Snapshot, allocation: Allocation) -> None:
         """Report on a new allocation, made from that snapshot."""
         self._report_over_limit(allocation)
         self._metrics.not_lasting.inc(len(allocation.would_not_last))
         self._metrics.reservations.set(sum(bool(pod.reserved) for pod in snapshot.pending_pods))
-        self._times.look(snapshot, allocation)
+        self._times.note_allocation(snapshot, allocation)
 
     def report_futile(self, snapshot: Snapshot, preemptors: Container[str]) -> None:
         """Report the preemptors (uids) that cannot start although whole jobs are preempted for them (112)."""

@@ -42,7 +42,7 @@ class _Below:
     foreign: int = 0
 
 
-class Overview:
+class PolicyUsage:
     """The accounts of one pass, and how many jobs each team has. It must not be read after the next pass has begun.
 
     `stopped` is why nothing is reclaimed now; None if it is.

@@ -13,7 +13,7 @@ from functools import partial
 from typing import NamedTuple
 
 from elastic_operator.plan.allocation.fit import collide, misfit
-from elastic_operator.plan.allocation.free import FreeResources, PodRequirements, less, total_of
+from elastic_operator.plan.allocation.free_resources import FreeResources, PodRequirements, less, total_of
 from elastic_operator.plan.allocation.journal import Journal
 from elastic_operator.plan.allocation.pass_memo import KnownInfeasible
 from elastic_operator.plan.facts.gpus import count_gpus
@@ -34,7 +34,7 @@ class Seat(NamedTuple):
     ready: bool
 
 
-class Board:
+class NodeBoard:
     """Nodes by number, in the order of their names, and their free room."""
 
     def __init__(self, nodes: Iterable[Node], gpu_resources: Sequence[str], journal: Journal) -> None:
@@ -111,7 +111,7 @@ class Board:
         room = self._soon[node]
         after = FreeResources(dict(room.free), room.ports)
         for load in going:
-            after.give(load)
+            after.remove_usage(load)
         return after.fits(requirements)
 
     def find(self, role: str, requirements: PodRequirements, near: Collection[int] = ()) -> Seat | None:
@@ -180,12 +180,12 @@ class Board:
         """Stop counting a load that was on the node from the start. This cannot be undone."""
         self._change(member, node, True, +1, KnownInfeasible())
 
-    def hold(self, load: Load, node: int, *, now: bool) -> None:
+    def add_usage(self, load: Load, node: int, *, now: bool) -> None:
         """Count a load on the node; with `now`, it also uses room that is free already."""
         change, known = partial(self._change, load, node, now), self._infeasible
         self._journal.do(partial(change, -1, known), undo=partial(change, +1, known))
 
-    def release(self, load: Load, node: int, *, now: bool) -> None:
+    def remove_usage(self, load: Load, node: int, *, now: bool) -> None:
         """Count a load on the node as leaving; with `now`, as if it had not been there."""
         change, known = partial(self._change, load, node, now), self._infeasible
         self._journal.do(partial(change, +1, KnownInfeasible()), undo=partial(change, -1, known))
@@ -193,9 +193,9 @@ class Board:
     def _change(self, load: Load, node: int, now: bool, sign: int, infeasible: KnownInfeasible) -> None:
         for room in (self._soon[node], self._now[node]) if now else (self._soon[node],):
             if sign < 0:
-                room.hold(load)
+                room.add_usage(load)
             else:
-                room.give(load)
+                room.remove_usage(load)
         self._reindex(node)
         self._infeasible = infeasible
 
@@ -227,22 +227,22 @@ class Board:
     def keep_free(self, requirements: PodRequirements, node: int) -> None:
         """Reserve for such a pod the room that is free now and room that becomes free, until its room is complete."""
         room, load = self._now[node], requirements.shape
-        self._journal.do(partial(room.hold, load), undo=partial(room.give, load))
+        self._journal.do(partial(room.add_usage, load), undo=partial(room.remove_usage, load))
 
     def has_room(self, requirements: PodRequirements) -> bool:
         """Whether one more such pod has room anywhere soon."""
-        if self.known_short(requirements, 1):
+        if self.is_infeasible(requirements, 1):
             return False
         if any(self._soon[node].fits(requirements) for node in self._in_order(requirements, ())):
             return True
-        self.remember_short(requirements, 1)
+        self.remember_infeasible(requirements, 1)
         return False
 
-    def known_short(self, requirements: PodRequirements, count: int) -> bool:
+    def is_infeasible(self, requirements: PodRequirements, count: int) -> bool:
         """Whether `count` such pods are known not to fit. Forgotten whenever room becomes free."""
         return self._infeasible.covers(requirements, count)
 
-    def remember_short(self, requirements: PodRequirements, count: int) -> None:
+    def remember_infeasible(self, requirements: PodRequirements, count: int) -> None:
         """Remember that `count` such pods do not fit."""
         self._infeasible = self._infeasible.copy()
         self._infeasible.add(requirements, count)

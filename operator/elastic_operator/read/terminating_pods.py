@@ -16,7 +16,7 @@ BUSY_KUBELET_SECONDS = 10.0
 """A busy kubelet has removed it by then."""
 
 
-class Leaving:
+class TerminatingPods:
     """By when each pod that is being deleted should be removed. `now` is a monotonic clock."""
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -24,7 +24,7 @@ class Leaving:
         self._due: dict[str, float] = {}
         self._overdue: set[str] = set()
 
-    def see(self, uid: str, grace_seconds: float) -> None:
+    def deletion_seen(self, uid: str, grace_seconds: float) -> None:
         """Note the pod's deletion. A later deletion may shorten the grace, but never prolong it."""
         if uid not in self._overdue:
             self._due[uid] = min(self._due.get(uid, inf), self._now() + grace_seconds + OVERDUE_SECONDS)

@@ -12,7 +12,7 @@ from elastic_operator.plan.job.observation import Observation, is_superseded, pr
 from elastic_worker.contract import ROLE_MASTER
 
 
-def sort_pods(obs: Observation) -> Observation:
+def classify_pods(obs: Observation) -> Observation:
     """Sort the pods into members and pods to delete, these with the reason."""
     members: list[OwnPod] = []
     to_delete: list[tuple[OwnPod, str]] = []
@@ -35,7 +35,7 @@ def sort_pods(obs: Observation) -> Observation:
     return replace(obs, members=tuple(members), to_delete=tuple(to_delete), finishing=finishing)
 
 
-def sort_unread(obs: Observation) -> Observation:
+def classify_unread_pods(obs: Observation) -> Observation:
     """Sort the pods of a job without a readable spec: members are kept, pods of an earlier incarnation are deleted
     (99).
     """

@@ -12,8 +12,8 @@ from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.facts.snapshot import Snapshot
 from elastic_operator.plan.facts.team import Flavor, Quota
 from elastic_operator.plan.facts.text import Reason
-from elastic_operator.plan.policies.report import Overview
 from elastic_operator.plan.policies.resolve import resolve
+from elastic_operator.plan.policies.status import PolicyUsage
 from tests.plan.allocate.world import GPU, NOW, make_job, make_node, make_snapshot, make_team
 from tests.plan.policies.builders import make_policy
 from tests.plan.quota.cases import make_pending, on
@@ -31,7 +31,7 @@ def report(
     stopped: Reason | None = None,
 ) -> PolicyStatus:
     """The status of that policy after a pass over the snapshot."""
-    overview = Overview(allocate(snapshot).accounts, snapshot.jobs, stopped=stopped)
+    overview = PolicyUsage(allocate(snapshot).accounts, snapshot.jobs, stopped=stopped)
     return overview.status(name, 3, problems, before=before or PolicyStatus(), now=now)
 
 

@@ -1,4 +1,5 @@
-"""Judges whether too many nodes became not Ready at once for any of them to count as lost (86).
+"""Judges whether too many nodes became not Ready at once for any of them to count as lost (86). In
+kube-controller-manager's words: a zone in PartialDisruption.
 
 One machine that dies is one node that is not Ready. When many nodes fail within moments, it is more likely that the API
 server cannot hear them: a load balancer, a switch, the network. Their pods run on. To give these nodes up would end all
@@ -38,9 +39,9 @@ class NodeTimes:
 
 
 @dataclass(frozen=True, slots=True)
-class Disruption:
-    """Too many nodes are away at once. The nodes in `kept` are not given up before `until`; inf: not before most nodes
-    are back.
+class NodeOutage:
+    """Too many nodes are away at once. The nodes in `kept_nodes` are not given up before `until`; inf: not before most
+    nodes are back.
 
     A node that became not Ready earlier or later is judged by itself.
     """
@@ -48,7 +49,7 @@ class Disruption:
     away: int
     of: int
     until: float
-    kept: frozenset[str] = frozenset()
+    kept_nodes: frozenset[str] = frozenset()
 
     @property
     def message(self) -> str:
@@ -60,8 +61,8 @@ class Disruption:
         )
 
 
-def disruption(nodes: Iterable[NodeTimes], now: float) -> Disruption | None:
-    """The disruption at `now`; None if each node is judged by itself. `nodes` are all nodes."""
+def node_outage(nodes: Iterable[NodeTimes], now: float) -> NodeOutage | None:
+    """The outage at `now`; None if each node is judged by itself. `nodes` are all nodes."""
     nodes = tuple(nodes)
     alive = [node for node in nodes if not node.out_of_service]
     most = max(FEW, len(alive) // 3)
@@ -76,7 +77,7 @@ def disruption(nodes: Iterable[NodeTimes], now: float) -> Disruption | None:
         return None
     until = inf if at_once > most else waits[too_many - 1]
     kept = (n.name for n in alive if not n.ready and n.since is not None and _within(begin, n.since))
-    return Disruption(len(away), len(alive), until, frozenset(kept))
+    return NodeOutage(len(away), len(alive), until, frozenset(kept))
 
 
 def _within(begin: float, time: float) -> bool:

@@ -10,11 +10,11 @@ from elastic_operator.plan.facts.snapshot import JobDemand
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job_memory import JobMemory
 
-Leaving = tuple[tuple[str, OwnPod], ...]
+LeavingPods = tuple[tuple[str, OwnPod], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Population:
+class ObservedJobs:
     """The jobs of one pass, in the world's order. Immutable.
 
     `uids` is the world's own collection of all jobs. `obs` has the observation of each job, and `demand_of` what each
@@ -27,13 +27,13 @@ class Population:
     demand_of: Mapping[str, JobDemand | None] = field(default_factory=dict)
     demands: tuple[JobDemand, ...] = ()
     members: frozenset[str] = frozenset()
-    leaving: Leaving = ()
+    leaving: LeavingPods = ()
 
     def renewed(
         self, uids: Collection[str], observed: Collection[str], memories: Mapping[str, JobMemory]
-    ) -> Population:
+    ) -> ObservedJobs:
         """The jobs of the next pass: `uids`, of which `observed` were observed anew."""
-        before = self if uids is self.uids else Population(uids)
+        before = self if uids is self.uids else ObservedJobs(uids)
         obs: dict[str, Observation] = {}
         demand_of: dict[str, JobDemand | None] = {}
         for uid in observed if before is self else uids:
@@ -46,7 +46,7 @@ class Population:
             return self
         return before._with(obs, demand_of)
 
-    def _with(self, obs: Mapping[str, Observation], demand_of: Mapping[str, JobDemand | None]) -> Population:
+    def _with(self, obs: Mapping[str, Observation], demand_of: Mapping[str, JobDemand | None]) -> ObservedJobs:
         all_obs, demands, members, leaving = {**self.obs, **obs}, self.demands, self.members, self.leaving
         if any(one.to_delete or (uid in self.obs and self.obs[uid].to_delete) for uid, one in obs.items()):
             leaving = tuple((one.job.namespace, pod) for one in all_obs.values() for pod, _ in one.to_delete)
@@ -54,4 +54,4 @@ class Population:
         if demand_of:
             demands = tuple(demand for demand in all_demands.values() if demand is not None)
             members = frozenset(member.uid for demand in demands for member in demand.members)
-        return Population(self.uids, all_obs, all_demands, demands, members, leaving)
+        return ObservedJobs(self.uids, all_obs, all_demands, demands, members, leaving)

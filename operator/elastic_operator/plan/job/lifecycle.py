@@ -7,8 +7,8 @@ from dataclasses import replace
 from elastic_api.status import ConditionType
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.text import Reason, pods
-from elastic_operator.plan.facts.times import at, seconds
-from elastic_operator.plan.job.active_time import active_for, holds_nodes
+from elastic_operator.plan.facts.times import seconds, status_time
+from elastic_operator.plan.job.active_time import active_for, uses_nodes
 from elastic_operator.plan.job.failures import FORGOTTEN, UNMARKED, has_progressed, was_asked_to_go
 from elastic_operator.plan.job.observation import (
     NO_WAITS,
@@ -23,7 +23,7 @@ from elastic_operator.plan.job.observation import (
 from elastic_operator.plan.job.unplaceable import may_preempt_at
 from elastic_worker.contract import ROLE_MASTER
 
-STEADY_SECONDS = 600.0
+FORGET_FAILURES_SECONDS = 600.0
 """Earlier failures and waits are forgotten after the job has run for this long without another one."""
 MAX_WAITS_ENDED = 5
 """The number of edits that end a job's wait for a size that could not be had (136)."""
@@ -34,7 +34,7 @@ def deadline(obs: Observation, now: float) -> Observation:
     limit = obs.spec.active_deadline_seconds
     if limit is None:
         return obs
-    holds = holds_nodes(obs)
+    holds = uses_nodes(obs)
     left = limit - active_for(obs.status, holds=holds, now=now)
     if left > 0:
         return replace(obs, wake_at=(*obs.wake_at, now + left)) if holds else obs
@@ -48,7 +48,7 @@ def success(obs: Observation, now: float) -> Observation:
     for pod in present(obs):
         if pod.role == ROLE_MASTER and pod.main.exit_code == 0 and not was_asked_to_go(pod):
             why = Reason("Succeeded", "The master finished with exit code 0.")
-            status = obs.status.model_copy(update={"completion_time": at(now), **NO_WAITS})
+            status = obs.status.model_copy(update={"completion_time": status_time(now), **NO_WAITS})
             status = set_condition(status, ConditionType.SUCCEEDED, "True", why, obs.job.generation, now)
             return replace(obs, status=status, commit=True, events=(*obs.events, Event(*why)))
     return obs
@@ -63,7 +63,7 @@ def suspension(obs: Observation, now: float) -> Observation:
     return replace_all(obs, end_incarnation(status, target_replicas=0, **NO_WAITS, **UNMARKED), event)
 
 
-def outdated(obs: Observation, now: float) -> Observation:
+def replace_outdated_pods(obs: Observation, now: float) -> Observation:
     """Replace pods of an older template: the job was suspended, changed and resumed between two passes (19)."""
     wanted = obs.job.fingerprints
     if not any(pod.template and pod.template != wanted.get(pod.role, pod.template) for pod in obs.members):
@@ -73,7 +73,7 @@ def outdated(obs: Observation, now: float) -> Observation:
     return replace_all(obs, end_incarnation(status, target_replicas=0, **NO_WAITS, **UNMARKED), event)
 
 
-def steady(obs: Observation, now: float) -> Observation:
+def forget_old_failures(obs: Observation, now: float) -> Observation:
     """Progress ends a row of failures. If progress is not known, ten minutes of running do (135).
 
     A wait is forgotten ten minutes after it has ended (87).
@@ -99,7 +99,7 @@ def steady(obs: Observation, now: float) -> Observation:
 
 def _forgets(obs: Observation, now: float, since: float, **fields: object) -> Observation:
     """The observation with these status fields, if nothing has failed for long enough since that time."""
-    due = since + STEADY_SECONDS
+    due = since + FORGET_FAILURES_SECONDS
     if now < due:
         return replace(obs, wake_at=(*obs.wake_at, due))
     return replace(obs, status=obs.status.model_copy(update=fields))

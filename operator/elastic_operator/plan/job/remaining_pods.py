@@ -32,7 +32,7 @@ def unwanted_pods(obs: Observation) -> tuple[OwnPod, ...]:
         return job.active_pods
     if obs.status.finished:
         policy = clean_pod_policy(obs)
-        return tuple(pod for pod in job.active_pods if not goes_at_the_end(pod, policy))
+        return tuple(pod for pod in job.active_pods if not is_deleted_at_the_end(pod, policy))
     return obs.members if job.spec is None else ()
 
 
@@ -45,7 +45,7 @@ def clean_pod_policy(obs: Observation) -> CleanPodPolicy:
     return policy
 
 
-def goes_at_the_end(pod: OwnPod, policy: CleanPodPolicy) -> bool:
+def is_deleted_at_the_end(pod: OwnPod, policy: CleanPodPolicy) -> bool:
     """Whether the pod of a job that has ended is deleted."""
     return policy == CleanPodPolicy.ALL or (policy == CleanPodPolicy.RUNNING and not pod.ended)
 
@@ -92,7 +92,7 @@ def demand_of_pods(job: Job, pods: Sequence[OwnPod], flavor: str) -> JobDemand:
         worker=_shape_of(worker),
         members=tuple(map(member_of, pods)),
         used_indices=frozenset(pod.index for pod in job.pods if pod.role != ROLE_MASTER),
-        holds_place=True,
+        is_admitted=True,
         undelayed_size=len(pods),
         failed_size=1,
         failed_until=inf,
@@ -101,7 +101,7 @@ def demand_of_pods(job: Job, pods: Sequence[OwnPod], flavor: str) -> JobDemand:
     )
 
 
-def flavor_held(
+def flavor_in_use(
     pods: Sequence[OwnPod], labels: Mapping[str, Mapping[str, str]], flavors: Sequence[Flavor]
 ) -> str | None:
     """The flavor of the GPUs that these pods hold, by the labels of their nodes; None if they hold none."""

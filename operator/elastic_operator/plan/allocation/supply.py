@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.fit import collide, misfit
-from elastic_operator.plan.allocation.free import PodRequirements, total_of
+from elastic_operator.plan.allocation.free_resources import PodRequirements, total_of
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.snapshot import Node, Resources
 
@@ -50,7 +50,7 @@ class Supplies:
         self._state = state
         self._usage: dict[str | None, UsageByNode] = {}
         self._known: dict[PodRequirements, Supply] = {}
-        self._times_alone: dict[tuple[str | None, PodRequirements], Mapping[int, int]] = {}
+        self._counts_alone: dict[tuple[str | None, PodRequirements], Mapping[int, int]] = {}
 
     def of(self, requirements: PodRequirements) -> Supply:
         """The supply for pods of that shape."""
@@ -60,19 +60,25 @@ class Supplies:
 
     def on_empty_nodes(self, requirements: PodRequirements) -> int:
         """How many such pods would fit if the nodes open to them were empty."""
-        return sum(self._times(requirements, self._state.board.nodes[node].allocatable) for node in requirements.hosts)
+        return sum(
+            self._count_that_fit(requirements, self._state.board.nodes[node].allocatable) for node in requirements.hosts
+        )
 
     def without_others(self, entry: Entry, requirements: PodRequirements, *, team: str | None = None) -> int:
         """How many such pods would fit if this job's pods were the only ones: of all jobs, or of that team's jobs.
 
         Counted once for an entry without pods, and again for each entry on the nodes where it has some.
         """
-        alone = self._times_alone.get((team, requirements))
+        alone = self._counts_alone.get((team, requirements))
         if alone is None:
-            alone = {node: self._times(requirements, self._freed(team, node, {})) for node in requirements.hosts}
-            self._times_alone[team, requirements] = alone
+            alone = {
+                node: self._count_that_fit(requirements, self._freed(team, node, {})) for node in requirements.hosts
+            }
+            self._counts_alone[team, requirements] = alone
         own = {node: load for node, load in _usage_of([entry]).items() if node in alone}
-        beside_own = sum(self._times(requirements, self._freed(team, node, load)) for node, load in own.items())
+        beside_own = sum(
+            self._count_that_fit(requirements, self._freed(team, node, load)) for node, load in own.items()
+        )
         return sum(alone.values()) - sum(alone[node] for node in own) + beside_own
 
     def _count(self, requirements: PodRequirements) -> Supply:
@@ -80,14 +86,16 @@ class Supplies:
         gpu_needs = tuple(need for need in requirements.needs if need[0] in board.gpu_resources)
         others = tuple(need for need in requirements.needs if need[0] not in board.gpu_resources)
         free = {node: board.free_soon(node) for node in requirements.hosts}
-        roomy = [node for node in requirements.hosts if _times(gpu_needs, free[node])]
+        roomy = [node for node in requirements.hosts if _times_that_fit(gpu_needs, free[node])]
         lacking = {name for node in roomy for name, need in others if free[node].get(name, 0) < need}
         if any(collide(requirements.shape.host_ports, board.ports_soon(node)) for node in roomy):
             lacking.add("host ports")
         return Supply(
             requirements=requirements,
-            fitting=sum(self._times(requirements, free[n]) for n in requirements.hosts if board.fits(requirements, n)),
-            by_gpus=sum(_times(gpu_needs, free[node]) for node in requirements.hosts),
+            fitting=sum(
+                self._count_that_fit(requirements, free[n]) for n in requirements.hosts if board.fits(requirements, n)
+            ),
+            by_gpus=sum(_times_that_fit(gpu_needs, free[node]) for node in requirements.hosts),
             free_gpus=sum(max(0, free[node].get(name, 0)) for node in requirements.hosts for name, _ in gpu_needs),
             all_gpus=sum(
                 board.nodes[node].allocatable.get(name, 0) for node in requirements.hosts for name, _ in gpu_needs
@@ -107,8 +115,8 @@ class Supplies:
         held: Mapping[str, int] = self._usage[team].get(node, {})
         return {name: amount + held.get(name, 0) - own.get(name, 0) for name, amount in free.items()}
 
-    def _times(self, requirements: PodRequirements, free: Mapping[str, int]) -> int:
-        times = _times(requirements.needs, free)
+    def _count_that_fit(self, requirements: PodRequirements, free: Mapping[str, int]) -> int:
+        times = _times_that_fit(requirements.needs, free)
         return min(times, 1) if requirements.shape.host_ports else times
 
     def _largest(self, requirements: PodRequirements) -> Mapping[str, int]:
@@ -124,7 +132,7 @@ class Supplies:
         return tuple(sorted((reason, n) for reason, n in reasons.items() if reason))
 
 
-def _times(needs: tuple[tuple[str, int], ...], free: Mapping[str, int]) -> int:
+def _times_that_fit(needs: tuple[tuple[str, int], ...], free: Mapping[str, int]) -> int:
     """How many times the needs fit into the free room."""
     return max(0, min((free.get(name, 0) // need for name, need in needs), default=UNBOUNDED))
 
@@ -134,8 +142,8 @@ def _usage_of(entries: Iterable[Entry]) -> UsageByNode:
     loads: dict[int, list[Resources]] = {}
     for entry in entries:
         for member in entry.kept:
-            if member.uid in entry.at:
-                loads.setdefault(entry.at[member.uid], []).append(member.requests)
+            if member.uid in entry.node_of:
+                loads.setdefault(entry.node_of[member.uid], []).append(member.requests)
         for seat in entry.seats:
             loads.setdefault(seat.node, []).append(entry.requirements(seat.role).shape.requests)
     return {node: total_of(held) for node, held in loads.items()}

@@ -7,16 +7,16 @@ too long holds room for a part of its minimum (37).
 
 from __future__ import annotations
 
-from elastic_operator.plan.allocation.board import Seat
-from elastic_operator.plan.allocation.capacity import Supplies
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.equivalence import refusal_key
+from elastic_operator.plan.allocation.node_board import Seat
 from elastic_operator.plan.allocation.node_requests import is_requested_by_others, may_request_nodes
 from elastic_operator.plan.allocation.preemption.candidates import Candidates, Cost
 from elastic_operator.plan.allocation.preemption.preempt import preempt
 from elastic_operator.plan.allocation.refusal import IDLE, Rule
 from elastic_operator.plan.allocation.seating import find_seat, seat_all
 from elastic_operator.plan.allocation.state import AllocationState
+from elastic_operator.plan.allocation.supply import Supplies
 from elastic_operator.plan.facts.snapshot import Load
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
@@ -28,13 +28,13 @@ got a place is nominated, and that wakes the loop.
 """
 
 
-def serve_minimum(state: AllocationState, entry: Entry) -> None:
+def admit(state: AllocationState, entry: Entry) -> None:
     """Give the job its minimum, or leave it as it is."""
     if entry.preempted:
         _come_back(state, entry)
     state.set_served(entry, entry.complete or _complete(state, entry))
     if entry.served:
-        state.set_holds_seats(entry, False)
+        state.set_reserved_seats(entry, False)
     elif entry.preempted:
         state.release_all(entry)
 
@@ -52,7 +52,7 @@ def _complete(state: AllocationState, entry: Entry) -> bool:
     need = entry.gpus_missing(entry.minimum)
     refused = state.refusal(entry, need)
     if (
-        entry.failed_at(entry.minimum, state.now)
+        entry.is_failed_size(entry.minimum, state.now)
         or (refused and refused.is_final)
         or is_requested_by_others(state, entry, need)
     ):
@@ -64,10 +64,10 @@ def _complete(state: AllocationState, entry: Entry) -> bool:
         return True
     if entry.demand.provisioning_pods or not entry.may_preempt(state.now):
         return False
-    if _goes_where_reserved(state, entry) or _stays_where_reserved(state, entry):
+    if _place_where_reserved(state, entry) or _keep_where_reserved(state, entry):
         return True
-    key, short = None if entry.size else ("minimum", refusal_key(state, entry)), state.this_pass.round.short
-    if key and short.covers(key, workers):
+    key, infeasible = None if entry.size else ("minimum", refusal_key(state, entry)), state.this_pass.round.infeasible
+    if key and infeasible.covers(key, workers):
         return False
     if entry.is_pending_pod and not state.this_pass.serving and state.this_pass.new_places >= MAX_NEW_PLACES:
         return False
@@ -75,7 +75,7 @@ def _complete(state: AllocationState, entry: Entry) -> bool:
         state.this_pass.new_places += entry.is_pending_pod
         return True
     if key:
-        (short.refuse if entry in state.victims.over_limit else short.add)(key, workers)
+        (infeasible.refuse if entry in state.victims.over_limit else infeasible.add)(key, workers)
     return False
 
 
@@ -91,13 +91,13 @@ def _preempt_any(state: AllocationState, entry: Entry, *, only: int | None) -> b
     return False
 
 
-def _goes_where_reserved(state: AllocationState, entry: Entry) -> bool:
+def _place_where_reserved(state: AllocationState, entry: Entry) -> bool:
     """Make room for a pending pod on the node that is reserved for it (45)."""
     node = state.board.number.get(entry.reserved_node)
     return node is not None and _preempt_any(state, entry, only=node)
 
 
-def _stays_where_reserved(state: AllocationState, entry: Entry) -> bool:
+def _keep_where_reserved(state: AllocationState, entry: Entry) -> bool:
     """Keep the room on the node that is reserved for a pod of a gang, if the node could be cleared (171).
 
     In this pass perhaps no pod may be preempted there: a job of that team ended for the gang, and does not have its
@@ -128,7 +128,7 @@ def _orders(entry: Entry) -> list[list[str]]:
     return [roles] if entry.master is entry.worker or not (master and workers) else [roles, roles[::-1]]
 
 
-def hold_for_starving(state: AllocationState, entry: Entry) -> None:
+def reserve_for_starving(state: AllocationState, entry: Entry) -> None:
     """Hold room for a part of the entry's minimum, provided that all of it would fit on empty nodes and under the
     limits (37).
     """
@@ -146,5 +146,5 @@ def hold_for_starving(state: AllocationState, entry: Entry) -> None:
     for role in [ROLE_MASTER] * master + [ROLE_WORKER] * workers:
         seat = find_seat(state, entry, role) if _may_use_idle(state, entry, entry.requirements(role).gpus) else None
         if seat is not None:
-            state.set_holds_seats(entry, True)
+            state.set_reserved_seats(entry, True)
             state.seat(entry, seat)
