@@ -174,7 +174,7 @@ def test_that_pods_of_other_jobs_fill_the_quota_does_not_count_as_the_job_s_own_
         with patch.object(dry_runs, "time", moments), patch.object(dry_run_answers, "time", moments):
             for generation in range(1, dry_run_answers.MAX_EDITS + 3):
                 edited = replace(job, generation=generation)
-                asked.dry_runs.answers.see(edited)
+                asked.dry_runs.answers.job_read(edited)
                 assert asked.dry_runs.may_preempt(edited)
                 await asked.want([edited], besides=((other, ("master",)),))
                 await asked.answer(job.uid, refused)
@@ -190,7 +190,7 @@ def test_after_three_edits_of_a_job_in_trouble_others_rest_from_it_until_its_pod
 
     def may_preempt(generation: int, status: JobStatus) -> bool:
         job = make_job(generation=generation, status=status)
-        asked.dry_runs.answers.see(job)
+        asked.dry_runs.answers.job_read(job)
         return asked.dry_runs.may_preempt(job)
 
     with patch.object(dry_runs, "time", moments), patch.object(dry_run_answers, "time", moments):

@@ -101,7 +101,7 @@ def make_controller(
         may_preempt=dry_runs.may_preempt,
         may_not_preempt=dry_runs.may_not_preempt,
         news=(poller.touched, survivors.touched),
-        job_read=dry_runs.answers.see,
+        job_read=dry_runs.answers.job_read,
     )
     dispatcher = Dispatcher(
         actor=actor,

@@ -81,7 +81,7 @@ class Answers:
         self._generations: dict[str, int] = {}
         """The generation of each job to which what is known belongs."""
 
-    def see(self, job: Job) -> None:
+    def job_read(self, job: Job) -> None:
         """The job was read: it may have been edited."""
         if self._generations.setdefault(job.uid, job.generation) != job.generation:
             self._generations[job.uid] = job.generation
