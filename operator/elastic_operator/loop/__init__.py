@@ -20,8 +20,9 @@ Plans are carried out (folder `writes`):
 
 Before pods go for others (folder `reclaim`):
     eviction_gate   whether a job's pods may go now, and what must be done first
-    dry_runs        which jobs' pods the API server would accept
-    dry_run         how it is asked about one job
+    dry_runs        asks the API server which jobs' pods it would accept
+    dry_run         the question about one job
+    dry_run_answers what it answered, and which jobs may preempt by that
     nominator       nodes for pending pods of others
     nominate        the write that keeps a node for one
     eviction_limiter whether pods may go at all, and how many within a minute

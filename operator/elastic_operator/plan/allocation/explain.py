@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import inf
 
 from elastic_api.status import SizeReason
 from elastic_operator.plan.allocation.entry import Entry
@@ -97,7 +98,7 @@ class Explainer:
             return Why(Reason(SizeReason.SCALE_UP_FAILED, text), demand.failed_until)
         need = self._need(entry, size)
         if entry.served and entry.is_delayed_size(size, self._state.now) and need.supply.fitting >= need.count:
-            later = _GROWS_LESS if demand.resize_cost and demand.changed_at else _GROWS_LATER
+            later = _GROWS_LESS if demand.resize_cost and demand.changed_at > -inf else _GROWS_LATER
             text = f"{_head(entry)} There is room for {pods(size)}; {later}"
             return Why(Reason(SizeReason.SCALE_UP_DELAYED, text), demand.next_growth(self._state.now))
         if refused := why_quota(self._state, entry, size, _wanted(need)):

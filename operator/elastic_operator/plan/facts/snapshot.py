@@ -187,8 +187,8 @@ class JobDemand:
     """The cost of a change of size, in seconds of work of all the job's GPUs. Larger sizes wait until they are worth it
     (148), and of jobs of equal priority the cheaper one gives pods first (170).
     """
-    changed_at: float = 0.0
-    """The last change of the job's size; 0 if the job has never grown, because its first growth does not wait."""
+    changed_at: float = -inf
+    """The last change of the job's size; -inf if the job has never grown, because its first growth does not wait."""
     failed_size: int | None = None
     """This size and larger ones wait until `failed_until`; None: no size has failed."""
     failed_until: float = 0.0

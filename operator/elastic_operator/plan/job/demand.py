@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 from dataclasses import replace
+from math import inf
 
 from elastic_api.pod_names import parse_pod_name
 from elastic_api.status import ConditionType, Retry, RetryCause
@@ -42,7 +43,7 @@ def demand_of(obs: Observation, shape: JobShape) -> JobDemand:
         undelayed_size=max(sizes, default=0) if edited or not running else status.target_replicas,
         may_grow_at=seconds(resized) + delay if running and resized else 0.0,
         resize_cost=resize_cost(spec, status) if running else 0.0,
-        changed_at=seconds(status.history[0].time) if has_grown(status) and status.history else 0.0,
+        changed_at=seconds(status.history[0].time) if has_grown(status) and status.history else -inf,
         failed_size=_failed_size(failed, shape),
         failed_until=seconds(failed.not_before) if failed else 0.0,
         failed_reason=failed.reason if failed else "",
