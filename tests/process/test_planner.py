@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
+from itertools import pairwise
 from math import inf
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -426,6 +427,17 @@ def test_what_nothing_changed_of_is_the_same_object_as_before():
     assert after.obs["uid-second"] is before.obs["uid-second"]
     world.goes("pods", "second-master-0")
     assert world.look().snapshot is not before.snapshot
+
+
+def test_a_job_whose_status_is_not_written_yet_is_observed_once_a_second():
+    world = World()
+    world.job("first", 3, {}, "")
+    seen = []
+    for seconds in (0.0, 0.4, 0.4, 0.4):
+        world.time_passes(seconds)
+        seen.append(world.look().obs["uid-first"])
+    assert seen[0].status is not seen[0].job.status, "nothing writes the status here"
+    assert [one is before for before, one in pairwise(seen)] == [True, True, False]
 
 
 def test_a_job_whose_object_is_another_one_but_says_the_same_is_not_observed_again():
