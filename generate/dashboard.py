@@ -1,4 +1,4 @@
-"""The Grafana dashboard: the cluster, one job, giving back, the operator. Its panels are the questions people ask."""
+"""The Grafana dashboard: the cluster, one job, reclaim, the operator. Its panels are the questions that people ask."""
 
 from __future__ import annotations
 

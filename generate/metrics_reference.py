@@ -1,4 +1,4 @@
-"""docs/metrics.md: every metric with its type, labels and help text, read back from what the operator would show."""
+"""docs/metrics.md: every metric with its type, labels and help text, read back from the operator's own output."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.changes import JobChanges
 from elastic_operator.metrics.picture import JobPicture, Picture, PolicyPicture, WatchPicture
 from elastic_operator.metrics.prefix import PREFIX
-from elastic_operator.plan.facts.job import Job, JobReports, MainContainer, OwnPod
-from elastic_operator.plan.facts.launcher_report import Goodput, Report
+from elastic_operator.plan.facts.group_report import Goodput, GroupReport
+from elastic_operator.plan.facts.job import Job, JobFeedback, MainContainer, OwnPod
 from elastic_operator.plan.job.observation import Observation
 from elastic_worker.launcher.metrics import PREFIX as LAUNCHER
 from elastic_worker.launcher.metrics import Totals, render
@@ -94,7 +94,7 @@ def _row(metric: Metric) -> str:
 
 
 def _labels(metric: Metric) -> Iterator[str]:
-    """Each label; with its values, where these are always the same few."""
+    """Each label, with its values if these are always the same few."""
     values: dict[str, list[str]] = {}
     for sample in metric.samples:
         for label, value in sample.labels.items():
@@ -131,7 +131,7 @@ def _job() -> JobPicture:
         created=0.0,
         main=MainContainer(running_since=0.0),
     )
-    report = Report(
+    report = GroupReport(
         master_uid="m",
         read_at=0.0,
         generation=1,
@@ -151,7 +151,7 @@ def _job() -> JobPicture:
         status=JobStatus(),
         spec=JobSpec.model_validate(spec),
         pods=(master,),
-        reports=JobReports(report=report),
+        feedback=JobFeedback(report=report),
     )
     return JobPicture(Observation(job, job.status, members=(master,)), job.status, moved_at=0.0)
 

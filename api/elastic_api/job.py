@@ -29,7 +29,7 @@ MAX_PROCESSES = 1024
 MAX_NAME_LENGTH = 51
 """`NAME-worker-4095` must be a DNS label of at most 63 characters."""
 MAX_SECONDS = 2**31 - 1
-"""Of the periods that count from a point in time: 68 years, what Kubernetes' own 32-bit fields hold."""
+"""The longest period that counts from a point in time: 68 years, the limit of Kubernetes' own 32-bit fields."""
 MAX_PRELOADED = 32
 MAX_MODULE_NAME = 128
 MAX_FINAL_CODES = 64

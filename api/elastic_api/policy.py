@@ -1,7 +1,7 @@
 """A `GPUQuotaPolicy` as administrators write it, and its status.
 
 Field descriptions are `kubectl explain`'s text; defaults and bounds become the CRD's schema (see `policy_crd.py`). All
-amounts are whole GPUs of one flavor. Who gets how many is decided in `plan/`.
+amounts are whole GPUs of one flavor. `plan/` decides how many GPUs each team gets.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PLURAL = "gpuquotapolicies"
 COLLECTION = f"/apis/{API_VERSION}/{PLURAL}"
 
 MAX_GPUS = 1_000_000
-"""Of any amount: far more than a cluster has, and sums of them stay small."""
+"""The largest amount: far more than a cluster has, and sums of such amounts stay small."""
 MAX_FLAVORS = 64
 MAX_NAMESPACES = 1024
 MAX_EXPRESSIONS = 32

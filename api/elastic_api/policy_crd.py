@@ -1,7 +1,7 @@
 """The CustomResourceDefinition of `GPUQuotaPolicy`: its models, its rules between fields and its columns.
 
-What several policies can only get wrong together (a namespace in two of them, a circle of parents) no rule of the API
-server sees: `plan/policies/resolve.py` settles it, with a condition.
+No rule of the API server sees conflicts between policies (a namespace in two of them, a circle of parents).
+`plan/policies/resolve.py` settles these, with a condition.
 """
 
 from __future__ import annotations

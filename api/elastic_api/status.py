@@ -1,4 +1,4 @@
-"""The status of an `ElasticPyTorchJob`: what the operator reports, and what it must remember across a change of leader.
+"""The status of an `ElasticPyTorchJob`: the operator's report, and its memory across a change of leader.
 
 Times are RFC 3339 in UTC with whole seconds, as everywhere in Kubernetes. An absent field means "none": nothing is
 ever null.
@@ -23,10 +23,11 @@ MAX_TAIL = 20
 MAX_LINE = 500
 MAX_LENDERS = 16
 MAX_MESSAGE = 4096
-"""Characters of one text. What the API server says of a pod repeats what the user wrote, and each text of a status
-stands in it several times: one that is larger than etcd takes would never be written."""
+"""The most characters of one text. The API server's messages repeat a user's texts, and a status may contain a text
+several times: a status that is too large for etcd would never be written.
+"""
 _KEPT_END = 512
-"""Of a text that is too long: what can be done about it stands at the end."""
+"""The characters that are kept of the end of a text that is too long: the remedy is there."""
 
 
 def rfc3339(time: datetime) -> str:
@@ -47,7 +48,7 @@ Time = Annotated[AwareDatetime, PlainSerializer(rfc3339, when_used="json")]
 
 
 _NOT_KEPT: set[str] = set()
-"""One for all: pydantic copies it before it adds to it."""
+"""One set for all objects: pydantic copies it before it adds to it."""
 
 
 class StatusModel(ApiModel):
@@ -56,7 +57,7 @@ class StatusModel(ApiModel):
     model_config = ConfigDict(extra="ignore")
 
     def model_post_init(self, _context: object, /) -> None:
-        """Forget which fields were given: nobody asks, and these sets take half of a status's memory."""
+        """Forget which fields were given: this is never asked, and these sets take half of a status's memory."""
         object.__setattr__(self, "__pydantic_fields_set__", _NOT_KEPT)
 
 
@@ -122,6 +123,11 @@ class SizeReason(StrEnum):
     FLAVOR_AMBIGUOUS = "FlavorAmbiguous"
     SUSPENDED = "Suspended"
 
+    @property
+    def is_of_grant(self) -> bool:
+        """Whether the allocation of GPUs is the reason, and not the job's own state."""
+        return self not in (SizeReason.SUSPENDED, SizeReason.CHANGED_TOO_OFTEN, SizeReason.SCALE_UP_FAILED)
+
 
 Truth = Literal["True", "False", "Unknown"]
 
@@ -130,7 +136,7 @@ class Condition(StatusModel):
     """A metav1.Condition."""
 
     type: str = Field(description="What is said to be so or not, such as Ready.")
-    status: Literal["True", "False", "Unknown"] = Field(description="True, False or Unknown.")
+    status: Truth = Field(description="True, False or Unknown.")
     reason: str = Field(description="Why, as one CamelCase word.")
     message: Text = Field(default="", description="Why, as a sentence, and what can be done.")
     last_transition_time: Time = Field(description="When status changed last.")
@@ -149,8 +155,8 @@ class RetryCause(StrEnum):
 
 
 def _cause_in_words(known: dict[str, Any]) -> RetryCause:
-    """The cause of a retry without one, by its other fields: older releases wrote none, and older definitions drop
-    it.
+    """The cause of a retry without one, derived from its other fields: older releases wrote none, and older definitions
+    drop it.
     """
     reason: str = known.get("reason", "")
     if known.get("waits_for"):
@@ -444,5 +450,5 @@ class JobStatus(StatusModel):
 
     @property
     def finished(self) -> bool:
-        """Whether the job has ended, well or badly; nothing leads out of it."""
+        """Whether the job has ended, well or badly. That is final."""
         return self.completion_time is not None

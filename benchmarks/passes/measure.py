@@ -34,9 +34,9 @@ from elastic_operator.settings import Settings
 from elastic_operator.upkeep.policy_status import PolicyStatuses
 
 QUIET_SECONDS = 1.5
-"""Without a write for so long, and for as long as some passes take, what was begun is done."""
+"""After this long without a write, and after some passes, all work that was begun is done."""
 MOST_SECONDS = 90.0
-"""What is told in turn goes on for longer."""
+"""The limit of a wait for rest. Work that is done in turns takes longer."""
 
 
 @dataclass(slots=True)
@@ -79,7 +79,7 @@ class Operator:
         self._time_passes(self.controller)
 
     async def settle(self) -> None:
-        """Until nothing was written for a while."""
+        """Wait until nothing was written for a while."""
         begun = since = time.monotonic()
         seen = self._seen
         while (now := time.monotonic()) - begun < MOST_SECONDS and (
@@ -96,7 +96,7 @@ class Operator:
     @property
     def _is_behind(self) -> bool:
         now = time.monotonic()
-        return self.controller is not None and self.controller.reconciler.goes_on_at(now) <= now
+        return self.controller is not None and self.controller.reconciler.catch_up_at(now) <= now
 
     @property
     def _longest(self) -> float:
@@ -104,14 +104,14 @@ class Operator:
 
     @contextmanager
     def taken(self) -> Iterator[Times]:
-        """The times of what happens meanwhile."""
+        """The times of all that happens within the context."""
         self.times = times = Times()
         watching = asyncio.get_running_loop().create_task(self._watch(times))
         yield times
         watching.cancel()
 
     async def _watch(self, times: Times) -> None:
-        """This task has one step in each turn of the loop, so between two of them lies one turn."""
+        """This task has one step in each turn of the loop, so there is one turn between two steps."""
         before = time.process_time()
         while True:
             await asyncio.sleep(0)

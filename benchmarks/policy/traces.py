@@ -1,7 +1,8 @@
-"""What happens to a cluster for a day, drawn from a seed, and the same whoever decides: jobs, plain pods, losses.
+"""The events of a cluster for a day, drawn from a seed, and equal for all policies: jobs, plain pods, losses.
 
-Teams work in bursts, as people do: for some hours jobs come, for some hours none. Together they ask for a drawn share
-of the cluster, so some days are slack and some are not. Losses hit a place (a GPU of a node), whatever runs there.
+Teams work in bursts, as people do: for some hours jobs arrive, for some hours none. Together they ask for a drawn share
+of the cluster, so some days are slack and some are not. A loss hits a place (a GPU of a node) and the pod that runs
+there.
 """
 
 from __future__ import annotations
@@ -20,21 +21,21 @@ GPUS_PER_POD = {1: 0.75, 2: 0.15, 4: 0.1}
 MEDIAN_SECONDS, SPREAD, LONGEST_SECONDS = HOUR, 1.2, 12 * HOUR
 """A job's time at its wanted size, log-normal."""
 BURST_SECONDS = 4 * HOUR
-"""A team is at work for so long, and away for so long, on average."""
+"""The mean length of a team's bursts, and of its pauses."""
 GUARANTEED_SHARE = 0.9
-"""Of all GPUs."""
+"""The guaranteed part of all GPUs."""
 PLAIN_SHARE = 0.08
-"""Of the work: pods of one GPU that are no jobs, such as notebooks. They never give back."""
+"""The part of the work in pods of one GPU that are no jobs, such as notebooks. They never give GPUs back."""
 PLAIN_SECONDS = 2 * HOUR
 POD_LOSS_HOURS = 500.0
-"""Of a GPU's use, until its pod is lost."""
+"""The mean hours of a GPU's use until its pod is lost."""
 NODE_LOSS_HOURS, NODE_AWAY_SECONDS = 200.0, HOUR / 2
 HIGH_PRIORITY = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """Who shares the cluster, and GPUs that are theirs whenever they ask."""
+    """A team that shares the cluster, and its guaranteed GPUs."""
 
     name: str
     guaranteed: int
@@ -42,9 +43,11 @@ class Team:
 
 @dataclass(frozen=True, slots=True)
 class JobTrace:
-    """A job to come. Sizes are in pods of `gpus` each; `work` is in GPU-seconds of one GPU that works alone.
+    """A job that will arrive. Sizes are in pods of `gpus` GPUs each; `work` is in GPU-seconds of one GPU that works
+    alone.
 
-    `wanted` is its size where that is fixed. It does not grow for `delay` seconds after a change. `slope`: see `pace`.
+    `wanted` is its size under policies with fixed sizes. It does not grow for `delay` seconds after a change. `slope`:
+    see `pace`.
     """
 
     name: str
@@ -68,7 +71,7 @@ class JobTrace:
 
 @dataclass(frozen=True, slots=True)
 class PlainTrace:
-    """A pod of one GPU to come, which ends so many seconds after it began."""
+    """A pod of one GPU that will arrive, and ends `seconds` after its start."""
 
     name: str
     team: str
@@ -78,7 +81,7 @@ class PlainTrace:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Whatever pod holds that GPU of the node then is gone."""
+    """The pod that holds that GPU of the node at that time is lost."""
 
     at: float
     node: int
@@ -87,7 +90,7 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """A node is off from then until then."""
+    """A node is off between these times."""
 
     at: float
     node: int
@@ -96,7 +99,9 @@ class Outage:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """One day of one cluster. `load` is what is asked for, in GPU-seconds at the wanted sizes, over what there is."""
+    """One day of one cluster. `load` is the work that is asked for, in GPU-seconds at the wanted sizes, over the
+    capacity.
+    """
 
     seed: int
     nodes: int
@@ -141,7 +146,7 @@ def draw(seed: int, assumed: Assumptions, *, hours: float = 24.0, most_teams: in
 
 
 def _teams(count: int, gpus: int, dice: Random) -> tuple[Team, ...]:
-    """Shares of unequal size; each team is guaranteed four GPUs at least."""
+    """Teams with unequal shares; each is guaranteed at least four GPUs."""
     weights = [dice.gammavariate(2.0, 1.0) for _ in range(count)]
     room = int(gpus * GUARANTEED_SHARE) - 4 * count
     return tuple(Team(f"team-{number}", 4 + int(room * weight / sum(weights))) for number, weight in enumerate(weights))
@@ -175,7 +180,7 @@ def _jobs(team: Team, work: float, horizon: float, assumed: Assumptions, dice: R
 
 
 def _job(team: Team, number: int, arrives: float, seconds: float, assumed: Assumptions, dice: Random) -> JobTrace:
-    """A job that takes so many seconds at its wanted size."""
+    """A job that takes this many seconds at its wanted size."""
     sizes = {size: weight for size, weight in SIZES.items() if size <= team.guaranteed}
     size = dice.choices(list(sizes), list(sizes.values()))[0]
     gpus = dice.choices(list(GPUS_PER_POD), list(GPUS_PER_POD.values()))[0]

@@ -1,4 +1,4 @@
-"""How a command ends: the exit codes, and the one error that carries what to tell the user.
+"""The ends of commands: the exit codes, and the one error with a message for the user.
 
 Scripts depend on these codes: a code keeps its meaning, and new meanings get new codes.
 """
@@ -44,7 +44,7 @@ MEANINGS = {
 
 
 class ClientError(Exception):
-    """What went wrong and what to do about it, in one line, with the exit code."""
+    """An error and its remedy, in one line, with the exit code."""
 
     def __init__(self, code: Code, message: str) -> None:
         super().__init__(message)

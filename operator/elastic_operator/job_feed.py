@@ -1,8 +1,8 @@
-"""kopf feeds the store of jobs: its events go into the store and wake the loop, and nothing else happens here.
+"""kopf feeds the store of jobs: its events are put into the store and wake the loop.
 
 This module adds what kopf does not do. kopf does not report deletions that it missed while it was cut off, so the
-metadata of all jobs is compared with the store every minute, and whenever kopf lists (169). It ends on answers that it
-does not expect, so it is a child that is started again.
+metadata of all jobs is compared with the store every minute, and whenever kopf lists (169). kopf ends on unexpected
+answers, so it runs as a child that is started again.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ from elastic_operator.cluster.waiting import waited_for
 log = logging.getLogger(__name__)
 
 SWEEP_SECONDS = 60.0
-BETWEEN_SWEEPS_SECONDS = 1.0
 """A list of our own is compared with the store this often."""
+BETWEEN_SWEEPS_SECONDS = 1.0
+"""The least pause between two sweeps."""
 LATEST_HOST_SECONDS = 10.0
 """kopf starts after the first pass, or this long after this process. A new leader needs the CPU for its first
 decisions, which are made from the list of our own.
@@ -38,12 +39,21 @@ decisions, which are made from the list of our own.
 JOBS = f"/apis/{GROUP}/{VERSION}/{PLURAL}"
 NO_JOB = {"fieldSelector": "metadata.name=-"}
 """Selects none: that is no name of an object."""
+WATCH_SECONDS = 45
+"""Each watch of kopf ends after this time, and the next one goes on from there. That it is answered is news (172)."""
 
 
 Take = Callable[[str | None, dict[str, Any]], None]
-"""Called with each event of a job: the type of the watch event, and its JSON; with None and {} when it has listed."""
+"""Called with each event of a job: the type of the watch event, and its JSON; with None and {} when it has listed; with
+`bookmark` of a namespace, or of "", when the API server has answered its watch there.
+"""
 Host = Callable[[Take], Coroutine[Any, Any, None]]
-"""Reports jobs until it ends or fails: what its watch shows since its last list."""
+"""Reports the events of its watch since its last list, until it ends or fails."""
+
+
+def bookmark(namespace: str) -> tuple[str, dict[str, Any]]:
+    """The event that says: kopf has reported all that has happened in this namespace ("": in all) since its list."""
+    return "BOOKMARK", {"metadata": {"namespace": namespace}}
 
 
 class JobFeed:
@@ -62,13 +72,16 @@ class JobFeed:
     ) -> None:
         self.session, self.store, self._host = session, store, host
         self.namespaces = tuple(dict.fromkeys(namespaces))
-        self.last_ok = float("-inf")
+        self._heard = dict.fromkeys(self.namespaces or ("",), float("-inf"))
+        """When the API server last answered a list or a watch of these jobs (monotonic), by namespace; "": of all."""
         self.restarts = self.errors = 0
-        """How often kopf was started again, and how many lists failed."""
+        """How often kopf was restarted, and how many lists failed."""
         self._listed, self._may_host, self._swept = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._running = False
         self._as_of = float("-inf")
         """When the last sweep that worked began (monotonic): the store is at least as new."""
+        self._listed_at = float("-inf")
+        """When kopf last listed (monotonic). The store may lack what came before, until a later sweep has worked."""
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -76,8 +89,8 @@ class JobFeed:
         return tuple(in_namespace(JOBS, namespace) for namespace in self.namespaces or ("",))
 
     def age(self) -> float:
-        """Seconds since the last news of jobs from the API server."""
-        return time.monotonic() - self.last_ok
+        """Seconds since the last news of jobs from the API server, of the namespace where that is longest ago."""
+        return time.monotonic() - min(self._heard.values())
 
     async def run(self) -> None:
         """Feed until cancelled."""
@@ -87,7 +100,7 @@ class JobFeed:
             group.create_task(self._host_forever())
 
     def decided(self) -> None:
-        """A first pass has decided from the store."""
+        """Note that a first pass has decided from the store."""
         self._may_host.set()
 
     async def catch_up(self, since: float | None = None) -> None:
@@ -117,9 +130,12 @@ class JobFeed:
             await self._sweep()
 
     def _take(self, type: str | None, raw: dict[str, Any]) -> None:
-        self.last_ok = time.monotonic()
         if type is None:  # nothing from before that list is reported
+            self._listed_at = time.monotonic()
             self._listed.set()
+        elif type == "BOOKMARK":
+            if self._as_of >= self._listed_at:
+                self._heard[raw["metadata"]["namespace"]] = time.monotonic()
         elif type == "DELETED":
             try:
                 self.store.observe_deleted(raw["metadata"]["uid"], raw["metadata"]["resourceVersion"])
@@ -130,11 +146,11 @@ class JobFeed:
             self.store.observe(job)
 
     def _read(self, raw: dict[str, Any]) -> objects.CustomObject | None:
-        """The job in this JSON. If it cannot be read, it is reported, and its last readable version counts; None if
-        there is none.
+        """The job in this JSON. An unreadable job is reported, and its last readable version counts; None if there is
+        none.
 
-        Such a job must neither hide the others nor look deleted. One that is to be deleted does not run on by its old
-        version.
+        Such a job must neither hide the others nor look deleted. If it is being deleted, its old version does not let
+        it run on.
         """
         try:
             job = objects.decode(raw, objects.CustomObject)
@@ -173,12 +189,13 @@ class JobFeed:
                 await asyncio.sleep(backoff.next())
 
     async def _sweep(self) -> bool:
-        """List all jobs and compare; returns whether that worked."""
+        """List all jobs and compare them with the store; returns whether that worked."""
         began = time.monotonic()
         for namespace, path in zip(self.namespaces or ("",), self.paths, strict=True):
             if not await self._sweep_one(namespace, path):
                 return False
-        self.last_ok, self._as_of = time.monotonic(), began
+            self._heard[namespace] = time.monotonic()
+        self._as_of = began
         self._swept.set()
         return True
 

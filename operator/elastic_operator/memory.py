@@ -1,4 +1,4 @@
-"""What is remembered from look to look, so that a look costs what changed and not what there is (23)."""
+"""Memories from pass to pass. With them a pass costs what has changed, not what exists (23)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ MAX_TOUCHED = 10_000
 
 
 class Touched(Generic[K]):
-    """The keys of what was touched; at first, and after `everything`, any of them may have been."""
+    """The keys that were touched since the last `take`. At first, and after `everything()`, the answer is None:
+    anything may have changed.
+    """
 
     def __init__(self) -> None:
         self._keys: set[K] | None = None
@@ -41,16 +43,17 @@ class Touched(Generic[K]):
 
 
 class Remembered(Generic[K, T]):
-    """Things by name, each with the key that it was made from: it is void when its key differs.
+    """Things by name, each with the key that it was made from. A thing is void when its key differs.
 
-    A thing that is made again and equals the one before stays the same object. A None is not kept.
+    A thing that is made again and equals the one before stays the same object, so whoever uses it sees by `is` that it
+    is unchanged (23). A None is not kept.
     """
 
     def __init__(self) -> None:
         self._kept: dict[str, tuple[K, T]] = {}
 
     def get(self, name: str, key: K, make: Callable[[*Args], T], *args: *Args) -> T:
-        """The thing of that name, made of `args` if `key` differs from the one that it was last made from."""
+        """The thing of that name. It is made from `args` again if `key` differs from the last one."""
         before = self._kept.get(name)
         if before is not None and (before[0] is key or before[0] == key):
             return before[1]
@@ -80,16 +83,43 @@ class Remembered(Generic[K, T]):
         drop_absent(present, self._kept)
 
 
+class RememberedOne(Generic[K, T]):
+    """One thing, as `Remembered` keeps many."""
+
+    def __init__(self) -> None:
+        self._kept: tuple[K, T] | None = None
+
+    def get(self, key: K, make: Callable[[*Args], T], *args: *Args) -> T:
+        """The thing, made of `args` if `key` differs from the one that it was last made from."""
+        before = self._kept
+        if before is not None and (before[0] is key or before[0] == key):
+            return before[1]
+        thing = make(*args)
+        if before is not None and before[1] == thing:
+            thing = before[1]
+        self._kept = None if thing is None else (key, thing)
+        return thing
+
+    @property
+    def last(self) -> T | None:
+        """The thing, void or not; None if there is none."""
+        return self._kept[1] if self._kept is not None else None
+
+    def drop(self) -> None:
+        """Forget the thing, if there is one."""
+        self._kept = None
+
+
 class OfJobs(Protocol):
     """A memory of jobs. Those of a leader's loop are all in one list (`loop/compose.py`)."""
 
     def keep_only(self, present: Set[str]) -> None:
-        """Forget the jobs that are gone; `present` are the uids of those that are not."""
+        """Forget deleted jobs; `present` are the uids of the existing ones."""
         ...
 
 
 def drop_absent(present: Set[str], *memories: dict[str, Any]) -> None:
-    """Drop all but what is kept for those that are present."""
+    """Drop all entries but those of the present keys."""
     for memory in memories:
         for name in memory.keys() - present:
             del memory[name]

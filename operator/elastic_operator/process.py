@@ -29,7 +29,7 @@ from elastic_operator.cluster.backoff import Backoff
 from elastic_operator.cluster.connection import Connection, load_connection
 from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.installation import Installation
-from elastic_operator.cluster.lease import Election, Elector, beside
+from elastic_operator.cluster.lease import Election, Elector, in_own_thread
 from elastic_operator.cluster.metrics_access import MetricsAccess
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
@@ -62,13 +62,15 @@ LEASE, CLASSES = "elastic-operator", "priorityclasses"
 WRITTEN_OFTEN = ("nodes", "namespaces", "policies")
 """Kinds that are written often and seldom with news: a node's status is written every few seconds."""
 ELECTION_SECONDS = 5.0
-"""So long at most nothing is listed until it is known who leads."""
+"""The first lists wait for the election, but no longer than this."""
 STUCK_SECONDS = 300.0
 """A leader without a pass for this long is not alive."""
 LEAD_AGAIN_SECONDS = 1.0
-"""A process that leads no more runs for the lease again after this time; after errors in a row after up to 30 s."""
+"""A process that has lost the lease is a candidate again after this time; after errors in a row, after up to 30 s."""
 BEAT_SECONDS = 5.0
-"""How often the elector hears that the main loop turns: often enough for `stuck_seconds` of its `Timing`."""
+"""The pause between two signs of life of the main loop to the elector; far below `stuck_seconds` of its
+`LeaseTiming`.
+"""
 
 
 class Process:
@@ -111,7 +113,7 @@ class Process:
         feed.store.subscribe(self._wake_always)
 
     def _job_changed(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
-        """Decide which pods are a job's own when it comes and when it goes; nobody can rename it."""
+        """Decide which pods are a job's own when the job is created and when it is deleted; nobody can rename it."""
         job = new if old is None else old if new is None else None
         if job is not None:
             self.ledger.job_changed(job.metadata.uid)
@@ -132,7 +134,7 @@ class Process:
             self.controller.wake()
 
     async def run_until(self, stopped: Coroutine[Any, Any, None], *, elect: Election) -> None:
-        """Run until that has happened, or an error; then hand the lease back."""
+        """Run until the event `ending` is set, or until an error; then hand the lease back."""
         running, stopping = asyncio.create_task(self.run(elect)), asyncio.create_task(stopped)
         try:
             await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -152,8 +154,8 @@ class Process:
     async def _watch(self) -> None:
         """Watch all kinds until cancelled.
 
-        A process that leads from its start need not compare its first lists: nobody else wrote after they were asked
-        for (169).
+        A process that leads from its start need not compare its first lists: nobody else has written since it asked for
+        them (169).
         """
         async with asyncio.TaskGroup() as group:
             group.create_task(self.watches.all[CLASSES].run())  # they say whether this process may lead (81)
@@ -192,7 +194,7 @@ class Process:
     async def _stand_down(
         self, displaced: asyncio.Task[None], leading: asyncio.Task[None], election: asyncio.Task[None]
     ) -> None:
-        """End the leader's tasks, and then its lease: no other replica must begin before the last write."""
+        """End the leader's tasks, and then its lease: no other replica may begin before this one's last write."""
         await _cancelled(displaced)
         await _cancelled(leading)
         await _cancelled(election)  # which hands the lease back, now that nothing is written any more
@@ -267,7 +269,7 @@ class Process:
         if self.statuses is not None:
             self.statuses.pass_ended(decisions)
         if self.quotas is not None:
-            self.quotas.pass_ended(decisions.policies, decisions.observed.snapshot)
+            self.quotas.pass_ended(decisions.policies, decisions.snapshot)
 
     def _controller(self, events: EventRecorder) -> Controller:
         build = BuildSettings(
@@ -298,10 +300,10 @@ class Process:
         return convert.main_container_name(pod) if pod else contract.MAIN_CONTAINER
 
     async def _beat(self) -> None:
-        """Tell the elector again and again that the main loop turns: it gives the lease up if it hears nothing (90)."""
+        """Tell the elector again and again that the main loop turns. Without that, it gives the lease up (90)."""
         stepped = self.session.clock.stepped
         while True:
-            self.elector.beat()
+            self.elector.heartbeat()
             if stepped != self.session.clock.stepped:
                 stepped = self.session.clock.stepped
                 self._wake()  # waits that lie too far ahead are cut at once (29)
@@ -319,14 +321,14 @@ class Process:
         controller, statuses = self.controller, self.statuses
         return Picture(
             leads=controller is not None,
-            jobs=self.times.pictures(controller.planner.all_planned(), controller.policy_of) if controller else (),
+            jobs=self.times.pictures(controller.planner.plans.all(), controller.policy_of) if controller else (),
             policies=statuses.pictures() if statuses else (),
             watches=self.watches.pictures(),
             kopf_restarts=self.watches.feed.restarts,
         )
 
     def health(self) -> str:
-        """What is wrong with this process; "" if nothing is."""
+        """The fault of this process, in words; "" if there is none."""
         controller = self.controller
         if controller and time.monotonic() - controller.last_pass > STUCK_SECONDS:
             return f"no pass for {STUCK_SECONDS:.0f} s"
@@ -339,7 +341,7 @@ def _keep_up(what: str, work: Callable[[], Awaitable[None]], ending: contextlib.
 
 
 async def _kept_up(what: str, work: Callable[[], Awaitable[None]]) -> None:
-    """Do the work; begin it again after an error. Nobody awaits its result, so the error is logged here."""
+    """Do the work, and begin it again after an error. The error is logged here, because nobody awaits the result."""
     backoff = Backoff()
     while True:
         began = time.monotonic()
@@ -372,7 +374,7 @@ def identity() -> str:
     """The holder's name in the lease: the pod, whose containers run one after the other, or else this process alone
     (26).
 
-    So a restarted container goes on at once with the lease of the one before it, which is certainly dead.
+    A restarted container therefore has the lease of the container before it at once. That one is certainly dead.
     """
     return f"{os.environ.get('POD_NAME') or socket.gethostname()}_{os.environ.get('POD_UID') or os.urandom(4).hex()}"
 
@@ -431,7 +433,7 @@ async def run(settings: Settings) -> None:
         log.warning("no pod of an Elastic job can be made, unless it sets spec.runtime.inject: false; set workerImage")
     async with _assembled(settings) as process:
         count = process.metrics.count_request
-        await process.run_until(_stopped(), elect=beside(lambda: Session(load_connection(), on_request=count)))
+        await process.run_until(_stopped(), elect=in_own_thread(lambda: Session(load_connection(), on_request=count)))
 
 
 async def _stopped() -> None:

@@ -1,7 +1,7 @@
 """/healthz, /readyz and /metrics on one port. The first two are open to all, because the kubelet sends no token.
 
-Healthy: the event loop turns, and a leader makes passes. Ready: the process is up. A standby is ready too, because it
-can take over at any time, unless the cluster belongs to another installation (81).
+Healthy: the event loop turns; on a leader, passes are made. Ready: the process is up. A standby is ready too, because
+it can take over at any time, unless the cluster belongs to another installation (81).
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ async def serving(
 ) -> AsyncIterator[int]:
     """Serve while the context is open; yields the port. `health` and `unready` return "" or what is wrong.
 
-    Metrics name the jobs of all namespaces, so `metrics_access`, if given, says who may read them (97). A request for
-    metrics gets the `picture` of that moment, rendered in a thread: with a thousand jobs this takes longer than watches
-    and writes should wait (74). One request is rendered at a time, however many there are.
+    Metrics name the jobs of all namespaces, so `metrics_access`, if given, decides which accounts may read them (97). A
+    request for metrics gets the `picture` of that moment, rendered in a thread, because with a thousand jobs this takes
+    longer than watches and writes should wait (74). Requests are rendered one at a time.
     """
     one_at_a_time = asyncio.Lock()
 

@@ -1,4 +1,4 @@
-"""All watches: which kinds are watched, where, and whether their stores can be trusted."""
+"""All watches: the watched kinds and namespaces, and whether their stores can be trusted."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ QUOTAS = "resourcequotas"
 NOT_WAITED_FOR = ("deviceclasses", QUOTAS)
 """Kinds that decide nothing about jobs. Jobs do not wait for them, because a role may not grant them."""
 STALE_SECONDS = 90.0
-"""If a watch has been silent for this long, nothing grows by what it shows."""
+"""If a watch has been silent for this long, no pod is created by its store."""
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class Watches:
     feed: JobFeed
 
     async def catch_up(self, since: float | None = None) -> None:
-        """Make every store at least as new as `since` (monotonic), by default this call: another replica may have
+        """Make every store at least as new as `since` (monotonic; by default now), because another replica may have
         written until then.
         """
         decisive = (watch for kind, watch in self.all.items() if kind not in NOT_WAITED_FOR)
@@ -52,7 +52,7 @@ class Watches:
         return max(age for kind, age in self.ages().items() if kind not in NOT_WAITED_FOR) < STALE_SECONDS
 
     def ages(self) -> dict[str, float]:
-        """Seconds since the last news of each."""
+        """Seconds since the last news, by watch."""
         return {kind: watch.age() for kind, watch in self.all.items()} | {"jobs": self.feed.age()}
 
     def pictures(self) -> dict[str, WatchPicture]:
@@ -71,14 +71,14 @@ def watch_all(
     quotas: bool = False,
     on_error: Callable[[str], None] = lambda _: None,
 ) -> Watches:
-    """Watches that do not run yet.
+    """Make the watches, which do not run yet.
 
     `served` are the namespaces of the jobs that are ours; none means all. `quotas`: also watch the ResourceQuotas for
     plain pods. `on_error` is called for each error of the operator's own at one object, with its kind.
     """
 
     def own(path: str, type_: type[T], ours: Mapping[str, str]) -> Reflector[T] | Namespaced[T]:
-        """A watch of a kind of which only our own objects matter, and which may be read only where jobs are served."""
+        """A watch of a kind that may be read only in served namespaces, and of which only our own objects matter."""
         if served:
             return Namespaced(session, path, type_, namespaces=served, params=ours)
         return Reflector(session, path, type_, params=ours)

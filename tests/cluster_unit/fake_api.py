@@ -6,6 +6,7 @@ Faults are queued per verb and used up one by one.
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -164,21 +165,28 @@ async def hang(_request: web.Request) -> web.Response:
     raise AssertionError
 
 
-@pytest.fixture(name="api")
-async def fake_api() -> AsyncIterator[FakeApi]:
+@asynccontextmanager
+async def serving(tls: ssl.SSLContext | None = None) -> AsyncIterator[FakeApi]:
     """A server on a free port of the loopback interface."""
     api = FakeApi()
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", api.handle)
     runner = web.AppRunner(app, shutdown_timeout=0.01, handler_cancellation=True)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
     await site.start()
-    api.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    api.url = f"{'https' if tls else 'http'}://127.0.0.1:{runner.addresses[0][1]}"
     try:
         yield api
     finally:
         await runner.cleanup()
+
+
+@pytest.fixture(name="api")
+async def fake_api() -> AsyncIterator[FakeApi]:
+    """A server of that kind, without TLS."""
+    async with serving() as api:
+        yield api
 
 
 def connection_to(api: FakeApi) -> Connection:

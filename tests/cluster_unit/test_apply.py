@@ -186,7 +186,7 @@ async def test_an_endpoint_slice_is_written_only_when_its_address_or_its_port_di
     assert api.find(f"{SLICES}/toy-master")["endpoints"] == []
 
 
-async def test_an_endpoint_slice_that_nobody_has_seen_yet_is_found_and_written_only_when_it_differs(api, session):
+async def test_an_unseen_endpoint_slice_is_found_and_written_only_if_it_differs(api, session):
     for address in ("10.1.0.1", "10.1.0.1", "10.1.0.2"):
         await apply.ensure_endpoint_slice(session, endpoint_slice(address), job_uid=JOB_UID)
     assert [verb for verb, *_ in api.seen] == ["POST", "POST", "GET", "POST", "GET", "PUT"]

@@ -35,7 +35,7 @@ def test_it_decides_unless_a_class_names_another_namespace(classes):
     assert Installation(HERE, store_of(*classes)).elsewhere() == ""
 
 
-def test_whoever_stands_by_names_both_namespaces_and_what_to_do():
+def test_an_operator_that_stands_by_names_both_namespaces_and_the_remedy():
     classes = store_of(priority_class("b", of=THERE), priority_class("a", of=THERE), priority_class("system"))
     told = Installation(HERE, classes).elsewhere()
     assert f"the one in namespace {THERE!r}, as PriorityClass a says" in told

@@ -43,7 +43,7 @@ def test_parts_that_hold_a_dict_are_equal_and_not_shared():
     assert one.spec.volumes is not two.spec.volumes
 
 
-def test_what_is_kept_does_not_grow_without_end(monkeypatch):
+def test_the_memory_of_equal_parts_is_bounded(monkeypatch):
     monkeypatch.setattr(interned, "MAX_PARTS", 50)
     for number in range(200):
         pod("one", gpus=str(number))

@@ -16,8 +16,16 @@ from elastic_operator.cluster.reflector import in_namespace
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.wire import METADATA_ONLY
-from elastic_operator.job_feed import BETWEEN_SWEEPS_SECONDS, JOBS, LATEST_HOST_SECONDS, JobFeed
-from tests.cluster_unit.fake_api import FakeApi, at_rest, json
+from elastic_operator.job_feed import (
+    BETWEEN_SWEEPS_SECONDS,
+    JOBS,
+    LATEST_HOST_SECONDS,
+    WATCH_SECONDS,
+    JobFeed,
+    bookmark,
+)
+from elastic_operator.watches import STALE_SECONDS
+from tests.cluster_unit.fake_api import FakeApi, at_rest, hang, json
 from tests.kit.tasks import running
 
 JOBS_OF_A = in_namespace(JOBS, "a")
@@ -28,12 +36,12 @@ async def nobody(_take: Any) -> None:
 
 
 @asynccontextmanager
-async def feeding(session: Session):
+async def feeding(session: Session, *namespaces: str):
     """A feed whose kopf is the test."""
-    feed = JobFeed(session, Store[CustomObject](), nobody)
+    feed = JobFeed(session, Store[CustomObject](), nobody, namespaces=namespaces)
     async with running(feed._sweep_forever()):
         await at_rest()
-        assert feed.last_ok > -inf
+        assert feed.age() < inf
         yield feed
 
 
@@ -168,6 +176,44 @@ async def test_a_list_that_is_none_is_asked_for_again(api, session):
         api.fail("LIST", json({}), json({"items": []}), json({"items": 5, "metadata": {"resourceVersion": "900"}}))
         await feed.catch_up()
         assert feed.errors == 3
+
+
+@pytest.mark.parametrize("namespaces", [(), ("a", "b")])
+async def test_while_kopf_s_watches_are_answered_a_slow_list_does_not_make_the_store_old(api, session, namespaces):
+    """Nothing was created, and no pod made way, until the list had come."""
+    async with feeding(session, *namespaces) as feed:
+        api.always["LIST"] = hang
+        for _ in range(5):
+            await asyncio.sleep(WATCH_SECONDS)
+            assert feed.age() < STALE_SECONDS
+            for namespace in namespaces or ("",):
+                feed._take(*bookmark(namespace))
+            assert feed.age() == 0
+
+
+async def test_after_kopf_has_listed_its_watch_makes_nothing_new_before_the_jobs_are_compared(api, session):
+    """kopf lists where its watch could not go on, and does not report what it has missed."""
+    async with feeding(session) as feed:
+        api.always["LIST"] = hang
+        await asyncio.sleep(STALE_SECONDS)
+        feed._take(None, {})
+        feed._take(*bookmark(""))
+        assert feed.age() >= STALE_SECONDS
+        del api.always["LIST"]
+        await feed.catch_up()
+        assert feed.age() < 1
+        await asyncio.sleep(WATCH_SECONDS)
+        feed._take(*bookmark(""))
+        assert feed.age() == 0
+
+
+async def test_the_store_is_old_where_one_namespace_s_watch_is_not_answered_whatever_comes_of_another(api, session):
+    async with feeding(session, "a", "b") as feed:
+        api.always["LIST"] = hang
+        await asyncio.sleep(STALE_SECONDS)
+        feed._take(*bookmark("a"))
+        feed._take("ADDED", put(api, "new"))
+        assert feed.age() >= STALE_SECONDS
 
 
 async def test_many_lists_of_kopf_cost_few_of_ours(api, session):

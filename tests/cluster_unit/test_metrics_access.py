@@ -57,7 +57,7 @@ async def test_who_shows_no_token_is_refused_without_asking(gate, reviews, heade
     assert reviews.asked == []
 
 
-async def test_a_token_that_nobody_knows_is_refused(gate, reviews):
+async def test_an_unknown_token_is_refused(gate, reviews):
     assert await gate.verdict("Bearer bad") == UNKNOWN_TOKEN
     assert reviews.asked == [("TokenReview", {"token": "bad"})]
 
@@ -110,9 +110,7 @@ async def test_where_the_api_server_gives_no_answer_only_who_was_let_in_lately_i
     assert await gate.verdict("Bearer good") == LET_IN
 
 
-async def test_whoever_sends_many_tokens_is_asked_about_a_few_at_a_time_and_holds_up_nobody_who_was_let_in(
-    api, gate, reviews
-):
+async def test_many_new_tokens_are_reviewed_a_few_at_a_time_and_delay_no_known_token(api, gate, reviews):
     assert await gate.verdict("Bearer good") == LET_IN
     await asyncio.sleep(metrics_access.ALLOWED_SECONDS)
     api.always["POST"] = hang

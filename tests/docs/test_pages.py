@@ -133,9 +133,17 @@ def test_what_is_remembered_by_key_is_in_the_table_of_such_memories():
     named = set(re.findall(r"^\| `([\w/]+\.py)`", table, re.MULTILINE))
     package = REPOSITORY / "operator/elastic_operator"
     modules = (path for folder in ("read", "loop", "plan") for path in (package / folder).rglob("*.py"))
-    made = re.compile(r"= Remembered\(\)|default_factory=Remembered\)")
+    made = re.compile(r"= Remembered(One)?\(\)|default_factory=Remembered(One)?\)")
     remember = {str(path.relative_to(package)) for path in modules if made.search(path.read_text())}
     assert named == remember
+
+
+@pytest.mark.parametrize("folder", ["plan/allocation", "loop"])
+def test_the_page_of_a_folder_says_of_each_module_what_it_does(folder):
+    where = REPOSITORY / "operator/elastic_operator" / folder
+    page = (where / "__init__.py").read_text()
+    modules = (path.stem for path in where.rglob("*.py") if path.stem != "__init__")
+    assert sorted(re.findall(r"^    (\w+) ", page, re.MULTILINE)) == sorted(modules)
 
 
 def test_each_type_on_the_way_from_an_object_to_a_pod_is_in_the_module_that_the_page_names():

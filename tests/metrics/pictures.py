@@ -6,14 +6,14 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.picture import JobPicture, Picture
-from elastic_operator.plan.facts.launcher_report import Goodput, Report
+from elastic_operator.plan.facts.group_report import Goodput, GroupReport
 from tests.plan.elastic.jobs import make_elastic_job, make_group
 from tests.plan.jobs import BOTH, START, make_job, plan, see, with_facts
 
 P = "elastic_pytorch_"
 
 
-def make_report(**fields) -> Report:
+def make_report(**fields) -> GroupReport:
     """Of a script with the library, by the master of the builders."""
     known = {
         "master_uid": "uid-master-0",
@@ -29,7 +29,7 @@ def make_report(**fields) -> Report:
         "loss": 0.25,
         "goodput": Goodput(0.875, {"productive": 70.0, "startup": 10.0}),
     }
-    return Report(**{**known, **fields})
+    return GroupReport(**{**known, **fields})
 
 
 def show(job=None, *, grant=BOTH, **fields) -> JobPicture:

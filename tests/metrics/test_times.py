@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from elastic_api.status import Phase
 from elastic_operator.metrics.times import KINDS, OF_PART, OF_PHASE, JobTimes
-from elastic_operator.plan.facts.launcher_report import Goodput, Report
+from elastic_operator.plan.facts.group_report import Goodput, GroupReport
 from elastic_worker.library.goodput import PARTS
 
 
@@ -19,7 +19,7 @@ class Watch:
 
     def spend(self, seconds, phase, report=None):
         """The job is in that phase, with that report, and so many seconds go by."""
-        self.times.see("job", phase, report)
+        self.times.note("job", phase, report)
         self.now += seconds
 
     def counted(self):
@@ -28,7 +28,7 @@ class Watch:
 
 def make_report(master="m", step=None, read_at=0.0, **parts):
     goodput = Goodput(0.5, parts) if parts else None
-    return Report(master_uid=master, read_at=read_at, generation=1, state="Running", step=step, goodput=goodput)
+    return GroupReport(master_uid=master, read_at=read_at, generation=1, state="Running", step=step, goodput=goodput)
 
 
 @pytest.mark.parametrize(("phase", "kind"), OF_PHASE.items())

@@ -32,5 +32,5 @@ def test_what_is_due_stays_so_until_another_time_is_set(changes: list[tuple[str 
             dues.set(name, at)
             times[name] = at
         assert dues.next() == min(times.values(), default=inf)
-        assert {name: dues.at(name) for name in "abc"} == {name: times.get(name, inf) for name in "abc"}
+        assert {name: dues.time_of(name) for name in "abc"} == {name: times.get(name, inf) for name in "abc"}
     assert len(dues._queue) <= 2 * len(times) + MIN_QUEUE + 1

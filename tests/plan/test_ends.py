@@ -74,7 +74,7 @@ def test_a_failed_pod_keeps_its_log_though_the_kubelet_tells_of_the_container_be
     assert names(plan(failed, now=260).deletes) == ["toy-master-0", "toy-worker-0"]
 
 
-def test_a_master_told_to_go_does_not_succeed_by_exiting_zero():
+def test_a_deleted_master_does_not_succeed_by_exiting_zero():
     master = ended(make_pod("master-0"), 0, finished=150, deleting_since=START + 140, grace_seconds=120.0)
     planned = plan(make_job((master, make_pod("worker-0")), status=started()), make_grant())
     assert not planned.status.finished
@@ -155,7 +155,7 @@ def test_a_job_of_before_the_account_was_kept_goes_on_with_its_deadline(status, 
     assert (planned.status.active_seconds, planned.status.active_since) == account
 
 
-def test_a_queued_job_whose_time_is_over_takes_nobody_s_gpus_first():
+def test_a_queued_job_whose_deadline_is_over_fails_before_it_preempts():
     job = make_job((), spec=DEADLINE, status=make_status(active_seconds=100, target_replicas=0, replicas=0))
     assert reasons(plan(job, make_grant()))["Failed"] == ("True", "DeadlineExceeded")
 
@@ -300,7 +300,7 @@ def test_pods_that_no_scheduler_looks_at_are_told_after_their_time():
     assert told == f"0 of 2 pods run. {who}: looked at by no scheduler in 30 s. See whether kube-scheduler runs."
 
 
-def test_a_scheduler_that_nobody_runs_is_named():
+def test_a_scheduler_that_does_not_run_is_named():
     template = {"spec": {**TEMPLATE["spec"], "schedulerName": "kai"}}
     job = make_job(group(1, created=START, **UNSEEN), spec=make_spec(template=template), status=make_status())
     told = plan(job, BOTH).status.condition("Ready").message
@@ -327,7 +327,7 @@ def test_giving_everything_back_ends_the_incarnation():
     assert len(planned.deletes) == 2
 
 
-def test_members_are_told_apart_from_what_is_on_its_way_out():
+def test_members_are_told_apart_from_leaving_pods():
     pods = (*group(1), make_pod("worker-1", deleting_since=START), make_pod("worker-2", incarnation=0))
     seen = see(make_job(pods, status=started()))
     assert names(seen.members) == ["toy-master-0", "toy-worker-0"]

@@ -4,8 +4,8 @@ from math import inf
 
 import pytest
 
-from elastic_operator.plan.facts.disruption import Disruption
 from elastic_operator.plan.facts.job import Group, MainContainer
+from elastic_operator.plan.facts.node_outage import NodeOutage
 from elastic_operator.plan.job.survivors import SURVIVOR_READ_SECONDS
 from tests.plan.jobs import START, group, make_grant, make_job, make_pod, make_spec, plan, see, started, with_facts
 
@@ -98,8 +98,8 @@ def test_pods_that_do_not_run_or_are_to_go_or_are_on_other_nodes_that_are_not_re
 
 
 def test_of_nodes_that_went_with_many_others_nobody_is_asked():
-    kept = Disruption(away=5, of=6, until=inf, kept=frozenset({"n2"}))
-    assert see(job_of(disruption=kept), now=DUE, unready={"n2": 100}).survivors is None
+    kept = NodeOutage(away=5, of=6, until=inf, kept_nodes=frozenset({"n2"}))
+    assert see(job_of(node_outage=kept), now=DUE, unready={"n2": 100}).survivors is None
 
 
 def test_the_pods_of_a_group_that_was_left_alone_are_a_job_like_any_other_afterwards():

@@ -6,6 +6,7 @@ import pytest
 
 from elastic_api.status import MAX_AVOIDED, Change, JobStatus, PodStatus, Retry, RetryCause, Training
 from elastic_operator.plan.facts.job import MainContainer
+from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.facts.times import seconds
 from elastic_operator.plan.job.observe import observe
 from elastic_operator.plan.job.unplaceable import UNSCHEDULABLE_SECONDS, may_preempt_at
@@ -350,7 +351,7 @@ def test_a_pod_that_says_that_no_other_fares_better_fails_the_job_at_once_with_i
 
 
 def test_a_job_that_asks_for_what_is_not_counted_says_so_once_and_runs():
-    job = make_job(group(1), status=started(), uncounted="Its pods have resourceClaims.")
+    job = make_job(group(1), status=started(), uncounted_devices="Its pods have resourceClaims.")
     planned = plan(job, BOTH)
     assert [(event.reason, event.type) for event in planned.events] == [("DevicesNotCounted", "Warning")]
     assert reasons(planned)["DevicesNotCounted"] == ("True", "DynamicResourceAllocation")
@@ -358,27 +359,27 @@ def test_a_job_that_asks_for_what_is_not_counted_says_so_once_and_runs():
     assert (planned.deletes, reasons(planned)["Ready"]) == ((), ("True", "Running"))
     again = plan(replace(job, status=planned.status), BOTH)
     assert again.events == ()
-    counted = plan(with_facts(replace(job, status=planned.status), uncounted=""), BOTH)
+    counted = plan(with_facts(replace(job, status=planned.status), uncounted_devices=""), BOTH)
     assert reasons(counted)["DevicesNotCounted"] == ("False", "Over")
 
 
 def test_a_job_whose_priority_class_is_passed_over_says_why_once_and_runs_on():
-    job = make_job(group(1), status=started(), ignored_priority=("NoSuchPriorityClass", "there is no 'gone'"))
+    job = make_job(group(1), status=started(), ignored_priority=Reason("NoSuchPriorityClass", "there is no 'gone'"))
     planned = plan(job, BOTH)
     assert reasons(planned)["PriorityIgnored"] == ("True", "NoSuchPriorityClass")
     assert [(event.reason, event.message) for event in planned.events] == [("PriorityIgnored", "there is no 'gone'")]
     assert (planned.deletes, reasons(planned)["Ready"]) == ((), ("True", "Running"))
-    odd = "PriorityClassNotAllowed", "not that one"
+    odd = Reason("PriorityClassNotAllowed", "not that one")
     forbidden = with_facts(replace(job, status=planned.status), ignored_priority=odd)
     planned = plan(forbidden, BOTH)
     assert reasons(planned)["PriorityIgnored"] == ("True", "PriorityClassNotAllowed")
     assert (planned.events, planned.deletes) == ((), ())
-    mended = plan(with_facts(replace(job, status=planned.status), ignored_priority=("", "")), BOTH)
+    mended = plan(with_facts(replace(job, status=planned.status), ignored_priority=None), BOTH)
     assert reasons(mended)["PriorityIgnored"] == ("False", "Over")
 
 
 def test_a_job_whose_template_names_a_class_that_preempts_says_so_and_runs_on():
-    job = make_job(group(1), status=started(), left_out="spec.template.spec.priorityClassName is 'urgent'")
+    job = make_job(group(1), status=started(), dropped_pod_priority="spec.template.spec.priorityClassName is 'urgent'")
     planned = plan(job, BOTH)
     assert reasons(planned)["PodPriorityIgnored"] == ("True", "PodsNeverPreempt")
     assert (planned.deletes, reasons(planned)["Ready"]) == ((), ("True", "Running"))
@@ -421,7 +422,7 @@ def test_a_job_that_lost_its_master_starts_again_at_once_although_a_larger_size_
     status = plan(lost, make_grant(create=["master-0", "worker-2", "worker-3"])).status
     assert (status.incarnation, status.failed_size) == (2, failed)
     obs = see(make_job((), status=status), now=260)
-    assert (obs.hold_until, obs.backs_off) == (0.0, False)
+    assert (obs.no_pods_before, obs.is_in_backoff) == (0.0, False)
     again = plan(make_job((), status=status), make_grant(create=["master-0", "worker-2", "worker-3"]), now=260)
     assert [create.role for create in again.creates] == ["master", "worker", "worker"]
 
@@ -438,7 +439,7 @@ def test_a_job_whose_master_cannot_be_placed_waits_as_a_whole():
         RetryCause.UNSCHEDULABLE,
     )
     obs = see(make_job((), status=status), now=210)
-    assert (obs.hold_until, obs.backs_off) == (seconds(status.failed_size.not_before), True)
+    assert (obs.no_pods_before, obs.is_in_backoff) == (seconds(status.failed_size.not_before), True)
 
 
 def loses_a_worker(status, _now):
@@ -520,8 +521,17 @@ def test_growth_that_the_api_server_refuses_is_tried_again_later_and_the_job_goe
     assert (failed.size, failed.attempt, failed.cause) == (3, 1, RetryCause.FAILED_CREATE)
     assert START + 110 <= seconds(failed.not_before) < START + 115
     assert [e.reason for e in seen.events] == ["ScaleUpBlocked"]
+    assert seen.events[0].message.endswith(f" Tried again in {seconds(failed.not_before) - START - 100:.0f} s.")
     assert len(seen.members) == 2
     assert seen.to_delete == ()
+
+
+def test_a_wait_that_begins_within_a_second_is_not_cut_short():
+    """The first wait after repeated losses, of 2 s, was 1 s for a loss late in a second."""
+    refused = see(make_job(status=make_status(target_replicas=4), blocked=QUOTA), now=100).status.failed_size
+    later = see(make_job(status=make_status(target_replicas=4), blocked=QUOTA), now=100.9).status.failed_size
+    assert seconds(later.not_before) == seconds(refused.not_before) + 1
+    assert see(loses_for_the_third_time({}), now=200.9).status.retry.not_before == at(203)
 
 
 def test_what_does_not_make_the_minimum_goes_when_the_api_server_takes_no_more():
@@ -529,7 +539,7 @@ def test_what_does_not_make_the_minimum_goes_when_the_api_server_takes_no_more()
     seen = observe(job, START + 100)
     assert [pod.name for pod, _ in seen.to_delete] == ["toy-master-0"]
     assert (seen.status.incarnation, seen.status.target_replicas) == (2, 0)
-    assert seen.backs_off
+    assert seen.is_in_backoff
     assert not seen.wants_pods
 
 

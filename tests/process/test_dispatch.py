@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from elastic_operator.cluster import objects
+from elastic_operator.cluster.dropped_fields import DroppedFields
 from elastic_operator.cluster.errors import ClusterError, Conflict, Forbidden, PodRefused, Unreachable
 from elastic_operator.cluster.meta import Meta
 from elastic_operator.loop.writes.dispatch import Dispatcher
@@ -14,8 +15,8 @@ from elastic_operator.loop.writes.status_times import MESSAGE_SECONDS, REPORT_SE
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.decisions import CreatePod, Event, Plan, Route
 from elastic_operator.plan.facts.snapshot import PodShape
-from elastic_operator.read.dropped_fields import DroppedFields
-from elastic_operator.read.ledger import ASSUMED_SECONDS, Ledger
+from elastic_operator.read.assumed_pods import ASSUMED_SECONDS
+from elastic_operator.read.ledger import Ledger
 from tests.plan.jobs import BOTH, make_job, plan, started
 
 
@@ -108,10 +109,10 @@ async def test_of_a_plan_that_is_cut_short_only_pods_that_may_exist_still_take_r
     creates = (CreatePod("master", 0, "n1", 1, (1, 2)), CreatePod("worker", 0, "n1", 1, (1, 2)))
     dispatcher = dispatch(actor, Plan(status=job.status, creates=creates), ledger=ledger)
     await actor.begun.wait()
-    assert [one.name for one in ledger.assumed(job.uid)] == ["toy-master-0", "toy-worker-0"]
+    assert [one.name for one in ledger.assumed.of_job(job.uid)] == ["toy-master-0", "toy-worker-0"]
     await dispatcher.stop()
     await asyncio.sleep(0)  # the end of a task is told a turn later
-    assert [one.name for one in ledger.assumed(job.uid)] == ["toy-master-0"]
+    assert [one.name for one in ledger.assumed.of_job(job.uid)] == ["toy-master-0"]
     assert ledger.next_expiry() <= ASSUMED_SECONDS
 
 
@@ -181,7 +182,7 @@ async def test_so_is_that_the_whole_group_runs_and_whatever_comes_with_an_event(
     assert handed.actor.told == [True]
 
 
-async def test_what_is_told_of_a_job_that_waits_for_its_next_try_comes_with_its_events() -> None:
+async def test_the_status_of_a_job_that_waits_for_its_next_try_is_written_with_its_events() -> None:
     """The next plan starts from that status, and has them no more."""
     handed, grows = Handed(), Event("ScaledUp", "Grows from 1 to 2 pods.")
     handed.dispatcher.failed_writes.add(handed.job, Unreachable("no answer"), inf)

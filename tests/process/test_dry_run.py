@@ -90,7 +90,7 @@ async def test_pods_of_other_jobs_that_were_asked_about_before_come_before():
 
 
 @pytest.mark.parametrize(("leaving", "fits"), [((4, 4), True), ((4, 3), False), ((), False), ((16,), True)])
-async def test_what_is_leaving_the_namespace_is_counted_off(leaving: tuple[int, ...], fits: bool):
+async def test_leaving_pods_of_the_namespace_are_subtracted(leaving: tuple[int, ...], fits: bool):
     dry_run = DryRun(job_of(2), creates(4), leaving=lambda: map(pod_of, leaving))
     if fits:
         await ask(Server(8, 8), dry_run)
@@ -100,7 +100,7 @@ async def test_what_is_leaving_the_namespace_is_counted_off(leaving: tuple[int, 
 
 
 @pytest.mark.parametrize(("limit", "fits"), [(4, True), (3, False)])
-async def test_a_number_of_pods_counts_those_that_leave_as_well(limit: int, fits: bool):
+async def test_a_quota_on_the_number_of_pods_counts_leaving_pods(limit: int, fits: bool):
     dry_run = DryRun(job_of(1), creates(4), leaving=lambda: [pod_of(1)] * 3)
     server = Server(0, 100, pods=(3, limit))
     if fits:

@@ -27,7 +27,7 @@ def test_what_has_gone_is_known_with_who_gets_the_room(clock: Moments):  # noqa:
     assert known.evicted() == {"a": ONE, "b": ONE, "c": OTHER}
 
 
-def test_what_is_told_again_counts_once_and_for_who_gets_the_room_now(clock: Moments):
+def test_a_repeated_eviction_counts_once_and_for_its_latest_preemptor(clock: Moments):
     known = LastMinute()
     assert known.count({"a": ONE, "b": ONE}) == 2
     clock.passed += 10

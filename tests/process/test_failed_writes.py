@@ -2,6 +2,8 @@ import json
 from dataclasses import replace
 from itertools import pairwise
 
+import pytest
+
 from elastic_operator.cluster.errors import Fenced, NameTaken, PodRefused, api_error
 from elastic_operator.loop.writes.failed_writes import MAX_RETRY_SECONDS, FailedWrites
 from tests.plan.jobs import make_job
@@ -32,6 +34,12 @@ def test_the_wait_grows_with_each_try_up_to_its_limit():
     waits = [after(*[FORBIDDEN] * tries).of("uid").wait(NOW) for tries in range(1, 15)]
     assert all(later > earlier for earlier, later in pairwise(waits[:7]))
     assert waits[-1] <= MAX_RETRY_SECONDS * 1.2
+
+
+@pytest.mark.parametrize("seconds", ["3600", "9" * 400])
+def test_a_gateway_that_names_an_hour_does_not_stop_a_job_s_writes_for_so_long(seconds):
+    """Its deletions for others waited, too."""
+    assert after(api_error(503, b"", retry_after=seconds)).of("uid").wait(NOW) <= MAX_RETRY_SECONDS
 
 
 def test_a_job_without_trouble_waits_for_nothing():

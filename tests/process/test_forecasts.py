@@ -13,10 +13,11 @@ from elastic_operator.loop.controller import Controller
 from elastic_operator.loop.forecast.forecasts import Forecasts
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocation.allocate import allocate
+from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.forecast.answer import Answer, no_answer
 from elastic_operator.plan.forecast.starts import MAX_STEPS, Steps
 from elastic_operator.plan.job.observation import Observation
-from elastic_operator.plan.planner import Decisions, Observed
+from elastic_operator.plan.planner import Decisions
 from elastic_operator.plan.policies.resolve import Resolved
 from tests.kit import virtual_time
 from tests.plan.allocate.world import make_job, make_node, make_snapshot
@@ -41,7 +42,7 @@ class Life:
             if (yield):
                 break
             asyncio.get_running_loop().keep_busy(DECISION_SECONDS)
-        return no_answer("x", "y")
+        return no_answer(Reason("x", "y"))
 
     def ask(self, namespace: str, count: int = 1) -> None:
         """So many jobs of the namespace ask."""
@@ -55,7 +56,7 @@ class Life:
         """A pass has decided; these jobs wait."""
         runs = make_job("runs", 1, on="n1", age=99)
         snapshot = make_snapshot([make_node("n1", 1)], [runs, *(make_job(uid, 1) for uid in waiting)])
-        self.forecasts.see(Decisions(Resolved(), Observed(self._obs, snapshot), allocate(snapshot), True, 0.0, None))
+        self.forecasts.note_decisions(Decisions(Resolved(), self._obs, snapshot, allocate(snapshot), True, 0.0, None))
 
     def answers(self, namespace: str) -> int:
         """How many jobs of the namespace were answered."""
@@ -98,8 +99,8 @@ def test_while_starts_are_estimated_answers_take_half_of_the_time_at_most() -> N
         return {}
 
     async def story(life: Life) -> None:
-        real = life.forecasts.queue_positions.look
-        life.forecasts.queue_positions.look = lambda decisions, at: real(decisions, at) or steps()
+        real = life.forecasts.queue_positions.refresh
+        life.forecasts.queue_positions.refresh = lambda decisions, at: real(decisions, at) or steps()
         crowds(life, ["a", "b", "c", "d", "e"])
         life.see("waits")
         await asyncio.sleep(300)

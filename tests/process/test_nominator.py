@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from elastic_operator.cluster.errors import ApiError, Unreachable
-from elastic_operator.cluster.reservation import CONDITION, Reservation
 from elastic_operator.cluster.store import Store
 from elastic_operator.loop.reclaim.nominator import Nominator
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.decisions import Nomination
+from elastic_operator.read.pending.reservation import CONDITION, Reservation
 from tests.cluster_unit.build import pod, pod_dict
 
 NOW = 1_000.0

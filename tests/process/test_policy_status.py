@@ -16,10 +16,10 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.allocation.allocate import allocate
-from elastic_operator.plan.planner import Decisions, Observed
-from elastic_operator.plan.policies.report import Overview, PolicyRef
+from elastic_operator.plan.planner import Decisions
+from elastic_operator.plan.policies.status import PolicyUsage
+from elastic_operator.quarantine import Quarantine
 from elastic_operator.read.policies import Policies
-from elastic_operator.read.quarantine import Quarantine
 from elastic_operator.upkeep import upkeep
 from elastic_operator.upkeep.policy_status import PolicyStatuses
 from elastic_operator.upkeep.upkeep import BETWEEN_SECONDS, UPKEEP_RETRY_SECONDS
@@ -49,10 +49,10 @@ class World:
 
     def run_pass(self, pods: int = 2) -> None:
         """One pass in which team a's job has so many pods."""
-        resolved = self.policies.look()
+        resolved = self.policies.refresh()
         job = make_job("j", pods, team="a", on=on("n1", pods))
         snapshot = make_snapshot([make_node("n1", 8)], [job], teams=resolved.teams, team_of=resolved.team_of)
-        self.statuses.pass_ended(Decisions(resolved, Observed({}, snapshot), allocate(snapshot), True, inf, None))
+        self.statuses.pass_ended(Decisions(resolved, {}, snapshot, allocate(snapshot), True, inf, None))
 
     def status(self, name: str) -> dict[str, Any]:
         found = self.api.find(f"{COLLECTION}/{name}")
@@ -188,14 +188,14 @@ async def test_a_write_that_fails_is_tried_again_without_news(here: World, code:
 async def test_one_policy_whose_status_cannot_be_worked_out_does_not_keep_the_others(here: World):
     for name in ("a", "b"):
         here.apply(name, namespaces=[name])
-    work = Overview.status
+    work = PolicyUsage.status
 
-    def status(overview: Overview, ref: PolicyRef, **more: Any) -> PolicyStatus:
-        if ref.name == "a":
+    def status(overview: PolicyUsage, name: str, *of_pass: Any, **more: Any) -> PolicyStatus:
+        if name == "a":
             raise KeyError("odd")
-        return work(overview, ref, **more)
+        return work(overview, name, *of_pass, **more)
 
-    with patch.object(Overview, "status", status):
+    with patch.object(PolicyUsage, "status", status):
         here.run_pass()
         await at_rest()
     assert here.status("b")

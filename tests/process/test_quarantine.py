@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from elastic_operator import quarantine
 from elastic_operator.plan.blame import MAX_BLAME_CALLS, culprits
-from elastic_operator.read import quarantine
-from elastic_operator.read.quarantine import FIRST_ALLOCATION_SECONDS, KEPT_SECONDS, MAX_QUARANTINE_SECONDS, Quarantine
+from elastic_operator.quarantine import FIRST_ALLOCATION_SECONDS, KEPT_SECONDS, MAX_QUARANTINE_SECONDS, Quarantine
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_what_an_error_of_the_allocation_says_is_for_the_log_alone(caplog):
     assert "other-team" in caplog.text
 
 
-def test_what_is_remembered_by_its_state_is_looked_at_again_when_an_object_is_set_aside_and_when_it_is_due(clock):
+def test_the_state_changes_when_an_object_is_set_aside_and_when_its_next_try_is_due(clock):
     found = Quarantine()
     states = [found.state()]
     found.quarantine("node", "uid", "n1", KeyError())
@@ -135,6 +135,6 @@ def test_a_few_among_thousands_are_told_apart():
     assert culprits(range(4096), refuse(bad)) == sorted(bad)
 
 
-def test_nobody_is_blamed_for_what_raises_without_anybody_or_by_several_together():
+def test_no_job_is_blamed_for_an_error_without_jobs_or_of_several_together():
     assert culprits(range(100), refuse(set(), together=0)) == []
     assert culprits(range(100), refuse({3, 70}, together=2)) == []

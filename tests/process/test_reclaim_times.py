@@ -25,7 +25,7 @@ class Watched:
     def allocate(self, *, reclaiming=True, after=10.0):
         """Allocates; nothing of it is carried out, but time goes by."""
         granted = allocate(replace(self.snapshot, reclaiming=reclaiming))
-        self.times.look(replace(self.snapshot, reclaiming=reclaiming), granted)
+        self.times.note_allocation(replace(self.snapshot, reclaiming=reclaiming), granted)
         self.now += after
         return granted
 

@@ -29,7 +29,7 @@ async def answer(port: int, path: str, **headers: str) -> tuple[int, bytes]:
         return response.status, await response.read()
 
 
-async def test_who_is_not_well_says_what_is_wrong_and_is_ready_all_the_same():
+async def test_an_unhealthy_process_says_why_and_is_ready_nevertheless():
     wrong = ""
     async with serving(free_port(), Metrics(), health=lambda: wrong, picture=Picture) as port:
         assert await answer(port, "/healthz") == (200, b"ok")
@@ -45,7 +45,7 @@ async def test_who_is_not_to_decide_says_why_it_is_not_ready_and_is_well():
         assert await answer(port, "/healthz") == (200, b"ok")
 
 
-async def test_each_who_asks_gets_what_is_so_then():
+async def test_each_request_for_metrics_gets_the_state_of_its_moment():
     jobs = [show()]
     async with serving(
         free_port(), Metrics(), health=str, picture=lambda: Picture(leads=True, jobs=tuple(jobs))
@@ -56,7 +56,7 @@ async def test_each_who_asks_gets_what_is_so_then():
 
 
 @pytest.mark.processes  # only another thread can be held up while this one is answered
-async def test_who_puts_metrics_into_words_holds_up_nobody_and_is_one_at_a_time():
+async def test_rendering_metrics_holds_up_no_other_request_and_is_done_one_at_a_time():
     metrics, begun, let_go, under_way, most = Metrics(), threading.Event(), threading.Event(), [], []
 
     def slowly(_picture):

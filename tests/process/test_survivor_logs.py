@@ -135,7 +135,7 @@ async def test_a_kubelet_that_hangs_shows_nothing_and_is_asked_again():
     [lambda logs: logs.follow("job", "team-a", None), lambda logs: logs.keep_only(set())],
     ids=["Ready again", "the job is gone"],
 )
-async def test_nothing_is_read_any_more_when_nobody_asks(end: Callable[[SurvivorLogs], None]):
+async def test_logs_are_not_read_any_more_without_a_question(end: Callable[[SurvivorLogs], None]):
     reading = Reading({})
     assert not await reading.read()
     end(reading.survivors)

@@ -50,7 +50,7 @@ def test_both_templates_are_read(fields, asked):
         (Asked(True, frozenset({GPU})), "Its pods have resourceClaims."),
     ],
 )
-def test_what_is_not_counted_is_named_with_its_class(asked, told):
+def test_uncounted_devices_are_named_with_their_class(asked, told):
     assert uncounted(gpus=GPU, other=None).why(asked).startswith(told)
     assert bool(told) == bool(uncounted(gpus=GPU, other=None).why(asked))
 

@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 from random import Random
 from unittest.mock import patch
 
+from elastic_operator import quarantine
 from elastic_operator.cluster import clock as server_clock
 from elastic_operator.cluster import events
 from elastic_operator.loop import controller, reason_messages, reconciler
-from elastic_operator.loop.reclaim import dry_runs, eviction_gate, eviction_limiter
+from elastic_operator.loop.reclaim import dry_run_answers, dry_runs, eviction_gate, eviction_limiter
 from elastic_operator.loop.writes import dispatch, status_times
 from elastic_operator.loop.writes import failed_writes as backoff
-from elastic_operator.read import quarantine
 from tests.kit.virtual_time import START
 
 
@@ -51,6 +51,7 @@ class Moments:
                 eviction_limiter,
                 reconciler,
                 status_times,
+                dry_run_answers,
                 dry_runs,
                 reason_messages,
             )

@@ -101,7 +101,7 @@ class Operator:
     @property
     def snapshot(self) -> Snapshot | None:
         """What the last pass allocated from; None before the first."""
-        return self.controller.decisions.observed.snapshot if self.controller.decisions else None
+        return self.controller.decisions.snapshot if self.controller.decisions else None
 
     @property
     def allocation(self) -> Allocation | None:
@@ -117,7 +117,7 @@ class Operator:
 
     def pictures(self) -> tuple[JobPicture, ...]:
         """What metrics show of the jobs."""
-        return self.times.pictures(self.controller.planner.all_planned(), self.controller.policy_of)
+        return self.times.pictures(self.controller.planner.plans.all(), self.controller.policy_of)
 
     async def run_pass(self) -> float:
         """One pass, and what it started, to its end; returns the seconds until the next is due by itself."""

@@ -14,9 +14,9 @@ from elastic_operator.loop.writes import act
 from elastic_operator.plan import demands, planner
 from elastic_operator.plan.allocation import allocate, explain
 from elastic_operator.plan.facts.snapshot import Snapshot
+from elastic_operator.quarantine import MAX_QUARANTINE_SECONDS, NO_PREEMPTION_SECONDS
 from elastic_operator.read import convert, jobs, policies, shapes, specs
 from elastic_operator.read.pending import pending_pods
-from elastic_operator.read.quarantine import MAX_QUARANTINE_SECONDS, NO_PREEMPTION_SECONDS
 from tests.simulate import server as kinds
 from tests.simulate.facts import OF, name_of
 from tests.simulate.operators import Operator
@@ -51,7 +51,7 @@ STATIONS = {
     "reconcile": Station(kinds.JOBS, planner, "reconcile"),
     "explain": Station(kinds.JOBS, explain.Explainer, "why"),
     "act": Station(kinds.JOBS, act.Actor, "carry_out"),
-    "pending pod": Station(kinds.PODS, pending_pods.PendingPods, "_look_at"),
+    "pending pod": Station(kinds.PODS, pending_pods.PendingPods, "_read_pod"),
     "allocate a pod": Station(kinds.PODS, allocate.Allocator, "allocate"),
     "node": Station(kinds.NODES, convert, "node"),
     "unready": Station(kinds.NODES, convert, "unready_since"),
@@ -108,7 +108,7 @@ class Raising:
         in_force.clear()
         for policy in self.server.all(kinds.POLICIES):
             uid = policy["metadata"]["uid"]
-            if all(problem.reason != "InternalError" for problem in told.get(uid, ())):
+            if all(problem.code != "InternalError" for problem in told.get(uid, ())):
                 self._held[uid] = policy["spec"]
             elif name_of(policy) in self.server.aside:
                 in_force[uid] = self._held.get(uid)

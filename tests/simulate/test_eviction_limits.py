@@ -58,7 +58,7 @@ class Evicted:
         return max((sum(begin <= time < begin + 60 for time in self.times) for begin in self.times), default=0)
 
 
-def test_a_minimum_that_would_evict_too_many_waits_for_a_person_and_another_team_gets_what_is_its_own() -> None:
+def test_a_minimum_that_would_evict_too_many_waits_for_a_person_and_another_team_gets_its_guarantee() -> None:
     async def story(world: World) -> None:
         teams(world, red=12, blue=2)
         await world.advance(30)
@@ -286,7 +286,7 @@ def test_a_large_reclaim_whose_pods_go_one_after_the_other_is_not_stopped_halfwa
         await world.advance(30)
         uid = second["metadata"]["uid"]
         world.operator.controller.reconciler.dispatcher.failed_writes.add(
-            world.operator.controller.reconciler.eviction_gate._seen[uid].job,
+            world.operator.controller.reconciler.eviction_gate._obs[uid].job,
             Unreachable("no answer"),
             world.moments.monotonic() + 20,
         )

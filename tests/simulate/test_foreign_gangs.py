@@ -58,7 +58,7 @@ def test_a_gang_gets_all_of_its_nodes_and_not_one_gpu_too_many_goes(seed: int) -
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_nobody_goes_for_a_gang_of_which_only_a_part_is_within_the_guarantee(seed: int) -> None:
+def test_no_pod_is_evicted_for_a_gang_that_is_only_partly_within_the_guarantee(seed: int) -> None:
     async def story(world: World) -> None:
         size = world.dice.randint(3, NODES - 2)
         await full_cluster(world, guaranteed=(size - 1) * GPUS)
@@ -151,7 +151,7 @@ def test_for_plain_pods_that_come_while_older_ones_wait_as_many_gpus_go_as_they_
     lived(story, seed=seed)
 
 
-def test_a_place_is_kept_until_those_who_make_way_have_gone_however_long_that_takes() -> None:
+def test_a_place_is_kept_until_the_evicted_pods_are_removed_however_long_that_takes() -> None:
     """Kubelets are slow: the grace and the time of the reservation are over before one pod has gone."""
 
     async def story(world: World) -> None:

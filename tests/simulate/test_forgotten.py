@@ -81,7 +81,7 @@ def places_of(uids: Set[str], thing: Any) -> list[str]:
     return found
 
 
-def test_what_is_gone_is_a_key_of_nothing_that_lives_between_passes() -> None:
+def test_no_memory_between_passes_has_a_key_about_a_deleted_job() -> None:
     async def story(world: World) -> None:
         stays = teams(world, red=4)
         await world.advance(30)

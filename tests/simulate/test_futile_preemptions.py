@@ -9,7 +9,7 @@ from unittest.mock import patch
 import pytest
 
 from elastic_api.status import ConditionType, SizeReason
-from elastic_operator.loop.reclaim import dry_runs
+from elastic_operator.loop.reclaim import dry_run_answers, dry_runs
 from tests.kit.requests import Request
 from tests.simulate import server as kinds
 from tests.simulate.api import RefusedError
@@ -94,7 +94,7 @@ def add_small_job(world: World, team: str) -> Body:
 
 
 @pytest.mark.parametrize("add", [add_small_job, add_stranger])
-def test_nobody_goes_while_the_stores_are_not_fresh(add: Callable[[World, str], Body]) -> None:
+def test_no_pod_is_evicted_while_the_stores_are_not_fresh(add: Callable[[World, str], Body]) -> None:
     async def story(world: World) -> None:
         job = teams(world, red=4)
         await world.advance(30)
@@ -162,7 +162,7 @@ QUOTA = "pods is forbidden: exceeded quota: gpus, requested: requests.nvidia.com
     [('violates PodSecurity "restricted:latest": hostPath', None), (QUOTA, 0), (QUOTA, 3)],
     ids=["pod-security", "quota-of-none", "quota-of-less-than-the-minimum"],
 )
-def test_for_a_job_whose_pods_the_api_server_refuses_nobody_goes_and_it_says_why(
+def test_no_pod_is_evicted_for_a_job_whose_pods_are_refused_and_the_job_says_why(
     message: str, gpus: int | None
 ) -> None:
     async def story(world: World) -> None:
@@ -201,7 +201,7 @@ def test_what_goes_in_its_own_namespace_makes_room_under_a_quota() -> None:
     lived(story)
 
 
-def test_a_job_whose_template_names_a_class_that_is_missing_takes_what_is_its_own() -> None:
+def test_a_job_whose_template_names_a_missing_class_reclaims_its_guarantee() -> None:
     """Its pods are made without that class (97), so without it they are tried, too."""
 
     async def story(world: World) -> None:
@@ -217,7 +217,7 @@ def test_a_job_whose_template_names_a_class_that_is_missing_takes_what_is_its_ow
     lived(story)
 
 
-def test_a_number_of_pods_that_is_full_by_those_that_go_is_no_hindrance() -> None:
+def test_a_full_quota_on_the_number_of_pods_does_not_matter_if_leaving_pods_fill_it() -> None:
     async def story(world: World) -> None:
         teams(world, nodes=1, red=4)
         await world.advance(30)
@@ -270,7 +270,7 @@ def test_what_becomes_idle_is_used_at_once_though_a_quota_refuses_what_others_wo
     lived(story)
 
 
-def test_of_many_small_preemptors_only_those_that_a_quota_takes_have_others_go() -> None:
+def test_of_many_small_preemptors_only_those_within_a_resource_quota_evict_pods() -> None:
     async def story(world: World) -> None:
         owner = teams(world, nodes=4, red=12)
         await world.advance(30)
@@ -285,7 +285,7 @@ def test_of_many_small_preemptors_only_those_that_a_quota_takes_have_others_go()
     lived(story)
 
 
-def test_of_more_preemptors_than_are_asked_about_in_the_time_an_answer_holds_each_gets_what_is_its_own() -> None:
+def test_of_more_preemptors_than_dry_runs_within_the_life_of_an_answer_each_gets_its_guarantee() -> None:
     async def story(world: World) -> None:
         owner = teams(world, nodes=6, red=14, blue=1)
         await world.advance(30)
@@ -300,7 +300,7 @@ def test_of_more_preemptors_than_are_asked_about_in_the_time_an_answer_holds_eac
         [now] = [one for one in world.server.all(kinds.JOBS) if one["metadata"]["uid"] == owner["metadata"]["uid"]]
         assert now["status"]["resizes"] <= 4
 
-    with patch.object(dry_runs, "PASSED_SECONDS", 3.0):
+    with patch.object(dry_run_answers, "PASSED_SECONDS", 3.0):
         lived(story)
 
 
@@ -353,7 +353,7 @@ def test_a_pending_pod_does_not_wait_long_for_answers_about_a_job_that_takes_fro
         lived(story)
 
 
-def test_for_a_job_whose_pods_pass_and_are_refused_all_the_same_nobody_goes_after_three_times() -> None:
+def test_after_three_refusals_of_pods_that_had_passed_no_pod_is_evicted_for_the_job() -> None:
     async def story(world: World) -> None:
         owner = teams(world, nodes=4, red=4)
         await world.advance(30)
@@ -374,7 +374,7 @@ def test_for_a_job_whose_pods_pass_and_are_refused_all_the_same_nobody_goes_afte
     lived(story)
 
 
-def test_without_an_answer_nobody_goes_and_few_questions_are_asked_and_afterwards_all_get_what_is_theirs() -> None:
+def test_without_answers_no_pod_is_evicted_and_few_questions_are_asked_and_later_all_get_their_guarantee() -> None:
     async def story(world: World) -> None:
         teams(world, nodes=4, red=12)
         await world.advance(30)

@@ -44,7 +44,7 @@ def owners(world: World) -> set[str]:
     return {owner["name"] for pod in world.server.all(kinds.PODS) if (owner := owner_of(pod))}
 
 
-def test_of_many_jobs_that_come_at_once_some_start_in_each_pass_and_those_that_started_are_not_in_the_way_of_others():
+def test_of_many_jobs_created_at_once_some_start_in_each_pass_and_started_ones_do_not_delay_others():
     async def story(world: World) -> None:
         with_jobs(world, JOBS)
         started = []
@@ -152,7 +152,7 @@ def test_jobs_whose_next_try_is_not_due_do_not_use_up_the_plans_of_a_pass() -> N
         with_jobs(world, JOBS)
         await world.run_pass()
         controller = world.operator.controller
-        in_trouble = [obs.job for obs in controller.decisions.observed.obs.values()]
+        in_trouble = [obs.job for obs in controller.decisions.obs.values()]
         for job in in_trouble:
             controller.reconciler.dispatcher.note(job, Unreachable("no answer"))
         with_jobs(world, 1)

@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import pytest
 
-from elastic_operator.loop.reclaim.reclaim_reports import ReclaimReports
+from elastic_operator.loop.reclaim.reclaim_reporter import ReclaimReporter
 from elastic_operator.loop.reclaim.reclaim_times import ReclaimTimes
 from elastic_operator.plan.allocation import allocate
 from elastic_operator.plan.allocation.eviction_limits import EvictionLimits
@@ -130,7 +130,7 @@ def test_a_policy_of_which_no_teams_can_be_made_is_set_aside_and_the_others_hold
             assert len(pods_of(world, good)) == 1
             assert errors("policy") > before
             resolved = world.operator.controller.world.policies
-            assert {p.reason for found in resolved.problems.values() for p in found} == {"InternalError"}
+            assert {p.code for found in resolved.problems.values() for p in found} == {"InternalError"}
 
     lived(story)
 
@@ -218,7 +218,7 @@ def test_an_error_in_what_the_mode_dry_run_only_reports_keeps_no_job_from_its_po
         lived(story)
 
 
-@pytest.mark.parametrize("report", [(ReclaimTimes, "look"), (ReclaimReports, "no_room")])
+@pytest.mark.parametrize("report", [(ReclaimTimes, "note_allocation"), (ReclaimReporter, "no_room")])
 def test_a_report_that_raises_keeps_no_job_from_its_pods(report: tuple[Any, str]) -> None:
     async def story(world: World) -> None:
         world.add_node(4, "a")

@@ -40,7 +40,7 @@ class Replays:
         assert read == recorded
         outcome = decide(read)
         self._loop, self._replayed = planner, {decision.job.uid: decision for decision in outcome.jobs}
-        assert self._replayed.keys() == decisions.observed.obs.keys()
+        assert self._replayed.keys() == decisions.obs.keys()
         replayed = {uid: found.grant for uid, found in self._replayed.items() if found.grant is not None}
         assert replayed == dict(decisions.allocation)
         assert {pod.uid: pod for pod in outcome.nominations} == {

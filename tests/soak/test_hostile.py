@@ -132,7 +132,7 @@ async def live(small: Small, rounds: int) -> set[str]:
     return done
 
 
-def test_whatever_the_team_does_everybody_gets_what_is_guaranteed(small: Small) -> None:
+def test_a_hostile_team_takes_no_guarantee_from_another_team(small: Small) -> None:
     assert asyncio.run(live(small, 2)) == {act.__name__ for act in ACTS.values()}
 
 

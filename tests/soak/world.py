@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 from elastic_operator.cluster.errors import AlreadyExists
-from elastic_operator.read.ledger import ASSUMED_SECONDS
+from elastic_operator.read.assumed_pods import ASSUMED_SECONDS
 from tests.simulate import happenings as simulated
 from tests.simulate import server as kinds
 from tests.simulate.facts import (

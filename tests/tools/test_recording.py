@@ -7,10 +7,10 @@ from dataclasses import replace
 from math import inf
 
 from elastic_api.status import LastFailure
-from elastic_operator.plan.facts.decisions import Stopped
 from elastic_operator.plan.facts.job import LastOutput
 from elastic_operator.plan.facts.snapshot import EvictionLimit, EvictionLimits, Preemptor
-from elastic_operator.plan.facts.times import at
+from elastic_operator.plan.facts.text import Reason
+from elastic_operator.plan.facts.times import status_time
 from elastic_operator.plan.planner import Planner
 from elastic_operator.tools import snapshot_file
 from elastic_operator.tools.decisions import decide
@@ -26,7 +26,7 @@ SECRET = "hunter2"
 class Limited(Unlimited):
     """Nobody takes anything, and what they would take is told."""
 
-    stopped, only_told = Stopped("DryRun", "Nobody gives back GPUs."), True
+    stopped, is_dry_run = Reason("DryRun", "Nobody gives back GPUs."), True
 
     def eviction_limits(self, gpus: int) -> EvictionLimits:
         return EvictionLimits(
@@ -61,7 +61,7 @@ def test_what_users_write_into_their_pods_is_left_out():
 
 def test_the_lines_that_processes_printed_are_left_out_and_their_number_is_kept():
     output = LastOutput("p", 1, 0, (SECRET, SECRET))
-    status = make_status(last_failure=LastFailure(time=at(START), pod="p", log_tail=[SECRET]))
+    status = make_status(last_failure=LastFailure(time=status_time(START), pod="p", log_tail=[SECRET]))
     (master, worker) = group()
     failed = ended(worker, 1)
     pods = (master, replace(failed, main=replace(failed.main, last_output=output)))
@@ -86,7 +86,7 @@ def test_what_reclaim_may_do_is_recorded():
     world.node("n1", 4, True, False)
     world.look()
     reclaim = RecordedReclaim(recorded(world, Limited()))
-    assert (reclaim.stopped, reclaim.only_told) == (Limited.stopped, True)
+    assert (reclaim.stopped, reclaim.is_dry_run) == (Limited.stopped, True)
     assert reclaim.eviction_limits(4) == Limited().eviction_limits(4)
     assert reclaim.next_capacity(Planner().decide(RecordedWorld(_one_job()), reclaim).allocation) == inf
 

@@ -9,8 +9,8 @@ from dataclasses import replace
 from math import inf
 
 from elastic_operator.command_line import main
-from elastic_operator.plan.facts.decisions import Stopped
 from elastic_operator.plan.facts.snapshot import PendingPod
+from elastic_operator.plan.facts.text import Reason
 from tests.api.policies import make_flavor
 from tests.plan.allocate.world import NOW, make_job, make_node, make_shape
 from tests.plan.jobs import with_facts
@@ -150,9 +150,11 @@ def test_a_job_without_pods_is_told_too(desk):
 
 
 def test_why_nobody_takes_anything_is_told_at_the_end(desk):
-    stopped = Stopped("Paused", "Nobody gives back GPUs: reclaim.paused is set in the operator's settings.")
+    stopped = Reason("Paused", "Nobody gives back GPUs: reclaim.paused is set in the operator's settings.")
     said = desk.says("replay", desk.snapshot(replace(crowded(), stopped=stopped)))
     assert said.splitlines()[-1] == f"note: {stopped.message}"
+    data = json.loads(desk.says("replay", desk.snapshot(replace(crowded(), stopped=stopped)), "-o", "json"))
+    assert data["stopped"] == {"reason": "Paused", "message": stopped.message}
 
 
 def test_a_snapshot_of_an_older_release_is_refused_with_its_version_and_the_remedy(desk):

@@ -58,7 +58,7 @@ def after_changes(recording, file, *, delete=()):
 
 def seen(recording):
     """What the allocator decides from."""
-    return Planner().observe(RecordedWorld(recording)).snapshot
+    return Planner().observe(RecordedWorld(recording))[1]
 
 
 def changed_teams(desk, recording, *manifests, delete=()):
@@ -83,7 +83,7 @@ def test_a_job_that_is_edited_keeps_its_pods_and_its_age(desk):
     file = desk.manifests(job("old", low=1, high=2))
     assert effects(desk, full(), "--change", file) == {"old": ("shrinks", 4, 2)}
     before, after = (s.jobs[0] for s in (seen(full()), after_changes(full(), file)))
-    kept = ("uid", "members", "created", "holds_place", "running_since", "waiting_since", "priority")
+    kept = ("uid", "members", "created", "is_admitted", "running_since", "waiting_since", "priority")
     assert [getattr(after, what) for what in kept] == [getattr(before, what) for what in kept]
 
 

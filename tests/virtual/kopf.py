@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import random
 from itertools import count
 from typing import Any
 
 from elastic_operator.cluster.errors import ClusterError, Expired
 from elastic_operator.cluster.session import Session
-from elastic_operator.job_feed import JOBS, NO_JOB, Take
+from elastic_operator.job_feed import JOBS, NO_JOB, WATCH_SECONDS, Take, bookmark
 from elastic_operator.kopf_host import EndlessPauses
 
 FOR_EVER = 1e9
@@ -45,11 +44,12 @@ class Kopf:
 
     async def _watch(self, revision: str, take: Take) -> str:
         """Until the server ends it; a connection that breaks is opened again where it was."""
-        params = {"watch": "true", "resourceVersion": revision, "timeoutSeconds": str(random.randint(240, 480))}
+        params = {"watch": "true", "resourceVersion": revision, "timeoutSeconds": str(WATCH_SECONDS)}
         pauses = iter(EndlessPauses())
         for _ in count():
             try:
                 async with self._session.stream(JOBS, params=params, inactivity=FOR_EVER) as stream:
+                    take(*bookmark(""))
                     async for data in stream.iter_any():
                         revision = self._tell(json.loads(data), take)
                 return revision

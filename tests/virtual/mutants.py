@@ -16,6 +16,7 @@ from elastic_operator.cluster.reflector import Reflector
 from elastic_operator.cluster.session import WRITE_SECONDS, Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.job_feed import JobFeed
+from elastic_operator.read.assumed_pods import AssumedPods
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.watches import Watches
 
@@ -38,7 +39,7 @@ def _instead(target: Any, name: str, new: Any) -> Mutant:
 def _counts_from_the_answer(honest: Any = Elector._claim) -> Any:
     async def claim(self: Elector, lease: Any) -> None:
         await honest(self, lease)
-        self.deadline = time.monotonic() + self._timing.lease_seconds + 5.0
+        self.deadline = time.monotonic() + self._timing.lease_duration_seconds + 5.0
 
     return claim
 
@@ -99,7 +100,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "a silent watch is waited for": _instead(Session, "stream", _heard_for_ever(Session.stream)),
     "jobs that kopf does not tell of are not looked for": _instead(JobFeed, "_sweep_forever", _nothing),
     "kopf is not started again": _instead(JobFeed, "_host_forever", _nothing),
-    "a pod whose making was not answered was not made": _instead(Ledger, "await_seen", Ledger.forget),
+    "a pod whose making was not answered was not made": _instead(AssumedPods, "await_seen", AssumedPods.forget),
     "pods of a job that is gone stay its own": _instead(Ledger, "job_changed", _ignored),
     "stores that are old are trusted": _instead(Watches, "fresh", lambda _self: True),
 }

@@ -139,7 +139,7 @@ def test_a_borrower_gives_back_what_it_borrowed_whatever_becomes_of_its_job(name
     tell(STORIES[name], 1)
 
 
-def test_a_job_that_cannot_be_read_gives_no_more_than_what_is_asked_for_and_makes_no_new_pods() -> None:
+def test_an_unreadable_job_gives_up_no_more_pods_than_needed_and_creates_none() -> None:
     def one_of_the_owners(world: ProcessWorld) -> None:
         body = manifest("owner", small=3, big=3)
         body["metadata"]["namespace"] = OWNER

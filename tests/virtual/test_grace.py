@@ -85,7 +85,7 @@ def kept_for(seconds: float) -> Fact:
     return look
 
 
-def test_a_node_is_kept_for_a_foreign_pod_no_longer_than_those_who_make_way_may_take_to_go() -> None:
+def test_a_node_is_kept_for_a_foreign_pod_no_longer_than_the_grace_of_the_evicted_pods() -> None:
     story = (
         begins(200),
         Row("they have less time now", (policy(5), let_go(False)), stays=0.5),
@@ -95,5 +95,5 @@ def test_a_node_is_kept_for_a_foreign_pod_no_longer_than_those_who_make_way_may_
 
 
 @pytest.mark.parametrize("name", STORIES)
-def test_a_pod_that_is_told_to_go_has_no_longer_than_its_team_s_ceiling(name: str) -> None:
+def test_a_deleted_pod_gets_no_longer_grace_than_its_teams_ceiling(name: str) -> None:
     tell(STORIES[name], 1)

@@ -15,7 +15,7 @@ import pytest
 from elastic_operator.cluster.reflector import INACTIVITY_SECONDS, NODES, PODS
 from elastic_operator.cluster.session import WRITE_SECONDS
 from elastic_operator.job_feed import JOBS, SWEEP_SECONDS
-from elastic_operator.read.ledger import ASSUMED_SECONDS
+from elastic_operator.read.assumed_pods import ASSUMED_SECONDS
 from elastic_operator.watches import STALE_SECONDS
 from tests.kit.requests import Request, anything, makes_a_pod
 from tests.simulate.violation import require
@@ -123,6 +123,17 @@ def of_jobs(request: Request) -> bool:
     return request.path == JOBS
 
 
+def lists_jobs(request: Request) -> bool:
+    """The operator's own lists of all jobs, with which it compares its store."""
+    return of_jobs(request) and not request.watches and "fieldSelector" not in request.query
+
+
+def has_fresh_stores(world: ProcessWorld) -> bool:
+    """The first operator's watches are answered."""
+    process = world.replicas[0].process
+    return process is not None and process.watches.fresh()
+
+
 def of_nodes(request: Request) -> bool:
     """Lists and watches of nodes."""
     return request.path == NODES
@@ -225,6 +236,16 @@ STORIES: dict[str, Story] = {
         Row("it does not grow", (edit("toy", maxReplicas=2),), (has_one_pod, leads(0)), stays=300),
         Row("no more requests than need be", comes=(asked_little,)),
         Row("it grows", (heal(),), (settled("toy", 2), leads(0)), within=40),
+    ),
+    "nobody answers lists of jobs while kopf's watch goes on": (
+        Row("a job runs, and kopf watches", (nodes(2, 1), replica(), job(big=1)), (settled("toy", 1),), stays=5),
+        Row(
+            "no list of jobs is answered, and the stores are not old",
+            (fault(unanswered=lists_jobs),),
+            (has_fresh_stores, leads(0)),
+            within=STALE_SECONDS,
+            stays=SWEEP_SECONDS + 2 * STALE_SECONDS,
+        ),
     ),
     "connections are refused while a job waits for its next try": (
         Row("an operator leads", (nodes(2, 2), replica()), (leads(0),)),

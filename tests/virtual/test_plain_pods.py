@@ -134,7 +134,7 @@ def test_quotas_of_plain_pods_are_kept(name: str, seed: int) -> None:
     tell(STORIES[name], seed, settings=ON)
 
 
-def test_without_the_setting_there_are_none_and_nobody_asks() -> None:
+def test_without_the_setting_there_are_no_quotas_and_no_requests_for_them() -> None:
     rows = (Row("a policy", (nodes(1, 4), policy("team", "red", guaranteed=4), replica()), (leads(0),), stays=30.0),)
     world = tell(rows, 1)
     assert not world.server.all(QUOTAS)

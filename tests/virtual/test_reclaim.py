@@ -35,7 +35,7 @@ class Losses:
 
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("step", STEPS)
-def test_a_leader_that_dies_in_the_middle_costs_nobody_a_second_pod(step: str, seed: int) -> None:
+def test_a_leader_that_dies_in_the_middle_of_a_reclaim_evicts_no_second_pod(step: str, seed: int) -> None:
     async def story(world: ProcessWorld) -> None:
         nodes(2, 4)(world)
         for team, guaranteed in ((OWNER, 4), (GUEST, 0)):

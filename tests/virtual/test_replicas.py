@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from elastic_operator.cluster.lease import Timing
+from elastic_operator.cluster.lease import LeaseTiming
 from elastic_operator.cluster.objects import ANNOTATION_OPERATOR_NAMESPACE
 from tests.kit.requests import Refusal, Request
 from tests.simulate import server as kinds
@@ -37,12 +37,12 @@ from tests.virtual.line import Line
 from tests.virtual.story import Row, Story, tell
 from tests.virtual.world import ProcessWorld
 
-TIMING = Timing()
+TIMING = LeaseTiming()
 SEEN_SECONDS = 0.2
 """What a latency and the poll of a story come to."""
 POLL_SECONDS = 1.2 * TIMING.poll_seconds + SEEN_SECONDS
 """Whoever stands by looks that often at the latest."""
-AFTER_A_DEATH = TIMING.lease_seconds + 2 * POLL_SECONDS
+AFTER_A_DEATH = TIMING.lease_duration_seconds + 2 * POLL_SECONDS
 """The last renewal is seen one look late, and so is its end."""
 BEAT_SECONDS = 5
 """So long before its loop stood still it may have beaten last."""
@@ -139,7 +139,7 @@ STORIES: dict[str, Story] = {
             "the other leads",
             (kill(FIRST), edit("toy", maxReplicas=4)),
             (leads(SECOND),),
-            at_least=TIMING.lease_seconds - TIMING.renew_seconds,
+            at_least=TIMING.lease_duration_seconds - TIMING.renew_seconds,
             within=AFTER_A_DEATH,
             never=(writes(FIRST),),
         ),
@@ -169,7 +169,7 @@ STORIES: dict[str, Story] = {
     ),
     "a leader that is frozen for less than the lease goes on leading": (
         *BEGIN,
-        Row("nothing happens", (freeze(FIRST),), stays=TIMING.fence_seconds - TIMING.renew_seconds - 1),
+        Row("nothing happens", (freeze(FIRST),), stays=TIMING.renew_deadline_seconds - TIMING.renew_seconds - 1),
         Row(
             "it leads", (thaw(FIRST), edit("toy", maxReplicas=3)), (leads(FIRST), settled("toy", 3)), within=2, stays=60
         ),
@@ -181,7 +181,7 @@ STORIES: dict[str, Story] = {
             "it holds the lease",
             (block(FIRST), edit("toy", maxReplicas=3)),
             comes=(leads(FIRST),),
-            stays=2 * TIMING.lease_seconds,
+            stays=2 * TIMING.lease_duration_seconds,
             never=(leads(SECOND), writes(FIRST)),
         ),
         Row("and goes on", (thaw(FIRST),), (leads(FIRST), settled("toy", 3)), within=2, stays=60),
@@ -216,14 +216,14 @@ STORIES: dict[str, Story] = {
             "it leads no more",
             (fault(FIRST, swallow=True),),
             (no(leads(FIRST)),),
-            within=TIMING.fence_seconds + SEEN_SECONDS,
-            at_least=TIMING.fence_seconds - TIMING.renew_seconds - SEEN_SECONDS,
+            within=TIMING.renew_deadline_seconds + SEEN_SECONDS,
+            at_least=TIMING.renew_deadline_seconds - TIMING.renew_seconds - SEEN_SECONDS,
             never=(leads(SECOND),),
         ),
         Row(
             "the other leads",
             comes=(leads(SECOND),),
-            within=AFTER_A_DEATH - TIMING.fence_seconds + TIMING.renew_seconds,
+            within=AFTER_A_DEATH - TIMING.renew_deadline_seconds + TIMING.renew_seconds,
         ),
         Row(
             "the first stands by",

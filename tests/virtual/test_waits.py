@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from elastic_operator.plan.job.failures import MAX_BACKOFF_SECONDS
+from elastic_operator.plan.facts.waits import MAX_BACKOFF_SECONDS
 from elastic_operator.plan.job.pending_reasons import UNSEEN_SECONDS
 from tests.simulate import server as kinds
 from tests.simulate.facts import node_of

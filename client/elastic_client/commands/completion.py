@@ -29,7 +29,7 @@ class Shell(StrEnum):
 
 
 def prepare() -> None:
-    """Makes typer answer the scripts below; its own flags for that would be two more in every `--help`."""
+    """Let typer answer the scripts below. Its own flags for that would appear in every `--help`."""
     if VARIABLE in os.environ:
         completion_init()
 

@@ -1,4 +1,4 @@
-"""`events`: what happened to a job and to its pods, in time order; with -f as it happens."""
+"""`events`: the events of a job and of its pods, in time order; with -f as they happen."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The writes. Each is conditional, so a write that is late, repeated, or made from old facts does no harm.
 
-A create has a deterministic name (8) and is done if ours exists. A delete names a uid and is done if that object is
-gone. A change names the resourceVersion that it was decided on. The API server's answer is returned, for the stores.
+A create has a deterministic name (8) and succeeds if our object exists. A delete names a uid and succeeds if that
+object does not exist any more. A change names the resourceVersion that it was decided on. The API server's answer is
+returned, for the stores.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ from elastic_worker.contract import LABEL_JOB_NAME
 T = TypeVar("T", Service, EndpointSlice, CustomObject)
 
 _LOG_BYTES = 1 << 18
-"""The API server cuts a long log at its end, which is the part we want. So we ask for more, and cut it here at the
-front.
+"""The API server cuts a long log at its end, which is the part that we need. So we ask for more, and cut the log here
+at the front.
 """
 LONG_LOG_BYTES = 1 << 21
-"""The most that is read of a log from a point in time on. A longer log is not used: the missing part might matter."""
+"""The most bytes of a log from a point in time on. A longer log is not used, because the missing part might matter."""
 
 
 async def create_pod(session: Session, manifest: Mapping[str, Any], *, job_uid: str) -> Pod:
@@ -58,7 +59,7 @@ async def create_pod(session: Session, manifest: Mapping[str, Any], *, job_uid: 
 
 
 async def try_pod(session: Session, manifest: Mapping[str, Any]) -> None:
-    """Ask by a dry run whether a pod would be accepted (139). Raises as `create_pod` does, except for names in use.
+    """Ask by a dry run whether a pod would be accepted (139). Raises like `create_pod`, except for names in use.
 
     An old webhook that does not support dry runs counts as no answer.
     """
@@ -75,14 +76,15 @@ async def try_pod(session: Session, manifest: Mapping[str, Any]) -> None:
 async def delete_pod(
     session: Session, namespace: str, name: str, *, uid: str, grace_seconds: int | None = None
 ) -> Pod | None:
-    """Delete exactly that pod; None if it is gone. `grace_seconds` overrides the pod's own, 0 deletes by force.
+    """Delete exactly that pod; None if it does not exist any more. `grace_seconds` overrides the pod's own, 0 deletes
+    by force.
 
-    Of conflicts, only that of the precondition says that the pod is gone. If somebody in between answers 409, the pod
-    may live on, and nobody would see it any more. That is an error like others, and no Conflict: nothing has changed
-    that could be looked at again at once.
+    Of all conflicts, only the one of the precondition shows that the pod is deleted. If a proxy answers 409, the pod
+    may live on, and would be overlooked. That is an error like others, and no Conflict, because no changed object could
+    be read again at once.
 
-    The API server answers with the pod even if it is gone at once: not bound to a node, or without grace. If somebody
-    else's deletion was a moment faster, the answer is a status, or a pod without a version.
+    The API server answers with the pod even if the pod is removed at once: without a node, or without grace. If another
+    deletion was a moment faster, the answer is a status, or a pod without a version.
     """
     options: dict[str, Any] = _delete_options(uid)
     if grace_seconds is not None:
@@ -122,7 +124,9 @@ async def get_pod(session: Session, namespace: str, name: str) -> Pod:
 
 
 async def ensure_secret(session: Session, manifest: Mapping[str, Any]) -> None:
-    """Create a Secret unless one with its name exists; the operator has no right to see whose. Raises ClusterError."""
+    """Create a Secret unless one with its name exists. The operator has no right to read the existing one. Raises
+    ClusterError.
+    """
     try:
         await session.post(_core(manifest["metadata"]["namespace"], "secrets"), manifest)
     except AlreadyExists:
@@ -140,7 +144,7 @@ async def ensure_network_policy(
 ) -> None:
     """Create a network policy, or replace ours if it differs. Raises NameTaken, Conflict, ClusterError.
 
-    `is_new`: there is none yet, most likely.
+    `is_new`: most likely it does not exist yet.
     """
     collection = f"/apis/networking.k8s.io/v1/namespaces/{manifest['metadata']['namespace']}/networkpolicies"
     wanted = _without_empty(manifest["spec"])
@@ -169,7 +173,7 @@ async def replace_resource_quota(
 
 
 async def delete_resource_quota(session: Session, namespace: str, name: str, *, uid: str) -> None:
-    """Delete exactly that ResourceQuota; done if it is gone. Raises ClusterError."""
+    """Delete exactly that ResourceQuota; succeeds if it does not exist any more. Raises ClusterError."""
     try:
         await session.delete(f"{_core(namespace, 'resourcequotas')}/{name}", _delete_options(uid))
     except (NotFound, Conflict):
@@ -191,7 +195,7 @@ async def ensure_endpoint_slice(
     if known is not None and is_ours(known.metadata, job_uid):
         if is_right(known):
             return known
-        with suppress(Conflict, NotFound):  # it was seen before its newest change
+        with suppress(Conflict, NotFound):  # the object was seen before its newest change
             return await _replace(session, f"{collection}/{manifest['metadata']['name']}", manifest, known)
     return await _ensure(session, collection, manifest, EndpointSlice, job_uid=job_uid, is_right=is_right)
 
@@ -201,7 +205,8 @@ async def _post(
 ) -> dict[str, Any]:
     """Create an object. Raises AlreadyExists, ClusterError; no Conflict.
 
-    The admission of quotas answers with a conflict if it could not write the quota, as many pods come at once.
+    The admission of quotas answers with a conflict if it could not write the quota, because many pods are created at
+    once.
     """
     try:
         return await session.post(collection, manifest, params=params)
@@ -210,7 +215,7 @@ async def _post(
 
 
 def _of_no_version(error: Conflict) -> ApiError:
-    """A conflict of a write that named no version: no object of ours has changed that could be looked at again."""
+    """The error for a conflict of a write that named no version: no changed object of ours could be read again."""
     return ApiError(error.message, status=error.status, reason=error.reason, retry_after=error.retry_after)
 
 
@@ -243,7 +248,7 @@ async def _ensure(
 
 
 async def _replace(session: Session, path: str, manifest: Mapping[str, Any], known: T) -> T:
-    """Put the manifest in the place of what is known. Raises Conflict, NotFound, ClusterError."""
+    """Replace the known object by the manifest. Raises Conflict, NotFound, ClusterError."""
     meta = {**manifest["metadata"], "resourceVersion": known.metadata.resource_version}
     return decode(await session.put(path, {**manifest, "metadata": meta}), type(known))
 
@@ -292,7 +297,7 @@ def merge_diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]
 async def delete_job(session: Session, namespace: str, name: str, *, uid: str, version: str | None = None) -> bool:
     """Delete exactly that job, if it still has that version; the garbage collector deletes what it owns.
 
-    Returns whether it is gone. A job with finalizers stays until these are taken off.
+    Returns whether the job is removed. A job with finalizers stays until these are removed.
     """
     options = {**_delete_options(uid), "propagationPolicy": "Background"}
     if version is not None:
@@ -335,7 +340,7 @@ def _without_empty(value: Any) -> Any:
 
 
 def is_ours(meta: Meta, job_uid: str) -> bool:
-    """Whether that job controls the object, which is not being deleted."""
+    """Whether that job controls the object, and the object is not being deleted."""
     return meta.controller is not None and meta.controller.uid == job_uid and meta.deletion_timestamp is None
 
 
@@ -353,7 +358,7 @@ def _require_ours(kind: str, meta: Meta, manifest: Mapping[str, Any], job_uid: s
 
 
 def _left_by_a_namesake(wanted: Mapping[str, Any], job_uid: str) -> str:
-    """How to remove the object, if an earlier job of the same name was deleted without it (82)."""
+    """A sentence on how to remove the object, if an earlier job of the same name was deleted without it (82)."""
     command = removal(wanted["namespace"], wanted.get("labels", {}).get(LABEL_JOB_NAME, ""), job_uid)
     return f"All that jobs of this name left behind goes with: {command}"
 

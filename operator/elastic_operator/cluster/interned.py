@@ -1,4 +1,4 @@
-"""Equal parts of Kubernetes objects are kept once: the pods of one template differ in a few strings only."""
+"""Keeps equal parts of Kubernetes objects once, because the pods of one template differ in a few strings only."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 import msgspec
 
 MAX_PARTS = 5_000
-"""The most different parts that are kept; then all are forgotten. The pods of a job come one after the other, so they
-share their parts nevertheless; and what tenants write into conditions, 1 kB each, does not pile up.
+"""The most different parts that are kept; then all are forgotten. The pods of a job are read one after the other, so
+they share their parts nevertheless. Tenants' texts in conditions, 1 kB each, do not pile up.
 """
 MAX_KINDS = 10_000
-"""The most different things that one memory of `interned` has."""
+"""The most different things in one memory of `interned`."""
 _kept: dict[Hashable, Any] = {}
 
 K = TypeVar("K", bound=Hashable)

@@ -1,8 +1,8 @@
-"""The accounts that may read the metrics: those whose roles in the cluster allow them to `get` the URL /metrics (97).
+"""Decides which accounts may read the metrics: accounts with a role in the cluster to `get` the URL /metrics (97).
 
 As in other controllers, a TokenReview finds the account of a bearer token, and a SubjectAccessReview whether it may
-read. Answers are cached for a short time. A permission is cached for longer while the API server does not answer:
-metrics are needed most at that time. Tokens are kept as digests only.
+read. Answers are cached for a short time. A permission is cached for longer while the API server does not answer,
+because metrics are needed most at that time. Tokens are kept as digests only.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OUTAGE_SECONDS = 900.0
 KNOWN = 256
 """The most tokens that are remembered."""
 MAX_STRANGERS = 4
-"""The most reviews of new tokens at once, so that a client with many tokens does not flood the API server."""
+"""The most reviews of new tokens at once. They keep a client with many tokens from flooding the API server."""
 _TOKENS = "/apis/authentication.k8s.io/v1/tokenreviews"
 _ACCESS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
@@ -48,7 +48,9 @@ NO_ANSWER = Verdict(503, "the API server does not say whether you may read metri
 
 
 class MetricsAccess:
-    """Asks over `session`, which needs no lease, because reviews change nothing. Its account may create both kinds."""
+    """Asks over `session`, which needs no lease, because reviews change nothing. Its account must be allowed to create
+    both kinds.
+    """
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -69,7 +71,7 @@ class MetricsAccess:
             try:
                 found = await self._ask(token)
             except ClusterError as error:
-                log.warning("metrics: nobody knows whether they may be read reason=%s", error)
+                log.warning("metrics: the API server did not say whether this token may read them reason=%s", error)
                 return LET_IN if verdict == LET_IN and age < OUTAGE_SECONDS else NO_ANSWER
         self._remember(digest, found)
         return found
@@ -87,7 +89,9 @@ class MetricsAccess:
             del self._verdicts[next(refused, next(iter(self._verdicts)))]
 
     async def _ask(self, token: str) -> Verdict:
-        """The API server's verdict on the token: whose it is, and whether that account may. Raises ClusterError."""
+        """The API server's verdict on the token: its account, and whether that account may read metrics. Raises
+        ClusterError.
+        """
         review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
         status = _status(await self._session.post(_TOKENS, review))
         if not status.get("authenticated"):

@@ -1,6 +1,6 @@
-"""One kind's objects of some namespaces in one store: a reflector for each namespace, used like a single one.
+"""Keeps one kind's objects of some namespaces in one store: a reflector for each namespace, used like a single one.
 
-For a role that may read that kind in these namespaces only, where a list of the whole cluster would be refused.
+For a role that may read the kind in these namespaces only: a list of the whole cluster would be refused.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ class Node(Struct, frozen=True):
     status: NodeStatus = NodeStatus()
 
     def says_the_same(self, other: Node) -> bool:
-        """Whether all that we read of a node is equal."""
+        """Whether the fields of a node that we read are equal."""
         return (self.metadata.labels, self.spec, self.status) == (other.metadata.labels, other.spec, other.status)
 
 
@@ -77,7 +77,7 @@ class Namespace(Struct, frozen=True):
     metadata: LabelledMeta
 
     def says_the_same(self, other: Namespace) -> bool:
-        """Whether all that we read of a namespace is equal."""
+        """Whether the fields of a namespace that we read are equal."""
         return self.metadata.labels == other.metadata.labels
 
 
@@ -206,7 +206,7 @@ class CustomMeta(LabelledMeta, frozen=True):
 
 
 class Packed:
-    """A JSON object as its text, which takes a fifth of the memory: most of the time nobody reads it."""
+    """A JSON object as its text, which takes a fifth of the memory. It is rarely read."""
 
     __slots__ = ("_text",)
 

@@ -1,4 +1,5 @@
-"""Keeps a `Store` equal to the API server's objects of one kind: lists once, then watches, until cancelled.
+"""Keeps a `Store` equal to the API server's objects of one kind (client-go: informer): lists once, then watches, until
+cancelled.
 
 A failure on the way (a history too old, refusals, overload, a stream that falls silent or breaks) costs a growing
 pause, but never a busy loop and never a lost deletion: every list is compared with the store. `age` says how long ago
@@ -42,11 +43,11 @@ ENDPOINT_SLICES = "/apis/discovery.k8s.io/v1/endpointslices"
 INACTIVITY_SECONDS = 70.0
 """The API server sends a bookmark about once a minute to a watch that asks for bookmarks."""
 ABSENT_SECONDS = 10.0
-"""How often a kind is asked for that the server does not serve yet."""
+"""The pause between requests for a kind that the server does not serve yet."""
 _WATCH_SECONDS = (240, 480)
 """The server ends a watch after a random time in this range, so that not all end at once."""
 _YIELD_EVERY = 200
-"""After this many events other tasks get their turn, so that a storm of events does not hold them up."""
+"""After this many events other tasks have their turn, so that a storm of events does not hold them up."""
 _SHORT_SECONDS = 1.0
 _RELIST_AFTER = 3
 """After this many failed watches in a row without one event, the resourceVersion itself may be wrong."""
@@ -111,7 +112,7 @@ class Reflector(Generic[T]):
         self._silences = 0
         self._running = False
         self._as_of = float("-inf")
-        """When the last complete list was asked for (monotonic): the store is at least as new."""
+        """When the last complete list was requested (monotonic): the store is at least as new."""
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -144,7 +145,7 @@ class Reflector(Generic[T]):
                 await self._pause(error)
 
     async def catch_up(self, since: float | None = None) -> None:
-        """Make the store at least as new as `since` (monotonic), by default this call, whatever the watch does. Tries
+        """Make the store at least as new as `since` (monotonic; by default now), independently of the watch. Tries
         until the server answers.
         """
         since = time.monotonic() if since is None else since
@@ -174,7 +175,7 @@ class Reflector(Generic[T]):
         )
 
     def _newest(self) -> int:
-        """No list is older, because all that was heard was heard before it was asked for, unless history restarts."""
+        """The highest known resourceVersion. No later list is older than that, unless history restarts."""
         return max(self._highest, self.store.newest(within=self._namespace))
 
     def _is_absent(self, error: ClusterError) -> bool:
@@ -227,8 +228,8 @@ class Reflector(Generic[T]):
         self.synced.set()
 
     async def _watch(self) -> None:
-        """Watch until the server ends it. A watch that ends at once or without news counts as a failure: the pause
-        after it keeps this from being a busy loop.
+        """Watch until the server ends it. A watch that ends at once or without news counts as a failure. The pause
+        after it prevents a busy loop.
         """
         begun, before = time.monotonic(), self.stats.events
         params = self._params | {
@@ -257,8 +258,8 @@ class Reflector(Generic[T]):
         """Handle a silent stream. For a kind that never changes, the server may send nothing at all, not even
         bookmarks.
 
-        So silence is no failure. A new stream, opened at once, shows whether the old one was dead. Only if the silence
-        goes on, a list does: the server is also silent about a resourceVersion that its history has not reached.
+        So silence is no failure. A new stream, opened at once, shows whether the old one was dead. If the silence goes
+        on, a list shows it: the server is also silent about a resourceVersion that its history has not reached.
         """
         self._backoff.reset()
         self._silences += 1
@@ -289,7 +290,7 @@ class Reflector(Generic[T]):
         self._advance(meta.resource_version)
 
     def _read(self, raw: msgspec.Raw) -> tuple[Meta | BareMeta, T | None]:
-        """Decode an object. One that cannot be read is reported and left out, so that all others are still seen."""
+        """Decode an object. An unreadable one is reported and left out, so that all others are still seen."""
         try:
             obj = self._decode(raw)
         except msgspec.ValidationError as error:

@@ -1,4 +1,4 @@
-"""Limits the writes at once (28); of those that wait, deletions go first, and what creates goes last (147)."""
+"""Limits the number of writes at once (28). Among waiting writes, deletions are first and creations last (147)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from enum import IntEnum
 
 
 class Urgency(IntEnum):
-    """Which of the writes that wait goes first: the lowest."""
+    """The urgency of a waiting write: the lowest is first."""
 
     DELETE = 0
     CHANGE = 1
@@ -18,7 +18,7 @@ class Urgency(IntEnum):
 
 
 class WriteQueue:
-    """At most `count` writes at once. Those that wait get their turn by urgency, and within one in order."""
+    """At most `count` writes at once. Waiting writes get their turn by urgency; at equal urgency, in order."""
 
     def __init__(self, count: int) -> None:
         self._free = count
@@ -44,12 +44,12 @@ class WriteQueue:
         except asyncio.CancelledError:
             if turn.cancelled():
                 queue.remove(turn)
-            else:  # it had its turn already
+            else:  # the waiter had its turn already
                 self._give_back()
             raise
 
     def _give_back(self) -> None:
-        """Give the turn to the next that waits; a cancelled one leaves its queue by itself."""
+        """Give the turn to the next waiter. A cancelled waiter leaves its queue by itself."""
         for queue in self._waiting.values():
             for turn in queue:
                 if not turn.done():

@@ -14,7 +14,7 @@ from elastic_operator.loop.reclaim.dry_runs import DryRuns
 from elastic_operator.loop.reclaim.eviction_gate import EvictionGate
 from elastic_operator.loop.reclaim.eviction_limiter import EvictionLimiter
 from elastic_operator.loop.reclaim.nominator import Nominator
-from elastic_operator.loop.reclaim.reclaim_reports import ReclaimReports
+from elastic_operator.loop.reclaim.reclaim_reporter import ReclaimReporter
 from elastic_operator.loop.reconciler import Reconciler
 from elastic_operator.loop.stored_world import StoredWorld
 from elastic_operator.loop.writes.act import Actor
@@ -26,8 +26,8 @@ from elastic_operator.plan.planner import Decisions, Planner
 from elastic_operator.pods.failure_logs import FailureLogs
 from elastic_operator.pods.master_poller import MasterPoller
 from elastic_operator.pods.survivor_logs import SurvivorLogs
+from elastic_operator.quarantine import Quarantine
 from elastic_operator.read.ledger import Ledger
-from elastic_operator.read.quarantine import Quarantine
 from elastic_operator.read.reader import Reader
 from elastic_operator.settings import Settings
 
@@ -79,12 +79,12 @@ def make_controller(
     planner = Planner(metrics.allocate.time)
 
     def decide_again(uid: str) -> None:
-        planner.forget_plan(uid)
+        planner.plans.forget(uid)
         awake.set()
 
     def worked(uid: str) -> None:
         quarantine.worked(uid)
-        dry_runs.made(uid)
+        dry_runs.answers.made(uid)
 
     dry_runs = DryRuns(
         DryRunner(actor.session, stores, actor.build).ask,
@@ -101,7 +101,7 @@ def make_controller(
         may_preempt=dry_runs.may_preempt,
         may_not_preempt=dry_runs.may_not_preempt,
         news=(poller.touched, survivors.touched),
-        seen=dry_runs.see,
+        job_read=dry_runs.answers.job_read,
     )
     dispatcher = Dispatcher(
         actor=actor,
@@ -114,7 +114,7 @@ def make_controller(
         done=decide_again,
         failed=lambda uid, error: planner.quarantine(world, uid, error, given=True),
         worked=worked,
-        refused=dry_runs.were_refused,
+        refused=dry_runs.answers.were_refused,
     )
     forecasts = Forecasts(world, metrics=metrics, clock=clock, again=decide_again)
     eviction_gate = EvictionGate(
@@ -128,11 +128,11 @@ def make_controller(
         poller=poller,
         survivors=survivors,
         wake=awake.set,
-        on_plan=times.see_plan,
+        on_plan=times.note_plan,
         with_forecast=forecasts.with_forecast,
     )
     read, of_pods = (reader.specs, reader.shapes, world), (poller, survivors)
-    of_writes = (dry_runs, eviction_gate, failed_writes, dispatcher.status_times)
+    of_writes = (dry_runs, dry_runs.answers, eviction_gate, failed_writes, dispatcher.status_times)
     of_messages = (reconciler.reason_messages, forecasts.what_ifs, forecasts.queue_positions)
     return Controller(
         world=world,
@@ -142,7 +142,7 @@ def make_controller(
         nominator=nominator,
         dry_runs=dry_runs,
         forecasts=forecasts,
-        reports=ReclaimReports(stores.jobs, stores.pods, events=actor.events, metrics=metrics),
+        reclaim_reporter=ReclaimReporter(stores.jobs, stores.pods, events=actor.events, metrics=metrics),
         metrics=metrics,
         clock=clock,
         awake=awake,

@@ -9,36 +9,36 @@ from math import inf
 
 from elastic_operator.cluster import objects
 from elastic_operator.loop.writes.failed_writes import FailedWrites
-from elastic_operator.memory import Remembered, Touched
-from elastic_operator.plan.facts.job import NOBODY_ASKS, Group, Job, JobReports, OwnPod
+from elastic_operator.memory import Remembered, RememberedOne, Touched
+from elastic_operator.plan.facts.group_report import GroupReport
+from elastic_operator.plan.facts.job import NOBODY_ASKS, Group, Job, JobFeedback, OwnPod
 from elastic_operator.plan.facts.job_shape import JobShape
-from elastic_operator.plan.facts.launcher_report import Report
 from elastic_operator.plan.facts.snapshot import Member, Node, PendingPod, Snapshot
-from elastic_operator.plan.job.holding import flavor_held
+from elastic_operator.plan.job.remaining_pods import flavor_in_use
 from elastic_operator.plan.policies.resolve import Resolved
+from elastic_operator.quarantine import Fault
 from elastic_operator.read.jobs import JobInputs
-from elastic_operator.read.quarantine import Fault
 from elastic_operator.read.reader import Reader
 from elastic_operator.settings import Settings
 
 log = logging.getLogger(__name__)
 
 FEW_JOBS = 16
-"""Up to this many jobs that are new or changed are read in one go: a large template takes 10 ms."""
+"""Up to this many new or changed jobs are read in one go: a large template takes 10 ms."""
 
 
 class StoredWorld:
-    """The stores as one moment of the cluster, after each `look`.
+    """The stores as one moment of the cluster: that of the last `refresh`.
 
     Args:
-        with_logs: The pods of a job (uid, namespace) with what their logs say; a failed one is shown as it was before,
-            until its log was read.
-        report, answered: By a job's uid, what its master reported, and when it last did.
-        group: By a job's uid, what its pods' logs show.
+        with_logs: The pods of a job (uid, namespace) with the content of their logs. A failed pod is shown as not
+            failed until its log was read.
+        report, answered: By a job's uid, its master's report, and when the master last answered.
+        group: By a job's uid, the group that its pods' logs show.
         may_preempt: Whether the API server would accept the job's pods.
-        may_not_preempt: The jobs (uids), and the namespaces, for which `may_preempt` answers no.
+        may_not_preempt: The jobs (uids) and the namespaces for which `may_preempt` is false.
         news: The jobs (uids) with another `report` or `group`.
-        seen: Called with each job that is read and is not quarantined.
+        job_read: Called with each job that is read and is not quarantined.
     """
 
     def __init__(
@@ -47,36 +47,36 @@ class StoredWorld:
         with_logs: Callable[[str, str, tuple[OwnPod, ...]], tuple[OwnPod, ...]],
         failed_writes: FailedWrites,
         *,
-        report: Callable[[str], Report | None] = lambda _: None,
+        report: Callable[[str], GroupReport | None] = lambda _: None,
         answered: Callable[[str], float | None] = lambda _: -inf,
         group: Callable[[str], Group | None] = lambda _: NOBODY_ASKS,
         may_preempt: Callable[[Job], bool] = lambda _: True,
         may_not_preempt: Callable[[], tuple[AbstractSet[str], AbstractSet[str]]] = lambda: (frozenset(), frozenset()),
         news: Sequence[Touched[str]] = (),
-        seen: Callable[[Job], object] = lambda _: None,
+        job_read: Callable[[Job], object] = lambda _: None,
     ) -> None:
         self.reader, self._with_logs, self._failed_writes = reader, with_logs, failed_writes
         self._report, self._answered, self._group, self._may_preempt = report, answered, group, may_preempt
-        self._may_not_preempt, self._news, self._seen = may_not_preempt, news, seen
+        self._may_not_preempt, self._news, self._job_read = may_not_preempt, news, job_read
         self._quarantine, self._stores, self._ledger = reader.quarantine, reader.stores, reader.ledger
         self.now = 0.0
         self.empty = _without_contents(reader.settings)
         self._known: Remembered[JobInputs, Job] = Remembered()
-        self._bare: Remembered[object, Job] = Remembered()
+        self._without_spec: Remembered[object, Job] = Remembered()
         """Jobs that are quarantined, or deleted and still there."""
         self._may_not_preempt_before: tuple[AbstractSet[str], AbstractSet[str]] = frozenset(), frozenset()
         self._distrusted: AbstractSet[tuple[str, bool]] = frozenset()
-        """What the quarantine did not trust at the last look."""
-        self._mine: Remembered[int, AbstractSet[str]] = Remembered()
+        """What the quarantine did not trust at the last refresh."""
+        self._mine: RememberedOne[int, AbstractSet[str]] = RememberedOne()
         """The jobs (uids) that are served."""
         self._changed: Touched[str] = Touched()
-        self._restless: set[str] = set()
-        """Jobs (uids) that depend on more than themselves, their pods and their context: read at each look."""
+        self._read_every_pass: set[str] = set()
+        """Jobs (uids) that depend on more than their object, pods and context. They are read at each refresh."""
         self._touched: Collection[str] | None = None
         self._end_subscription = self._stores.jobs.subscribe(self._job_changed)
 
     def close(self) -> None:
-        """Hear of no more changes: the stores outlive a leader's term."""
+        """Unsubscribe from the stores, which live longer than this leader."""
         self._end_subscription()
         self.reader.external_changes.close()
 
@@ -88,22 +88,22 @@ class StoredWorld:
         """The teams, by the quota policies."""
         return self.reader.policies.resolved
 
-    def look(self, now: float) -> StoredWorld:
-        """Look at the stores at `now` (epoch seconds on the API server's clock); returns this world."""
-        self.reader.first_seen.begin_look()
-        self.glance(now)
+    def refresh(self, now: float) -> StoredWorld:
+        """Read the stores at `now` (epoch seconds on the API server's clock); returns this world."""
+        self.reader.first_seen.begin_pass()
+        self.refresh_contexts(now)
         self._ledger.expire()
         self._touched = self._take_touched()
         return self
 
     def keep_only(self, present: AbstractSet[str]) -> None:
-        """Forget the jobs that are gone; `present` are the uids of those that are not."""
+        """Forget deleted jobs; `present` are the uids of the existing ones."""
         self._known.drop_absent(present)
-        self._bare.drop_absent(present)
-        self._restless &= present
+        self._without_spec.drop_absent(present)
+        self._read_every_pass &= present
 
     def touched(self) -> Collection[str] | None:
-        """The jobs (uids) of which something may have changed since the look before; None: of any."""
+        """The jobs (uids) that may have changed since the last refresh; None: any may have."""
         return self._touched
 
     def _take_touched(self) -> Collection[str] | None:
@@ -119,7 +119,7 @@ class StoredWorld:
             self.reader.external_changes.answered()
         self._may_not_preempt_before, self._distrusted = may_not_preempt, distrusted
         news = (each.take() for each in self._news)
-        taken = [self._changed.take(), *news, self._restless, self._failed_writes.uids()]
+        taken = [self._changed.take(), *news, self._read_every_pass, self._failed_writes.uids()]
         pods = self._ledger.touched.take()
         if pods is None or None in taken:
             return None
@@ -127,16 +127,16 @@ class StoredWorld:
         by_uid = (key for key in pods if isinstance(key, str))
         return {*by_uid, *(job.metadata.uid for job in named if job is not None)}.union(*filter(None, taken))
 
-    def glance(self, now: float) -> StoredWorld:
-        """Look at the context of the jobs."""
+    def refresh_contexts(self, now: float) -> StoredWorld:
+        """Read the context of the jobs."""
         self.now = now
-        if self.reader.job_contexts.look(now):
+        if self.reader.job_contexts.refresh(now):
             self._changed.everything()
         self._changed.add(*self.reader.shapes.take_moved())
         return self
 
     def forget(self) -> None:
-        """Forget the jobs that were read, so that the next look reads all of them."""
+        """Forget the jobs that were read, so that the next refresh reads all of them."""
         self._known = Remembered()
         self._changed.everything()
 
@@ -150,16 +150,16 @@ class StoredWorld:
 
     def jobs(self) -> AbstractSet[str]:
         """The uids of all jobs."""
-        return self._mine.get("", self._stores.jobs.uids_revision, self._uids)
+        return self._mine.get(self._stores.jobs.uids_revision, self._uids)
 
     def _uids(self) -> AbstractSet[str]:
         return {body.metadata.uid: None for body in self._stores.jobs.values() if self._is_mine(body)}.keys()
 
     def job(self, uid: str) -> Job:
-        """The facts of that job; the same object as long as nothing of them changes."""
+        """The facts of that job; the same object while nothing in them changes."""
         job = self._read(uid)
         if not job.fault:
-            self._seen(job)
+            self._job_read(job)
         return job
 
     def _read(self, uid: str) -> Job:
@@ -168,11 +168,11 @@ class StoredWorld:
         meta = body.metadata
         fault = self._quarantine.fault(uid, meta.generation)
         if fault is not None or meta.deletion_timestamp is not None:
-            return self._bare_job(body, fault)
-        self._bare.drop(uid)
+            return self._job_without_spec(body, fault)
+        self._without_spec.drop(uid)
         own, specs, failed = self._ledger.own_pods(uid), self.reader.specs, self._failed_writes.of(uid)
         reads_no_log = specs.status(body).finished or specs.of(body).tells_by_itself
-        reports = JobReports(
+        feedback = JobFeedback(
             trouble=failed.message,
             blocked=failed.blocked,
             refused=failed.refusal(meta.generation),
@@ -181,20 +181,20 @@ class StoredWorld:
             group=self._group(uid),
         )
         pods = own if reads_no_log else self._with_logs(uid, meta.namespace, own)
-        inputs = self.reader.jobs.inputs(body, pods, reports)
+        inputs = self.reader.jobs.inputs(body, pods, feedback)
         job = self._known.get(uid, inputs, self.reader.jobs.job, inputs)
-        is_plain = pods is own and not reports.trouble and job.status.held_until is None
-        (self._restless.discard if is_plain else self._restless.add)(uid)
+        is_plain = pods is own and not feedback.trouble and job.status.held_until is None
+        (self._read_every_pass.discard if is_plain else self._read_every_pass.add)(uid)
         return job
 
-    def _bare_job(self, body: objects.CustomObject, fault: Fault | None) -> Job:
-        """A job that is quarantined, or that only a finalizer keeps: nothing of it counts but its pods."""
+    def _job_without_spec(self, body: objects.CustomObject, fault: Fault | None) -> Job:
+        """A job that is quarantined, or that only a finalizer keeps: only its pods count."""
         uid, pods = body.metadata.uid, self._ledger.own_pods(body.metadata.uid)
         self._known.drop(uid)
-        return self._bare.get(uid, (body, pods, fault), self.reader.jobs.bare_job, body, pods, fault)
+        return self._without_spec.get(uid, (body, pods, fault), self.reader.jobs.job_without_spec, body, pods, fault)
 
     def unread(self) -> Iterator[str]:
-        """Jobs (uids) that are new or changed, if they are more than `FEW_JOBS`. Each exists when it is named."""
+        """The new or changed jobs (uids), if there are more than `FEW_JOBS`. Each job still exists when it is named."""
         changed = self._changed.peek()
         found = [uid for uid in self.jobs() if (changed is None or uid in changed) and self._is_new(uid)]
         for uid in found if len(found) > FEW_JOBS else ():
@@ -204,47 +204,49 @@ class StoredWorld:
 
     def _is_new(self, uid: str) -> bool:
         known = self._known.peek(uid)
-        return uid not in self._bare.names() and (known is None or known[0].body is not self._stores.jobs.get(uid))
+        return uid not in self._without_spec.names() and (
+            known is None or known[0].body is not self._stores.jobs.get(uid)
+        )
 
     def _is_mine(self, body: objects.CustomObject) -> bool:
         return self.reader.settings.watches(body.metadata.namespace)
 
     def shape(self, job: Job) -> JobShape:
-        """What the job's pods ask of a node."""
+        """The requirements of the job's pods of a node."""
         return self.reader.shapes.of(job)
 
     def assumed(self, uid: str) -> tuple[Member, ...]:
         """The pods of that job that are being created."""
-        return tuple(assumed.member for assumed in self._ledger.assumed(uid))
+        return tuple(assumed.member for assumed in self._ledger.assumed.of_job(uid))
 
-    def flavor_held(self, pods: Sequence[OwnPod]) -> str | None:
+    def flavor_in_use(self, pods: Sequence[OwnPod]) -> str | None:
         """The flavor of the GPUs that these pods hold, by the labels of their nodes; None if they hold none."""
         found = ((pod.node, self._stores.nodes.named(pod.node)) for pod in pods if pod.node is not None)
         labels = {name: node.metadata.labels for name, node in found if node is not None}
-        return flavor_held(pods, labels, self.empty.flavors)
+        return flavor_in_use(pods, labels, self.empty.flavors)
 
     # -- whether others may lose pods for a job ------------------------------------------------------------------------
 
     def may_preempt(self, job: Job) -> bool:
-        """Whether others may lose pods for it, by what the API server answered about its own pods (139)."""
+        """Whether pods may be preempted for the job, by the API server's answers about its own pods (139)."""
         return self._may_preempt(job)
 
-    def is_trusted(self, job: Job) -> bool:
-        """Whether others may lose pods for it, by the errors that it has caused in the operator (88)."""
+    def may_preempt_despite_errors(self, job: Job) -> bool:
+        """Whether pods may be preempted for the job, by the errors that it has caused in the operator (88)."""
         return self._quarantine.may_preempt(job.uid, job.generation)
 
     # -- all else ------------------------------------------------------------------------------------------------------
 
     def nodes(self, members: AbstractSet[str], leaving: Sequence[tuple[str, OwnPod]]) -> tuple[Node, ...]:
-        """All nodes with what pods use of them, but for `members`."""
-        return self.reader.nodes.look(members, leaving)
+        """All nodes with their use by pods, without `members`."""
+        return self.reader.nodes.all_with_use(members, leaving)
 
     def pending_pods(self) -> tuple[PendingPod, ...]:
         """The foreign pods that wait for GPUs."""
-        return self.reader.pending_pods.look(self.now)
+        return self.reader.pending_pods.refresh(self.now)
 
     def quarantine(self, uid: str, error: Exception, *, in_allocation: bool = False, given: bool = False) -> bool:
-        """The job made the planner raise."""
+        """Quarantine a job that made the planner raise."""
         body = self._stores.jobs.get(uid)
         if body is None:
             log.error("a job that is gone, uid=%s, raised", uid, exc_info=error)
@@ -262,16 +264,16 @@ class StoredWorld:
         return True
 
     def cannot_tell_demand(self, job: Job, error: Exception) -> None:
-        """The pods of a job that is quarantined count as used by others, because of this error."""
+        """Report that the pods of a quarantined job count as used by others because of this error."""
         log.debug("job=%s is set aside, and its pods count as used by others", job.key, exc_info=error)
 
     def quarantine_pod(self, pod: PendingPod, error: Exception) -> None:
-        """The allocation raised an error about a foreign pod."""
+        """Quarantine a foreign pod that made the allocation raise."""
         self._quarantine.quarantine("pod", pod.uid, f"{pod.namespace}/{pod.name}", error, in_allocation=True)
 
 
 def _without_contents(settings: Settings) -> Snapshot:
-    """What every snapshot has from the settings."""
+    """A snapshot with the settings alone."""
     return Snapshot(
         now=0.0,
         nodes=(),

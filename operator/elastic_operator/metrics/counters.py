@@ -56,7 +56,7 @@ class Counters:
         self.api_requests.labels(verb, code).inc()
 
     def count_job(self, changes: JobChanges) -> None:
-        """Count what a written status of a job reports for the first time."""
+        """Count the news in a written status of a job."""
         for direction, reason in changes.resizes:
             self.resizes.labels(direction, reason).inc()
         self.restarts.labels("failure").inc(changes.failures)
@@ -72,7 +72,7 @@ class Counters:
         self.internal_errors.labels(kind).inc()
 
     def stand_by(self) -> None:
-        """This process does not lead any more: another one reports the present state (75)."""
+        """Reset the present state when this process does not lead any more: another process reports it (75)."""
         for gauge in (self.leader, self.reservations, self.waiting_for_limit, self.too_large, self.reclaim_unanswered):
             gauge.set(0)
 

@@ -12,7 +12,7 @@ from elastic_api.status import Condition, ConditionType
 from elastic_operator.metrics.picture import JobPicture
 from elastic_operator.metrics.prefix import PREFIX
 from elastic_operator.metrics.times import KINDS
-from elastic_operator.plan.facts.launcher_report import Report
+from elastic_operator.plan.facts.group_report import GroupReport
 from elastic_operator.plan.job.master_report import report_of
 from elastic_operator.plan.job.observation import is_running
 
@@ -20,7 +20,7 @@ JOB = ("namespace", "job_name")
 
 
 def job_families(jobs: Iterable[JobPicture]) -> Iterator[Metric]:
-    """All of them. A job has no sample for values that are not known."""
+    """All series. A job has no sample for an unknown value."""
     jobs = list(jobs)
     yield _by_status(jobs)
     yield _info(jobs)
@@ -43,7 +43,7 @@ def _kept_nodes(jobs: list[JobPicture]) -> Metric:
 
 def _uncounted(jobs: list[JobPicture]) -> Metric:
     about = "Jobs that ask for devices of dynamic resource allocation, which the operator does not count yet."
-    value = sum(bool(job.obs.job.context.uncounted) for job in jobs)
+    value = sum(bool(job.obs.job.context.uncounted_devices) for job in jobs)
     return GaugeMetricFamily(f"{PREFIX}uncounted_jobs", about, value=value)
 
 
@@ -172,7 +172,7 @@ def _training(jobs: list[JobPicture]) -> Iterator[Metric]:
     yield from families.values()
 
 
-def _progress(job: JobPicture, report: Report | None) -> Iterator[tuple[str, float | None]]:
+def _progress(job: JobPicture, report: GroupReport | None) -> Iterator[tuple[str, float | None]]:
     """The value in the master's last report, else the last one in the status."""
     if report is not None:
         yield "job_step", report.step

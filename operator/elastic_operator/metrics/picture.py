@@ -1,4 +1,4 @@
-"""What /metrics shows of jobs, policies and watches: their state when Prometheus asks (74).
+"""The content of /metrics about jobs, policies and watches: their state when Prometheus asks (74).
 
 A picture is taken in one go and never changed, so another thread may render it.
 """
@@ -14,7 +14,7 @@ from elastic_operator.plan.job.observation import Observation
 
 @dataclass(frozen=True, slots=True)
 class JobPicture:
-    """One job as of the last look, with the status of its last plan.
+    """One job as of the last pass, with the status of its last plan.
 
     `policy` is the quota policy of its namespace, "" without one. `seconds` is how it has spent its time, by kind, and
     `moved_at` when its step last moved (epoch seconds).
@@ -47,7 +47,7 @@ class WatchPicture:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """Everything. A process that does not lead has no jobs and policies in it (75)."""
+    """All of these. A process that does not lead has no jobs and policies in it (75)."""
 
     leads: bool = False
     jobs: tuple[JobPicture, ...] = ()

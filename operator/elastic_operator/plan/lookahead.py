@@ -1,10 +1,10 @@
-"""Looks at a decision as if it were carried out, before any job loses a pod for it (143).
+"""Examines a decision as if it were carried out, before any job loses a pod for it (143).
 
 The same snapshot with the decision carried out is allocated once more: that is what the next pass would decide. A job
 gets nothing if the next pass would evict its new pods. A job keeps the pods that the next pass would give back to it,
 unless pods of a third job would be evicted for that: an owner may preempt the weakest job, and that job the next weaker
-one. Such a decision is a mistake or a limit of the planner, and must cost nobody a pod. Decisions by which no job loses
-a pod are not looked at, because they can be undone without harm.
+one. Such a decision is a mistake or a limit of the planner, and must cost nobody a pod. A decision by which no job
+loses a pod is not examined, because it can be undone without harm.
 
 No job may lose its rights by this. A job that was left out for ten seconds is served as the first decision says. Jobs
 whose size then changes again and again are held (`flapping.py`).
@@ -24,7 +24,7 @@ from elastic_operator.plan.facts.gpus import gpus_by_resource
 from elastic_operator.plan.facts.snapshot import JobDemand, Member, Node, PendingPod, Snapshot
 from elastic_operator.plan.facts.text import pods
 from elastic_operator.plan.job.demand import with_members
-from elastic_operator.plan.job.holding import frozen_demand
+from elastic_operator.plan.job.remaining_pods import frozen_demand
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 PATIENCE_SECONDS = 10.0
@@ -45,9 +45,9 @@ class LookaheadAllocator:
     def __init__(self) -> None:
         self._now, self._next = Allocator(), Allocator()
         self._doubted: dict[str, tuple[float, float]] = {}
-        """By job (uid), when it was first and last to be left out (epoch seconds)."""
+        """By job (uid), the first and the last time when it was to be left out (epoch seconds)."""
         self.again_at = inf
-        """When the first of the jobs that were left out is served although nothing else changes (epoch seconds)."""
+        """When (epoch seconds) the first of the jobs that were left out is served, if nothing else changes before."""
 
     @property
     def futile_preemptors(self) -> frozenset[str]:
@@ -55,11 +55,11 @@ class LookaheadAllocator:
         return self._now.futile_preemptors
 
     def allocate_unchecked(self, snapshot: Snapshot) -> Allocation:
-        """What each job gets, without a look ahead."""
+        """The allocation without a look ahead."""
         return self._now.allocate(snapshot)
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
-        """What each job gets. The allocation returned before must not be read any more."""
+        """The allocation: the grants of all jobs. The allocation returned before must not be read any more."""
         left_out: dict[str, str] = {}
         self._forget_old(snapshot.now)
         for tries in range(_MAX_DECISIONS):
@@ -119,7 +119,7 @@ def _masters(job: JobDemand, assignment: Assignment) -> int:
 
 
 def _without(snapshot: Snapshot, uids: Mapping[str, object]) -> Snapshot:
-    """The snapshot in which these jobs keep what they have and want no more."""
+    """The snapshot in which these jobs keep their pods and want no more."""
     if not uids:
         return snapshot
     return replace(snapshot, jobs=tuple(_frozen(job) if job.uid in uids else job for job in snapshot.jobs))
@@ -133,7 +133,7 @@ def _frozen(job: JobDemand) -> JobDemand:
 
 
 def carried_out(snapshot: Snapshot, allocation: Allocation) -> Snapshot:
-    """The snapshot as it will be when all pods that leave have left, and all planned pods are there."""
+    """The snapshot as it will be when all leaving pods have left and all planned pods exist."""
     jobs = tuple(_applied(job, allocation.assignment(job.uid), snapshot.now) for job in snapshot.jobs)
     places = {one.uid: one.node for one in allocation.nominations}
     came: dict[str, list[PendingPod]] = {}
@@ -144,7 +144,10 @@ def carried_out(snapshot: Snapshot, allocation: Allocation) -> Snapshot:
     nodes = tuple(_node_after(node, came.get(node.name, []), snapshot.gpu_resources) for node in snapshot.nodes)
     here = {node.name for node in snapshot.nodes}
     waiting = (one for one in snapshot.pending_pods if (places.get(one.uid) or one.nominated) not in here)
-    limits = replace(snapshot.eviction_limits, gone={**snapshot.eviction_limits.gone, **allocation.evicted_for})
+    limits = replace(
+        snapshot.eviction_limits,
+        evicted_last_minute={**snapshot.eviction_limits.evicted_last_minute, **allocation.evicted_for},
+    )
     return replace(snapshot, jobs=jobs, nodes=nodes, pending_pods=tuple(waiting), eviction_limits=limits)
 
 
@@ -160,7 +163,7 @@ def _applied(job: JobDemand, assignment: Assignment, now: float) -> JobDemand:
         provisioning_pods=tuple(pod for pod in job.provisioning_pods if pod.uid in keep),
         used_indices=frozenset(member.index for member in members if member.role == ROLE_WORKER),
         undelayed_size=assignment.replicas,
-        holds_place=assignment.replicas > 0,
+        is_admitted=assignment.replicas > 0,
     )
     after = with_members(left, tuple(_made(job, assignment)))
     running_since = (job.running_since if job.members else now) if after.members else None
@@ -175,7 +178,7 @@ def _made(job: JobDemand, assignment: Assignment) -> Iterator[Member]:
 
 
 def _node_after(node: Node, came: list[PendingPod], gpu_resources: tuple[str, ...]) -> Node:
-    """The node when these pods of others have come, and all that leave have left."""
+    """The node when these pods of others are bound to it, and all leaving pods have left."""
     if not came and not node.leaving and not node.leaving_by:
         return node
     used, used_by = Counter(node.used), {name: Counter(held) for name, held in node.used_by.items()}

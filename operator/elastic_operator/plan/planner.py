@@ -1,9 +1,9 @@
 """One pass over everything: observe each job, allocate for all, reconcile each job.
 
-The planner owns all that decisions remember from pass to pass, in one `JobMemory` per job; the world remembers what it
-read, and the loop what it wrote. A pass costs what changed since the last one: an unchanged thing stays the same
-object, so the next step skips it by identity (23). A planner that remembers decides what a fresh planner decides; that
-is a property test.
+The planner owns all that decisions remember from pass to pass: one `JobMemory` per job, and `Plans`. The world
+remembers what it read, and the loop what it wrote. A pass costs what changed since the last one: an unchanged thing
+stays the same object, so the next step skips it by identity (23). A planner that remembers decides what a fresh planner
+decides; that is a property test.
 """
 
 from __future__ import annotations
@@ -11,25 +11,27 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from math import inf
+from math import floor, inf
 
-from elastic_operator.memory import Remembered
+from elastic_operator.memory import RememberedOne, Touched
 from elastic_operator.plan.allocation.allocate import Allocator, next_change
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.blame import culprits_of_allocation
 from elastic_operator.plan.demands import demand_while_quarantined, renew_demand
 from elastic_operator.plan.dues import Dues
-from elastic_operator.plan.facts.decisions import Grant, Plan, Stopped
+from elastic_operator.plan.facts.decisions import Grant, Plan
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.snapshot import EvictionLimits, JobDemand, Node, PendingPod, Snapshot, gpus_in
+from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.observe import observe
 from elastic_operator.plan.job.quarantined import plan_in_quarantine
 from elastic_operator.plan.job.reconcile import reconcile
-from elastic_operator.plan.job_memory import JobMemory, Planned
+from elastic_operator.plan.job_memory import JobMemory
 from elastic_operator.plan.lookahead import LookaheadAllocator
+from elastic_operator.plan.observed_jobs import ObservedJobs
+from elastic_operator.plan.plans import Plans
 from elastic_operator.plan.policies.resolve import Resolved
-from elastic_operator.plan.population import Population
 from elastic_operator.plan.world import Reclaim, World
 
 MAX_BLAMES = 2
@@ -37,57 +39,49 @@ MAX_BLAMES = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
-    """All jobs by uid, and what to allocate from."""
-
-    obs: Mapping[str, Observation]
-    snapshot: Snapshot
-
-
-@dataclass(frozen=True, slots=True)
 class Decisions:
-    """The result of one pass. Nothing is awaited while a pass decides, so all its decisions are of one moment.
+    """The result of one pass. All its decisions are of one moment, because a pass awaits nothing.
 
-    `is_new`: the allocation was made in this pass. `until` is when (epoch seconds) time alone may change it. `would_be`
-    is what would be taken in addition if reclaim were not stopped. `error` was raised by the look ahead (143), without
-    which the allocation was made then.
+    `obs` are all jobs by uid, and `snapshot` is what was allocated from. `is_new`: the allocation was made in this
+    pass. `until` is when (epoch seconds) time alone may change it. `would_be` is what would be taken in addition if
+    reclaim were not stopped. `error` was raised by the look ahead (143), without which the allocation was made then.
     """
 
     policies: Resolved
-    observed: Observed
+    obs: Mapping[str, Observation]
+    snapshot: Snapshot
     allocation: Allocation
     is_new: bool
     until: float
-    stopped: Stopped | None
+    stopped: Reason | None
     would_be: Allocation | None = None
     error: Exception | None = None
 
 
 class Planner:
-    """Decides again and again. `timed` makes a context in which each allocation is made."""
+    """Decides pass after pass. `timed` makes a context in which each allocation is made."""
 
     def __init__(self, timed: Callable[[], AbstractContextManager[object]] = nullcontext) -> None:
         self._timed = timed
         self._jobs: dict[str, JobMemory] = {}
-        self._population = Population()
-        self._again: set[str] | None = None
-        """Jobs (uids) to be observed whatever the world says; None: all."""
-        self._observe_at, self._plan_at = Dues(), Dues()
-        """When time alone may change how a job is observed (epoch seconds), and when its plan is due (monotonic)."""
-        self._unplanned: dict[str, None] = {}
-        """Jobs (uids) whose last plan may not have been made from how they are observed now."""
-        self._snapshot: Remembered[tuple[object, ...], Snapshot] = Remembered()
+        self._observed_jobs = ObservedJobs()
+        self._again: Touched[str] = Touched()
+        """Jobs (uids) to be observed whatever the world says."""
+        self._observe_at = Dues()
+        """When time alone may change how a job is observed (epoch seconds)."""
+        self.plans = Plans()
+        self._snapshot: RememberedOne[tuple[object, ...], Snapshot] = RememberedOne()
         self._allocator, self._would_be_allocator = LookaheadAllocator(), Allocator()
         self._decided: Decisions | None = None
 
     # -- memory --------------------------------------------------------------------------------------------------------
 
     def forget(self) -> None:
-        """Forget what is known of jobs and the last allocation, so that the next pass decides all of it again."""
+        """Forget all jobs and the last allocation, so that the next pass decides everything again."""
         self.forget_some(self._jobs)
-        self._again = None
-        self._snapshot.drop("")
-        self._population = Population()
+        self._again.everything()
+        self._snapshot.drop()
+        self._observed_jobs = ObservedJobs()
         self.forget_allocation()
 
     def forget_some(self, uids: Iterable[str]) -> None:
@@ -95,44 +89,13 @@ class Planner:
         for uid in uids:
             if memory := self._jobs.get(uid):
                 memory.obs = None
-                memory.demanded.drop("")
+                memory.demanded.drop()
                 self._observe_at.set(uid, -inf)
-                self._forget_plan(uid, memory)
+                self.plans.forget(uid)
 
     def forget_allocation(self) -> None:
-        """Allocate from nothing the next time."""
+        """Forget the allocation's state: the next allocation begins anew."""
         self._allocator, self._would_be_allocator, self._decided = LookaheadAllocator(), Allocator(), None
-
-    def forget_plan(self, uid: str) -> None:
-        """Plan for that job again."""
-        if memory := self._jobs.get(uid):
-            self._forget_plan(uid, memory)
-
-    def _forget_plan(self, uid: str, memory: JobMemory) -> None:
-        memory.forget_plan()
-        self._plan_at.drop(uid)
-        self._unplanned[uid] = None
-
-    def note(self, planned: Planned) -> None:
-        """A plan was made, and begun."""
-        uid = planned.obs.job.uid
-        if memory := self._jobs.get(uid):
-            memory.planned = planned
-            self._plan_at.set(uid, planned.due)
-            self._unplanned.pop(uid, None)
-
-    def planned(self, uid: str) -> Planned | None:
-        """The job's last plan; None before its first one."""
-        memory = self._jobs.get(uid)
-        return memory.planned if memory else None
-
-    def all_planned(self) -> Iterator[Planned]:
-        """The last plans of all jobs that have one."""
-        return (memory.planned for memory in self._jobs.values() if memory.planned is not None)
-
-    def next_due(self) -> float:
-        """When (monotonic) the first plan is due again; those that were forgotten are made as their turn comes."""
-        return self._plan_at.next()
 
     @property
     def futile_preemptors(self) -> frozenset[str]:
@@ -142,34 +105,33 @@ class Planner:
     # -- observe -------------------------------------------------------------------------------------------------------
 
     def read_ahead(self, world: World) -> Iterator[None]:
-        """Observe what is new or changed, one job at a step, if it is much; the next pass remembers it.
+        """If many jobs are new or changed, observe one of them per step. The next pass uses these observations.
 
-        Whatever changes between two steps is observed again.
+        A job that changes between two steps is observed again.
         """
         for uid in world.unread():
             self._observe(world, uid)
             self._demand(world, uid)
             yield
 
-    def observe(self, world: World) -> Observed:
-        """All jobs as they are now."""
+    def observe(self, world: World) -> tuple[Mapping[str, Observation], Snapshot]:
+        """All jobs (by uid) as they are now, and what to allocate from."""
         uids = self._to_observe(world)
         for uid in uids:
             self._observe(world, uid)
         for uid in uids:
             self._demand(world, uid)
-        self._population = self._population.renewed(world.jobs(), uids, self._jobs)
-        self._unplanned |= dict.fromkeys(uids)
-        return Observed(self._population.obs, self._take_snapshot(world))
+        self._observed_jobs = self._observed_jobs.renewed(world.jobs(), uids, self._jobs)
+        self.plans.observed(uids)
+        return self._observed_jobs.obs, self._take_snapshot(world)
 
     def _to_observe(self, world: World) -> Collection[str]:
         """Those that may look otherwise than at the last pass; all others are kept."""
-        uids, touched, again = world.jobs(), world.touched(), self._again
+        uids, touched, again = world.jobs(), world.touched(), self._again.take()
         new: Collection[str] = ()
-        if uids is not self._population.uids:
+        if uids is not self._observed_jobs.uids:
             self._keep_only(uids)
             new = [uid for uid in uids if uid not in self._jobs]
-        self._again = set()
         if touched is None or again is None:
             return tuple(uids)
         some = {*touched, *again, *self._observe_at.due(world.now)}
@@ -179,11 +141,10 @@ class Planner:
         for uid in self._jobs.keys() - set(uids):
             del self._jobs[uid]
             self._observe_at.drop(uid)
-            self._plan_at.drop(uid)
-            self._unplanned.pop(uid, None)
+            self.plans.drop(uid)
 
     def _observe(self, world: World, uid: str) -> None:
-        """Observe the job as it is now, or the little that is known of it while it is quarantined."""
+        """Observe the job; while it is quarantined, only what is known without its spec."""
         memory = self._jobs.setdefault(uid, JobMemory())
         try:
             self._observe_as(world, memory, world.job(uid))
@@ -192,7 +153,7 @@ class Planner:
 
     def _observe_as(self, world: World, memory: JobMemory, job: Job) -> Observation:
         known = memory.obs
-        if known is not None and known.job is job and world.now < self._observe_at.at(job.uid):
+        if known is not None and known.job is job and world.now < self._observe_at.time_of(job.uid):  # by identity (23)
             return known
         until = inf
         if job.fault or job.deleted:
@@ -209,25 +170,26 @@ class Planner:
     def quarantine(
         self, world: World, uid: str, error: Exception, *, in_allocation: bool = False, given: bool = False
     ) -> Observation | None:
-        """The job has raised: leave it out for a while. Returns how it is observed meanwhile; None if it is gone."""
+        """Leave out a job that has raised for a while. Returns its observation meanwhile; None if the job is
+        deleted.
+        """
         if not world.quarantine(uid, error, in_allocation=in_allocation, given=given):
             return None
         memory = self._jobs.setdefault(uid, JobMemory())
-        if self._again is not None:
-            self._again.add(uid)
+        self._again.add(uid)
         return self._observe_as(world, memory, world.job(uid))
 
     def _take_snapshot(self, world: World) -> Snapshot:
-        """What to allocate from; the same object while nothing but time differs."""
-        jobs = self._population
+        """The snapshot to allocate from; the same object while nothing but time differs."""
+        jobs = self._observed_jobs
         nodes, pending = world.nodes(jobs.members, jobs.leaving), world.pending_pods()
         made_of = world.policies, jobs.demands, nodes, pending
-        return self._snapshot.get("", made_of, _snapshot_of, world, *made_of)
+        return self._snapshot.get(made_of, _snapshot_of, world, *made_of)
 
     # -- demand --------------------------------------------------------------------------------------------------------
 
     def _demand(self, world: World, uid: str) -> None:
-        """Say what the job demands, unless it is quarantined."""
+        """Make the job's demand, unless it is quarantined."""
         memory = self._jobs[uid]
         if memory.obs is not None and not memory.obs.job.fault:
             try:
@@ -238,19 +200,19 @@ class Planner:
     # -- allocate ------------------------------------------------------------------------------------------------------
 
     def decide(self, world: World, reclaim: Reclaim) -> Decisions:
-        """What there is, and who gets what; without a job or a pending pod at which the allocation raises."""
+        """The decisions of a pass; without a job or pending pod at which the allocation raises."""
         for _ in range(MAX_BLAMES):
-            observed = self.observe(world)
+            obs, snapshot = self.observe(world)
             try:
-                return self._allocate(world, observed, reclaim)
+                return self._allocate(world, obs, snapshot, reclaim)
             except Exception as error:
                 self.forget_allocation()
-                if not self._blame(world, _to_allocate(observed.snapshot, world.now, reclaim), error):
+                if not self._blame(world, _to_allocate(snapshot, world.now, reclaim), error):
                     raise
-        return self._allocate(world, self.observe(world), reclaim)
+        return self._allocate(world, *self.observe(world), reclaim)
 
     def _blame(self, world: World, snapshot: Snapshot, error: Exception) -> bool:
-        """Quarantine those that make the allocation raise; whether there are any."""
+        """Quarantine the jobs and pending pods that make the allocation raise; returns whether there are any."""
         found = culprits_of_allocation(snapshot)
         for bad in found:
             if isinstance(bad, PendingPod):
@@ -259,27 +221,29 @@ class Planner:
                 self.quarantine(world, bad.uid, error, in_allocation=True)
         return bool(found)
 
-    def _allocate(self, world: World, observed: Observed, reclaim: Reclaim) -> Decisions:
+    def _allocate(
+        self, world: World, obs: Mapping[str, Observation], snapshot: Snapshot, reclaim: Reclaim
+    ) -> Decisions:
         """The last allocation, as long as it would come out again."""
         last, stopped, now = self._decided, reclaim.stopped, world.now
-        same = last is not None and observed.snapshot is last.observed.snapshot and stopped == last.stopped
+        # By identity (23).
+        same = last is not None and snapshot is last.snapshot and stopped == last.stopped
         if last is not None and same and now < last.until:
-            old = replace(last, policies=world.policies, observed=observed, is_new=False, would_be=None, error=None)
-            self._decided = old
+            self._decided = replace(last, policies=world.policies, obs=obs, is_new=False, would_be=None, error=None)
             return self._decided
-        snapshot = _to_allocate(observed.snapshot, now, reclaim)
+        to_allocate = _to_allocate(snapshot, now, reclaim)
         with self._timed():
-            allocation, error = self._look_ahead(snapshot)
+            allocation, error = self._look_ahead(to_allocate)
             would_be = None
-            if stopped is not None and reclaim.only_told:
-                would_be, error = self._would_be(snapshot, error)
+            if stopped is not None and reclaim.is_dry_run:
+                would_be, error = self._would_be(to_allocate, error)
             _ = allocation.nominations  # made when they are read: here it is known what to do if that raises
-        until = min(next_change(snapshot), now + reclaim.next_capacity(allocation), self._allocator.again_at)
-        self._decided = Decisions(world.policies, observed, allocation, True, until, stopped, would_be, error)
+        until = min(next_change(to_allocate), now + reclaim.next_capacity(allocation), self._allocator.again_at)
+        self._decided = Decisions(world.policies, obs, snapshot, allocation, True, until, stopped, would_be, error)
         return self._decided
 
     def _look_ahead(self, snapshot: Snapshot) -> tuple[Allocation, Exception | None]:
-        """Who gets what; where only the look ahead raises, without it."""
+        """The allocation with the look ahead; without it if only the look ahead raises."""
         try:
             return self._allocator.allocate(snapshot), None
         except Exception as error:  # noqa: BLE001 - it is returned
@@ -288,7 +252,7 @@ class Planner:
             return self._allocator.allocate_unchecked(snapshot), error
 
     def _would_be(self, snapshot: Snapshot, error: Exception | None) -> tuple[Allocation | None, Exception | None]:
-        """What the mode DryRun reports and does not do; None where that raises."""
+        """The evictions that the mode DryRun reports and does not carry out; None if this raises."""
         try:
             asked = replace(snapshot, reclaiming=True, eviction_limits=EvictionLimits())
             return self._would_be_allocator.allocate(asked), error
@@ -300,30 +264,14 @@ class Planner:
 
     def may_need_plans(self, decisions: Decisions, at: float) -> Iterator[str]:
         """The jobs (uids) whose plan may not be the last one any more; `at` is monotonic."""
-        all_obs = decisions.observed.obs
-        if decisions.is_new:
-            yield from all_obs
-            return
-        for uid in dict.fromkeys((*self._unplanned, *self._plan_at.due(at))):
-            known = self._jobs[uid].planned
-            if known is None or not known.is_current(all_obs[uid], at):
-                yield uid
-            else:
-                self._unplanned.pop(uid, None)
-
-    def is_planned(self, obs: Observation, allocation: Allocation, at: float) -> bool:
-        """Whether another plan for the job would be the same, up to its wording; `at` is monotonic."""
-        known = self.planned(obs.job.uid)
-        if known is None or not known.is_current(obs, at):
-            return False
-        return known.assignment == (allocation.assignment(obs.job.uid) if obs.job.uid in allocation else None)
+        return iter(decisions.obs) if decisions.is_new else self.plans.may_need_one(decisions.obs, at)
 
     def plan(self, obs: Observation, grant: Grant | None, now: float) -> Plan:
-        """What is done for the job, given what it gets."""
+        """The job's plan, by its grant."""
         return reconcile(obs, grant, now=now)
 
     def plan_in_quarantine(self, job: Job, release: Collection[str], now: float) -> Plan:
-        """What is done for a job that is quarantined, whose pods `release` (uids) go to others."""
+        """The plan of a quarantined job, whose pods `release` (uids) are preempted."""
         return plan_in_quarantine(job, release, now)
 
 
@@ -346,13 +294,18 @@ def _snapshot_of(
 
 
 def _to_allocate(snapshot: Snapshot, now: float, reclaim: Reclaim) -> Snapshot:
-    """The snapshot as the allocation gets it. An error is searched for in the same one."""
+    """The snapshot for the allocation. Culprits are searched for in the same one."""
     limits = reclaim.eviction_limits(gpus_in(snapshot))
     return replace(snapshot, now=now, reclaiming=reclaim.stopped is None, eviction_limits=limits)
 
 
 def _valid_until(obs: Observation, now: float) -> float:
-    """When time alone may make it look different; a decision that is not written down yet is made anew each time."""
-    if obs.commit or obs.status is not obs.job.status:
+    """When time alone may make the job look different.
+
+    The times of a status are whole seconds. So a status that is not written yet is made anew each second, unless the
+    job must not go on before it is written.
+    """
+    if obs.commit:
         return -inf
-    return min((time for time in (*obs.wake_at, obs.hold_until) if time > now), default=inf)
+    until = min((time for time in (*obs.wake_at, obs.no_pods_before) if time > now), default=inf)
+    return until if obs.status is obs.job.status else min(until, floor(now) + 1.0)

@@ -1,4 +1,4 @@
-"""What the planner reads of the cluster, and of the rules of reclaim, at one moment."""
+"""The planner's view of the cluster, and of the rules of reclaim, at one moment."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Set as AbstractSet
 from typing import Protocol
 
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.facts.decisions import Stopped
 from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.snapshot import EvictionLimits, Member, Node, PendingPod, Snapshot
+from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.policies.resolve import Resolved
 
 
@@ -23,14 +23,14 @@ class World(Protocol):
 
     @property
     def policies(self) -> Resolved:
-        """What the quota policies amount to: teams, and the namespaces of each."""
+        """The teams of the quota policies, and the namespaces of each."""
 
     @property
     def empty(self) -> Snapshot:
-        """A snapshot with what the settings say, and nothing else."""
+        """A snapshot with the settings alone."""
 
     def jobs(self) -> Collection[str]:
-        """The uids of all jobs; the same object as long as none comes or goes."""
+        """The uids of all jobs; the same object while no job is created or deleted."""
 
     def touched(self) -> Collection[str] | None:
         """The jobs (uids) of which something may have changed since the last moment; None: of any."""
@@ -39,25 +39,27 @@ class World(Protocol):
         """The facts of that job."""
 
     def unread(self) -> Iterator[str]:
-        """The jobs (uids) that were not read yet as they are now, if they are many; each is there when it is named."""
+        """The jobs (uids) whose present state is not read yet, if there are many. Each job still exists when it is
+        named.
+        """
 
     def shape(self, job: Job) -> JobShape:
-        """What the job's pods require of a node."""
+        """The requirements of the job's pods of a node."""
 
     def assumed(self, uid: str) -> tuple[Member, ...]:
         """The pods of that job that are being created."""
 
-    def flavor_held(self, pods: Sequence[OwnPod]) -> str | None:
+    def flavor_in_use(self, pods: Sequence[OwnPod]) -> str | None:
         """The flavor of the GPUs that these pods hold; None if they hold none."""
 
     def may_preempt(self, job: Job) -> bool:
-        """Whether others may lose pods for the job, by what the API server answered about its pods (139)."""
+        """Whether pods may be preempted for the job, by the API server's answers about the job's own pods (139)."""
 
-    def is_trusted(self, job: Job) -> bool:
-        """Whether others may lose pods for the job, by the errors of the operator that it has caused."""
+    def may_preempt_despite_errors(self, job: Job) -> bool:
+        """Whether pods may be preempted for the job, by the errors of the operator that it has caused."""
 
     def nodes(self, members: AbstractSet[str], leaving: Sequence[tuple[str, OwnPod]]) -> tuple[Node, ...]:
-        """All nodes with what pods use of them, but for `members` (uids), which the demands of jobs have.
+        """All nodes with their use by pods, without `members` (uids), which are in the demands of jobs.
 
         `leaving` are pods that are about to be deleted, with their namespaces.
         """
@@ -66,31 +68,35 @@ class World(Protocol):
         """The foreign pods that wait for GPUs."""
 
     def quarantine(self, uid: str, error: Exception, *, in_allocation: bool = False, given: bool = False) -> bool:
-        """The job made the planner raise: its facts say so until it is tried again. False if there is no such job.
+        """Leave out a job that made the planner raise: its facts say so until it is tried again. False if there is no
+        such job.
 
-        `in_allocation`: the allocation raised the error. `given`: the error is about what an allocation gave the job.
+        `in_allocation`: the allocation raised the error. `given`: the error came when the job's grant was planned or
+        carried out.
         """
 
     def cannot_tell_demand(self, job: Job, error: Exception) -> None:
-        """A job that is quarantined has no demand, because of this error: its pods count as used by others."""
+        """Report that a quarantined job has no demand because of this error, so that its pods count as used by
+        others.
+        """
 
     def quarantine_pod(self, pod: PendingPod, error: Exception) -> None:
-        """The foreign pod made the allocation raise: no place is sought for it until it is tried again."""
+        """Leave out a foreign pod that made the allocation raise: no place is sought for it until it is tried again."""
 
 
 class Reclaim(Protocol):
-    """Whether and how much jobs may take from each other."""
+    """Whether pods may be evicted, and how many."""
 
     @property
-    def stopped(self) -> Stopped | None:
+    def stopped(self) -> Reason | None:
         """Why nothing is taken; None if jobs may take."""
 
     @property
-    def only_told(self) -> bool:
-        """Whether what would be taken is worked out nevertheless."""
+    def is_dry_run(self) -> bool:
+        """Whether evictions are worked out and only reported (DryRun)."""
 
     def eviction_limits(self, gpus: int) -> EvictionLimits:
         """The limits on evictions in a cluster with that many GPUs."""
 
     def next_capacity(self, allocation: Allocation) -> float:
-        """Seconds until those whom a limit on evictions keeps waiting may get more."""
+        """Seconds until entries that a limit on evictions holds up may get more."""

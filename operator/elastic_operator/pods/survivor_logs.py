@@ -1,8 +1,10 @@
-"""Reads in logs whether the other pods of a Torchrun job, after a node went away, are a group of their own (146).
+"""Reads in logs whether the other pods of a Torchrun job, after a node became not Ready, are a group of their own
+(146).
 
-The master's log is read first, and the others only if it shows a group of just their number. So a group that stands
-still costs one log every five seconds, and one that goes on costs each pod's log once. A log that cannot be read, or is
-too long, shows nothing. All readers of logs share their turns, so the kubelets of one tenant do not hold up the others.
+The master's log is read first, and the others only if it shows a group of exactly their number. So a group that stands
+still costs one log every five seconds, and a group that trains on costs each pod's log once. A log that is unreadable
+or too long shows nothing. All readers of logs share their turns, so the kubelets of one tenant do not hold up the
+others.
 """
 
 from __future__ import annotations
@@ -24,12 +26,14 @@ log = logging.getLogger(__name__)
 
 READ_AGAIN_SECONDS = 5.0
 BEFORE_SECONDS = 120
-"""Events this long before a node was missed may belong to its loss: Kubernetes misses a node after 40 or 50 s."""
+"""Changes of the group up to this long before a node became not Ready may belong to its loss: Kubernetes marks a node
+after 40 or 50 s.
+"""
 
 
 @dataclass(slots=True)
 class _Asked:
-    """The pods of a job whose logs are read; `known` is the group by the master's log."""
+    """A job's pods whose logs are read; `known` is the group by the master's log."""
 
     job_uid: str
     namespace: str
@@ -41,11 +45,11 @@ class _Asked:
 
 
 class SurvivorLogs:
-    """What the logs show, by the job's uid. `logs` lends its session and its turns.
+    """The findings in the logs, by the job's uid. `logs` lends its session and its turns.
 
     Args:
         now: Epoch seconds on the API server's clock.
-        stepped: The sum of all steps of that clock so far: they shorten no reading (29).
+        stepped: The sum of all steps of that clock so far, which must not shorten a reading (29).
     """
 
     def __init__(
@@ -55,7 +59,7 @@ class SurvivorLogs:
         self._now, self._changed, self._stepped = now, logs.changed, stepped
         self._asked: dict[str, _Asked] = {}
         self.touched: Touched[str] = Touched()
-        """The jobs (uids) whose logs show another group than before, or are read no more."""
+        """The jobs (uids) whose group by the logs has changed, or whose logs are not read any more."""
 
     def group(self, uid: str) -> Group | None:
         """The group that the logs of the job's pods show since they are read; None if they are not read."""
@@ -79,7 +83,7 @@ class SurvivorLogs:
             asked.left = left
 
     def keep_only(self, present: Set[str]) -> None:
-        """Forget the jobs that are gone; `present` are the uids of those that are not."""
+        """Forget deleted jobs; `present` are the uids of the existing ones."""
         for uid in self._asked.keys() - present:
             self._forget(uid)
 
@@ -98,7 +102,7 @@ class SurvivorLogs:
 
     async def _read_again_and_again(self, asked: _Asked) -> None:
         self.touched.add(asked.job_uid)
-        self._changed()  # the next look sees since when
+        self._changed()  # the next pass sees the beginning of the reading
         while True:
             left = asked.left
             try:
@@ -113,7 +117,7 @@ class SurvivorLogs:
             await asyncio.sleep(READ_AGAIN_SECONDS)
 
     async def _are_a_group(self, asked: _Asked, left: Survivors) -> bool:
-        """Whether the pods are one group, and all of it."""
+        """Whether the pods are exactly one group."""
         seconds = BEFORE_SECONDS + int(max(0.0, self._now() - left.since))
         master, *others = left.pods
         first = await self._rank_of(asked.namespace, master, seconds)
@@ -135,7 +139,7 @@ class SurvivorLogs:
         return await asyncio.gather(*(self._rank_of(namespace, pod, seconds) for pod in pods))
 
     async def _rank_of(self, namespace: str, pod: OwnPod, seconds: int) -> GroupRank | None:
-        """The pod's last group and rank by its log; None if the log does not show it."""
+        """The pod's last group and rank by its log; None if the log shows none."""
         container = self._container_of(pod.uid) or MAIN_CONTAINER
         try:
             async with asyncio.timeout(WAIT_SECONDS):

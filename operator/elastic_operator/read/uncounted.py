@@ -1,7 +1,8 @@
-"""Which jobs ask for devices that dynamic resource allocation (DRA) hands out. The operator does not count those yet.
+"""Finds jobs that request devices of dynamic resource allocation (DRA). The operator does not count such devices
+yet.
 
-A pod asks for them by a claim (KEP-4381), or as an extended resource that a DeviceClass serves (KEP-5004): one that the
-class names, or one that is named after the class.
+A pod requests them by a claim (KEP-4381), or as an extended resource that a DeviceClass serves (KEP-5004): the class
+names the resource, or the resource is named after the class.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from elastic_api.job import JobSpec
 from elastic_api.template import requests_of
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
-from elastic_operator.memory import Remembered
+from elastic_operator.memory import RememberedOne
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 log = logging.getLogger(__name__)
@@ -32,14 +33,14 @@ RESOURCE = (
 
 
 class Asked(NamedTuple):
-    """What a job asks for and DRA may serve: whether its pods have claims, and their extended resources."""
+    """The requests of a job that DRA may serve: whether its pods have claims, and their extended resources."""
 
     claims: bool = False
     resources: frozenset[str] = frozenset()
 
 
 def asked_by(spec: JobSpec) -> Asked:
-    """What both roles' templates ask for."""
+    """The requests of both roles' templates."""
     templates = [spec.template_of(role) for role in (ROLE_MASTER, ROLE_WORKER)]
     extended = frozenset(name for template in templates for name in requests_of(template) if "/" in name)
     return Asked(any(template["spec"].get("resourceClaims") for template in templates), extended)
@@ -50,10 +51,10 @@ class Uncounted:
 
     def __init__(self, classes: Store[objects.DeviceClass]) -> None:
         self._classes = classes
-        self._served: Remembered[int, Mapping[str, str]] = Remembered()
+        self._served: RememberedOne[int, Mapping[str, str]] = RememberedOne()
 
     def why(self, asked: Asked) -> str:
-        """The sentence for a job that asks for such devices; "" if all its devices are counted."""
+        """The sentence for a job that requests such devices; "" if all its devices are counted."""
         if asked.claims:
             return CLAIMS
         served = self.served()
@@ -65,10 +66,10 @@ class Uncounted:
 
     def served(self) -> Mapping[str, str]:
         """The extended resources that DeviceClasses serve, with the name of the class."""
-        return self._served.get("", self._classes.revision, self._find_served)
+        return self._served.get(self._classes.revision, self._find_served)
 
     def _find_served(self) -> Mapping[str, str]:
-        _, before = self._served.peek("") or (None, {})
+        before = self._served.last or {}
         named = [(device.spec.extended_resource_name, device.metadata.name) for device in self._classes.values()]
         served = {resource: name for resource, name in named if resource}
         for resource in served.keys() - before.keys():

@@ -1,4 +1,4 @@
-"""A recording as it would be after changes to jobs and quota policies, when their pods have come and gone.
+"""A recording as it would be after changes to jobs and quota policies, with all their pods created or deleted.
 
 A recording holds neither volumes nor PriorityClasses: the changes must contain those they need, or a note names what is
 missing.
@@ -40,7 +40,7 @@ class Changed:
 def changed(recording: Recording, changes: Changes, settings: Settings) -> Changed:
     """Apply the changes, as an operator with these settings would read them.
 
-    Raises InputError if they refer to an object that does not exist.
+    Raises InputError if the changes refer to an object that does not exist.
     """
     notes = list(_drop_classes_not_allowed(changes, settings))
     mistakes = [*_not_there(recording, changes), *_unknown_priorities(recording, changes)]
@@ -70,7 +70,7 @@ def _not_there(recording: Recording, changes: Changes) -> Iterator[str]:
 
 
 def _drop_classes_not_allowed(changes: Changes, settings: Settings) -> Iterator[str]:
-    """A class that jobs may not name counts as 0, whatever its value; a note says so, like the job's condition would
+    """A class that jobs may not name counts as 0, whatever its value; a note says so, as the job's condition would
     (96).
     """
     for key, spec in changes.jobs.items():
@@ -92,7 +92,7 @@ def _unknown_priorities(recording: Recording, changes: Changes) -> Iterator[str]
 
 
 def _jobs(recording: Recording, changes: Changes) -> Iterator[RecordedJob]:
-    """The jobs after the changes; suspended ones are among them and want no pods."""
+    """The jobs after the changes. Suspended jobs are among them, and want no pods."""
     known = {(job.facts.namespace, job.facts.name): job for job in recording.jobs}
     for key, job in known.items():
         if key not in changes.deleted_jobs and key not in changes.jobs:
@@ -126,14 +126,14 @@ def _new(recording: Recording, key: tuple[str, str], spec: JobSpec, priority: in
 
 
 def _edited(job: Job, spec: JobSpec, priorities: Mapping[str, int]) -> Job:
-    """The job after the edit, with its pods and its status as they were. What was wrong with its spec is gone."""
+    """The job after the edit, with its old pods and status. Errors of the old spec are dropped."""
     context = job.context
     return replace(
         job,
         spec=spec,
         generation=job.generation + 1,
         context=replace(context, priority=priorities.get(spec.priority_class_name, context.priority)),
-        reports=replace(job.reports, refused="", blocked=""),
+        feedback=replace(job.feedback, refused="", blocked=""),
         invalid="",
         fault="",
         unallocated=False,
@@ -172,7 +172,7 @@ def _policies(recording: Recording, changes: Changes) -> Iterator[Policy]:
 
 
 def _namespaces(recording: Recording, changes: Changes) -> Iterator[Namespace]:
-    """The namespaces there are, and those of the changes and of their jobs."""
+    """The existing namespaces, and those of the changes and of their jobs."""
     known = {namespace.name: namespace.labels for namespace in recording.namespaces}
     labels = {namespace: known.get(namespace, {}) for namespace, _ in changes.jobs} | known | changes.namespaces
     for name in sorted(labels):

@@ -1,4 +1,4 @@
-"""The command lines of the tools: what each takes, and what it prints."""
+"""The command lines of the tools: their arguments and their output."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Subparsers = Any
 
 
 def add_to(commands: Subparsers) -> None:
-    """Add all tools to the commands of a parser; what runs one is in `arguments.tool`."""
+    """Add all tools to the commands of a parser; `arguments.tool` runs the chosen one."""
     _add_share(commands)
     _add_take(commands)
     _add_replay(commands)
@@ -33,7 +33,7 @@ def add_to(commands: Subparsers) -> None:
 
 
 def run(tool: Callable[[argparse.Namespace], str], arguments: argparse.Namespace) -> int:
-    """Print what the tool says; the exit code."""
+    """Print the tool's output; returns the exit code."""
     try:
         output = tool(arguments)
     except InputError as error:
@@ -45,7 +45,7 @@ def run(tool: Callable[[argparse.Namespace], str], arguments: argparse.Namespace
 
 
 def _print(text: str) -> None:
-    """Print the text. The reader may stop early, as `head` does: then nothing is reported at the end either."""
+    """Print the text. If the reader stops early, as `head` does, nothing is reported at the end either."""
     try:
         sys.stdout.write(text)
         sys.stdout.flush()

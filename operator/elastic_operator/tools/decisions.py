@@ -1,4 +1,4 @@
-"""A whole pass, decided again from a recording: for each job what was observed, what it gets, and what is done."""
+"""Decides a whole pass again from a recording: the observation, the grant and the plan of each job."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from elastic_operator.plan.facts.decisions import Grant, Nomination, Plan, Slot, Stopped
+from elastic_operator.plan.facts.decisions import Grant, Nomination, Plan, Slot
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.roles import master_first
 from elastic_operator.plan.facts.snapshot import JobDemand
+from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.planner import Decisions, Planner
 from elastic_operator.tools.recorded_world import RecordedReclaim, RecordedWorld
@@ -19,7 +20,7 @@ from elastic_worker.contract import ROLE_MASTER
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What becomes of one job. `demand` and `grant` are None if it takes no part in the allocation."""
+    """The decisions about one job. `demand` and `grant` are None if it takes no part in the allocation."""
 
     obs: Observation
     team: str
@@ -34,12 +35,12 @@ class Decision:
 
     @property
     def held(self) -> int:
-        """The pods that it had: the members of its demand, or without one those that are not on their way out."""
+        """The pods that it had: the members of its demand; without a demand, the pods that are not leaving."""
         return len(self.demand.members if self.demand else self.job.active_pods)
 
     @property
     def replicas(self) -> int:
-        """The pods that it gets, or keeps."""
+        """The number of pods that it gets or keeps."""
         going = {pod.uid for pod in self.plan.deletes}
         return (
             self.grant.assignment.replicas if self.grant else sum(pod.uid not in going for pod in self.job.active_pods)
@@ -54,7 +55,7 @@ class Decision:
 
     @property
     def gpus(self) -> int:
-        """The GPUs of the pods that it gets, or keeps."""
+        """The GPUs of the pods that it gets or keeps."""
         if self.grant is None:
             going = {pod.uid for pod in self.plan.deletes}
             return sum(pod.gpus for pod in self.job.active_pods if pod.uid not in going)
@@ -63,12 +64,12 @@ class Decision:
 
     @property
     def limit(self) -> str:
-        """Why it gets no more, as one word."""
+        """The reason why it gets no more, in one word."""
         return str(self.grant.limit) if self.grant else ""
 
     @property
     def message(self) -> str:
-        """Why it gets no more, as a sentence."""
+        """The reason why it gets no more, as a sentence."""
         return self.grant.message if self.grant else ""
 
     def placed(self, uids: Sequence[str]) -> tuple[Slot, ...]:
@@ -83,23 +84,22 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """All that is decided in one pass: about jobs by namespace and name, and about pods that are not ours."""
+    """All decisions of one pass: about jobs, by namespace and name, and about pods that are not ours."""
 
     jobs: tuple[Decision, ...]
     nominations: tuple[Nomination, ...]
-    stopped: Stopped | None
+    stopped: Reason | None
 
 
 def decide(recording: Recording) -> Outcome:
-    """What a pass decides, in an order that does not depend on the order of the input.
+    """The decisions of a pass, in an order that does not depend on the order of the input.
 
-    The plans are those of jobs whose preemptors are known to have use for the room, as if every dry run had passed
-    (139).
+    The plans are those after all dry runs have passed: all preemptors can use their room (139).
     """
     world, planner = RecordedWorld(recording), Planner()
     decisions = planner.decide(world, RecordedReclaim(recording))
-    demands = {demand.uid: demand for demand in decisions.observed.snapshot.jobs}
-    found = [_decision(planner, world, decisions, obs, demands.get(uid)) for uid, obs in decisions.observed.obs.items()]
+    demands = {demand.uid: demand for demand in decisions.snapshot.jobs}
+    found = [_decision(planner, world, decisions, obs, demands.get(uid)) for uid, obs in decisions.obs.items()]
     return Outcome(
         jobs=tuple(sorted(found, key=lambda d: (d.job.namespace, d.job.name, d.job.uid))),
         nominations=tuple(sorted(decisions.allocation.nominations, key=lambda r: (r.namespace, r.name, r.uid))),

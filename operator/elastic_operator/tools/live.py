@@ -13,7 +13,7 @@ from elastic_operator.loop.stored_world import StoredWorld
 from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.metrics import Metrics
 from elastic_operator.process import Process, job_feed
-from elastic_operator.read.quarantine import Quarantine
+from elastic_operator.quarantine import Quarantine
 from elastic_operator.read.reader import Reader
 from elastic_operator.settings import Settings
 from elastic_operator.tools.files import InputError
@@ -34,7 +34,9 @@ def connect(kubeconfig: str | None, context: str | None) -> Connection:
 
 
 async def take(connection: Connection, settings: Settings) -> Recording:
-    """What a new leader with these settings would decide from now. Raises InputError if something cannot be read."""
+    """The recording from which a new leader with these settings would decide now. Raises InputError if something cannot
+    be read.
+    """
     async with Session(connection) as session:
         process = Process(settings, session, Metrics(), job_feed(settings, connection, session))
         try:
@@ -46,14 +48,13 @@ async def take(connection: Connection, settings: Settings) -> Recording:
         except TimeoutError:
             problem = f"did not answer within {LIST_SECONDS:.0f} s; try again"
             raise InputError([f"{connection.base_url}: {problem}"]) from None
-        world = _world(process).look(session.clock.time())
-        # No pod has gone for others yet.
+        world = _world(process).refresh(session.clock.time())
+        # No pod has been evicted for others yet.
         return record(world, EvictionLimiter(settings.reclaim), *world.reader.policies.sources())
 
 
 async def _try_each_list(process: Process, session: Session) -> None:
-    """Try each list once. A refused list would be asked for again and again by what follows; here it is an error at
-    once.
+    """Try each list once. The watches would repeat a refused list again and again; here it is an error at once.
 
     Kinds that are not installed have no objects; without jobs there is nothing to take a snapshot of.
     """
@@ -70,7 +71,7 @@ async def _try_each_list(process: Process, session: Session) -> None:
 
 
 def _world(process: Process) -> StoredWorld:
-    """Failed pods count as failed at once, without what their logs say of it."""
+    """The world of this recording. Failed pods count as failed at once, without their logs."""
     reader = Reader(
         process.stores, process.ledger, process.settings, clock=process.session.clock, quarantine=Quarantine()
     )

@@ -1,4 +1,4 @@
-"""A recording that answers what the planner asks, as the cluster did then."""
+"""A recording as the planner's world."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ from dataclasses import replace
 from math import inf
 
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.facts.decisions import Stopped
 from elastic_operator.plan.facts.gpus import count_gpus
 from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.snapshot import EvictionLimits, Member, Node, PendingPod
-from elastic_operator.plan.job.holding import flavor_held
+from elastic_operator.plan.facts.text import Reason
+from elastic_operator.plan.job.remaining_pods import flavor_in_use
 from elastic_operator.plan.policies.resolve import resolve
 from elastic_operator.tools.recording import Recording
 
 
 class RecordedWorld:
-    """One moment that does not pass. A job at which the planner raises is quarantined, like in the operator."""
+    """One moment of the cluster, which does not pass. A job at which the planner raises is quarantined, as in the
+    operator.
+    """
 
     def __init__(self, recording: Recording) -> None:
         self._nodes = recording.nodes
@@ -35,7 +37,7 @@ class RecordedWorld:
         return self._jobs.keys()
 
     def touched(self) -> None:
-        """There was no moment before."""
+        """Any job may have changed, because there was no moment before."""
 
     def job(self, uid: str) -> Job:
         """The facts of that job."""
@@ -46,7 +48,7 @@ class RecordedWorld:
         return iter(())
 
     def shape(self, job: Job) -> JobShape:
-        """What the job's pods ask of a node."""
+        """The requirements of the job's pods of a node."""
         shape = self._jobs[job.uid].shape
         assert shape is not None, "asked of jobs that may have pods"
         return shape
@@ -56,24 +58,24 @@ class RecordedWorld:
         names, pods = self.empty.gpu_resources, self._jobs[uid].assumed
         return tuple(replace(pod, gpus=count_gpus(pod.requests, names)) for pod in pods)
 
-    def flavor_held(self, pods: Sequence[OwnPod]) -> str | None:
+    def flavor_in_use(self, pods: Sequence[OwnPod]) -> str | None:
         """The flavor of the GPUs that these pods hold, by the labels of their nodes; None if they hold none."""
-        return flavor_held(pods, self._labels, self.empty.flavors)
+        return flavor_in_use(pods, self._labels, self.empty.flavors)
 
     def may_preempt(self, job: Job) -> bool:
-        """Whether others might lose pods for it, by what the API server had answered about its own pods."""
+        """Whether pods could be preempted for it, by the API server's answers about its own pods."""
         return self._jobs[job.uid].may_preempt
 
-    def is_trusted(self, job: Job) -> bool:
-        """Whether others might lose pods for it, by the errors that it had caused in the operator."""
-        return self._jobs[job.uid].is_trusted
+    def may_preempt_despite_errors(self, job: Job) -> bool:
+        """Whether pods could be preempted for it, by the errors that it had caused in the operator."""
+        return self._jobs[job.uid].may_preempt_despite_errors
 
     def nodes(
         self,
         members: AbstractSet[str],  # noqa: ARG002 - what they are without is recorded
         leaving: Sequence[tuple[str, OwnPod]],  # noqa: ARG002 - and what leaves
     ) -> tuple[Node, ...]:
-        """All nodes, as they were shown to the planner."""
+        """All nodes, as the planner saw them."""
         return self._nodes
 
     def pending_pods(self) -> tuple[PendingPod, ...]:
@@ -88,7 +90,7 @@ class RecordedWorld:
         in_allocation: bool = False,
         given: bool = False,  # noqa: ARG002 - it is not tried again
     ) -> bool:
-        """The job made the planner raise: only its pods count."""
+        """Quarantine a job that made the planner raise: only its pods count."""
         known = self._jobs[uid]
         fault = f"{type(error).__name__}: {error}"
         facts = replace(known.facts, spec=None, fault=fault, unallocated=in_allocation)
@@ -96,25 +98,25 @@ class RecordedWorld:
         return True
 
     def cannot_tell_demand(self, job: Job, error: Exception) -> None:
-        """Its pods count as used; nobody reads the log of a recording."""
+        """Nothing: its pods count as used, and a recording has no log."""
 
     def quarantine_pod(self, pod: PendingPod, error: Exception) -> None:  # noqa: ARG002 - it is left out
-        """The allocation raised an error about a foreign pod."""
+        """Quarantine a foreign pod that made the allocation raise."""
         self._pending = tuple(pending for pending in self._pending if pending.uid != pod.uid)
 
 
 class RecordedReclaim:
-    """Whether and how much jobs could take from each other."""
+    """Whether pods could be evicted, and how many."""
 
     def __init__(self, recording: Recording) -> None:
-        self.stopped: Stopped | None = recording.stopped
-        self.only_told = recording.only_told
+        self.stopped: Reason | None = recording.stopped
+        self.is_dry_run = recording.is_dry_run
         self._eviction_limits = recording.brakes
 
     def eviction_limits(self, gpus: int) -> EvictionLimits:  # noqa: ARG002 - it is recorded what came of it
-        """How much could be taken."""
+        """The limits on evictions."""
         return self._eviction_limits
 
     def next_capacity(self, allocation: Allocation) -> float:  # noqa: ARG002 - there is no next pass
-        """Nobody waits for the next pass."""
+        """Infinity: there is no next pass."""
         return inf

@@ -28,12 +28,12 @@ def as_data(recording: Recording) -> dict[str, Any]:
         "now": recording.now,
         "jobs": [_job(decision) for decision in outcome.jobs],
         "reclaims": plain(outcome.nominations),
-        "stopped": plain(outcome.stopped),
+        "stopped": outcome.stopped and {"reason": outcome.stopped.code, "message": outcome.stopped.message},
     }
 
 
 def as_text(recording: Recording) -> str:
-    """The decisions as a table; below each job the reason, what was observed, and what is done."""
+    """The decisions as a table; below each job the reason, the observation, and the plan."""
     outcome = decide(recording)
     table = aligned(HEAD, [_row(decision) for decision in outcome.jobs])
     stopped = f"note: {outcome.stopped.message}\n" if outcome.stopped else ""
@@ -61,7 +61,7 @@ def _job(d: Decision) -> dict[str, Any]:
 
 
 def _observed(d: Decision) -> dict[str, Any]:
-    """What was made of the job; its pods go by their names."""
+    """The observation of the job, with its pods by their names."""
     obs = d.obs
     return {
         "events": plain(obs.events),
@@ -70,21 +70,24 @@ def _observed(d: Decision) -> dict[str, Any]:
         "lost_nodes": plain(obs.lost_nodes),
         "kept_nodes": plain(obs.kept_nodes),
         "avoided": plain(obs.avoided),
-        "hold_until": obs.hold_until,
-        "held_back": obs.backs_off,
+        "hold_until": obs.no_pods_before,
+        "held_back": obs.is_in_backoff,
     }
 
 
 def _grant(d: Decision) -> dict[str, Any] | None:
-    """The grant; its pods go by their roles and nodes."""
+    """The grant, with its pods by their roles and nodes."""
     if d.grant is None:
         return None
     gets = d.grant.assignment
     pods = {"keep": d.placed(gets.keep), "release": d.placed(gets.release), "create": gets.create}
     preemptors = {"takers": plain(names_of(d.grant.preemptors))} if d.grant.preemptors else {}
     grant = plain(d.grant)
-    del grant["assignment"]
-    return {"replicas": gets.replicas, **plain(pods), **grant, **preemptors}
+    del grant["assignment"], grant["why"]
+    why = {"limit": d.limit, "message": d.message}
+    if d.grant.why.wake_at is not None:
+        why["wake_at"] = plain(d.grant.why.wake_at)
+    return {"replicas": gets.replicas, **plain(pods), **why, **grant, **preemptors}
 
 
 # -- text --------------------------------------------------------------------------------------------------------------
@@ -118,7 +121,7 @@ def _below(d: Decision) -> Iterator[str]:
 
 
 def _done(d: Decision, plan: Plan) -> Iterator[str]:
-    """What the plan does. A reason that stands above already is not repeated."""
+    """The writes of the plan. A reason that was printed above is not repeated."""
     yield from (
         f"delete {pod.name}{' by force' if pod.force else ''}: {_once(d, pod.reason) or 'as above'}"
         for pod in plan.deletes
@@ -135,7 +138,7 @@ def _done(d: Decision, plan: Plan) -> Iterator[str]:
 
 
 def _conditions(d: Decision, plan: Plan) -> Iterator[str]:
-    """Conditions that change in more than their wording, and new ones that have something to say."""
+    """Conditions that change in more than their wording, and new ones with news."""
     known = {condition.type: condition for condition in d.job.status.conditions}
     for now in plan.status.conditions:
         before, message = known.get(now.type), _once(d, now.message)

@@ -22,7 +22,7 @@ GONE = "It is deleted."
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """The effect on one job: the pods and GPUs that it gets without the changes and with them, and why not more."""
+    """The effect on one job: its pods and GPUs without the changes and with them, and why not more."""
 
     namespace: str
     name: str

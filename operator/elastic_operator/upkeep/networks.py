@@ -1,6 +1,6 @@
 """Brings the NetworkPolicies of running jobs in line with the settings, once, when this process begins to lead.
 
-Those of jobs that get pods later are created with the pods.
+The NetworkPolicies of jobs that get pods later are created with the pods.
 """
 
 from __future__ import annotations
@@ -19,9 +19,7 @@ log = logging.getLogger(__name__)
 
 
 async def renew(session: Session, network: JobNetwork, jobs: Iterable[objects.CustomObject]) -> None:
-    """Bring all in line, one after the other. Those whose write may succeed later are tried again after all others
-    (88).
-    """
+    """Bring all in line, one after the other. Writes that may succeed later are tried again after all others (88)."""
     left, backoff = [job.metadata for job in jobs], Backoff()
     while True:
         left = [job for job in left if not await _is_done(session, network, job)]

@@ -1,7 +1,7 @@
 """Keeps a ResourceQuota in each served namespace that a policy covers, in a task of its own (98).
 
-The limits are computed after each pass with a change, and written if they differ, at most once a second. Lower limits
-are written before higher ones. A quota that somebody deletes or changes is restored.
+The limits are computed after each pass with a change, and written if they have changed, at most once a second. Lower
+limits are written before higher ones. A quota that somebody deletes or changes is restored.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Limits = Mapping[str, int]
 
 @dataclass(frozen=True, slots=True)
 class _Write:
-    """A namespace, its quota if it has one, and the limits that it should have; None: it should have no quota."""
+    """A namespace, its quota if it has one, and its wanted limits; None: it should have no quota."""
 
     namespace: str
     known: objects.CustomObject | None
@@ -42,9 +42,9 @@ class _Write:
 
 
 class PlainPodQuotas:
-    """The quotas of all namespaces. `plain` is what pods of no job hold, the same object until that changes.
+    """The quotas of all namespaces. `plain`: the GPUs of pods of no job, the same object until they change.
 
-    `classes` are the PriorityClasses of pods of jobs; `serves` says whether a namespace is ours to write in.
+    `classes` are the PriorityClasses of pods of jobs; `serves` says whether this operator serves a namespace.
     """
 
     def __init__(
@@ -64,8 +64,9 @@ class PlainPodQuotas:
         self._upkeep = Upkeep("namespace", "its quota of plain pods", self._due)
 
     def pass_ended(self, resolved: Resolved, snapshot: Snapshot) -> None:
-        """A pass is over, with this result. Costs nothing if the result is the same as before."""
+        """Take the result of a pass. An unchanged result costs nothing."""
         now, last = (resolved, snapshot, self._plain()), self._seen
+        # By identity (23).
         same = last is not None and last[0] is now[0] and last[1].jobs is now[1].jobs and last[2] is now[2]
         if same and self._namespaces_seen == self._namespaces.revision:
             return
@@ -96,7 +97,7 @@ class PlainPodQuotas:
         }
 
     def _limits(self, resolved: Resolved, snapshot: Snapshot, plain: Holdings) -> dict[str, dict[str, int]]:
-        """The limits by namespace, for namespaces that exist and are ours to write in."""
+        """The limits by namespace, for namespaces that exist and are served."""
         kept = kept_by(snapshot.jobs, snapshot.gpu_resources)
         limits = plain_pod_limits(resolved.teams, resolved.team_of, snapshot.flavors, plain=plain, kept=kept)
         there = {
@@ -131,7 +132,7 @@ class PlainPodQuotas:
 
 
 def _hard_of(quota: objects.CustomObject) -> dict[str, int] | None:
-    """The quota's limits as numbers; None if somebody wrote something else."""
+    """The quota's limits as numbers; None if somebody has written other values."""
     try:
         return {name: units(quantity) for name, quantity in (quota.spec.unpack().get("hard") or {}).items()}
     except QuantityError:
@@ -139,5 +140,5 @@ def _hard_of(quota: objects.CustomObject) -> dict[str, int] | None:
 
 
 def _others(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """All of the quota but its limits."""
+    """The quota without its limits."""
     return {name: value for name, value in spec.items() if name != "hard"}

@@ -29,7 +29,7 @@ class Mistaken:
 
 
 def steady(now):
-    """One whose first look is that allocator's."""
+    """One whose first pass is that allocator's."""
     found = LookaheadAllocator()
     found._now = now
     return found

@@ -7,7 +7,7 @@ import pytest
 
 from elastic_api.status import Change, PodStatus, Retry, RetryCause
 from elastic_operator.plan.facts.futility_backoff import FIRST_FUTILE_SECONDS
-from elastic_operator.plan.facts.launcher_report import Report
+from elastic_operator.plan.facts.group_report import GroupReport
 from elastic_operator.plan.job.still_training import FRESH_SECONDS
 from elastic_operator.plan.job.unplaceable import may_preempt_at
 from elastic_worker.contract import EXIT_DO_NOT_RETRY
@@ -62,7 +62,7 @@ def test_a_lost_node_ends_no_incarnation():
     assert (planned.status.incarnation, kinds(planned)) == (1, ["NodeLost"])
 
 
-TOLD = Report("uid-master-0", START + 100, 1, "Running", members=("toy-master-0", "toy-worker-0", "toy-worker-1"))
+TOLD = GroupReport("uid-master-0", START + 100, 1, "Running", members=("toy-master-0", "toy-worker-0", "toy-worker-1"))
 TRAINS = {"report": replace(TOLD, world_size=3), "answered": START + 197}
 NOT_ANSWERED = {"report": None, "answered": START + 197}
 BETWEEN_GROUPS = {**TRAINS, "report": replace(TOLD, state="Forming", members=(), world_size=0)}

@@ -121,7 +121,7 @@ def held_by(team: Team, teams, plain, kept) -> int:
 
 
 @given(worlds(), st.lists(st.sampled_from(NAMESPACES), max_size=30))
-def test_whoever_makes_plain_pods_one_by_one_never_brings_a_team_beyond_its_guarantee(world, makers):
+def test_plain_pods_created_one_by_one_never_bring_a_team_beyond_its_guarantee(world, makers):
     """As the API server lets them in, with limits that follow each pod."""
     teams, plain, kept = world
     for maker in makers:

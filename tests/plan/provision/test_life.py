@@ -229,7 +229,7 @@ def test_while_nodes_are_not_asked_for_what_becomes_free_is_used(wait_for_nodes)
     failed = Retry(reason="x", not_before=at(500), size=size, cause=cause)
     job = waiting_job([], status=make_status(target_replicas=0, replicas=0, failed_size=failed))
     seen = see(job, now=200)
-    assert (seen.wants_pods, seen.hold_until > 0) == (wait_for_nodes, not wait_for_nodes)
+    assert (seen.wants_pods, seen.no_pods_before > 0) == (wait_for_nodes, not wait_for_nodes)
     if wait_for_nodes:
         assert len(plan(job, make_grant(create=["master-0", "worker-0"])).creates) == 2
 

@@ -9,9 +9,9 @@ from random import Random
 
 import pytest
 
+from elastic_operator.plan.allocation.admit import MAX_NEW_PLACES
 from elastic_operator.plan.allocation.allocate import Allocator, allocate
 from elastic_operator.plan.allocation.gangs import MAX_PODS
-from elastic_operator.plan.allocation.minimum import MAX_NEW_PLACES
 from elastic_operator.plan.allocation.preemption.preempt import give_back
 from elastic_operator.plan.allocation.rounds import serve
 from elastic_operator.plan.allocation.state import AllocationState
@@ -242,10 +242,10 @@ def test_a_gang_counts_as_one_preemptor_to_the_limits(limit):
     found = allocate(snapshot)
     assert (len(found.nominations), found.over_limit) == (4, ()), "the first of its team in a minute may pass"
     gone = {f"{i}": Preemptor("a", "another") for i in range(5)}
-    found = allocate(replace(snapshot, eviction_limits=replace(limits, gone=gone)))
+    found = allocate(replace(snapshot, eviction_limits=replace(limits, evicted_last_minute=gone)))
     assert (len(found.nominations), [one.wanted for _, one in found.over_limit]) == (0, [32])
     gone = {f"{i}": Preemptor("a", "g") for i in range(5)}
-    assert len(allocate(replace(snapshot, eviction_limits=replace(limits, gone=gone))).nominations) == 4
+    assert len(allocate(replace(snapshot, eviction_limits=replace(limits, evicted_last_minute=gone))).nominations) == 4
     found = allocate(replace(snapshot, eviction_limits=replace(limits, firm=frozenset(EvictionLimit))))
     assert (len(found.nominations), [one.waits_for_a_person for _, one in found.over_limit]) == (0, [True])
 
@@ -299,5 +299,5 @@ def test_no_place_of_a_gang_is_tried_elsewhere_while_no_node_has_room():
     serve(state)
     moves = state.journal.moves
     give_back(state)
-    assert len(state.victims.evictions.going) == 16
+    assert len(state.victims.evictions.evicted) == 16
     assert state.journal.moves == moves

@@ -1,7 +1,7 @@
-"""Asks the API server by dry runs whether it would accept the pods that a job is to get (139).
+"""Asks the API server by dry runs whether it would accept a job's planned pods (139).
 
 Each template is tried by itself. For ResourceQuotas, all pods are also tried as one pod with the sum of their requests,
-less what the leaving pods of the namespace hold: a quota counts these until they are gone.
+less the requests of the namespace's leaving pods: a quota counts these until they are deleted.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from elastic_operator.plan.facts.job import Job
 from elastic_worker import contract
 
 NO_ADDRESS = "192.0.2.1"
-"""The address of a Service that does not exist yet, in pods that are only tried. Nobody has this address (RFC 5737)."""
+"""The address of a Service that does not exist yet, in pods that are only tried. The address is unused (RFC 5737)."""
 _QUOTA = "exceeded quota"
 _PODS = re.compile(r"requested: (?:count/)?pods=\d+, used: (?:count/)?pods=(\d+), limited: (?:count/)?pods=(\d+)$")
 
@@ -39,18 +39,19 @@ Amounts = Counter[str]
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """Whether the pods `creates` of the job would be accepted, after those of other jobs of its namespace, `besides`.
+    """A question: whether the pods `creates` of the job would be accepted after those of other jobs of its namespace,
+    `besides`.
 
-    `leaving` finds the pods of the namespace that are to go or are being deleted.
+    `leaving` finds the pods of the namespace that are to be deleted or are being deleted.
     """
 
     job: Job
     creates: tuple[CreatePod, ...]
     besides: tuple[tuple[Job, tuple[str, ...]], ...] = ()
-    """Jobs, and the roles of the pods that each of them is still to get."""
+    """Other jobs, each with the roles of the pods that it is still to get."""
     leaving: Callable[[], Iterable[objects.Pod]] = tuple
     needed: bool = True
-    """Whether the job lacks its minimum without the pods for which others are to go."""
+    """Whether the job lacks its minimum without the pods for which others would be evicted."""
 
 
 class DryRunner:
@@ -84,8 +85,8 @@ class DryRunner:
     async def _ask_for_all(
         self, dry_run: DryRun, role: str, manifest: dict[str, Any], leaving: Sequence[objects.Pod]
     ) -> None:
-        """Try all pods as one, less what is leaving. A refusal of that one pod as too large (LimitRange, webhooks) says
-        nothing.
+        """Try all pods as one, less the leaving pods. A refusal of that one pod as too large (LimitRange, webhooks)
+        does not count.
         """
         requests, limits, count = _asked_in_all(dry_run)
         for pod in leaving:
@@ -109,7 +110,9 @@ def _is_about_quota(error: ClusterError) -> bool:
 
 
 def _has_room_for(more: int, error: ApiError) -> bool:
-    """Whether the quota refuses only by its number of pods, and allows `more` pods beside those that it counts now."""
+    """Whether the quota refuses only by its number of pods, and allows `more` pods beside the ones that it counts
+    now.
+    """
     found = _PODS.search(error.message)
     return found is not None and int(found[1]) + more <= int(found[2])
 
@@ -129,7 +132,7 @@ def _asked_in_all(dry_run: DryRun) -> tuple[Amounts, Amounts, int]:
 
 
 def summed_pod(manifest: Mapping[str, Any], requests: Mapping[str, int], limits: Mapping[str, int]) -> dict[str, Any]:
-    """The pod with one container that asks for all that. A limit is never below its request; for a GPU the two are
+    """A pod with one container that requests all of these. A limit is never below its request; for a GPU the two are
     equal.
     """
     asked = {name: max(0, n) for name, n in requests.items()}

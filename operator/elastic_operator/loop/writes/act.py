@@ -58,9 +58,10 @@ class Actor:
         writes_status: bool = True,
         pods: Callable[[], Iterable[OwnPod]] = tuple,
     ) -> None:
-        """Carry out the plan; `written` is the status as the API server has it. Raises what the cluster layer raises.
+        """Carry out the plan; `written` is the status as the API server has it. Raises the errors of the cluster
+        layer.
 
-        `sent` collects the names of pods that may have been created, whatever becomes of the rest (48).
+        `sent` collects the names of pods that may have been created, even if another write fails (48).
         """
         if plan.commit_first:
             if not await self._statuses.write(job, plan.status, stored=written):
@@ -79,8 +80,8 @@ class Actor:
             await self._delete_job(job)
 
     async def _delete_job(self, job: Job) -> None:
-        """Delete a job whose time is over. One that was made for a question stays if somebody edits it meanwhile, or
-        takes the annotation away.
+        """Delete a job whose time is over. A job that was created for a question stays if somebody edits it meanwhile,
+        or removes the annotation.
         """
         body = self.stores.jobs.get(job.uid)
         if body is None:
@@ -110,7 +111,7 @@ class Actor:
             self.stores.pods.observe(answer)
 
     def _shortened_grace(self, job: Job, pod: DeletePod) -> int | None:
-        """Today's ceiling for the grace of a pod that was made with a longer one, or by somebody else (95)."""
+        """The present ceiling for the grace of a pod that was created with a longer one, or by somebody else (95)."""
         known = self.stores.pods.get(pod.uid)
         if known is None or job.context.grace_ceiling is None:
             return None

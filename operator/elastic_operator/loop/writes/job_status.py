@@ -8,18 +8,18 @@ from typing import Any
 from elastic_api.job import PLURAL
 from elastic_api.status import JobStatus
 from elastic_operator.cluster import apply, objects
+from elastic_operator.cluster.dropped_fields import DroppedFields
 from elastic_operator.cluster.errors import Conflict, NotFound
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.stores import Stores
 from elastic_operator.plan.facts.job import Job
-from elastic_operator.read.dropped_fields import DroppedFields
 
 Written = Callable[[Job, JobStatus], None]
-"""Called for each status that was written, with the job as it was before."""
+"""Called for each written status, with the job as it was before."""
 
 
 def nobody(_job: Job, _status: JobStatus) -> None:
-    """For status writes that nobody counts."""
+    """The callback of status writes that are not counted."""
 
 
 class JobStatuses:
@@ -32,7 +32,7 @@ class JobStatuses:
     async def write(self, job: Job, status: JobStatus, *, stored: dict[str, Any]) -> bool:
         """Write the status; `stored` is the one that the API server has. Returns whether the job still exists.
 
-        Raises what the cluster layer raises; after a Conflict the job has been read again.
+        Raises the errors of the cluster layer. After a Conflict the job has been read again.
         """
         new = status.model_dump(mode="json", by_alias=True, exclude_none=True)
         body = self._stores.jobs.get(job.uid)

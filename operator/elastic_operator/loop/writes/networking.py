@@ -1,5 +1,5 @@
-"""Makes what the pods of a job need to meet, before them: its Service, its NetworkPolicy, and the Secret of Elastic
-jobs.
+"""Creates the objects by which the pods of a job meet, before the pods: its Service, its NetworkPolicy, and the Secret
+of Elastic jobs.
 
 `master` makes the Service lead to the job's master.
 """
@@ -22,20 +22,24 @@ from elastic_operator.plan.facts.job import Job
 from elastic_worker.contract import ROLE_MASTER
 
 MAX_SERVICES_AT_ONCE = 8
-"""Services created at once (28). The API server creates them one by one; more would only run into their time limit."""
+"""The most Services created at once (28). The API server creates them one by one, and more would only run into their
+time limit.
+"""
 
 TOKEN_BYTES = 32
 
 
 class Networking:
-    """Makes these objects. Without a `network` jobs have no NetworkPolicy."""
+    """Creates these objects. Without a `network` jobs have no NetworkPolicy."""
 
     def __init__(self, session: Session, stores: Stores, network: JobNetwork | None) -> None:
         self._session, self._stores, self._network = session, stores, network
         self._services = asyncio.Semaphore(MAX_SERVICES_AT_ONCE)
 
     async def ensure(self, job: Job, creates: tuple[CreatePod, ...]) -> objects.Service:
-        """Create what is missing for these pods; returns the job's Service. Raises what the cluster layer raises."""
+        """Create the missing objects for these pods; returns the job's Service. Raises the errors of the cluster
+        layer.
+        """
         assert job.spec is not None, "pods are created from a spec that could be read"
         await self._ensure_secret(job, creates)
         service = self._stores.services.named(service_name(job.name), job.namespace)

@@ -1,9 +1,9 @@
-"""What has happened to an Elastic job. A lost pod, even the master, ends no incarnation (51).
+"""The rules of an Elastic job's observation. A lost pod, even the master, ends no incarnation (51).
 
-The launchers find out by themselves which pods are gone, and the others wait for a new master with their state in
+The launchers find out by themselves which pods are lost, and the other pods wait for a new master with their state in
 memory. Masters are counted (`status.masterEpoch`), and the number is written down before the next one is created. Pods
-obey the newest, so an old master that comes back does no harm (52). A job starts over only if it has no master for too
-long.
+obey the newest master, so an old master that comes back does no harm (52). A job starts over only if it has no master
+for too long.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import replace
 from elastic_api.status import JobStatus
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import OwnPod
-from elastic_operator.plan.facts.times import at, seconds
+from elastic_operator.plan.facts.times import seconds, status_time
 from elastic_operator.plan.job.failures import (
     count_failure,
     failed_pods,
@@ -29,10 +29,9 @@ from elastic_worker.contract import ROLE_MASTER
 
 
 def failure(obs: Observation, now: float) -> Observation:
-    """A launcher that says that no pod would fare better ends the job (135). A master that fails is replaced.
+    """If a launcher reports that another try would fail as well, the job ends (135). A failed master is replaced.
 
-    A worker that fails counts as a lost pod here: the coordinator says whose fault a failure is, and how many there
-    were.
+    A failed worker counts as a lost pod here: the coordinator reports the cause and the number of failures.
     """
     failed = failed_pods(obs)
     if not failed or obs.spec.suspend:
@@ -47,7 +46,7 @@ def failure(obs: Observation, now: float) -> Observation:
 def over_after_restarts(obs: Observation, now: float) -> Observation:
     """End the job with the first failure in its master's report beyond `maxRestarts` (135).
 
-    An edit that allows fewer failures than there were ends no job that trains.
+    An edit to fewer allowed failures than there were does not end a job that trains.
     """
     new = new_failures(obs)
     in_all = obs.status.total_failures + new
@@ -78,7 +77,7 @@ def losses(obs: Observation, now: float) -> Observation:
 
 
 def absence(obs: Observation, now: float) -> Observation:
-    """The others wait for a new master only for a limited time."""
+    """End the incarnation if the other pods have waited too long for a new master."""
     since = obs.status.master_lost_time
     if since is None:
         return obs
@@ -94,13 +93,15 @@ def absence(obs: Observation, now: float) -> Observation:
 
 
 def next_master(status: JobStatus, now: float) -> JobStatus:
-    """The status by which another master is created, and the present one goes."""
-    since = status.master_lost_time or at(now)
+    """The status by which another master is created and the present one is deleted."""
+    since = status.master_lost_time or status_time(now)
     return status.model_copy(update={"master_epoch": (status.master_epoch or 0) + 1, "master_lost_time": since})
 
 
 def _replace_failed_master(obs: Observation, master: OwnPod, now: float) -> Observation:
-    """A failed master counts as a failure, but the other pods stay. Only that failure keeps the next one waiting."""
+    """A failed master counts as a failure, but the other pods stay. Only the back-off of that failure delays the next
+    master.
+    """
     obs = replace(obs, status=due_for_a_master(obs.status, obs.spec.minimum, now))
     obs, text, wait = count_failure(obs, master, now)
     if obs.status.finished:
@@ -115,7 +116,7 @@ def _replace_failed_master(obs: Observation, master: OwnPod, now: float) -> Obse
 
 
 def _had_master(obs: Observation) -> bool:
-    """Whether the last status knew of a master: then that one is gone, too, and its number is used."""
+    """Whether the last status lists a master: then this one is lost, too, and its number is used."""
     return any(pod.role == ROLE_MASTER and pod.phase in ("Pending", "Running") for pod in obs.status.pods)
 
 

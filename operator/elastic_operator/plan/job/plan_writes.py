@@ -1,4 +1,4 @@
-"""What a plan writes: which pods go, and the status with its conditions and counts."""
+"""The writes of a plan: the pods to delete, and the status with its conditions and counts."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def make_plan(
     creates: tuple[CreatePod, ...],
     now: float,
 ) -> Plan:
-    """The plan with these deletions and creations, and the status that they and what has happened lead to."""
-    obs = replace(obs, going=frozenset(pod.uid for pod in deletes))
+    """The plan with these deletions and creations, and the status that follows from them and from the observation."""
+    obs = replace(obs, planned_deletions=frozenset(pod.uid for pod in deletes))
     status = _as_it_can_be_kept(
         with_conditions(replace(obs, status=with_counts(obs, now)), grant, now), obs.job.dropped_status_fields
     )
-    due = (*obs.wake_at, *seen_by(obs), obs.hold_until, grant.wake_at if grant else None)
+    due = (*obs.wake_at, *seen_by(obs), obs.no_pods_before, grant.why.wake_at if grant else None)
     wakes = [w for w in due if w and w > now]
     return Plan(
         status=status,
@@ -43,8 +43,8 @@ def make_plan(
 
 
 def _as_it_can_be_kept(status: JobStatus, dropped_status_fields: frozenset[str]) -> JobStatus:
-    """Where definitions of an older release drop `failedSize`, the wait that ends last is in `retry`, from where it is
-    read (154).
+    """The status for a custom resource definition of an older release, which drops `failedSize`: the wait that ends
+    last is in `retry`, and is read from there (154).
     """
     if "failedSize" not in dropped_status_fields or status.failed_size is None:
         return status
@@ -53,7 +53,7 @@ def _as_it_can_be_kept(status: JobStatus, dropped_status_fields: frozenset[str])
 
 
 def deletes_of(obs: Observation) -> tuple[DeletePod, ...]:
-    """The pods that must go for reasons of the job's own; on a lost node also those that are being deleted."""
+    """The deletions for reasons of the job's own; on a lost node also of pods that are being deleted."""
     return tuple(
         DeletePod(pod.name, pod.uid, why, force=pod.node in obs.lost_nodes)
         for pod, why in obs.to_delete
@@ -62,12 +62,12 @@ def deletes_of(obs: Observation) -> tuple[DeletePod, ...]:
 
 
 def deletes_of_released(pods: Iterable[OwnPod], release: Collection[str], why: str) -> tuple[DeletePod, ...]:
-    """The deletion of those pods that are released (uids): highest worker index first, the master last."""
+    """The deletions of the released pods (uids): highest worker index first, the master last."""
     return tuple(DeletePod(pod.name, pod.uid, why) for pod in leaving_order(pod for pod in pods if pod.uid in release))
 
 
 def reclaimed(obs: Observation, grant: Grant | None) -> tuple[DeletePod, ...]:
     """The pods of a job that gets no new ones to whose GPUs another team is entitled (99)."""
-    return (
-        deletes_of_released(obs.job.pods, grant.assignment.release, why_smaller(grant)[1]) if grant is not None else ()
-    )
+    if grant is None:
+        return ()
+    return deletes_of_released(obs.job.pods, grant.assignment.release, why_smaller(grant).message)

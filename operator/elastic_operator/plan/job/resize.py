@@ -1,4 +1,4 @@
-"""How a change of a job's size is recorded: in its status and an event, before pods go for it (25)."""
+"""Records a change of a job's size in its status and an event, before pods are deleted for it (25)."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from math import floor
 
 from elastic_api.status import SizeReason
 from elastic_operator.plan.facts.decisions import Event, Grant
-from elastic_operator.plan.facts.text import listed, names_of, pods
-from elastic_operator.plan.facts.times import at, seconds
+from elastic_operator.plan.facts.text import Reason, listed, names_of, pods
+from elastic_operator.plan.facts.times import seconds, status_time
 from elastic_operator.plan.job.observation import Observation, add_change, end_incarnation
 
 
 def start_over_if_needed(obs: Observation, grant: Grant) -> Observation:
-    """End the incarnation of a group that is given up as a whole, or whose pods cannot take the new size (11).
+    """Begin a new incarnation if all pods are given up, or if the running pods were made with a `min:max` that excludes
+    the new size (11).
 
-    A group below the job's minimum does not train at any size. Its pods stay and wait for the others (16). Exception:
-    it has never run as a whole, and loses a pod that is not replaced (142).
+    A group below the job's minimum does not train at any size. Its pods stay and wait for the others (16). A group that
+    never ran as a whole also starts over when it loses a pod for good (142).
     """
     if not obs.members or obs.finishing:
         return obs
@@ -67,8 +68,8 @@ def write_down_change(obs: Observation, grant: Grant, now: float) -> Observation
         update["turn_started"] = None
     if before == 0:
         needs_nodes = grant.limit == SizeReason.WAITING_FOR_NODES
-        update["start_time"] = status.start_time or at(now)
-        update["turn_started"] = None if needs_nodes else at(now)
+        update["start_time"] = status.start_time or status_time(now)
+        update["turn_started"] = None if needs_nodes else status_time(now)
         reason, event = "Started", Event("ScaledUp", f"Starts with {pods(after)}.")
         if needs_nodes:
             reason, event = SizeReason.WAITING_FOR_NODES, Event(SizeReason.WAITING_FOR_NODES, grant.message)
@@ -90,9 +91,9 @@ def write_down_change(obs: Observation, grant: Grant, now: float) -> Observation
 
 
 def _record_exchange(obs: Observation, grant: Grant, now: float) -> Observation:
-    """Record that some pods go for others and come again elsewhere, with the size unchanged.
+    """Record that some pods are released for others and created again elsewhere, with the size unchanged.
 
-    If none comes again, an earlier leader has already recorded the change and got no further.
+    If none is created again, an earlier leader has already recorded the change and got no further.
     """
     gets = grant.assignment
     if (
@@ -102,18 +103,18 @@ def _record_exchange(obs: Observation, grant: Grant, now: float) -> Observation:
         or not any(pod.uid in gets.release for pod in obs.members)
     ):
         return obs
-    reason, why = why_smaller(grant)
-    text = f"{why} As many pods come elsewhere."
-    status = add_change(obs.status, now, gets.replicas, gets.replicas, reason, text)
-    return replace(obs, status=status, events=(*obs.events, Event(reason, text)))
+    smaller = why_smaller(grant)
+    why = Reason(smaller.code, f"{smaller.message} As many pods come elsewhere.")
+    status = add_change(obs.status, now, gets.replicas, gets.replicas, *why)
+    return replace(obs, status=status, events=(*obs.events, Event(*why)))
 
 
-def why_smaller(grant: Grant) -> tuple[str, str]:
-    """The reason and the sentence: the preemptors, if there are any."""
+def why_smaller(grant: Grant) -> Reason:
+    """The reason of the smaller size: the preemptors, if there are any."""
     if not grant.preemptors:
-        return "ScaledDown", grant.message
+        return Reason("ScaledDown", grant.message)
     going, which = len(grant.assignment.release), "which is" if len(grant.preemptors) == 1 else "which are"
     what = f"{pods(going)} {'goes' if going == 1 else 'go'} for {listed(names_of(grant.preemptors))}, {which}"
     if grant.reclaimed:
-        return "QuotaReclaimed", f"{what} entitled to the GPUs."
-    return "PreemptedByJob", f"{what} next in the team."
+        return Reason("QuotaReclaimed", f"{what} entitled to the GPUs.")
+    return Reason("PreemptedByJob", f"{what} next in the team.")

@@ -1,7 +1,7 @@
 """The last report of the master of an Elastic job on its group.
 
-A user's pod writes it, so it is shown and decides little: which nodes with pods of its own job are not given up yet
-(92), and when its own job has failed too often (135).
+A user's pod writes it. So it is shown, and decides only two things about its own job: which nodes with its pods are not
+given up yet (92), and whether it has failed too often (135).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class GroupChange:
     """
 
     generation: int
-    at: float
+    time: float
     reason: str
     before: int
     after: int
@@ -37,7 +37,7 @@ class Goodput:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class GroupReport:
     """The group as the master with that uid sees it."""
 
     master_uid: str
@@ -59,13 +59,13 @@ class Report:
     last_checkpoint_step: int | None = None
     checkpoint_error: str | None = None
     epoch: int | None = None
-    """This and `samples_seen`, `loss` and `goodput` come from scripts that use the library."""
+    """`epoch`, `samples_seen`, `loss` and `goodput` are None unless the script uses the library."""
     samples_seen: int | None = None
     loss: float | None = None
     goodput: Goodput | None = None
     progress_percentage: int | None = None
-    """From 0 to 100. This, the remaining seconds and the metrics come from scripts that report as to a TrainJob of
-    Kubeflow.
+    """From 0 to 100. This, the remaining seconds and the metrics are None or empty unless the script reports as to a
+    TrainJob of Kubeflow.
     """
     estimated_remaining_seconds: int | None = None
     metrics: tuple[tuple[str, str], ...] = ()
@@ -73,7 +73,7 @@ class Report:
     changes: tuple[GroupChange, ...] = ()
     """The latest changes of the group, newest first."""
     silent_since: float | None = None
-    """Set if the master does not answer any more, and this is its last report."""
+    """Since when the master has not answered; this is then its last report. None while it answers."""
 
     @property
     def group(self) -> tuple[object, ...]:

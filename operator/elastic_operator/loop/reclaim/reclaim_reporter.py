@@ -1,4 +1,6 @@
-"""What users read of reclaim: what waits for a limit on evictions, what would go, and gangs without room."""
+"""Reports on reclaim for users: entries that wait for a limit on evictions, evictions of the mode DryRun, and gangs
+without room.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from elastic_operator.plan.facts.text import listed, names_of, pods
 log = logging.getLogger(__name__)
 
 
-class ReclaimReports:
+class ReclaimReporter:
     """Reports on reclaim in events, metrics and the log."""
 
     def __init__(
@@ -34,15 +36,15 @@ class ReclaimReports:
         self._reported: frozenset[str] = frozenset()
         self._times = ReclaimTimes(metrics, is_bound=self._is_bound)
 
-    def look(self, snapshot: Snapshot, allocation: Allocation) -> None:
+    def note_allocation(self, snapshot: Snapshot, allocation: Allocation) -> None:
         """Report on a new allocation, made from that snapshot."""
         self._report_over_limit(allocation)
         self._metrics.not_lasting.inc(len(allocation.would_not_last))
         self._metrics.reservations.set(sum(bool(pod.reserved) for pod in snapshot.pending_pods))
-        self._times.look(snapshot, allocation)
+        self._times.note_allocation(snapshot, allocation)
 
     def report_futile(self, snapshot: Snapshot, preemptors: Container[str]) -> None:
-        """Report the preemptors (uids) that cannot start although whole jobs lose their pods to them (112)."""
+        """Report the preemptors (uids) that cannot start although whole jobs are preempted for them (112)."""
         known: list[JobDemand | PendingPod] = [*snapshot.jobs, *snapshot.pending_pods]
         if names := sorted(
             f"{preemptor.namespace}/{preemptor.name}" for preemptor in known if preemptor.uid in preemptors
@@ -50,12 +52,12 @@ class ReclaimReports:
             log.warning("whole jobs lose their pods to preemptors=%s, which cannot start with them", listed(names))
 
     def _is_bound(self, uid: str) -> bool | None:
-        """Whether the pod has a node; None if it is gone."""
+        """Whether the pod has a node; None if it is deleted."""
         pod = self._pods.get(uid)
         return bool(pod.spec.node_name) if pod else None
 
     def _report_over_limit(self, allocation: Allocation) -> None:
-        """Report each entry that a limit on evictions keeps waiting, once until it waits no more."""
+        """Report each entry that a limit on evictions holds up, once per wait."""
         before = self._over_limit
         self._over_limit = frozenset((entry.demand.uid, one.waits_for_a_person) for entry, one in allocation.over_limit)
         self._metrics.waiting_for_limit.set(len(allocation.over_limit))
@@ -73,7 +75,7 @@ class ReclaimReports:
                 self._events.record(subject, Event("ReclaimTooLarge", one.text, "Warning"))
 
     def would_reclaim(self, allocation: Allocation) -> None:
-        """Report what would be taken, once for each pod that would go."""
+        """Report the evictions that would be made, once for each pod."""
         evictions = allocation.evictions
         known, self._reported = self._reported, frozenset(pod for eviction in evictions for pod in eviction.pods)
         for eviction in evictions:
@@ -87,8 +89,8 @@ class ReclaimReports:
                 self._metrics.would_evict.inc(len(new))
 
     def no_room(self, gangs: Iterable[frozenset[str]]) -> None:
-        """Report on one pod of each of these gangs that there is no room for all of it; `gangs` are their
-        pods (uids).
+        """Report on one pod of each of these gangs that there is no room for the whole gang; `gangs` are their pods
+        (uids).
         """
         for uids in gangs:
             pod = self._pods.get(min(uids))

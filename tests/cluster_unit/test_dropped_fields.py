@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from elastic_operator.read.dropped_fields import DroppedFields
+from elastic_operator.cluster.dropped_fields import DroppedFields
 
 CHANGES = [{"to": 2, "excused": True}, {"to": 1}]
 SENT: dict[str, Any] = {"replicas": 2, "retry": {"attempt": 1, "edits": 1}, "spent": {"since": 5}, "history": CHANGES}

@@ -1,7 +1,8 @@
-"""What the status of a quota policy says: GPUs by flavor and in all, jobs, and what is not in effect as written.
+"""Makes the status of a quota policy: GPUs by flavor and in all, jobs, and the parts that are not in effect as
+written.
 
-The numbers are those of the accounts after a pass; `resolve` says what is wrong, and in which words. A parent's numbers
-are the sums of its children's.
+The numbers are those of the accounts after a pass. `resolve` finds the problems and words them. A parent's numbers are
+the sums of its children's.
 """
 
 from __future__ import annotations
@@ -21,25 +22,15 @@ from elastic_api.policy import (
 from elastic_api.status import Condition
 from elastic_operator.plan.allocation.accounts import Account, Accounts
 from elastic_operator.plan.facts.snapshot import JobDemand
-from elastic_operator.plan.facts.text import listed
+from elastic_operator.plan.facts.text import Reason, listed
 from elastic_operator.plan.facts.times import condition
-from elastic_operator.plan.policies.resolve import Problem
 
 NOT_IN_CONFLICT = frozenset({"InvalidSpec", "InternalError", "UnknownFlavor"})
 """Reasons of problems of a policy with itself or the settings. All other problems are conflicts with other policies."""
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyRef:
-    """The reported policy as it was stored at the pass, and its problems."""
-
-    name: str
-    generation: int
-    problems: Sequence[Problem] = ()
-
-
-_Finding = tuple[PolicyConditionType, bool, str, str]
-"""A condition without its times: its type, whether it holds, reason and message."""
+_Finding = tuple[PolicyConditionType, bool, Reason]
+"""A condition without its times: its type, whether it holds, and why."""
 
 
 @dataclass(slots=True)
@@ -51,15 +42,13 @@ class _Below:
     foreign: int = 0
 
 
-class Overview:
+class PolicyUsage:
     """The accounts of one pass, and how many jobs each team has. It must not be read after the next pass has begun.
 
-    `stopped` are reason and sentence if nothing is reclaimed now.
+    `stopped` is why nothing is reclaimed now; None if it is.
     """
 
-    def __init__(
-        self, accounts: Accounts, jobs: Iterable[JobDemand], *, stopped: tuple[str, str] | None = None
-    ) -> None:
+    def __init__(self, accounts: Accounts, jobs: Iterable[JobDemand], *, stopped: Reason | None = None) -> None:
         self._stopped = stopped
         self._of: dict[str, list[Account]] = {}
         self._below: dict[Account, _Below] = {}
@@ -87,7 +76,7 @@ class Overview:
                 self._add(account)
 
     def _add(self, account: Account) -> None:
-        """Count an account without children, for itself and for all above it."""
+        """Count an account without children for itself and for all accounts above it."""
         borrowed = max(0, account.used_now - account.guaranteed)
         self._all_borrowed[account.flavor] += borrowed
         for one in account.path:
@@ -105,20 +94,23 @@ class Overview:
             elif job.wants:
                 self._queued.update(above.get(team, ()))
 
-    def status(self, policy: PolicyRef, *, before: PolicyStatus, now: float) -> PolicyStatus:
-        """The status that the policy should have; `before` is the one that it has, `now` is in epoch seconds."""
-        accounts = self._of.get(policy.name, [])
+    def status(
+        self, name: str, generation: int, problems: Sequence[Reason], *, before: PolicyStatus, now: float
+    ) -> PolicyStatus:
+        """The status that a policy should have that had that generation and these problems at the pass.
+
+        `before` is the one that it has, `now` is in epoch seconds.
+        """
+        accounts = self._of.get(name, [])
         amounts = [self._amounts(account) for account in accounts]
-        jobs = JobCounts(running=self._running[policy.name], queued=self._queued[policy.name])
+        jobs = JobCounts(running=self._running[name], queued=self._queued[name])
         shown = [a for a, account in zip(amounts, accounts, strict=True) if _is_shown(a, account)]
         return PolicyStatus(
-            observed_generation=policy.generation,
+            observed_generation=generation,
             total=_total(amounts) if accounts else None,
             flavors=shown[:MAX_FLAVORS],
             jobs=jobs if accounts else None,
-            conditions=[
-                _dated(finding, policy.generation, before, now) for finding in self._findings(policy, accounts)
-            ],
+            conditions=[_dated(finding, generation, before, now) for finding in self._findings(problems, accounts)],
         )
 
     def _amounts(self, account: Account) -> FlavorAmounts:
@@ -136,16 +128,16 @@ class Overview:
             limit=account.quota.limit,
         )
 
-    def _findings(self, policy: PolicyRef, accounts: Sequence[Account]) -> Iterator[_Finding]:
-        conflicts = [problem for problem in policy.problems if problem.reason not in NOT_IN_CONFLICT]
+    def _findings(self, problems: Sequence[Reason], accounts: Sequence[Account]) -> Iterator[_Finding]:
+        conflicts = [problem for problem in problems if problem.code not in NOT_IN_CONFLICT]
         kind = PolicyConditionType
-        yield (kind.READY, not policy.problems, *_first(policy.problems, otherwise="InForce"))
-        yield (kind.CONFLICT, bool(conflicts), *_first(conflicts, otherwise="NoConflict"))
-        texts = [text for account in accounts if (text := self._overcommitted(account))]
-        yield (kind.OVERCOMMITTED, bool(texts), "GuaranteesExceedGPUs" if texts else "Covered", " ".join(texts))
-        texts = [text for account in accounts if (text := self._foreign_over_limit(account))]
-        yield (kind.FOREIGN_OVER_LIMIT, bool(texts), "ForeignPods" if texts else "WithinLimit", " ".join(texts))
-        yield (kind.RECLAIMING, self._stopped is None, *(self._stopped or ("On", "")))
+        yield kind.READY, not problems, _joined(problems, otherwise="InForce")
+        yield kind.CONFLICT, bool(conflicts), _joined(conflicts, otherwise="NoConflict")
+        over = [Reason("GuaranteesExceedGPUs", text) for one in accounts if (text := self._overcommitted(one))]
+        yield kind.OVERCOMMITTED, bool(over), _joined(over, otherwise="Covered")
+        over = [Reason("ForeignPods", text) for one in accounts if (text := self._foreign_over_limit(one))]
+        yield kind.FOREIGN_OVER_LIMIT, bool(over), _joined(over, otherwise="WithinLimit")
+        yield kind.RECLAIMING, self._stopped is None, self._stopped or Reason("On", "")
 
     def _overcommitted(self, account: Account) -> str:
         flavor = account.flavor
@@ -169,15 +161,15 @@ class Overview:
         )
 
 
-def _first(problems: Sequence[Problem], *, otherwise: str) -> tuple[str, str]:
-    """Reason and message: the reason of the first problem, and the sentences of all."""
-    return (problems[0].reason, " ".join(problem.message for problem in problems)) if problems else (otherwise, "")
+def _joined(reasons: Sequence[Reason], *, otherwise: str) -> Reason:
+    """The code of the first, with the sentences of all; `otherwise` without a sentence if there are none."""
+    return Reason(reasons[0].code, " ".join(one.message for one in reasons)) if reasons else Reason(otherwise, "")
 
 
 def _dated(finding: _Finding, generation: int, before: PolicyStatus, now: float) -> Condition:
-    kind, holds, reason, message = finding
+    kind, holds, reason = finding
     old = next((known for known in before.conditions if known.type == kind), None)
-    return condition(old, kind, "True" if holds else "False", reason, message, generation, now)
+    return condition(old, kind, "True" if holds else "False", reason, generation, now)
 
 
 def _is_shown(amounts: FlavorAmounts, account: Account) -> bool:

@@ -1,8 +1,8 @@
-"""What is free on each node while a pass is decided, now and soon.
+"""The free room on each node while a pass is decided, now and soon.
 
-*Soon* is what is free when everything that leaves has left; every placement must fit there. *Now* is what is free
+*Soon* is the free room when all leaving pods have left; every placement must fit there. *Now* is the room that is free
 already; a placement that fits there too is ready. Every change can be undone, so plans are tried out and dropped. Other
-modules decide which pods are placed here and which must go.
+modules decide which pods are placed here and which are preempted.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import partial
 from typing import NamedTuple
 
 from elastic_operator.plan.allocation.fit import collide, misfit
-from elastic_operator.plan.allocation.free import FreeResources, PodRequirements, less, total_of
+from elastic_operator.plan.allocation.free_resources import FreeResources, PodRequirements, less, total_of
 from elastic_operator.plan.allocation.journal import Journal
 from elastic_operator.plan.allocation.pass_memo import KnownInfeasible
 from elastic_operator.plan.facts.gpus import count_gpus
@@ -34,8 +34,8 @@ class Seat(NamedTuple):
     ready: bool
 
 
-class Board:
-    """Nodes by number, in the order of their names, and what is free on them."""
+class NodeBoard:
+    """Nodes by number, in the order of their names, and their free room."""
 
     def __init__(self, nodes: Iterable[Node], gpu_resources: Sequence[str], journal: Journal) -> None:
         self.nodes = tuple(sorted(nodes, key=lambda n: n.name))
@@ -48,7 +48,7 @@ class Board:
         self._soon = [FreeResources(less(n.allocatable, n.used), n.used_ports) for n in self.nodes]
         self._gpus = [count_gpus(room.free, self.gpu_resources) for room in self._soon]
         self.idle_gpus = sum(self._gpus)
-        """The GPUs that are free once everything that leaves has left."""
+        """The GPUs that are free once all leaving pods have left."""
         self._by_gpus: dict[int, list[int]] = {}
         for i in self.open:
             self._by_gpus.setdefault(self._gpus[i], []).append(i)
@@ -57,7 +57,7 @@ class Board:
         self._hosts: dict[object, tuple[int, ...]] = {}
         self._journal = journal
         self._infeasible = KnownInfeasible()
-        """Replaced, never changed: undoing a change brings back what was known before it. Only freed room voids it: a
+        """Replaced, never changed: undoing a change brings the old knowledge back. Only freed room voids it; a
         `PassMemo` would forget all of it with each pod that is seated.
         """
 
@@ -83,15 +83,15 @@ class Board:
         return self._by_key[key]
 
     def free_soon(self, node: int) -> Mapping[str, int]:
-        """What is free on the node once everything that leaves has left."""
+        """The free room on the node once all leaving pods have left."""
         return self._soon[node].free
 
     def free_gpus(self, node: int) -> int:
-        """GPUs that are free on the node once everything that leaves has left."""
+        """The GPUs that are free on the node once all leaving pods have left."""
         return self._gpus[node]
 
     def ports_soon(self, node: int) -> Collection[HostPort]:
-        """The host ports in use on the node once everything that leaves has left."""
+        """The host ports in use on the node once all leaving pods have left."""
         return self._soon[node].ports
 
     def fits(self, requirements: PodRequirements, node: int) -> bool:
@@ -105,13 +105,13 @@ class Board:
         return has_room and not collide(load.host_ports, room.ports)
 
     def fits_without(self, requirements: PodRequirements, node: int, going: Iterable[Load]) -> bool:
-        """Whether one more such pod would have room on the node if these loads went."""
+        """Whether one more such pod would have room on the node without these loads."""
         if node not in requirements.host_set:
             return False
         room = self._soon[node]
         after = FreeResources(dict(room.free), room.ports)
         for load in going:
-            after.give(load)
+            after.remove_usage(load)
         return after.fits(requirements)
 
     def find(self, role: str, requirements: PodRequirements, near: Collection[int] = ()) -> Seat | None:
@@ -148,13 +148,13 @@ class Board:
     # -- changing ----------------------------------------------------------------------------------------------------
 
     def has_same_nodes(self, nodes: Sequence[Node]) -> bool:
-        """Whether these are the nodes of this board, but for what is used on them."""
+        """Whether these are the nodes of this board, apart from their use."""
         return len(nodes) == len(self.nodes) and all(
             one.name in self.number and _same_but_use(one, self.nodes[self.number[one.name]]) for one in nodes
         )
 
     def renew(self, nodes: Iterable[Node]) -> Iterator[tuple[int, Node, Node]]:
-        """Bring the use of the same nodes up to date; yield each node that changed: number, before, after."""
+        """Bring the use of the same nodes up to date. Yields each node that changed: number, before, after."""
         changed = [(self.number[one.name], one) for one in nodes if self.nodes[self.number[one.name]] is not one]
         if changed:
             self._infeasible = KnownInfeasible()
@@ -180,12 +180,12 @@ class Board:
         """Stop counting a load that was on the node from the start. This cannot be undone."""
         self._change(member, node, True, +1, KnownInfeasible())
 
-    def hold(self, load: Load, node: int, *, now: bool) -> None:
-        """Count a load on the node; with `now`, it also uses what is free already."""
+    def add_usage(self, load: Load, node: int, *, now: bool) -> None:
+        """Count a load on the node; with `now`, it also uses room that is free already."""
         change, known = partial(self._change, load, node, now), self._infeasible
         self._journal.do(partial(change, -1, known), undo=partial(change, +1, known))
 
-    def release(self, load: Load, node: int, *, now: bool) -> None:
+    def remove_usage(self, load: Load, node: int, *, now: bool) -> None:
         """Count a load on the node as leaving; with `now`, as if it had not been there."""
         change, known = partial(self._change, load, node, now), self._infeasible
         self._journal.do(partial(change, +1, KnownInfeasible()), undo=partial(change, -1, known))
@@ -193,9 +193,9 @@ class Board:
     def _change(self, load: Load, node: int, now: bool, sign: int, infeasible: KnownInfeasible) -> None:
         for room in (self._soon[node], self._now[node]) if now else (self._soon[node],):
             if sign < 0:
-                room.hold(load)
+                room.add_usage(load)
             else:
-                room.give(load)
+                room.remove_usage(load)
         self._reindex(node)
         self._infeasible = infeasible
 
@@ -214,47 +214,47 @@ class Board:
             self._by_gpus.pop(before, None)
 
     def is_free(self, requirements: PodRequirements, node: int) -> bool:
-        """Whether there is room for such a pod now, although pods that leave are still there."""
+        """Whether there is room for such a pod now, although leaving pods are still there."""
         return self._now[node].fits(requirements)
 
     def use_now(self, requirements: PodRequirements, node: int) -> bool:
-        """Have a pod whose room is held use what is free now, if that is enough; returns whether it is."""
+        """Let a pod whose room is held use the room that is free now, if that is enough; returns whether it is."""
         if not self.is_free(requirements, node):
             return False
         self.keep_free(requirements, node)
         return True
 
     def keep_free(self, requirements: PodRequirements, node: int) -> None:
-        """Keep for such a pod what is free now and what becomes free, until its room is complete."""
+        """Reserve for such a pod the room that is free now and room that becomes free, until its room is complete."""
         room, load = self._now[node], requirements.shape
-        self._journal.do(partial(room.hold, load), undo=partial(room.give, load))
+        self._journal.do(partial(room.add_usage, load), undo=partial(room.remove_usage, load))
 
     def has_room(self, requirements: PodRequirements) -> bool:
         """Whether one more such pod has room anywhere soon."""
-        if self.known_short(requirements, 1):
+        if self.is_infeasible(requirements, 1):
             return False
         if any(self._soon[node].fits(requirements) for node in self._in_order(requirements, ())):
             return True
-        self.remember_short(requirements, 1)
+        self.remember_infeasible(requirements, 1)
         return False
 
-    def known_short(self, requirements: PodRequirements, count: int) -> bool:
+    def is_infeasible(self, requirements: PodRequirements, count: int) -> bool:
         """Whether `count` such pods are known not to fit. Forgotten whenever room becomes free."""
         return self._infeasible.covers(requirements, count)
 
-    def remember_short(self, requirements: PodRequirements, count: int) -> None:
+    def remember_infeasible(self, requirements: PodRequirements, count: int) -> None:
         """Remember that `count` such pods do not fit."""
         self._infeasible = self._infeasible.copy()
         self._infeasible.add(requirements, count)
 
 
 def _ports_now(node: Node) -> list[HostPort]:
-    """The host ports in use, those of what is leaving included."""
+    """The host ports in use, those of leaving pods included."""
     return [*node.used_ports, *node.leaving_ports]
 
 
 def _same_but_use(one: Node, other: Node) -> bool:
-    return one is other or (
+    return one is other or (  # by identity (23)
         (one.unschedulable, one.ready, one.taints) == (other.unschedulable, other.ready, other.taints)
         and one.allocatable == other.allocatable
         and one.labels == other.labels

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from math import inf
 
 import pytest
 
 from elastic_api.status import AvoidedNode, Change, JobStatus, Retry, RetryCause, Training
 from elastic_api.what_if import ONCE, ONCE_SECONDS
-from elastic_operator.plan.facts.times import AHEAD_SECONDS, lasts, not_later, seconds
+from elastic_operator.plan.facts.times import AHEAD_SECONDS, NEVER_FAILED, lasts, not_later, seconds
 from elastic_operator.plan.job.master_report import is_to_be_heard
-from elastic_operator.plan.job.written_times import not_ahead
+from elastic_operator.read.written_times import not_ahead
 from tests.plan.elastic.jobs import make_elastic_job, make_group
 from tests.plan.jobs import START, at, make_condition, make_job, make_spec, make_status, plan, see
 
@@ -105,3 +106,14 @@ def test_a_master_s_first_report_is_not_waited_for_until_the_clock_is_where_it_w
     obs = see(make_elastic_job(make_group()), now=100)
     assert is_to_be_heard(obs, START + 5)
     assert not is_to_be_heard(obs, START + 5 - HOUR)
+
+
+def test_the_wait_after_a_failure_doubles_up_to_its_limit_and_no_server_makes_it_longer_than_that():
+    attempts, waits = NEVER_FAILED, []
+    for _ in range(4):
+        attempts = attempts.failed(100.0, 2.0, 10.0)
+        waits.append(attempts.until - 100.0)
+    assert (attempts.times, waits) == (4, [2.0, 4.0, 8.0, 10.0])
+    assert NEVER_FAILED.failed(100.0, 2.0, 10.0, spread=0.5).until == 101.0
+    asked = [NEVER_FAILED.failed(100.0, 2.0, 10.0, at_least=seconds).until for seconds in (1.0, 5.0, 3600.0, inf)]
+    assert asked == [102.0, 105.0, 110.0, 110.0]

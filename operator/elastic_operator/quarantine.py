@@ -1,4 +1,4 @@
-"""Quarantines what makes the operator raise: one job, pod, policy or node, while the pass goes on for all others (88).
+"""Quarantines a job, pod, policy or node that makes the operator raise, while the pass goes on for all others (88).
 
 controller-runtime recovers in the same way from a panic at one object of its queue. The error is logged and counted,
 and the object is tried again with back-off; a job or a policy also at once when its spec changes.
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import TypeVar
 
-from elastic_operator.plan.facts.times import doubled
+from elastic_operator.plan.facts.times import NEVER_FAILED, Attempts
 
 log = logging.getLogger(__name__)
 
@@ -21,43 +21,48 @@ T = TypeVar("T")
 
 FIRST_FAULT_SECONDS = 1.0
 FIRST_ALLOCATION_SECONDS = 30.0
-"""The first wait if the allocation raised: to find the culprit costs several allocations."""
+"""The first wait if the allocation raised. It is longer, because the search for the culprit costs several
+allocations.
+"""
 MAX_QUARANTINE_SECONDS = 1800.0
 MAX_ERROR_CHARACTERS = 300
 """The most characters of an error's own text in a message to users."""
 NO_PREEMPTION_SECONDS = 600.0
-"""If a job failed because of its grant, no pods are preempted for it until this long after its next try, because they
-would be lost for nothing. The time ends earlier once pods of the job were created on idle GPUs.
+"""After an error at a job's grant, no pods are preempted for the job until this long after its next try, because they
+would be preempted in vain. The time ends earlier once pods of the job were created on idle GPUs.
 """
 KEPT_SECONDS = 3600.0
-"""An object that has not raised for this long begins again with the shortest wait."""
+"""After this long without an error, an object begins again with the shortest wait."""
 MAX_VERSIONS = 3
-"""After this many specs that raised, an edited spec is still tried at once, but the time in which nothing is preempted
-for the job does not end by the edit.
+"""After this many specs that raised, an edited spec is still tried at once, but the edit does not end the time in which
+nothing is preempted for the job.
 """
 
 
 @dataclass(slots=True)
 class Fault:
-    """An error of the operator at one object. The object is left out until `again_at` (monotonic), or while `version`
-    holds.
+    """An error of the operator at one object. The object is left out until its next try, or while `version` holds.
 
-    `attempts` counts its errors of this version, `versions` the versions of it that raised.
+    `attempts` are its errors of this version (monotonic), `versions` counts the versions of it that raised.
 
     `in_allocation`: the allocation of GPUs raised, so the object has no part in the next ones. Until `may_preempt_at`
-    (monotonic) it takes nothing from others. `is_reported`: a status that says so was begun. `silent`: that raised,
-    too.
+    (monotonic) nothing is preempted for it. `is_reported`: the write of a status with this fault was begun. `silent`:
+    that raised, too.
     """
 
     version: object
     message: str
-    attempts: int
-    again_at: float
+    attempts: Attempts
     in_allocation: bool
     may_preempt_at: float
     versions: int = 1
     is_reported: bool = False
     silent: bool = False
+
+    @property
+    def again_at(self) -> float:
+        """When it is tried again (monotonic)."""
+        return self.attempts.until
 
 
 class Quarantine:
@@ -69,7 +74,7 @@ class Quarantine:
         self._raised = 0
 
     def attempt(self, kind: str, uid: str, name: str, work: Callable[[], T]) -> T | None:
-        """The result of `work` for that object; None if the object is quarantined, or is quarantined now because `work`
+        """The result of `work` for that object; None if the object is quarantined already, or now because `work`
         raised.
         """
         if self.fault(uid) is not None:
@@ -93,7 +98,7 @@ class Quarantine:
     ) -> Fault:
         """Leave the object out until its next try. The error and its traceback go to the log.
 
-        `given`: the error is about what an allocation gave the job.
+        `given`: the error came when the job's grant was planned or carried out.
         """
         now = time.monotonic()
         self._forget_old(now)
@@ -106,9 +111,9 @@ class Quarantine:
             )
             before.silent = True
             return before
-        attempts = before.attempts + 1 if before is not None and not edited else 1
+        earlier = before.attempts if before is not None and not edited else NEVER_FAILED
         first = FIRST_ALLOCATION_SECONDS if in_allocation else FIRST_FAULT_SECONDS
-        wait = doubled(first, MAX_QUARANTINE_SECONDS, attempts)
+        attempts = earlier.failed(now, first, MAX_QUARANTINE_SECONDS)
         # The text of an error in the allocation may name other tenants' objects.
         text = type(error).__name__ if in_allocation else f"{type(error).__name__}: {error}"
         text = text if len(text) <= MAX_ERROR_CHARACTERS else f"{text[:MAX_ERROR_CHARACTERS]}..."
@@ -117,13 +122,12 @@ class Quarantine:
             " itself, and at once when the spec changes; all others go on. The operator's log has the traceback."
         )
         self._raised += 1
-        log.error("%s=%s is set aside for %.0f s: %r", kind, name, wait, error, exc_info=error)
-        again_at = now + wait
-        may_preempt_at = (
-            again_at + NO_PREEMPTION_SECONDS if given else before.may_preempt_at if before is not None else now
-        )
+        log.error("%s=%s is set aside for %.0f s: %r", kind, name, attempts.until - now, error, exc_info=error)
+        may_preempt_at = before.may_preempt_at if before is not None else now
+        if given:
+            may_preempt_at = attempts.until + NO_PREEMPTION_SECONDS
         versions = before.versions + edited if before is not None else 1
-        fault = self._faults[uid] = Fault(version, message, attempts, again_at, in_allocation, may_preempt_at, versions)
+        fault = self._faults[uid] = Fault(version, message, attempts, in_allocation, may_preempt_at, versions)
         return fault
 
     def fault(self, uid: str, version: object = None) -> Fault | None:
@@ -134,8 +138,8 @@ class Quarantine:
         return fault if fault is not None and fault.version == version and time.monotonic() < fault.again_at else None
 
     def distrusted(self) -> frozenset[tuple[str, bool]]:
-        """The objects (uids) that take nothing from others now, and whether they are left out altogether; of any
-        version.
+        """The objects (uids, any version) for which nothing is preempted now, each with whether it is left out
+        altogether.
         """
         now = time.monotonic()
         return frozenset(
@@ -145,25 +149,27 @@ class Quarantine:
         )
 
     def may_preempt(self, uid: str, version: object) -> bool:
-        """Whether others may lose pods for the object."""
+        """Whether pods may be preempted for the object."""
         fault = self._faults.get(uid)
         if fault is None or time.monotonic() >= fault.may_preempt_at:
             return True
         return fault.version != version and fault.versions < MAX_VERSIONS
 
     def worked(self, uid: str) -> None:
-        """The object could use what it was given, so its next error counts as the first."""
+        """Note that the object could use its grant, so that its next error counts as the first."""
         if self._faults:
             self._faults.pop(uid, None)
 
     def state(self) -> object:
-        """Changes whenever an object is quarantined, or its next try is due. Read it before you look at objects."""
+        """A value that changes whenever an object is quarantined, or its next try is due. Read it before the
+        objects.
+        """
         now = time.monotonic()
         return self._raised, sum(fault.again_at > now for fault in self._faults.values())
 
     def next_try(self, since: float) -> float:
-        """When (monotonic) the first object is tried again, or may take from others again, that did not at `since`;
-        infinity if there is none.
+        """When (monotonic) the first object is tried again, or may preempt again, among objects for which that was not
+        so at `since`; infinity if there is none.
         """
         times = (time for fault in self._faults.values() for time in (fault.again_at, fault.may_preempt_at))
         return min((at for at in times if at > since), default=inf)

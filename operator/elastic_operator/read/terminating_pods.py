@@ -1,7 +1,8 @@
-"""Pods whose deletion hangs, because of a stuck finalizer or a dead kubelet. Their room is not free soon (40).
+"""Finds pods whose deletion hangs, because of a stuck finalizer or a dead kubelet. Their room is not free soon
+(40).
 
-A pod is overdue a minute after its grace, counted on the monotonic clock from when its deletion was first seen. The end
-of the grace in the pod's object is not used, because it is a time of another machine's clock.
+A pod is overdue a minute after its grace, counted on the monotonic clock from the first sight of its deletion. The end
+of the grace in the pod's object is not used, because another machine's clock wrote it.
 """
 
 from __future__ import annotations
@@ -15,30 +16,30 @@ BUSY_KUBELET_SECONDS = 10.0
 """A busy kubelet has removed it by then."""
 
 
-class Leaving:
-    """When each pod that is being deleted should be gone. `now` is a monotonic clock."""
+class TerminatingPods:
+    """By when each pod that is being deleted should be removed. `now` is a monotonic clock."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._due: dict[str, float] = {}
         self._overdue: set[str] = set()
 
-    def see(self, uid: str, grace_seconds: float) -> None:
-        """The pod is being deleted. A later deletion may shorten its grace, but never prolong it."""
+    def deletion_seen(self, uid: str, grace_seconds: float) -> None:
+        """Note the pod's deletion. A later deletion may shorten the grace, but never prolong it."""
         if uid not in self._overdue:
             self._due[uid] = min(self._due.get(uid, inf), self._now() + grace_seconds + OVERDUE_SECONDS)
 
     def forget(self, uid: str) -> None:
-        """The pod is gone."""
+        """Forget the pod, which is removed."""
         self._due.pop(uid, None)
         self._overdue.discard(uid)
 
     def is_overdue(self, uid: str) -> bool:
-        """Whether the pod should have been gone at the last `expire`."""
+        """Whether the pod was overdue at the last `expire`."""
         return uid in self._overdue
 
     def is_expected(self, uid: str) -> bool:
-        """Whether the pod is leaving and may still go in time."""
+        """Whether the pod is being deleted and is not overdue."""
         due = self._due.get(uid)
         return due is not None and self._now() < due - OVERDUE_SECONDS + BUSY_KUBELET_SECONDS
 
@@ -47,7 +48,7 @@ class Leaving:
         return self._due.get(uid, inf) - self._now()
 
     def expire(self) -> list[str]:
-        """Pods that have become overdue since the last call."""
+        """The pods that have become overdue since the last call."""
         late = [uid for uid, due in self._due.items() if due <= self._now()]
         for uid in late:
             del self._due[uid]
@@ -55,5 +56,5 @@ class Leaving:
         return late
 
     def next_due(self) -> float:
-        """When (on the clock) the next pod becomes overdue; infinity if none is leaving."""
+        """When (on that clock) the next pod becomes overdue; infinity if none is being deleted."""
         return min(self._due.values(), default=inf)

@@ -1,4 +1,4 @@
-"""Which pods of a job are members, and which must go."""
+"""Sorts the pods of a job into members and pods to delete."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from elastic_operator.plan.job.observation import Observation, is_superseded, pr
 from elastic_worker.contract import ROLE_MASTER
 
 
-def sort_pods(obs: Observation) -> Observation:
-    """Sort the pods into members and pods that must go, each with the reason."""
+def classify_pods(obs: Observation) -> Observation:
+    """Sort the pods into members and pods to delete, these with the reason."""
     members: list[OwnPod] = []
     to_delete: list[tuple[OwnPod, str]] = []
     for pod in sorted(obs.job.pods, key=master_first):
@@ -35,8 +35,10 @@ def sort_pods(obs: Observation) -> Observation:
     return replace(obs, members=tuple(members), to_delete=tuple(to_delete), finishing=finishing)
 
 
-def sort_unread(obs: Observation) -> Observation:
-    """Sort the pods of a job without a readable spec: members are kept, pods of an earlier incarnation go (99)."""
+def classify_unread_pods(obs: Observation) -> Observation:
+    """Sort the pods of a job without a readable spec: members are kept, pods of an earlier incarnation are deleted
+    (99).
+    """
     pods = [pod for pod in sorted(obs.job.pods, key=master_first) if pod.deleting_since is None]
     old = [pod for pod in pods if pod.incarnation != obs.status.incarnation]
     members = tuple(pod for pod in pods if pod not in old and not pod.ended)

@@ -11,8 +11,9 @@ from elastic_api.status import Condition
 from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.facts.snapshot import Snapshot
 from elastic_operator.plan.facts.team import Flavor, Quota
-from elastic_operator.plan.policies.report import Overview, PolicyRef
-from elastic_operator.plan.policies.resolve import Problem, resolve
+from elastic_operator.plan.facts.text import Reason
+from elastic_operator.plan.policies.resolve import resolve
+from elastic_operator.plan.policies.status import PolicyUsage
 from tests.plan.allocate.world import GPU, NOW, make_job, make_node, make_snapshot, make_team
 from tests.plan.policies.builders import make_policy
 from tests.plan.quota.cases import make_pending, on
@@ -24,14 +25,14 @@ Numbers = tuple[int, int, int, int, int, int | None]
 def report(
     snapshot: Snapshot,
     name: str = "a",
-    *problems: Problem,
+    *problems: Reason,
     before: PolicyStatus | None = None,
     now: float = NOW,
-    stopped: tuple[str, str] | None = None,
+    stopped: Reason | None = None,
 ) -> PolicyStatus:
     """The status of that policy after a pass over the snapshot."""
-    overview = Overview(allocate(snapshot).accounts, snapshot.jobs, stopped=stopped)
-    return overview.status(PolicyRef(name, 3, problems), before=before or PolicyStatus(), now=now)
+    overview = PolicyUsage(allocate(snapshot).accounts, snapshot.jobs, stopped=stopped)
+    return overview.status(name, 3, problems, before=before or PolicyStatus(), now=now)
 
 
 def numbers(snapshot: Snapshot, name: str = "a") -> Numbers:
@@ -171,7 +172,7 @@ def test_jobs_with_pods_run_and_jobs_that_wait_for_their_first_are_queued():
 
 
 def test_a_policy_that_could_not_be_read_has_no_numbers_but_a_reason():
-    status = report(make_snapshot(N8, ()), "a", Problem("InvalidSpec", "spec.x: wrong."))
+    status = report(make_snapshot(N8, ()), "a", Reason("InvalidSpec", "spec.x: wrong."))
     assert (status.total, status.flavors, status.jobs) == (None, [], None)
     assert condition(status, "Ready").reason == "InvalidSpec"
 
@@ -200,7 +201,7 @@ PROBLEMS = {
 
 
 @pytest.mark.parametrize("reason", PROBLEMS)
-def test_what_is_wrong_with_a_policy_is_the_reason_that_it_is_not_ready(reason: str):
+def test_the_problem_of_a_policy_is_the_reason_that_it_is_not_ready(reason: str):
     policies, expected = PROBLEMS[reason]
     resolved = resolve(policies, [])
     snapshot = make_snapshot(N8, (), teams=resolved.teams, team_of=resolved.team_of)
@@ -214,12 +215,12 @@ def test_what_is_wrong_with_a_policy_is_the_reason_that_it_is_not_ready(reason: 
 def test_that_nothing_is_reclaimed_is_told_with_the_reason():
     snapshot = make_snapshot(N8, (), teams=TWO)
     assert condition(report(snapshot), "Reclaiming").reason == "On"
-    told = condition(report(snapshot, stopped=("Paused", "Nobody gives back GPUs.")), "Reclaiming")
+    told = condition(report(snapshot, stopped=Reason("Paused", "Nobody gives back GPUs.")), "Reclaiming")
     assert (told.status, told.reason, told.message) == ("False", "Paused", "Nobody gives back GPUs.")
 
 
 def test_of_several_problems_the_first_gives_the_reason_and_all_are_told():
-    problems = (Problem("UnknownFlavor", "One."), Problem("Conflict", "Two."), Problem("ParentMissing", "Three."))
+    problems = (Reason("UnknownFlavor", "One."), Reason("Conflict", "Two."), Reason("ParentMissing", "Three."))
     status = report(make_snapshot(N8, (), teams=TWO), "a", *problems)
     ready, conflict = condition(status, "Ready"), condition(status, "Conflict")
     assert (ready.reason, ready.message) == ("UnknownFlavor", "One. Two. Three.")
@@ -265,11 +266,11 @@ def test_a_condition_keeps_its_time_until_its_truth_changes():
     first = report(snapshot, now=NOW)
     same = report(snapshot, before=first, now=NOW + 60)
     assert same == first
-    problem = Problem("UnknownFlavor", "One.")
+    problem = Reason("UnknownFlavor", "One.")
     wrong = report(snapshot, "a", problem, before=first, now=NOW + 60)
     later = datetime.fromtimestamp(NOW + 60, UTC)
     assert condition(wrong, "Ready").last_transition_time == later
     assert condition(wrong, "Conflict").last_transition_time == condition(first, "Conflict").last_transition_time
-    reworded = report(snapshot, "a", Problem("UnknownFlavor", "Two."), before=wrong, now=NOW + 120)
+    reworded = report(snapshot, "a", Reason("UnknownFlavor", "Two."), before=wrong, now=NOW + 120)
     assert condition(reworded, "Ready").last_transition_time == later
     assert condition(reworded, "Ready").message == "Two."

@@ -1,9 +1,10 @@
-"""Judges whether too many nodes went away at once for any of them to count as lost (86).
+"""Judges whether too many nodes became not Ready at once for any of them to count as lost (86). In
+kube-controller-manager's words: a zone in PartialDisruption.
 
-One machine that dies is one node that is not Ready. When many go within moments, it is more likely that the API server
-cannot hear them: a load balancer, a switch, the network. Their pods run on. To give them up would end all jobs at once
-and start a second copy of each beside the first. Kubernetes' own node controller evicts nobody when all nodes of a zone
-are away, and slows down when more than 55 % are.
+One machine that dies is one node that is not Ready. When many nodes fail within moments, it is more likely that the API
+server cannot hear them: a load balancer, a switch, the network. Their pods run on. To give these nodes up would end all
+jobs at once and start a second copy of each beside the first. Kubernetes' own node controller evicts no pod when all
+nodes of a zone are away, and slows down when more than 55 % are.
 """
 
 from __future__ import annotations
@@ -16,17 +17,18 @@ from math import inf
 FEW = 2
 """This many nodes may always be lost at once, or a third of all nodes if that is more."""
 WINDOW_SECONDS = 120.0
-"""Nodes that went within this time of each other went at once."""
+"""Nodes that became not Ready within this time of each other did so at once."""
 BACK_SECONDS = 300.0
-"""Once most nodes are back, the others have this long to come back."""
+"""Once most nodes are back, the other nodes have this long to come back."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeTimes:
-    """A node, and the time since which it is away (not Ready) or back; None if it did not come back lately.
+    """One node. `since`: when it became not Ready, or when it came back; None for a Ready node that did not come back
+    lately.
 
-    `went` is when a node that is back had gone away, None if that is not known. `out_of_service`: somebody has given it
-    up by that taint.
+    `went`: for a node that came back, when it had become not Ready; None if that is not known. `out_of_service`:
+    somebody has given the node up by that taint.
     """
 
     name: str
@@ -37,20 +39,21 @@ class NodeTimes:
 
 
 @dataclass(frozen=True, slots=True)
-class Disruption:
-    """Too many of the nodes are away: until then (inf: until most are back) those in `kept` are not given up.
+class NodeOutage:
+    """Too many nodes are away at once. The nodes in `kept_nodes` are not given up before `until`; inf: not before most
+    nodes are back.
 
-    A node that went earlier or later is judged by itself.
+    A node that became not Ready earlier or later is judged by itself.
     """
 
     away: int
     of: int
     until: float
-    kept: frozenset[str] = frozenset()
+    kept_nodes: frozenset[str] = frozenset()
 
     @property
     def message(self) -> str:
-        """What has happened, and what can be done about it, in words."""
+        """The event and the remedy, in words."""
         return (
             f"{self.away} of {self.of} nodes are not Ready: too many at once for machines that died, so pods there are"
             f" not given up before most nodes have been back for {BACK_SECONDS:.0f} s. Look at the network between"
@@ -58,8 +61,8 @@ class Disruption:
         )
 
 
-def disruption(nodes: Iterable[NodeTimes], now: float) -> Disruption | None:
-    """The disruption at `now` among `nodes`, which are all nodes; None if each node is judged by itself."""
+def node_outage(nodes: Iterable[NodeTimes], now: float) -> NodeOutage | None:
+    """The outage at `now`; None if each node is judged by itself. `nodes` are all nodes."""
     nodes = tuple(nodes)
     alive = [node for node in nodes if not node.out_of_service]
     most = max(FEW, len(alive) // 3)
@@ -74,7 +77,7 @@ def disruption(nodes: Iterable[NodeTimes], now: float) -> Disruption | None:
         return None
     until = inf if at_once > most else waits[too_many - 1]
     kept = (n.name for n in alive if not n.ready and n.since is not None and _within(begin, n.since))
-    return Disruption(len(away), len(alive), until, frozenset(kept))
+    return NodeOutage(len(away), len(alive), until, frozenset(kept))
 
 
 def _within(begin: float, time: float) -> bool:

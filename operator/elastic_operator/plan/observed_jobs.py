@@ -1,4 +1,4 @@
-"""All jobs of one pass, renewed from those of the pass before: only what was observed anew is looked at (23)."""
+"""All jobs of one pass, made from those of the pass before: only jobs that were observed anew are looked at (23)."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from elastic_operator.plan.facts.snapshot import JobDemand
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job_memory import JobMemory
 
-Leaving = tuple[tuple[str, OwnPod], ...]
+LeavingPods = tuple[tuple[str, OwnPod], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Population:
-    """The jobs of one pass, in the world's order; nothing of it is ever changed.
+class ObservedJobs:
+    """The jobs of one pass, in the world's order. Immutable.
 
     `uids` is the world's own collection of all jobs. `obs` has the observation of each job, and `demand_of` what each
-    demands, None if it may have no pods. `demands` are the same without None, `members` (uids) all their members.
-    `leaving` are the pods that are about to be deleted, with their namespaces.
+    demands, None if it may have no pods. `demands`: the demands in `demand_of` that are not None. `members`: the uids
+    of all their members. `leaving` are the pods that are about to be deleted, with their namespaces.
     """
 
     uids: Collection[str] | None = None
@@ -27,26 +27,26 @@ class Population:
     demand_of: Mapping[str, JobDemand | None] = field(default_factory=dict)
     demands: tuple[JobDemand, ...] = ()
     members: frozenset[str] = frozenset()
-    leaving: Leaving = ()
+    leaving: LeavingPods = ()
 
     def renewed(
         self, uids: Collection[str], observed: Collection[str], memories: Mapping[str, JobMemory]
-    ) -> Population:
+    ) -> ObservedJobs:
         """The jobs of the next pass: `uids`, of which `observed` were observed anew."""
-        before = self if uids is self.uids else Population(uids)
+        before = self if uids is self.uids else ObservedJobs(uids)
         obs: dict[str, Observation] = {}
         demand_of: dict[str, JobDemand | None] = {}
         for uid in observed if before is self else uids:
             memory = memories[uid]
-            if memory.obs is not None and memory.obs is not before.obs.get(uid):
+            if memory.obs is not None and memory.obs is not before.obs.get(uid):  # by identity (23)
                 obs[uid] = memory.obs
-            if before is not self or memory.demand is not before.demand_of[uid]:
+            if before is not self or memory.demand is not before.demand_of[uid]:  # by identity (23)
                 demand_of[uid] = memory.demand
         if before is self and not obs and not demand_of:
             return self
         return before._with(obs, demand_of)
 
-    def _with(self, obs: Mapping[str, Observation], demand_of: Mapping[str, JobDemand | None]) -> Population:
+    def _with(self, obs: Mapping[str, Observation], demand_of: Mapping[str, JobDemand | None]) -> ObservedJobs:
         all_obs, demands, members, leaving = {**self.obs, **obs}, self.demands, self.members, self.leaving
         if any(one.to_delete or (uid in self.obs and self.obs[uid].to_delete) for uid, one in obs.items()):
             leaving = tuple((one.job.namespace, pod) for one in all_obs.values() for pod, _ in one.to_delete)
@@ -54,4 +54,4 @@ class Population:
         if demand_of:
             demands = tuple(demand for demand in all_demands.values() if demand is not None)
             members = frozenset(member.uid for demand in demands for member in demand.members)
-        return Population(self.uids, all_obs, all_demands, demands, members, leaving)
+        return ObservedJobs(self.uids, all_obs, all_demands, demands, members, leaving)

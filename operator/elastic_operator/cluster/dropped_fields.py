@@ -1,8 +1,8 @@
-"""Fields of statuses that the API server drops, because the custom resource definition is of an older release
+"""Finds the fields of statuses that the API server drops, because the custom resource definition is of an older release
 (135 to 137).
 
 A dropped field would look unwritten after each write, and be written again for ever. So the answer to each write is
-compared with what was sent, and missing fields are left out when a status is compared with the wanted one. They are
+compared with the sent status, and missing fields are left out when a status is compared with the wanted one. They are
 still sent with every write, so they are kept from the first write after the definition is upgraded.
 """
 
@@ -23,7 +23,7 @@ class DroppedFields:
         self.fields: frozenset[str] = frozenset()
 
     def learn(self, sent: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
-        """Compare a whole status that was sent with the API server's answer."""
+        """Compare a sent status with the API server's answer."""
         paths = frozenset(_paths(sent, ""))
         missing = paths - frozenset(_paths(answer, ""))
         if missing and not self.fields:

@@ -1,4 +1,5 @@
-"""Times of statuses that lie further ahead than possible, because the API server's clock was set back after them (29).
+"""Cuts times of statuses that lie further ahead than possible, because the API server's clock was set back after they
+were written (29).
 
 Without this, a job would wait for the size of the step. A wait is cut to its own longest length, and a past time counts
 as now. The next write of the status stores the cut times.
@@ -11,11 +12,14 @@ from typing import TypeVar
 from pydantic import BaseModel
 
 from elastic_api.status import JobStatus, Retry
-from elastic_operator.plan.facts.times import at, doubled, not_later, seconds
-from elastic_operator.plan.job.avoided_nodes import avoided_seconds
-from elastic_operator.plan.job.failures import MAX_BACKOFF_SECONDS
-from elastic_operator.plan.job.flapping import EMPTY_SECONDS, HELD_SECONDS
-from elastic_operator.plan.job.unplaceable import WAITS
+from elastic_operator.plan.facts.times import doubled, not_later, seconds, status_time
+from elastic_operator.plan.facts.waits import (
+    EMPTY_SECONDS,
+    HELD_SECONDS,
+    MAX_BACKOFF_SECONDS,
+    WAITS,
+    avoided_seconds,
+)
 
 Part = TypeVar("Part", bound=BaseModel)
 
@@ -49,14 +53,14 @@ def not_ahead(status: JobStatus, now: float) -> JobStatus:
 
 
 def _cut(part: Part, name: str, *, latest: float) -> Part:
-    """The part of a status, with that time at the latest then."""
+    """The part of a status in which that time is no later than `latest`."""
     written = seconds(getattr(part, name))
     time = not_later(written, latest)
-    return part if time == written else part.model_copy(update={name: at(time)})
+    return part if time == written else part.model_copy(update={name: status_time(time)})
 
 
 def _no_later(retry: Retry | None, now: float) -> Retry | None:
-    """The try, no later than it can be: pods that could not be had wait by half longer than `WAITS`."""
+    """The retry, no later than possible: waits for pods that could not be had may be half as long again as `WAITS`."""
     if retry is None:
         return None
     waits = WAITS.get(retry.cause)

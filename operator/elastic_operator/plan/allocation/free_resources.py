@@ -1,4 +1,4 @@
-"""What a pod requires of a node, and what is free on a node."""
+"""The requirements of a pod, and the free room on a node."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from elastic_operator.plan.facts.snapshot import HostPort, Load, PodShape, Resou
 class PodRequirements:
     """A pod's shape as the board reads it; equal shapes share one object.
 
-    `hosts` are the open nodes that suit the pod, by number. `scarce` is the need that nodes lack most often: GPUs, if
-    the pod requests any.
+    `hosts` are the open nodes that suit the pod, by number. `scarce` is the resource that nodes lack most often: GPUs,
+    if the pod requests any.
     """
 
     shape: PodShape
@@ -30,7 +30,7 @@ class PodRequirements:
 
 
 class FreeResources:
-    """What is free on one node, now or soon. Negative where pods of others over-committed it."""
+    """The free room on one node, now or soon. Negative if pods of others over-committed it."""
 
     __slots__ = ("free", "ports")
 
@@ -47,20 +47,20 @@ class FreeResources:
         ports = requirements.shape.host_ports
         return not (ports and self.ports and collide(ports, self.ports))
 
-    def hold(self, load: Load) -> None:
+    def add_usage(self, load: Load) -> None:
         """Count a load as used."""
-        self._hold(load.requests, load.host_ports)
+        self._add(load.requests, load.host_ports)
 
-    def give(self, load: Load) -> None:
+    def remove_usage(self, load: Load) -> None:
         """Count a load as free again."""
-        self._give(load.requests, load.host_ports)
+        self._remove(load.requests, load.host_ports)
 
-    def _hold(self, requests: Resources, ports: Iterable[HostPort]) -> None:
+    def _add(self, requests: Resources, ports: Iterable[HostPort]) -> None:
         for name, amount in requests.items():
             self.free[name] = self.free.get(name, 0) - amount
         self.ports.extend(ports)
 
-    def _give(self, requests: Resources, ports: Iterable[HostPort]) -> None:
+    def _remove(self, requests: Resources, ports: Iterable[HostPort]) -> None:
         for name, amount in requests.items():
             self.free[name] = self.free.get(name, 0) + amount
         for port in ports:
@@ -75,12 +75,12 @@ class FreeResources:
     ) -> None:
         """Count the loads `after` instead of those `before`."""
         for load in before:
-            self._give(load, ())
+            self._remove(load, ())
         for load in after:
-            self._hold(load, ())
+            self._add(load, ())
         if ports_before != ports_after:
-            self._give({}, ports_before)
-            self._hold({}, ports_after)
+            self._remove({}, ports_before)
+            self._add({}, ports_after)
 
 
 def total_of(loads: Iterable[Resources]) -> dict[str, int]:
@@ -96,7 +96,7 @@ def total_of(loads: Iterable[Resources]) -> dict[str, int]:
 
 
 def less(allocatable: Resources, *used: Resources) -> dict[str, int]:
-    """What is left of `allocatable` beside these loads; negative where they are too much."""
+    """The rest of `allocatable` beside these loads; negative if they exceed it."""
     free = dict(allocatable)
     for load in used:
         for name, amount in load.items():

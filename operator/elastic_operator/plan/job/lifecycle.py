@@ -1,4 +1,4 @@
-"""What any job may come to: its end, its deadline, a suspension, an edit, and ten minutes without trouble."""
+"""Rules for jobs of both modes: the end, the deadline, a suspension, an edit, and ten minutes without trouble."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from elastic_api.status import ConditionType
 from elastic_operator.plan.facts.decisions import Event
-from elastic_operator.plan.facts.text import pods
-from elastic_operator.plan.facts.times import at, seconds
-from elastic_operator.plan.job.active_time import active_for, holds_nodes
+from elastic_operator.plan.facts.text import Reason, pods
+from elastic_operator.plan.facts.times import seconds, status_time
+from elastic_operator.plan.job.active_time import active_for, uses_nodes
 from elastic_operator.plan.job.failures import FORGOTTEN, UNMARKED, has_progressed, was_asked_to_go
 from elastic_operator.plan.job.observation import (
     NO_WAITS,
@@ -23,18 +23,18 @@ from elastic_operator.plan.job.observation import (
 from elastic_operator.plan.job.unplaceable import may_preempt_at
 from elastic_worker.contract import ROLE_MASTER
 
-STEADY_SECONDS = 600.0
-"""Running this long without another one forgets earlier failures and waits."""
+FORGET_FAILURES_SECONDS = 600.0
+"""Earlier failures and waits are forgotten after the job has run for this long without another one."""
 MAX_WAITS_ENDED = 5
-"""This many edits end a job's wait for what could not be had (136)."""
+"""The number of edits that end a job's wait for a size that could not be had (136)."""
 
 
 def deadline(obs: Observation, now: float) -> Observation:
-    """Only time with pods counts: a job that waits for GPUs of others is not late by its own fault (135)."""
+    """End a job whose deadline is over. Only time with pods counts: waiting for GPUs is not the job's fault (135)."""
     limit = obs.spec.active_deadline_seconds
     if limit is None:
         return obs
-    holds = holds_nodes(obs)
+    holds = uses_nodes(obs)
     left = limit - active_for(obs.status, holds=holds, now=now)
     if left > 0:
         return replace(obs, wake_at=(*obs.wake_at, now + left)) if holds else obs
@@ -42,19 +42,20 @@ def deadline(obs: Observation, now: float) -> Observation:
 
 
 def success(obs: Observation, now: float) -> Observation:
-    """The exit code of the master's main container decides. It says nothing if the pod was asked to go before (18)."""
+    """The exit code of the master's main container decides. It does not count if the pod's deletion was requested
+    before (18).
+    """
     for pod in present(obs):
         if pod.role == ROLE_MASTER and pod.main.exit_code == 0 and not was_asked_to_go(pod):
-            text = "The master finished with exit code 0."
-            status = obs.status.model_copy(update={"completion_time": at(now), **NO_WAITS})
-            status = set_condition(status, ConditionType.SUCCEEDED, "True", "Succeeded", text, obs.job.generation, now)
-            event = Event("Succeeded", text)
-            return replace(obs, status=status, commit=True, events=(*obs.events, event))
+            why = Reason("Succeeded", "The master finished with exit code 0.")
+            status = obs.status.model_copy(update={"completion_time": status_time(now), **NO_WAITS})
+            status = set_condition(status, ConditionType.SUCCEEDED, "True", why, obs.job.generation, now)
+            return replace(obs, status=status, commit=True, events=(*obs.events, Event(*why)))
     return obs
 
 
 def suspension(obs: Observation, now: float) -> Observation:
-    """A suspended job gives up all pods, and its next ones are of another incarnation."""
+    """A suspended job releases all pods, and its next pods are of another incarnation."""
     if not obs.spec.suspend or not obs.members:
         return obs
     status = add_change(obs.status, now, len(obs.members), 0, "Suspended", "spec.suspend is true")
@@ -62,8 +63,8 @@ def suspension(obs: Observation, now: float) -> Observation:
     return replace_all(obs, end_incarnation(status, target_replicas=0, **NO_WAITS, **UNMARKED), event)
 
 
-def outdated(obs: Observation, now: float) -> Observation:
-    """Replace pods of an older template: the job was suspended, changed and resumed between two looks (19)."""
+def replace_outdated_pods(obs: Observation, now: float) -> Observation:
+    """Replace pods of an older template: the job was suspended, changed and resumed between two passes (19)."""
     wanted = obs.job.fingerprints
     if not any(pod.template and pod.template != wanted.get(pod.role, pod.template) for pod in obs.members):
         return obs
@@ -72,10 +73,10 @@ def outdated(obs: Observation, now: float) -> Observation:
     return replace_all(obs, end_incarnation(status, target_replicas=0, **NO_WAITS, **UNMARKED), event)
 
 
-def steady(obs: Observation, now: float) -> Observation:
-    """Progress ends a row of failures; ten minutes of running do if progress is not known (135).
+def forget_old_failures(obs: Observation, now: float) -> Observation:
+    """Progress ends a row of failures. If progress is not known, ten minutes of running do (135).
 
-    A wait is forgotten ten minutes after its time has come (87).
+    A wait is forgotten ten minutes after it has ended (87).
     """
     status = obs.status
     if status.running_since is None:
@@ -97,18 +98,18 @@ def steady(obs: Observation, now: float) -> Observation:
 
 
 def _forgets(obs: Observation, now: float, since: float, **fields: object) -> Observation:
-    """The job with these fields of its status, if it has been quiet for long enough since then."""
-    due = since + STEADY_SECONDS
+    """The observation with these status fields, if nothing has failed for long enough since that time."""
+    due = since + FORGET_FAILURES_SECONDS
     if now < due:
         return replace(obs, wake_at=(*obs.wake_at, due))
     return replace(obs, status=obs.status.model_copy(update=fields))
 
 
 def edited(obs: Observation, now: float) -> Observation:  # noqa: ARG001 - a rule like the others
-    """An edit of a job without pods, or its suspension, ends its wait for what could not be had (136).
+    """An edit of a job without pods, or its suspension, ends its wait for a size that could not be had (136).
 
-    Only a few edits do, until it has run for a while. Else a script that edits a job which cannot start, again and
-    again, would have it create pods and hold GPUs for ever.
+    Only a few edits do, until the job has run for a while. Otherwise a script that keeps editing a job which cannot
+    start would make it create pods and hold GPUs for ever.
     """
     failed, ended = obs.status.failed_size, obs.status.waits_ended_by_edits or 0
     if failed is None or failed.size is None or obs.members or obs.job.generation == obs.status.observed_generation:

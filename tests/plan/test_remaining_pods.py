@@ -13,8 +13,14 @@ from elastic_operator.plan.facts.job_shape import job_shape
 from elastic_operator.plan.facts.snapshot import PodShape
 from elastic_operator.plan.facts.team import Flavor
 from elastic_operator.plan.job.demand import demand_of
-from elastic_operator.plan.job.holding import LOWEST_PRIORITY, demand_of_pods, flavor_held, frozen_demand, unwanted_pods
 from elastic_operator.plan.job.reconcile import reconcile
+from elastic_operator.plan.job.remaining_pods import (
+    LOWEST_PRIORITY,
+    demand_of_pods,
+    flavor_in_use,
+    frozen_demand,
+    unwanted_pods,
+)
 from tests.plan.jobs import (
     START,
     at,
@@ -87,11 +93,11 @@ def test_what_cannot_be_read_and_may_run_keeps_its_priority_and_the_size_that_it
     ids=["known", "of no flavor", "gone"],
 )
 def test_gpus_are_of_the_kind_of_their_node(labels, flavor):
-    assert flavor_held(group(), labels, FLAVORS) == flavor
+    assert flavor_in_use(group(), labels, FLAVORS) == flavor
 
 
 def test_pods_without_gpus_hold_nothing_that_is_shared():
-    assert flavor_held(group(requests={"cpu": 1}, gpus=0), {"n1": {"gpu": "a100"}}, FLAVORS) is None
+    assert flavor_in_use(group(requests={"cpu": 1}, gpus=0), {"n1": {"gpu": "a100"}}, FLAVORS) is None
 
 
 def test_a_job_without_a_spec_shrinks_as_others_do_and_makes_no_pods():

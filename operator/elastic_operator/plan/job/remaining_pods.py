@@ -1,8 +1,8 @@
-"""GPUs held by pods of jobs that get no new pods: other teams may be entitled to them (99).
+"""Pods of jobs that get no new pods: other teams may be entitled to their GPUs (99).
 
-Each job with live pods takes part in the allocation. A job whose spec cannot be read any more, or whose next pods are
-refused, keeps its pods and gets no more. A job that has ended, or is deleted and kept by a finalizer, is reclaimed
-before all others. So a borrower cannot keep GPUs by taking its job out of the allocation.
+Each job with live pods takes part in the allocation. So a borrower cannot keep GPUs by taking its job out of the
+allocation. A job whose spec cannot be read any more, or whose next pods are refused, keeps its pods and gets no more. A
+job that has ended, or is deleted and kept by a finalizer, is reclaimed before all others.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from elastic_operator.plan.job.observation import Observation
 from elastic_worker.contract import ROLE_MASTER
 
 LOWEST_PRIORITY = -(1 << 31) - 1
-"""Lower than that of any PriorityClass."""
+"""Lower than the value of any PriorityClass."""
 
 
 def unwanted_pods(obs: Observation) -> tuple[OwnPod, ...]:
-    """Live pods of a job that wants none and does not delete them. Another team may be entitled to their GPUs."""
+    """Live pods of a job that wants no pods and does not delete them. Another team may be entitled to their GPUs."""
     job = obs.job
     if obs.wants_pods:
         return ()
@@ -32,7 +32,7 @@ def unwanted_pods(obs: Observation) -> tuple[OwnPod, ...]:
         return job.active_pods
     if obs.status.finished:
         policy = clean_pod_policy(obs)
-        return tuple(pod for pod in job.active_pods if not goes_at_the_end(pod, policy))
+        return tuple(pod for pod in job.active_pods if not is_deleted_at_the_end(pod, policy))
     return obs.members if job.spec is None else ()
 
 
@@ -41,19 +41,19 @@ def clean_pod_policy(obs: Observation) -> CleanPodPolicy:
     spec, failed = obs.job.spec, obs.status.condition(ConditionType.FAILED)
     policy = spec.clean_pod_policy if spec else CleanPodPolicy.RUNNING
     if policy == CleanPodPolicy.NONE and failed and failed.reason == "DeadlineExceeded":
-        return CleanPodPolicy.RUNNING  # a deadline that lets pods run on would be none
+        return CleanPodPolicy.RUNNING  # otherwise the deadline would have no effect
     return policy
 
 
-def goes_at_the_end(pod: OwnPod, policy: CleanPodPolicy) -> bool:
+def is_deleted_at_the_end(pod: OwnPod, policy: CleanPodPolicy) -> bool:
     """Whether the pod of a job that has ended is deleted."""
     return policy == CleanPodPolicy.ALL or (policy == CleanPodPolicy.RUNNING and not pod.ended)
 
 
 def frozen_demand(demand: JobDemand) -> JobDemand:
-    """The demand of a job that keeps what it has and gets no more. Others may be entitled to what it has.
+    """The demand of a job that keeps its pods and gets no more. Others may be entitled to its GPUs.
 
-    Without a master it has no sizes, or it would be given a place for one.
+    Without a master it has no sizes. Otherwise it would get a place for a new master.
     """
     count = len(demand.members)
     sizes = tuple(size for size in demand.sizes if size <= count) or (count,)
@@ -71,9 +71,10 @@ def frozen_demand(demand: JobDemand) -> JobDemand:
 
 
 def demand_of_pods(job: Job, pods: Sequence[OwnPod], flavor: str) -> JobDemand:
-    """The demand of a job of which only these pods are known; all their GPUs are of that flavor.
+    """The demand of a job of which only these pods are known. All their GPUs are of that flavor.
 
-    A job that may still run keeps the smallest size that its pods were made for, or is stopped as a whole.
+    A job that may still run has the smallest size that its pods were made for as its minimum, below which it is stopped
+    as a whole.
     """
     runs = not (job.deleted or job.status.finished)
     master = next((pod for pod in pods if pod.role == ROLE_MASTER), None)
@@ -91,7 +92,7 @@ def demand_of_pods(job: Job, pods: Sequence[OwnPod], flavor: str) -> JobDemand:
         worker=_shape_of(worker),
         members=tuple(map(member_of, pods)),
         used_indices=frozenset(pod.index for pod in job.pods if pod.role != ROLE_MASTER),
-        holds_place=True,
+        is_admitted=True,
         undelayed_size=len(pods),
         failed_size=1,
         failed_until=inf,
@@ -100,7 +101,7 @@ def demand_of_pods(job: Job, pods: Sequence[OwnPod], flavor: str) -> JobDemand:
     )
 
 
-def flavor_held(
+def flavor_in_use(
     pods: Sequence[OwnPod], labels: Mapping[str, Mapping[str, str]], flavors: Sequence[Flavor]
 ) -> str | None:
     """The flavor of the GPUs that these pods hold, by the labels of their nodes; None if they hold none."""
@@ -113,7 +114,7 @@ def flavor_held(
 
 
 def member_of(pod: OwnPod) -> Member:
-    """The member that a live pod is."""
+    """The live pod as a member."""
     return Member.of(pod.uid, pod.role, pod.index, pod.node, pod)
 
 

@@ -7,7 +7,7 @@ from math import inf
 
 import pytest
 
-from elastic_operator.plan.facts.disruption import BACK_SECONDS, WINDOW_SECONDS, Disruption, NodeTimes, disruption
+from elastic_operator.plan.facts.node_outage import BACK_SECONDS, WINDOW_SECONDS, NodeOutage, NodeTimes, node_outage
 from elastic_operator.plan.job.observation import Observation
 from tests.plan.jobs import BOTH, START, group, make_job, make_pod, plan, reasons, see, started
 from tests.plan.jobs import at as time_at
@@ -47,30 +47,30 @@ def well(count: int) -> list[NodeTimes]:
     ],
 )
 def test_many_that_went_at_once_are_kept_as_long_as_they_are_away_and_some_time_after(nodes, until):
-    found = disruption(nodes, now=200.0)
+    found = node_outage(nodes, now=200.0)
     assert (found and found.until) == until
 
 
 def test_it_says_how_many_are_away_and_which_somebody_gave_up():
     dead = [replace(node, name="dead") for node in away(90, out_of_service=True)]
-    found = disruption(away(100, 100, 100) + dead + well(2), now=200.0)
-    assert found == Disruption(away=3, of=5, until=inf, kept=frozenset({"away-0", "away-1", "away-2"}))
+    found = node_outage(away(100, 100, 100) + dead + well(2), now=200.0)
+    assert found == NodeOutage(away=3, of=5, until=inf, kept_nodes=frozenset({"away-0", "away-1", "away-2"}))
     assert found.message.startswith("3 of 5 nodes are not Ready")
 
 
 def test_a_node_that_goes_long_after_the_many_is_judged_by_itself():
-    found = disruption(away(-90_000, -90_000, -90_000, 100) + well(3), now=200.0)
+    found = node_outage(away(-90_000, -90_000, -90_000, 100) + well(3), now=200.0)
     assert found is not None
-    assert found.kept == {"away-0", "away-1", "away-2"}
+    assert found.kept_nodes == {"away-0", "away-1", "away-2"}
 
 
-def kept(until: float = inf, nodes: tuple[str, ...] = ("n1", "n2")) -> Disruption:
-    return Disruption(away=4, of=6, until=until, kept=frozenset(nodes))
+def kept(until: float = inf, nodes: tuple[str, ...] = ("n1", "n2")) -> NodeOutage:
+    return NodeOutage(away=4, of=6, until=until, kept_nodes=frozenset(nodes))
 
 
-def on_nodes(found: Disruption | None, *, status=None, **fields):
+def on_nodes(found: NodeOutage | None, *, status=None, **fields):
     pods = (make_pod("master-0", node="n1"), make_pod("worker-0", node="n2"))
-    return make_job(pods, status=status or started(), disruption=found, **fields)
+    return make_job(pods, status=status or started(), node_outage=found, **fields)
 
 
 UNREADY = {"n1": 100, "n2": 100}
@@ -92,7 +92,7 @@ def test_in_a_disruption_no_pod_is_given_up_and_the_job_says_so_once():
 
 def test_a_pod_that_is_terminating_there_is_not_forced_meanwhile():
     pods = (*group(1), make_pod("worker-1", node="n2", deleting_since=START))
-    assert plan(make_job(pods, status=started(), disruption=kept()), BOTH, unready={"n2": 100}).deletes == ()
+    assert plan(make_job(pods, status=started(), node_outage=kept()), BOTH, unready={"n2": 100}).deletes == ()
 
 
 def test_before_its_wait_is_over_nothing_is_said_of_it():

@@ -1,6 +1,6 @@
-"""Jobs that may grow, by team and by what they need for their next size.
+"""Jobs that may grow, by team and by the needs of their next size.
 
-The jobs of one group need the same. If one of them finds no room, none does, so a pass over a full cluster tries one
+The jobs of one group have equal needs. If one of them finds no room, none does. So a pass over a full cluster tries one
 job of each group (38).
 """
 
@@ -15,38 +15,38 @@ from elastic_operator.plan.allocation.accounts import Account
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.equivalence import growth_key
 
-Turn = tuple[bool, int, int, float, str]
+ScaleUpOrder = tuple[bool, int, int, float, str]
 
 
 class _Placed(NamedTuple):
-    turn: Turn
+    order: ScaleUpOrder
     entry: Entry
 
 
 _Groups = dict[Hashable, list[_Placed]]
-_by_turn = attrgetter("turn")
+_by_order = attrgetter("order")
 
 
-def turn(entry: Entry) -> Turn:
-    """The order of growth: jobs between two sizes, then the least beyond the minimum. Ties do not depend on who runs
-    already.
+def scale_up_order(entry: Entry) -> ScaleUpOrder:
+    """The order of growth: jobs between two sizes first, then those least above their minimum. Ties do not depend on
+    which jobs run already.
     """
     demand = entry.demand
     return entry.size in demand.sizes, entry.size - entry.minimum, -demand.priority, demand.created, demand.uid
 
 
-class Growers:
+class ScaleUpQueues:
     """The jobs that may grow, in their groups, in the order in which they grow."""
 
     def __init__(self) -> None:
         self._groups: dict[Account | None, _Groups] = {}
-        self._places: dict[Entry, tuple[Hashable, Turn]] = {}
+        self._places: dict[Entry, tuple[Hashable, ScaleUpOrder]] = {}
 
     def add(self, entry: Entry, now: float) -> None:
         """Put a job in."""
-        key, place = growth_key(entry, now), turn(entry)
+        key, place = growth_key(entry, now), scale_up_order(entry)
         self._places[entry] = key, place
-        insort(self._groups.setdefault(entry.account, {}).setdefault(key, []), _Placed(place, entry), key=_by_turn)
+        insort(self._groups.setdefault(entry.account, {}).setdefault(key, []), _Placed(place, entry), key=_by_order)
 
     def discard(self, entry: Entry) -> None:
         """Take a job out, if it is in."""
@@ -55,7 +55,7 @@ class Growers:
         key, place = self._places.pop(entry)
         groups = self._groups[entry.account]
         group = groups[key]
-        del group[bisect_left(group, place, key=_by_turn)]
+        del group[bisect_left(group, place, key=_by_order)]
         if not group:
             del groups[key]
 
@@ -63,15 +63,15 @@ class Growers:
         """The accounts with such jobs."""
         return (account for account, groups in self._groups.items() if groups)
 
-    def queue(self, account: Account | None, changed: Set[Entry]) -> Queue:
+    def queue(self, account: Account | None, changed: Set[Entry]) -> ScaleUpQueue:
         """The jobs of one account, to be worked through."""
-        return Queue(self._groups.get(account, {}), changed)
+        return ScaleUpQueue(self._groups.get(account, {}), changed)
 
 
-class Queue:
+class ScaleUpQueue:
     """The jobs of one account in their order, while they grow.
 
-    A job that the pass has `changed`, or that is added, is a group of its own.
+    A job that the pass has `changed`, or that is added, forms a group of its own.
     """
 
     def __init__(self, groups: _Groups, changed: Set[Entry]) -> None:
@@ -79,7 +79,7 @@ class Queue:
         self._heads: dict[Hashable, _Placed] = {}
         self._changed = changed
         self._alone: set[Entry] = set()
-        self.gave_up = False
+        self.has_given_up = False
         """Whether a job could not grow."""
         for key in groups:
             self._advance(key)
@@ -89,13 +89,13 @@ class Queue:
         self._alone.add(entry)
         if may_grow(entry):
             key = "alone", entry.demand.uid
-            self._groups[key] = iter([_Placed(turn(entry), entry)])
+            self._groups[key] = iter([_Placed(scale_up_order(entry), entry)])
             self._advance(key)
 
     def first(self) -> tuple[Hashable, Entry] | None:
         """The next job, and its group."""
         while self._heads:
-            key = min(self._heads, key=lambda key: self._heads[key].turn)
+            key = min(self._heads, key=lambda key: self._heads[key].order)
             entry = self._heads[key].entry
             if key == ("alone", entry.demand.uid) or not (entry in self._changed or entry in self._alone):
                 return key, entry
@@ -110,10 +110,10 @@ class Queue:
         self.add(entry)
 
     def give_up(self, key: Hashable, entry: Entry) -> None:
-        """Drop the first job of the group, and those that rank after it: they cannot grow either. Others may: they wait
-        behind fewer jobs for a limit on evictions.
+        """Drop the first job of the group, and those that rank after it, because they cannot grow either. Jobs that
+        rank before it may still grow: they wait behind fewer jobs for a limit on evictions.
         """
-        self.gave_up = True
+        self.has_given_up = True
         while key in self._heads and self._heads[key].entry.rank >= entry.rank:
             self._advance(key)
 

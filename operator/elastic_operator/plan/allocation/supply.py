@@ -1,4 +1,4 @@
-"""How many pods of a shape the nodes hold: as they are, by GPUs alone, and without other jobs' pods.
+"""Counts how many pods of a shape fit on the nodes: as they are, by GPUs alone, and without other jobs' pods.
 
 Counted once per shape on the final board; `explain` makes its sentences from these numbers.
 """
@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.fit import collide, misfit
-from elastic_operator.plan.allocation.free import PodRequirements, total_of
+from elastic_operator.plan.allocation.free_resources import PodRequirements, total_of
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.snapshot import Node, Resources
 
 UNBOUNDED = 1 << 30
-"""More pods than any cluster holds: the number for a shape that requests nothing of a kind."""
+"""The number for a shape that requests nothing of a kind: more pods than any cluster holds."""
 
 UsageByNode = dict[int, dict[str, int]]
 """By node, the amount of each resource that pods hold."""
@@ -27,8 +27,8 @@ class Supply:
     """Numbers about the nodes that suit pods of one shape (`requirements.hosts`), and about suitable nodes that are
     closed now.
 
-    `fitting` pods fit as things are, `by_gpus` if only GPUs mattered. `lacking` are the resources that are short on
-    nodes with enough GPUs. `largest` is the most of each resource on any one node. `closed` are the suitable nodes that
+    `fitting` pods fit as things are, `by_gpus` if only GPUs mattered. `lacking` are the resources that nodes with
+    enough GPUs lack. `largest` is, by resource, the largest amount on one node. `closed` are the suitable nodes that
     take no new pods. `misfits` are the reasons why other nodes are unsuitable, with counts.
     """
 
@@ -50,7 +50,7 @@ class Supplies:
         self._state = state
         self._usage: dict[str | None, UsageByNode] = {}
         self._known: dict[PodRequirements, Supply] = {}
-        self._times_alone: dict[tuple[str | None, PodRequirements], Mapping[int, int]] = {}
+        self._counts_alone: dict[tuple[str | None, PodRequirements], Mapping[int, int]] = {}
 
     def of(self, requirements: PodRequirements) -> Supply:
         """The supply for pods of that shape."""
@@ -59,20 +59,26 @@ class Supplies:
         return self._known[requirements]
 
     def on_empty_nodes(self, requirements: PodRequirements) -> int:
-        """The number of such pods that would fit if the nodes open to them were empty."""
-        return sum(self._times(requirements, self._state.board.nodes[node].allocatable) for node in requirements.hosts)
+        """How many such pods would fit if the nodes open to them were empty."""
+        return sum(
+            self._count_that_fit(requirements, self._state.board.nodes[node].allocatable) for node in requirements.hosts
+        )
 
     def without_others(self, entry: Entry, requirements: PodRequirements, *, team: str | None = None) -> int:
-        """The number of such pods that would fit if, of all jobs or of those of that team, only this one had any.
+        """How many such pods would fit if this job's pods were the only ones: of all jobs, or of that team's jobs.
 
         Counted once for an entry without pods, and again for each entry on the nodes where it has some.
         """
-        alone = self._times_alone.get((team, requirements))
+        alone = self._counts_alone.get((team, requirements))
         if alone is None:
-            alone = {node: self._times(requirements, self._freed(team, node, {})) for node in requirements.hosts}
-            self._times_alone[team, requirements] = alone
+            alone = {
+                node: self._count_that_fit(requirements, self._freed(team, node, {})) for node in requirements.hosts
+            }
+            self._counts_alone[team, requirements] = alone
         own = {node: load for node, load in _usage_of([entry]).items() if node in alone}
-        beside_own = sum(self._times(requirements, self._freed(team, node, load)) for node, load in own.items())
+        beside_own = sum(
+            self._count_that_fit(requirements, self._freed(team, node, load)) for node, load in own.items()
+        )
         return sum(alone.values()) - sum(alone[node] for node in own) + beside_own
 
     def _count(self, requirements: PodRequirements) -> Supply:
@@ -80,14 +86,16 @@ class Supplies:
         gpu_needs = tuple(need for need in requirements.needs if need[0] in board.gpu_resources)
         others = tuple(need for need in requirements.needs if need[0] not in board.gpu_resources)
         free = {node: board.free_soon(node) for node in requirements.hosts}
-        roomy = [node for node in requirements.hosts if _times(gpu_needs, free[node])]
+        roomy = [node for node in requirements.hosts if _times_that_fit(gpu_needs, free[node])]
         lacking = {name for node in roomy for name, need in others if free[node].get(name, 0) < need}
         if any(collide(requirements.shape.host_ports, board.ports_soon(node)) for node in roomy):
             lacking.add("host ports")
         return Supply(
             requirements=requirements,
-            fitting=sum(self._times(requirements, free[n]) for n in requirements.hosts if board.fits(requirements, n)),
-            by_gpus=sum(_times(gpu_needs, free[node]) for node in requirements.hosts),
+            fitting=sum(
+                self._count_that_fit(requirements, free[n]) for n in requirements.hosts if board.fits(requirements, n)
+            ),
+            by_gpus=sum(_times_that_fit(gpu_needs, free[node]) for node in requirements.hosts),
             free_gpus=sum(max(0, free[node].get(name, 0)) for node in requirements.hosts for name, _ in gpu_needs),
             all_gpus=sum(
                 board.nodes[node].allocatable.get(name, 0) for node in requirements.hosts for name, _ in gpu_needs
@@ -99,7 +107,7 @@ class Supplies:
         )
 
     def _freed(self, team: str | None, node: int, own: Mapping[str, int]) -> Mapping[str, int]:
-        """What would be free on the node if all jobs, or those of that team, held nothing there but `own`."""
+        """The free room on the node if all jobs, or those of that team, held nothing there but `own`."""
         if team not in self._usage:
             queues = self._state.queues
             self._usage[team] = _usage_of(queues.entries if team is None else queues.by_team[team])
@@ -107,8 +115,8 @@ class Supplies:
         held: Mapping[str, int] = self._usage[team].get(node, {})
         return {name: amount + held.get(name, 0) - own.get(name, 0) for name, amount in free.items()}
 
-    def _times(self, requirements: PodRequirements, free: Mapping[str, int]) -> int:
-        times = _times(requirements.needs, free)
+    def _count_that_fit(self, requirements: PodRequirements, free: Mapping[str, int]) -> int:
+        times = _times_that_fit(requirements.needs, free)
         return min(times, 1) if requirements.shape.host_ports else times
 
     def _largest(self, requirements: PodRequirements) -> Mapping[str, int]:
@@ -124,18 +132,18 @@ class Supplies:
         return tuple(sorted((reason, n) for reason, n in reasons.items() if reason))
 
 
-def _times(needs: tuple[tuple[str, int], ...], free: Mapping[str, int]) -> int:
-    """How many times the needs fit into what is free."""
+def _times_that_fit(needs: tuple[tuple[str, int], ...], free: Mapping[str, int]) -> int:
+    """How many times the needs fit into the free room."""
     return max(0, min((free.get(name, 0) // need for name, need in needs), default=UNBOUNDED))
 
 
 def _usage_of(entries: Iterable[Entry]) -> UsageByNode:
-    """What these jobs hold, by node."""
+    """The use of each node by these jobs."""
     loads: dict[int, list[Resources]] = {}
     for entry in entries:
         for member in entry.kept:
-            if member.uid in entry.at:
-                loads.setdefault(entry.at[member.uid], []).append(member.requests)
+            if member.uid in entry.node_of:
+                loads.setdefault(entry.node_of[member.uid], []).append(member.requests)
         for seat in entry.seats:
             loads.setdefault(seat.node, []).append(entry.requirements(seat.role).shape.requests)
     return {node: total_of(held) for node, held in loads.items()}

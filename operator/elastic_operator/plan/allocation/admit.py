@@ -1,40 +1,40 @@
 """Gives one job its minimum: all of it or nothing.
 
-First the job takes free room, within its team's limits. Then it preempts others: what costs less than a running job
-first, then whole running jobs. A job whose pods wait for new nodes only takes free room. A job that has waited too long
-holds room for a part of its minimum (37).
+First the job takes free room, within its team's limits. Then it preempts others: first pods that cost less than a
+running job, then whole running jobs. A job whose pods wait for new nodes takes free room only. A job that has waited
+too long holds room for a part of its minimum (37).
 """
 
 from __future__ import annotations
 
-from elastic_operator.plan.allocation.board import Seat
-from elastic_operator.plan.allocation.capacity import Supplies
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.equivalence import refusal_key
+from elastic_operator.plan.allocation.node_board import Seat
 from elastic_operator.plan.allocation.node_requests import is_requested_by_others, may_request_nodes
 from elastic_operator.plan.allocation.preemption.candidates import Candidates, Cost
 from elastic_operator.plan.allocation.preemption.preempt import preempt
 from elastic_operator.plan.allocation.refusal import IDLE, Rule
 from elastic_operator.plan.allocation.seating import find_seat, seat_all
 from elastic_operator.plan.allocation.state import AllocationState
+from elastic_operator.plan.allocation.supply import Supplies
 from elastic_operator.plan.facts.snapshot import Load
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 MAX_NEW_PLACES = 32
-"""A pass makes room for at most this many pending pods: thousands could wait, and all other jobs with them (44).
+"""A pass makes room for at most this many pending pods: if it served thousands, all jobs would wait for them (44).
 
-A gang is served as a whole or not at all. The next pass goes on with the others. The next pass follows at once: each
-pod that got a place is nominated, and that wakes the loop.
+A gang is served as a whole or not at all. The next pass serves the others. It follows at once, because each pod that
+got a place is nominated, and that wakes the loop.
 """
 
 
-def serve_minimum(state: AllocationState, entry: Entry) -> None:
-    """Give the job its minimum, or leave it what it has."""
+def admit(state: AllocationState, entry: Entry) -> None:
+    """Give the job its minimum, or leave it as it is."""
     if entry.preempted:
         _come_back(state, entry)
     state.set_served(entry, entry.complete or _complete(state, entry))
     if entry.served:
-        state.set_holds_seats(entry, False)
+        state.set_reserved_seats(entry, False)
     elif entry.preempted:
         state.release_all(entry)
 
@@ -52,36 +52,36 @@ def _complete(state: AllocationState, entry: Entry) -> bool:
     need = entry.gpus_missing(entry.minimum)
     refused = state.refusal(entry, need)
     if (
-        entry.failed_at(entry.minimum, state.now)
+        entry.is_failed_size(entry.minimum, state.now)
         or (refused and refused.is_final)
         or is_requested_by_others(state, entry, need)
     ):
         return False
     if entry.demand.provisioning_pods and not (entry.master.shape.pinnable and entry.worker.shape.pinnable):
-        return False  # the scheduler has said that the room is not what it looks like
+        return False  # the scheduler has said that the room does not suit
     master, workers = entry.missing(entry.minimum)
     if (refused is None or entry.is_pending_pod) and seat_all(state, entry, master=master, workers=workers):
         return True
     if entry.demand.provisioning_pods or not entry.may_preempt(state.now):
         return False
-    if _goes_where_reserved(state, entry) or _stays_where_reserved(state, entry):
+    if _place_where_reserved(state, entry) or _keep_where_reserved(state, entry):
         return True
-    key, short = None if entry.size else ("minimum", refusal_key(state, entry)), state.round.short
-    if key and short.covers(key, workers):
+    key, infeasible = None if entry.size else ("minimum", refusal_key(state, entry)), state.this_pass.round.infeasible
+    if key and infeasible.covers(key, workers):
         return False
-    if entry.is_pending_pod and not state.serving and state.new_places >= MAX_NEW_PLACES:
+    if entry.is_pending_pod and not state.this_pass.serving and state.this_pass.new_places >= MAX_NEW_PLACES:
         return False
     if _preempt_any(state, entry, only=None):
-        state.new_places += entry.is_pending_pod
+        state.this_pass.new_places += entry.is_pending_pod
         return True
     if key:
-        (short.refuse if entry in state.victims.over_limit else short.add)(key, workers)
+        (infeasible.refuse if entry in state.victims.over_limit else infeasible.add)(key, workers)
     return False
 
 
 def _preempt_any(state: AllocationState, entry: Entry, *, only: int | None) -> bool:
-    """Make room for the rest of the entry's minimum at others' cost: parts of jobs and incomplete jobs first, then
-    whole running jobs.
+    """Make room for the rest of the entry's minimum by preemption: parts of jobs and incomplete jobs first, then whole
+    running jobs.
     """
     need = entry.gpus_missing(entry.minimum)
     for most in (Cost.INCOMPLETE_JOB, Cost.JOB):
@@ -91,13 +91,13 @@ def _preempt_any(state: AllocationState, entry: Entry, *, only: int | None) -> b
     return False
 
 
-def _goes_where_reserved(state: AllocationState, entry: Entry) -> bool:
+def _place_where_reserved(state: AllocationState, entry: Entry) -> bool:
     """Make room for a pending pod on the node that is reserved for it (45)."""
     node = state.board.number.get(entry.reserved_node)
     return node is not None and _preempt_any(state, entry, only=node)
 
 
-def _stays_where_reserved(state: AllocationState, entry: Entry) -> bool:
+def _keep_where_reserved(state: AllocationState, entry: Entry) -> bool:
     """Keep the room on the node that is reserved for a pod of a gang, if the node could be cleared (171).
 
     In this pass perhaps no pod may be preempted there: a job of that team ended for the gang, and does not have its
@@ -120,13 +120,15 @@ def _may_use_idle(state: AllocationState, entry: Entry, need: int) -> bool:
 
 
 def _orders(entry: Entry) -> list[list[str]]:
-    """The orders of the missing pods that are worth trying: a master of another shape may take the place of workers."""
+    """The orders of the missing pods that are worth trying: a master of another shape may take room that workers
+    need.
+    """
     master, workers = entry.missing(entry.minimum)
     roles = [ROLE_MASTER] * master + [ROLE_WORKER] * workers
     return [roles] if entry.master is entry.worker or not (master and workers) else [roles, roles[::-1]]
 
 
-def hold_for_starving(state: AllocationState, entry: Entry) -> None:
+def reserve_for_starving(state: AllocationState, entry: Entry) -> None:
     """Hold room for a part of the entry's minimum, provided that all of it would fit on empty nodes and under the
     limits (37).
     """
@@ -144,5 +146,5 @@ def hold_for_starving(state: AllocationState, entry: Entry) -> None:
     for role in [ROLE_MASTER] * master + [ROLE_WORKER] * workers:
         seat = find_seat(state, entry, role) if _may_use_idle(state, entry, entry.requirements(role).gpus) else None
         if seat is not None:
-            state.set_holds_seats(entry, True)
+            state.set_reserved_seats(entry, True)
             state.seat(entry, seat)

@@ -1,0 +1,37 @@
+"""How long a job waits: the times that end in its status, and so are read there again (`read.written_times`)."""
+
+from __future__ import annotations
+
+from elastic_api.status import JobStatus, RetryCause
+from elastic_operator.plan.facts.times import doubled, seconds
+
+MAX_BACKOFF_SECONDS = 60
+"""The longest wait after a failure or a loss; the first one is a second, and each next one twice as long."""
+WAITS = {
+    RetryCause.FAILED_CREATE: (10.0, 300.0),
+    RetryCause.UNSCHEDULABLE: (30.0, 1800.0),
+    RetryCause.NODES_NOT_PROVISIONED: (30.0, 1800.0),
+    RetryCause.PODS_NOT_STARTED: (60.0, 3600.0),
+}
+"""How many seconds the next try waits: at first, and doubled each time up to the second number (27). Those of pods that
+have not started are Kueue's defaults.
+"""
+REFUSING_NODE_SECONDS, MAX_REFUSING_NODE_SECONDS = 10, 600
+"""How long a node whose kubelet refused a pod is avoided: at first, and doubled each time up to the maximum."""
+MAX_CHANGES = 3
+WITHIN_SECONDS = 600.0
+"""More than `MAX_CHANGES` within this time are too many. Changes in the same direction count once."""
+HELD_SECONDS = 600
+EMPTY_SECONDS = 60
+"""Both times for a job without pods: the job has nothing to lose, and may be entitled to what it waits for."""
+
+
+def avoided_seconds(times: int) -> int:
+    """How long a node is avoided after this many refusals in a row."""
+    return doubled(REFUSING_NODE_SECONDS, MAX_REFUSING_NODE_SECONDS, times)
+
+
+def may_flap(status: JobStatus, now: float) -> bool:
+    """Whether the job is held or has changed often enough; else it does not matter since when it is undisturbed."""
+    lately = status.history[MAX_CHANGES : MAX_CHANGES + 1]
+    return status.held_until is not None or any(seconds(change.time) > now - WITHIN_SECONDS for change in lately)
