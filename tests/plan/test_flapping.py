@@ -200,6 +200,13 @@ def test_a_job_without_pods_is_let_go_by_any_change_from_outside_and_waits_till_
     assert see(job(flaps(4), no_external_change=645, **HELD), now=650).status.held_until is not None
 
 
+def test_a_change_from_outside_in_the_second_in_which_a_hold_began_ends_it():
+    held = see(job(flaps(4, first=160), pods=(), replicas=0), now=200.4).status
+    assert held.held_until == at(261)
+    changed = make_job((), status=held, no_external_change=NoExternalChange(START + 200.7))
+    assert see(changed, now=201).wants_pods
+
+
 def test_a_job_without_pods_is_held_for_a_minute_and_only_where_it_was_changed_within_one():
     slow, fast = flaps(6, every=20, first=80), flaps(4, first=160)
     assert held_for(see(job(slow, pods=(), replicas=0))) is None

@@ -101,8 +101,11 @@ def next_master(status: JobStatus, now: float) -> JobStatus:
 def _replace_failed_master(obs: Observation, master: OwnPod, now: float) -> Observation:
     """A failed master counts as a failure, but the other pods stay. Only the back-off of that failure delays the next
     master.
+
+    The failed master is a member no longer, also if a sidecar keeps its pod in the phase Running.
     """
-    obs = replace(obs, status=due_for_a_master(obs.status, obs.spec.minimum, now))
+    others = tuple(pod for pod in obs.members if pod is not master)
+    obs = replace(obs, status=due_for_a_master(obs.status, obs.spec.minimum, now), members=others)
     obs, text, wait = count_failure(obs, master, now)
     if obs.status.finished:
         return obs
@@ -110,7 +113,7 @@ def _replace_failed_master(obs: Observation, master: OwnPod, now: float) -> Obse
         event = Event("NewIncarnation", f"{text}; all pods are replaced after {wait} s.", "Warning")
         return replace_all(obs, end_incarnation(obs.status), event)
     status = next_master(obs.status, now)
-    status = status.model_copy(update={"replicas": max(0, status.replicas - 1)})
+    status = status.model_copy(update={"replicas": len(others)})
     to_delete = (*obs.to_delete, (master, short_failure(master)))
     return replace(obs, status=status, to_delete=to_delete, commit=True, events=(*obs.events, _replaced(text, status)))
 

@@ -42,9 +42,9 @@ def hold_if_flapping(obs: Observation, now: float) -> Observation:
         status = status.model_copy(update={"held_until": until, "target_replicas": granted})
         return replace(obs, status=status, wake_at=(*obs.wake_at, seconds(until)))
     until, edited = status.held_until, obs.job.generation != status.observed_generation
-    began = seconds(until) - _held_seconds(obs)
+    began = seconds(until) - _held_seconds(obs)  # or up to a second earlier: the end is a whole second
     is_another = (
-        no_external_change is not None and no_external_change.since > began and len(obs.members) < obs.spec.minimum
+        no_external_change is not None and no_external_change.since > began - 1 and len(obs.members) < obs.spec.minimum
     )
     if now >= seconds(until) or edited or is_another:
         return replace(obs, status=status.model_copy(update={"held_until": None}))

@@ -128,7 +128,8 @@ def try_later(obs: Observation, now: float, left: tuple[OwnPod, ...], cause: Ret
     """Keep only the pods `left`, and try again later. Keep none if they lack the master or are fewer than the
     minimum.
 
-    If the scheduler cannot place the others, fewer than the minimum stay, too.
+    If the scheduler cannot place the others, fewer than the minimum stay, too. Pods that wait for their next master
+    stay, and it counts as one of them: `elastic_rules.absence` limits their wait.
 
     The failed size, or any size if no pod is left, is tried again after `WAITS` plus up to half, by the job's uid, so
     that two competing jobs do not retry in step. If no new node came, sizes are tried meanwhile, but no new nodes are
@@ -138,19 +139,22 @@ def try_later(obs: Observation, now: float, left: tuple[OwnPod, ...], cause: Ret
     attempt = before.attempt + 1 if before and (before.cause is cause or not unplaced) else 1
     wait = doubled(*WAITS[cause], attempt)
     wait += wait * (sum(map(ord, obs.job.uid)) % 50) // 100
-    goes = len(left) < (1 if unplaced else obs.spec.minimum) or master_in(left) is None
+    has_master = master_in(left) is not None
+    awaits_master = bool(left) and not has_master and obs.status.master_lost_time is not None
+    size = len(left) + awaits_master
+    starts_over = size < (1 if unplaced else obs.spec.minimum) or not (has_master or awaits_master)
     for_nodes = cause is RetryCause.NODES_NOT_PROVISIONED
     failed = Retry(
         reason=why,
         not_before=end_of_wait(now + wait),
         attempt=attempt,
-        size=None if for_nodes else 1 if goes else len(left) + 1,
+        size=None if for_nodes else 1 if starts_over else size + 1,
         waits_for="Nodes" if for_nodes else None,
         cause=cause,
     )
     status = obs.status.model_copy(update={"failed_size": failed, "replicas": len(left)})
     event = Event("ScaleUpBlocked", f"{why.rstrip('.')}. Tried again in {wait:.0f} s.", "Warning")
-    if goes:
+    if starts_over:
         return replace_all(obs, end_incarnation(status, target_replicas=0), event)
     to_delete = (*obs.to_delete, *((pod, why) for pod in obs.members if pod not in left))
     return replace(obs, status=status, members=left, to_delete=to_delete, commit=True, events=(*obs.events, event))
