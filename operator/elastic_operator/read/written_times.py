@@ -26,7 +26,7 @@ Part = TypeVar("Part", bound=BaseModel)
 
 def not_ahead(status: JobStatus, now: float) -> JobStatus:
     """The status without such times; the same object if there are none."""
-    held = HELD_SECONDS if status.target_replicas or status.replicas else EMPTY_SECONDS
+    held = HELD_SECONDS if status.target_replicas else EMPTY_SECONDS
     status = _cut(status, "held_until", latest=now + held)
     for name in (
         "start_time",
