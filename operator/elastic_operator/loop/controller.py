@@ -1,7 +1,7 @@
 """The control loop: wake, read, decide, apply. In the words of others: a cycle of kueue's scheduler, then a reconcile
-for each job; what a pass returns says when to requeue.
+for each job; the result of a pass says when to requeue.
 
-A pass runs in one go, without awaiting anything, so it sees one state of the stores: the planner observes the jobs and
+A pass awaits nothing, so it sees one state of the stores: the planner observes the jobs and
 allocates for all of them, the reconciler has each job's plan carried out, and the nominator keeps places for pods of
 others. Everything is decided again every ten minutes, even without an event.
 
@@ -190,7 +190,7 @@ class Controller:
         self._reclaim_reporter.note_allocation(replace(decisions.snapshot, now=now), allocation)
 
     def _forget_absent(self, decisions: Decisions) -> None:
-        """Have forgotten what is remembered of jobs that are gone, once some are, or everything is decided again."""
+        """Make the memories forget deleted jobs, if a job was deleted or everything is decided again."""
         present = self.world.jobs()
         if present is not self._present:  # by identity (23)
             self._present = present
