@@ -24,7 +24,7 @@ from elastic_operator.settings import Settings
 log = logging.getLogger(__name__)
 
 FEW_JOBS = 16
-"""Up to this many new or changed jobs are read in one go: a large template takes 10 ms."""
+"""Up to this many new or changed jobs are read without a turn of the event loop: a large template takes 10 ms."""
 
 
 class StoredWorld:

@@ -33,7 +33,7 @@ class NodeAvailability(NamedTuple):
     closed: Mapping[str, str] = {}
 
     def why_closed(self, name: str) -> str:
-        """Why no new pods go to that node, in words; "" if they do."""
+        """Why the node takes no new pods, in words; "" if it takes some."""
         return self.closed.get(name, "") if name in self.names else "gone"
 
 

@@ -101,9 +101,7 @@ class DryRuns:
         self._silences = {name: one for name, one in self._silences.items() if one.until > long_ago}
 
     def asked(self) -> frozenset[str]:
-        """The jobs with an answer or a question under way. Their pods are preferred to pods of jobs asked about
-        later.
-        """
+        """The jobs (uids) with an answer or a question under way. A dry run for another job counts their pods first."""
         return self.answers.passed().union(self._running)
 
     def have_passed(

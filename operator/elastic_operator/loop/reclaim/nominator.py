@@ -1,4 +1,4 @@
-"""Nominates pending pods of others for their nodes, and takes nominations back.
+"""Nominates pending pods of others for their nodes, and withdraws nominations.
 
 A pending pod is nominated for its node before any pod is evicted for it, so that no other pod gets the room (41). Then
 the victim job shrinks as for any other reason (`reconcile`).
@@ -250,7 +250,7 @@ class Nominator:
         return False
 
     async def _put_anew(self, before: objects.Pod, reservation: Reservation) -> bool:
-        """Write the reservation into the pod as it is now, after a change; False if the pod is gone or has a node.
+        """Write the reservation into the pod as it is now, after a change; False if the pod is deleted or has a node.
 
         kube-scheduler writes into a pod at each try. While a pod of a gang is left alone, nothing is planned for the
         rest of the gang, and other jobs grow into the gang's room (158).
@@ -271,7 +271,7 @@ class Nominator:
         return await self._put(pod, reservation)
 
     async def _put(self, pod: objects.Pod, reservation: Reservation) -> bool:
-        """Write the reservation and put the answer into the store; False if the pod is gone. Raises ClusterError."""
+        """Write the reservation and put the answer into the store; False if the pod is deleted. Raises ClusterError."""
         try:
             written = await nominate(self._session, pod, reservation, self._now())
         except NotFound:

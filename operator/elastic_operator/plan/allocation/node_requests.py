@@ -67,7 +67,7 @@ def may_request_nodes(state: AllocationState, entry: Entry) -> bool:
 
 
 def request_nodes(state: AllocationState) -> None:
-    """Decide which entries request nodes, once it is known what all others get."""
+    """Decide which entries request nodes. All entries must have been served before."""
     may_lack = state.queues.unserved | state.this_pass.changed
     entries = [entry for entry in may_lack if entry.demand.may_request_nodes_at is not None]
     places = [(node, seated) for node, seated in enumerate(state.seated) if seated] if entries else []

@@ -175,7 +175,7 @@ def _grow_all(state: AllocationState, tier: Tier) -> None:
 
 
 def _leaves_room(state: AllocationState, tier: Tier) -> bool:
-    """Grow jobs in turn up to a step that leaves room for one that was given up; False if there is no such step."""
+    """Grow jobs in turn. End at the first step that leaves room for a job that was given up; False if there is none."""
     growers, changed = state.queues.scale_up, state.this_pass.changed
     queues = {account: growers.queue(account, changed) for account in growers.accounts()}
     for entry in changed | individually_limited(state):

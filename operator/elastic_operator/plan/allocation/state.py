@@ -32,7 +32,7 @@ class AllocationState:
         futile_preemptors  the entries (uids) that preempted a whole job, and got nothing in the end (112)
         split_gangs        the gangs that get nothing, because only a part of each had places (144)
 
-    `revision` is the number of times that the state was renewed: what was read from it before holds no more.
+    `revision` is the number of times that the state was renewed. Values read from the state before are stale.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -62,7 +62,7 @@ class AllocationState:
         return self
 
     def _start(self, snapshot: Snapshot) -> None:
-        """Bring everything to what the snapshot says, before anything is decided."""
+        """Renew all parts by the snapshot, before the first decision."""
         self.this_pass = PassState(self.journal)
         self.victims = Victims(self.journal, snapshot.eviction_limits, keeps=self.keeps)
         self.queues.renew(snapshot, leave=self._leave, join=self._join)

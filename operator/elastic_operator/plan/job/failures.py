@@ -18,7 +18,7 @@ from elastic_worker.contract import EXIT_DO_NOT_RETRY, ROLE_MASTER
 JUST_CHANGED_SECONDS = 120.0
 """A failure this soon after a pod joined, left or was lost is not held against the script (13)."""
 CAUSE_SECONDS = 5.0
-"""torchrun's other agents end within a second of the one that had their store, and its kubelet may be slower."""
+"""torchrun's other agents end within a second of the agent with their store, whose kubelet may report later."""
 TORCHRUN_FAILED = 1
 
 

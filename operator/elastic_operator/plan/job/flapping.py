@@ -82,9 +82,8 @@ def _held_seconds(obs: Observation) -> int:
 def _counted_changes(obs: Observation, no_external_change: NoExternalChange, now: float) -> list[Change]:
     """The changes that count, among those since the last external change.
 
-    Changes that were due do not count: GPUs that an owner takes back, and turns. Nor does a change in the same
-    direction as the one before. Nor does growth that is withdrawn before its pod exists, because no pod is deleted by
-    it.
+    Changes that were due do not count: GPUs that an entitled team takes back, and turns. Nor does a change in the same
+    direction as the change before. Nor does growth that is withdrawn before its pod exists, because no pod is deleted.
     """
     counted, direction, turn_is_over = [], 0, False
     within = WITHIN_SECONDS if obs.members else EMPTY_SECONDS
