@@ -106,7 +106,7 @@ class EventRecorder:
         self._queue.put_nowait(series.key)
 
     def _drop_old(self, now: float) -> None:
-        """Forget events that would be new ones if they came again; the oldest are in front. If there are many jobs,
+        """Forget events whose repetition would count as a new event; the oldest are in front. If there are many jobs,
         forget the rates of those that have used up nothing.
         """
         if len(self._rates) > KNOWN:

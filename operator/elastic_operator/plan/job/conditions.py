@@ -91,7 +91,7 @@ def _suspended_by(status: JobStatus) -> str:
 
 
 def _why_it_needs_an_edit(obs: Observation) -> str:
-    """The mistakes in its spec, and what becomes of its pods until the spec is corrected."""
+    """The mistakes in the job's spec, and the fate of its pods until the spec is corrected."""
     if not obs.members:
         return obs.job.needs_edit
     return (
@@ -101,7 +101,7 @@ def _why_it_needs_an_edit(obs: Observation) -> str:
 
 
 def _group_phase(obs: Observation, now: float) -> Reason:
-    """The phase of a job whose pods all have nodes: the progress of its group."""
+    """The phase of a job that has its grant: the progress of its group."""
     status = obs.status
     running = sum(is_running(pod) for pod in obs.members)
     text = f"{running} of {pods(status.target_replicas)} run."

@@ -23,7 +23,7 @@ TORCHRUN_FAILED = 1
 
 
 def failed_pods(obs: Observation) -> list[OwnPod]:
-    """Failed pods that were neither deleted nor ended by the cluster, the one to blame first."""
+    """Failed pods that were neither deleted nor ended by the cluster, the pod to blame first."""
     failed = [p for p in present(obs) if has_failed(p) and not was_asked_to_go(p) and p.node not in obs.lost_nodes]
     return sorted(failed, key=lambda p: (p.main.is_consequence, _failed_at(p), *master_first(p)))
 
