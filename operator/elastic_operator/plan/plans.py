@@ -15,7 +15,7 @@ from elastic_operator.plan.job.observation import Observation
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A job's last plan: its input, its status, and when (`due`, monotonic) it is made again even if nothing changes."""
+    """A job's last plan: its input, its status, and when (`due`, monotonic) it is made again if nothing changes."""
 
     obs: Observation
     assignment: Assignment | None
