@@ -20,8 +20,9 @@ Plans are carried out (folder `writes`):
 
 Before pods are evicted (folder `reclaim`):
     eviction_gate   whether a job's pods may be evicted now, and the steps before that
-    dry_runs        which jobs' pods the API server would accept: the questions in their order
+    dry_runs        whether the API server would accept the pods of jobs: the questions in their order
     dry_run         the requests of one question
+    dry_run_answers the answers, and which jobs may preempt by them
     nominator       nodes for pending pods of others
     nominate        the write that keeps a node for a pending pod
     eviction_limiter whether pods may be evicted at all, and how many within a minute

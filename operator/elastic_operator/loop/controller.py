@@ -142,12 +142,12 @@ class Controller:
         return wait
 
     def run_pass(self) -> float:
-        """Make one pass; returns the seconds after which the next is due if nothing wakes it."""
+        """Make one pass; returns the seconds until the next pass if no event wakes it."""
         with self._metrics.passes.time():
             now, began = self._clock.time(), time.monotonic()
             if self._clock.stepped != self._stepped:
                 self._stepped = self._clock.stepped
-                self.forget()  # waits until a time may now be too long (29)
+                self.forget()  # the step may have made waits too long (29)
             if began >= self._resync_at:
                 self._resync()
             decisions = self.decisions = self.planner.decide(self.world.refresh(now), self._limiter)
@@ -198,7 +198,7 @@ class Controller:
                 memory.keep_only(decisions.obs.keys())
 
     def _keep_places(self, allocation: Allocation, now: float) -> None:
-        """Keep places for pods of others, and say which of them get none."""
+        """Keep places for pods of others, and report the pods that get none."""
         pending_pods = self.world.reader.pending_pods
         self.nominator.plan(allocation.nominations)
         first_backoffs = pending_pods.note_served(_served(allocation), allocation.tried_gangs, now)

@@ -66,7 +66,7 @@ class StoredWorld:
         """Jobs that are quarantined, or deleted and still there."""
         self._may_not_preempt_before: tuple[AbstractSet[str], AbstractSet[str]] = frozenset(), frozenset()
         self._distrusted: AbstractSet[tuple[str, bool]] = frozenset()
-        """What the quarantine did not trust at the last refresh."""
+        """The objects that the quarantine distrusted at the last refresh."""
         self._mine: RememberedOne[int, AbstractSet[str]] = RememberedOne()
         """The jobs (uids) that are served."""
         self._changed: Touched[str] = Touched()

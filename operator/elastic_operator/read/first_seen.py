@@ -1,5 +1,5 @@
-"""Keeps since when nodes are away and pods wait, as this process saw it, so that no node or pod is lost by a step of
-the clock (29).
+"""Keeps since when nodes are not Ready and pods wait, as this process saw it, so that a step of the clock costs no node
+or pod (29).
 
 Pods are given up or deleted some time after a node has stopped being Ready, a pod has begun to wait, or a master was
 lost. A step of the clock must not cause that. So a time that was seen before a step moves along with the clock. If a

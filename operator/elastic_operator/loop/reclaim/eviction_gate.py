@@ -35,8 +35,8 @@ from elastic_operator.plan.job.observation import Observation
 ALL_ANSWERS_SECONDS = 10.0
 """The most seconds for which a job waits for the answers about all of its preemptors."""
 PENDING_SECONDS = 2.0
-"""The same if some of its pods are evicted for pending pods of others, which need no dry run. With the longer limit,
-one node of a gang waited for 14 s, because a job with one pod there also had to shrink for a job.
+"""The same limit if some of its pods are evicted for pending pods of others, which need no dry run. With the longer
+limit, one node of a gang waited for 14 s: a job with one pod on it also had to shrink for another job.
 """
 
 

@@ -48,7 +48,7 @@ def equivalence_key(state: AllocationState, entry: Entry) -> Hashable:
 
 
 def refusal_key(state: AllocationState, entry: Entry) -> Hashable:
-    """The key of entries that are refused whatever this one is refused, by the limits on evictions too."""
+    """The key of entries with the same refusals as this entry, those by the limits on evictions included."""
     return equivalence_key(state, entry), state.victims.limits_on(entry)
 
 

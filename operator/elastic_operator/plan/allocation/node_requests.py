@@ -4,7 +4,7 @@
 A job requests nodes for the missing part of its minimum, if it got nothing in the pass and only room was missing. This
 is decided at the end of each pass, in the order of jobs. Such pods hold no room, and nothing is preempted for them.
 They count under the limits of their team, and the team's other jobs leave that much of the limit to them. Once there is
-room for the minimum, on a new node or an old one, the job has its seats there, and the scheduler binds the pods.
+room for the minimum, on a new node or an old node, the job has its seats there, and the scheduler binds the pods.
 
 The scheduler would bind such a pod wherever it fits. So none is created while it would fit into room that is meant for
 others.

@@ -2,7 +2,7 @@
 
 Decisions depend only on the facts. So a decision that undoes the one before, and is undone by the next, is a mistake or
 a limit of the planner, and each round costs the job a restart. While a job is held, it gets nothing new and none of its
-pods moves. Other teams may still take what they are entitled to.
+pods moves. Entitled teams may still take GPUs from it.
 """
 
 from __future__ import annotations
