@@ -21,7 +21,7 @@ from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.times import not_later
 
 LATE_NEWS_SECONDS = 60.0
-"""A time further back than this is not late news, but from a clock that is behind."""
+"""A time that is further back was written by a clock that is behind; a shorter delay may be late news."""
 MAX_KEPT = 100_000
 
 

@@ -2,7 +2,7 @@
 
 No pod is evicted for a preemptor that cannot use the room: the API server is asked about the pods of jobs (`dry_runs`),
 and a pending pod of others is nominated (`nominator`) (41, 139). While the stores are not fresh, no pod is evicted,
-because none is created either. While a failed pod's log is read, its job neither loses pods nor causes evictions: all
+because no pod is created either. While a failed pod's log is read, its job neither loses pods nor causes evictions: all
 of its pods may be replaced a moment later (14).
 
 Each change of size costs a job some time. So it waits, for a limited time, for the answers about all of its preemptors.
