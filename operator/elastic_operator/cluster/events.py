@@ -139,7 +139,7 @@ class EventRecorder:
 
     async def _write(self, key: tuple[str, Event]) -> None:
         series = self._series.get(key)
-        if series is None:  # it was pushed out of memory before its turn
+        if series is None:  # it was forgotten before it was written
             self._on_drop()
             return
         if series.written == series.count:

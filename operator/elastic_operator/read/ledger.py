@@ -144,7 +144,7 @@ class Ledger:
         return self._revisions.get(node, 0)
 
     def has_leaving_pods(self, node: str) -> bool:
-        """Whether pods of ours are leaving the node and are not overdue (145)."""
+        """Whether pods of ours are leaving the node, and their kubelet may still be busy with them (145)."""
         return any(map(self._leaving.is_expected, self._leaving_from(node)))
 
     def overdue_within(self, node: str) -> float:

@@ -39,7 +39,7 @@ class TerminatingPods:
         return uid in self._overdue
 
     def is_expected(self, uid: str) -> bool:
-        """Whether the pod is being deleted and is not overdue."""
+        """Whether the pod is being deleted, and at most `BUSY_KUBELET_SECONDS` late."""
         due = self._due.get(uid)
         return due is not None and self._now() < due - OVERDUE_SECONDS + BUSY_KUBELET_SECONDS
 
@@ -56,5 +56,5 @@ class TerminatingPods:
         return late
 
     def next_due(self) -> float:
-        """When (on that clock) the next pod becomes overdue; infinity if none is being deleted."""
+        """When (on the clock `now`) the next pod becomes overdue; infinity if no pod is being deleted."""
         return min(self._due.values(), default=inf)

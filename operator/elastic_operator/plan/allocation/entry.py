@@ -96,9 +96,7 @@ class Entry:
 
     @property
     def promised_node(self) -> str:
-        """The node that is reserved for the pending pod, whether the operator or somebody else nominated the pod; ""
-        for none.
-        """
+        """The node that is reserved for the pending pod, by the operator's nomination or another one; "" for none."""
         return self.pending.reserved or self.pending.nominated if self.pending is not None else ""
 
     def has_kube_scheduler_preempt(self, other: Entry) -> bool:
