@@ -6,8 +6,8 @@ is decided at the end of each pass, in the order of jobs. Such pods hold no room
 They count under the limits of their team, and the team's other jobs leave that much of the limit to them. Once there is
 room for the minimum, on a new node or an old node, the job has its seats there, and the scheduler binds the pods.
 
-The scheduler would bind such a pod wherever it fits. So none is created while it would fit into room that is meant for
-others.
+The scheduler would bind such a pod wherever it fits. So no such pod is created while it would fit into room that is
+meant for other pods.
 """
 
 from __future__ import annotations
