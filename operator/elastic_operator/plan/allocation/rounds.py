@@ -167,8 +167,8 @@ def _waits(entry: Entry) -> bool:
 def _grow_all(state: AllocationState, tier: Tier) -> None:
     """One round of growth; each job grows for as long as it can.
 
-    A step by preemption may free more room than it needs. Then the jobs that found no room before are tried again in their
-    order. Otherwise jobs after them would get that room.
+    A step by preemption may free more room than it needs. Then the jobs that found no room before are tried again in
+    their order. Otherwise jobs after them would get that room.
     """
     while _leaves_room(state, tier):
         pass
