@@ -43,11 +43,11 @@ nothing is preempted for the job.
 class Fault:
     """An error of the operator at one object. The object is left out until its next try, or while `version` holds.
 
-    `attempts` are its errors of this version (monotonic), `versions` counts the versions of it that raised.
+    `attempts` are its errors of this version (monotonic), `versions` counts its versions that raised.
 
-    `in_allocation`: the allocation of GPUs raised, so the object has no part in the next ones. Until `may_preempt_at`
-    (monotonic) nothing is preempted for it. `is_reported`: the write of a status with this fault was begun. `silent`:
-    that raised, too.
+    `in_allocation`: the allocation of GPUs raised, so the object has no part in the next allocations. Until
+    `may_preempt_at` (monotonic) no pod is preempted for it. `is_reported`: the write of a status with this fault was
+    begun. `silent`: the plan with that status raised, too.
     """
 
     version: object
@@ -61,7 +61,7 @@ class Fault:
 
     @property
     def again_at(self) -> float:
-        """When it is tried again (monotonic)."""
+        """When the object is tried again (monotonic)."""
         return self.attempts.until
 
 
@@ -96,9 +96,9 @@ class Quarantine:
         in_allocation: bool = False,
         given: bool = False,
     ) -> Fault:
-        """Leave the object out until its next try. The error and its traceback go to the log.
+        """Leave the object out until its next try. The error and its traceback are logged.
 
-        `given`: the error came when the job's grant was planned or carried out.
+        `given`: the error was raised while the job's grant was planned or carried out.
         """
         now = time.monotonic()
         self._forget_old(now)
@@ -138,8 +138,8 @@ class Quarantine:
         return fault if fault is not None and fault.version == version and time.monotonic() < fault.again_at else None
 
     def distrusted(self) -> frozenset[tuple[str, bool]]:
-        """The objects (uids, any version) for which nothing is preempted now, each with whether it is left out
-        altogether.
+        """The objects (uids, any version) for which no pod is preempted now, each with whether it is also left out
+        of the pass.
         """
         now = time.monotonic()
         return frozenset(
@@ -168,8 +168,8 @@ class Quarantine:
         return self._raised, sum(fault.again_at > now for fault in self._faults.values())
 
     def next_try(self, since: float) -> float:
-        """When (monotonic) the first object is tried again, or may preempt again, among objects for which that was not
-        so at `since`; infinity if there is none.
+        """When (monotonic) the first object is tried again or may preempt again, of those objects that still waited for
+        that at `since`; infinity if there is none.
         """
         times = (time for fault in self._faults.values() for time in (fault.again_at, fault.may_preempt_at))
         return min((at for at in times if at > since), default=inf)

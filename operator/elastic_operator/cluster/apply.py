@@ -110,8 +110,8 @@ async def annotate_pod(
     """Set these annotations of exactly that pod, if it still has that resourceVersion.
 
     Raises:
-        Conflict: it changed since, or another pod has the name.
-        NotFound: it is gone.
+        Conflict: the pod has changed, or another pod has its name now.
+        NotFound: the pod is deleted.
         ClusterError: anything else.
     """
     body = {"metadata": {"uid": uid, "resourceVersion": resource_version, "annotations": annotations}}
@@ -271,7 +271,7 @@ async def patch_job_status(
 
     Raises:
         Conflict: the job changed since.
-        NotFound: it is gone.
+        NotFound: the object is deleted.
         ClusterError: anything else.
     """
     changes = merge_diff(old, new)

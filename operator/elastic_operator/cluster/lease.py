@@ -30,7 +30,9 @@ from elastic_operator.cluster.session import Session
 
 _READ_SECONDS = 4.0
 _POLL_AGAIN_SECONDS = 5.0
-"""The longest pause of a candidate without answers: once the API server answers again, it may lead this much later."""
+"""The longest pause of a candidate without answers. Once the API server answers again, the candidate may lead this much
+later.
+"""
 _LEAST_SECONDS = 0.001
 """asyncio may fire a timer up to one clock resolution early. Without this pause, the last nanosecond of a lease would
 be spent on one failed renewal after another.
@@ -68,7 +70,7 @@ class _TakenError(Exception):
 class Elector:
     """Takes the Lease `namespace/name` for `identity`, which no other living process may have.
 
-    It is created in the event loop that does the work. That loop reads `remaining` and beats; `run` may use the loop of
+    It is created in the event loop that does the work. This loop reads `remaining` and beats; `run` may use the loop of
     another thread. The two threads share one number in each direction: `deadline`, and the time of the last heartbeat.
     """
 

@@ -46,7 +46,7 @@ def make_controller(
     times: JobTimes,
     on_decisions: Callable[[Decisions | None], None] = lambda _: None,
 ) -> Controller:
-    """A controller with everything that it needs.
+    """A controller with all its parts.
 
     Args:
         fresh: Whether the stores can be trusted to create pods.

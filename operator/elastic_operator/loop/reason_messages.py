@@ -16,7 +16,7 @@ REASON_MESSAGES_SECONDS = 0.5
 LIMIT_MESSAGES_AT_ONCE = 10
 """The most jobs that get a new message every `REASON_MESSAGES_SECONDS`."""
 STORM_REASON_MESSAGES_SECONDS = 5.0
-"""The same in a storm of changes, when messages are out of date again at once (24, 156)."""
+"""The seconds between new messages in a storm of changes, when a new message is soon out of date again (24, 156)."""
 
 
 class ReasonMessages:
@@ -39,7 +39,7 @@ class ReasonMessages:
         drop_absent(present, self._stale)
 
     def next_due(self) -> float:
-        """When (monotonic) the next jobs have their turn; infinity if there are none."""
+        """When (monotonic) the next jobs are due; infinity if there are none."""
         return self._at if self._stale else inf
 
     def take(self, *, storms: bool) -> list[str]:

@@ -24,7 +24,7 @@ from elastic_operator.settings import Settings
 log = logging.getLogger(__name__)
 
 FEW_JOBS = 16
-"""Up to this many new or changed jobs are read in one go: a large template takes 10 ms."""
+"""Up to this many new or changed jobs are read without a turn of the event loop: a large template takes 10 ms."""
 
 
 class StoredWorld:
@@ -66,7 +66,7 @@ class StoredWorld:
         """Jobs that are quarantined, or deleted and still there."""
         self._may_not_preempt_before: tuple[AbstractSet[str], AbstractSet[str]] = frozenset(), frozenset()
         self._distrusted: AbstractSet[tuple[str, bool]] = frozenset()
-        """What the quarantine did not trust at the last refresh."""
+        """The objects that the quarantine distrusted at the last refresh."""
         self._mine: RememberedOne[int, AbstractSet[str]] = RememberedOne()
         """The jobs (uids) that are served."""
         self._changed: Touched[str] = Touched()

@@ -1,4 +1,4 @@
-"""The series of jobs, from a picture of them. A deleted job is in no later picture, so its series are gone."""
+"""The series of jobs, from a picture of them. A deleted job is in no later picture, so its series end."""
 
 from __future__ import annotations
 

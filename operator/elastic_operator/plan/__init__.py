@@ -66,7 +66,7 @@ Of taking GPUs:
 Of what fails or waits:
     fault           an error of the operator's own at one object, which is quarantined: others are served without it
     trouble         why the last write for a job failed, while it is tried again (`loop.writes.failed_writes`)
-    avoid           of a job: to place no pod on a node whose kubelet refused pods of the job
+    avoid           of a job: to get no pod on a node whose kubelet refused pods of the job
     back-off        a time in which nothing is tried for a pending pod or a gang (kube-scheduler: backoff)
     hold            of a job: to leave it as it is, because its size changed too often (API: heldUntil)
     node outage     too many nodes are not Ready at once for any of them to count as lost (kube-controller-manager:

@@ -31,16 +31,16 @@ def renew_demand(world: World, memory: JobMemory, obs: Observation) -> None:
 
 
 def demand_while_quarantined(world: World, memory: JobMemory, job: Job) -> JobDemand | None:
-    """The job's last demand, else one made from its pods; None if neither works: then its pods count as used by
+    """The job's last demand, else a demand made from its pods. None if neither works: its pods then count as pods of
     others.
 
-    An error in this does not prolong the job's quarantine.
+    An error in this function does not prolong the job's quarantine.
     """
     try:
         if memory.good is not None:
             return demand_in_quarantine(memory.good, job.pods)
         return _demand_of_held(job, job.active_pods, _flavor_held(world, job.active_pods))
-    except Exception as error:  # noqa: BLE001 - the world says so
+    except Exception as error:  # noqa: BLE001 - the world reports the error
         world.cannot_tell_demand(job, error)
         return None
 

@@ -2,12 +2,12 @@
 
 The same snapshot with the decision carried out is allocated once more: that is what the next pass would decide. A job
 gets nothing if the next pass would evict its new pods. A job keeps the pods that the next pass would give back to it,
-unless pods of a third job would be evicted for that: an owner may preempt the weakest job, and that job the next weaker
-one. Such a decision is a mistake or a limit of the planner, and must cost nobody a pod. A decision by which no job
-loses a pod is not examined, because it can be undone without harm.
+unless pods of a third job would be evicted for that: an owner may preempt the weakest job, and that job an even weaker
+job. A decision that would not last is a mistake or a limit of the planner, and must cost no job a pod. A decision by
+which no job loses a pod is not examined, because it can be undone without harm.
 
-No job may lose its rights by this. A job that was left out for ten seconds is served as the first decision says. Jobs
-whose size then changes again and again are held (`flapping.py`).
+The look ahead must not cost a job its rights. A job that was left out for ten seconds is served by the first decision.
+Jobs whose size then changes again and again are held (`flapping.py`).
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from elastic_operator.plan.job.remaining_pods import frozen_demand
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 PATIENCE_SECONDS = 10.0
-"""A job is left out for this long; then it is served as the first decision says."""
+"""A job is left out for this long; then it is served by the first decision."""
 DOUBT_SECONDS = 60.0
-"""The time of the first doubt about a job is forgotten this long after the last one."""
+"""The time of the first doubt about a job is forgotten this long after the last doubt."""
 TWO_MASTERS = "It would have two masters."
 _MAX_DECISIONS = 3
 """A pass is decided at most this many times; the last decision stands."""
@@ -45,7 +45,7 @@ class LookaheadAllocator:
     def __init__(self) -> None:
         self._now, self._next = Allocator(), Allocator()
         self._doubted: dict[str, tuple[float, float]] = {}
-        """By job (uid), the first and the last time when it was to be left out (epoch seconds)."""
+        """By job (uid), the first and the last time of a doubt about it (epoch seconds)."""
         self.again_at = inf
         """When (epoch seconds) the first of the jobs that were left out is served, if nothing else changes before."""
 
@@ -90,7 +90,7 @@ class LookaheadAllocator:
 def short_lived(snapshot: Snapshot, first: Allocation, second: Allocation) -> dict[str, str]:
     """The jobs (uids) that must get nothing in the `first` allocation, each with the reason in words.
 
-    The `second` allocation is made from the snapshot with the first one carried out.
+    The `second` allocation is made from the snapshot with the `first` carried out.
     """
     found: dict[str, str] = {}
     for job in snapshot.jobs:
@@ -119,7 +119,7 @@ def _masters(job: JobDemand, assignment: Assignment) -> int:
 
 
 def _without(snapshot: Snapshot, uids: Mapping[str, object]) -> Snapshot:
-    """The snapshot in which these jobs keep their pods and want no more."""
+    """The snapshot in which these jobs keep their pods and demand no more."""
     if not uids:
         return snapshot
     return replace(snapshot, jobs=tuple(_frozen(job) if job.uid in uids else job for job in snapshot.jobs))

@@ -1,4 +1,4 @@
-"""All jobs of one pass, made from those of the pass before: only jobs that were observed anew are looked at (23)."""
+"""All jobs of one pass, made from all jobs of the pass before: only jobs that were observed anew are examined (23)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ LeavingPods = tuple[tuple[str, OwnPod], ...]
 class ObservedJobs:
     """The jobs of one pass, in the world's order. Immutable.
 
-    `uids` is the world's own collection of all jobs. `obs` has the observation of each job, and `demand_of` what each
-    demands, None if it may have no pods. `demands`: the demands in `demand_of` that are not None. `members`: the uids
+    `uids` is the world's own collection of all jobs. `obs` has the observation of each job, `demand_of` its
+    demand; None if it may have no pods. `demands`: the demands in `demand_of` that are not None. `members`: the uids
     of all their members. `leaving` are the pods that are about to be deleted, with their namespaces.
     """
 

@@ -3,8 +3,7 @@ pod.
 
 A pod is ours if its controller is an existing job, by uid, in its namespace, and its name is one that the job's pods
 have (95); labels prove nothing. All other pods only use GPUs. A pod that is being created counts as well
-(`assumed_pods`). A pod that is being deleted and does not go counts as used again after some time, so that nobody waits
-for its place (40).
+(`assumed_pods`). The room of a pod whose deletion is overdue counts as used again, so that no pod waits for it (40).
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ class Ledger:
     """The use of each node by pods, and the pods of each job.
 
     Args:
-        job_of: The job with a uid; None if it does not exist (any more). parse: (job name, pod name) to (role, index),
-        None if a job of that name has no such pod.
+        job_of: The job with a uid; None if it does not exist (any more).
+        parse: (job name, pod name) to (role, index); None if a job of that name has no such pod.
         gpu_resources: Extended resources that count as GPUs.
         changed: Called when a change of a pod affects its node or a job.
         on_error: Called for each pod that cannot be read.
@@ -105,7 +104,7 @@ class Ledger:
         self._changed()
 
     def job_changed(self, job_uid: str) -> None:
-        """Decide again which pods are a job's own, after its creation or deletion."""
+        """Decide again which pods are the job's own, after the job's creation or deletion."""
         self._own_pods.pop(job_uid, None)
         for uid in tuple(self._claims.get(job_uid)):
             before = self._entries[uid]
@@ -145,7 +144,7 @@ class Ledger:
         return self._revisions.get(node, 0)
 
     def has_leaving_pods(self, node: str) -> bool:
-        """Whether pods of ours are leaving the node and are not overdue (145)."""
+        """Whether pods of ours are leaving the node, and their kubelet may still be busy with them (145)."""
         return any(map(self._leaving.is_expected, self._leaving_from(node)))
 
     def overdue_within(self, node: str) -> float:
@@ -210,11 +209,11 @@ class Ledger:
         return self.with_use(Node(node, {}), unbound | self.assumed.uids_at(node)).used
 
     def next_expiry(self) -> float:
-        """Seconds until `expire` changes what is used without any other change; infinity if it will not."""
+        """Seconds until `expire` changes the use of a node; infinity if it will not."""
         return min(self.assumed.next_expiry(), self._leaving.next_due()) - self._now()
 
     def expire(self) -> None:
-        """Forget pods whose creation was not confirmed for too long, and stop expecting overdue pods to go (40)."""
+        """Forget pods whose creation was not confirmed for too long. Count the room of overdue pods as used (40)."""
         self.assumed.expire()
         for uid in self._leaving.expire():
             self._node_changed(self._entries[uid].node)
@@ -251,7 +250,7 @@ class Ledger:
             yield self._plain, entry.pod.metadata.namespace
 
     def _void(self, entry: CountedPod) -> None:
-        """Drop the answers that the pod is part of. They are made again at the next question."""
+        """Drop the remembered answers that the pod is part of. The next call makes them again."""
         if entry.claims is not None:
             self._own_pods.pop(entry.claims, None)
         if entry.waits:
@@ -285,7 +284,7 @@ class Ledger:
             self._revisions.pop(node, None)
 
     def _entry(self, pod: Pod, before: CountedPod | None) -> CountedPod:
-        """The pod as it counts; `before` is the same pod as it counted until now.
+        """The pod as it counts now; `before` is the same pod as it counted until now.
 
         Its user may have written anything into it, and an unreadable pod must not spoil the account of all others. An
         unreadable pod of a job counts as before if it has not ended or been bound elsewhere; any other unreadable pod

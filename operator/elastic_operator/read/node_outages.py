@@ -1,6 +1,6 @@
-"""Finds at each refresh whether too many nodes are away at once: then none of them is given up (86).
+"""Finds at each refresh whether too many nodes are not Ready at once: then none of them is given up (86).
 
-`plan/facts/node_outage.py` decides; this module remembers the earlier states that the decision needs.
+`plan/facts/node_outage.py` decides; this module remembers the earlier states for the decision.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from elastic_operator.read import convert
 log = logging.getLogger(__name__)
 
 Down = Mapping[str, tuple[float, float]]
-"""Nodes that are not Ready: since when by their status, and since when by our judgment."""
+"""Nodes that are not Ready: since when by their status, and since when by `FirstSeen`."""
 BIRTH_SECONDS = 60.0
 """A node is created some time before it is first Ready. A node that has never been Ready is no loss."""
 
@@ -33,7 +33,7 @@ class NodeOutages:
         self._unborn: set[str] = set()
         """Nodes that had never been Ready at the last refresh."""
         self._back: dict[str, tuple[float | None, float]] = {}
-        """Nodes that are Ready again: since when they were away (None if unknown), and since when they are back."""
+        """Nodes that are Ready again: since when they were not Ready (None if unknown), and since when they are."""
 
     def refresh(self, before: Down | None, down: Down, now: float) -> None:
         """Judge again; `before` are the nodes that were down at the last refresh, None at the first refresh."""
@@ -57,9 +57,7 @@ class NodeOutages:
             self._back = {name: (went and went + by, since + by) for name, (went, since) in self._back.items()}
 
     def _that_count(self) -> Sequence[objects.Node]:
-        """The nodes with GPUs, if there are any: a rack of them that is out of reach may be a small part of all
-        nodes.
-        """
+        """The nodes with GPUs, if there are any: an unreachable rack of GPU nodes may be a small part of all nodes."""
         nodes = self._stored.values()
         with_gpus = [n for n in nodes if any(name in (n.status.allocatable or ()) for name in self._gpu_resources)]
         return with_gpus or nodes

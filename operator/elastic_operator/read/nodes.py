@@ -33,12 +33,12 @@ class NodeAvailability(NamedTuple):
     closed: Mapping[str, str] = {}
 
     def why_closed(self, name: str) -> str:
-        """Why no new pods go to that node, in words; "" if they do."""
+        """Why the node takes no new pods, in words; "" if it takes some."""
         return self.closed.get(name, "") if name in self.names else "gone"
 
 
 class Nodes:
-    """The nodes at the last refresh. Each is made again only when something of it changes.
+    """The nodes at the last refresh. A node is made again only when a part of it changes.
 
     A node at which the operator raises is closed: no pod is placed there, and pods that run there stay and count (88).
     """
@@ -53,7 +53,7 @@ class Nodes:
     ) -> None:
         self._stored, self._ledger, self._first_seen, self._quarantine = stored, ledger, first_seen, quarantine
         self._down: dict[str, tuple[float, float]] | None = None
-        """Nodes that were not Ready at the last refresh: since when by their status, and by our judgment. None before
+        """Nodes that were not Ready at the last refresh: since when by their status, and by `FirstSeen`. None before
         the first refresh.
         """
         self._read: object = None
@@ -84,7 +84,7 @@ class Nodes:
         return {pod.node: unready[pod.node] for pod in pods if pod.node and pod.node in unready} if unready else {}
 
     def misplaced(self, pods: tuple[OwnPod, ...]) -> dict[str, str]:
-        """The unbound pods (uids) whose pinned node does not take them any more, each with the reason."""
+        """The unbound pods (uids) whose pinned node accepts them no more, each with the reason."""
         pinned = [(pod, pod.node) for pod in pods if not pod.bound and pod.node and pod.active]
         return {pod.uid: why for pod, node in pinned if (why := self._why_shut_out(pod, node))}
 

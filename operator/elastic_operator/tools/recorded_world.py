@@ -113,7 +113,7 @@ class RecordedReclaim:
         self.is_dry_run = recording.is_dry_run
         self._eviction_limits = recording.brakes
 
-    def eviction_limits(self, gpus: int) -> EvictionLimits:  # noqa: ARG002 - it is recorded what came of it
+    def eviction_limits(self, gpus: int) -> EvictionLimits:  # noqa: ARG002 - the result is recorded
         """The limits on evictions."""
         return self._eviction_limits
 

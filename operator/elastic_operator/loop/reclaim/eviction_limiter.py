@@ -66,7 +66,7 @@ class EvictionLimiter:
 
     @property
     def stopped(self) -> Reason | None:
-        """Why nothing is reclaimed now; None if it is."""
+        """Why no pods are evicted now; None if pods may be evicted."""
         if self._settings.paused:
             return Reason("Paused", "Nobody gives back GPUs: reclaim.paused is set in the operator's settings.")
         if self._settings.mode is not ReclaimMode.ON:

@@ -27,7 +27,7 @@ class _Waiting:
 
 
 class ReclaimTimes:
-    """Looks at each allocation. `is_bound` says of a pod (uid) whether it has a node; None if there is no such pod."""
+    """The waits of preemptors. `is_bound` says of a pod (uid) whether it has a node; None if there is no such pod."""
 
     def __init__(
         self,

@@ -20,8 +20,8 @@ def deferred(
     preemptor.
 
     The job keeps an allowed size. So it releases more pods than the other preemptors need if there is no size in
-    between, and a rigid job releases all pods for one. Pods without a preemptor are released as well, even if only to
-    bring the job to its largest size.
+    between, and a rigid job releases all pods for one preemptor. Pods without a preemptor are released as well, even if
+    only to bring the job to its largest size.
     """
     for_waiting = [uid for uid in assignment.release if preemptors.get(uid) in waiting]
     if not for_waiting:

@@ -1,8 +1,8 @@
 """The limits on evictions: how many pods of others may be evicted within a minute, for one team and for all teams
 (138).
 
-A step that would exceed a limit is left out, and the next preemptor is served. So growth is granted in slices, and so
-are many small jobs. The pods for a minimum are preempted together: a job whose minimum needs more than a limit waits
+A step that would exceed a limit is left out, and the next preemptor is served. So growth and many small jobs are
+granted in slices. The pods for a minimum are preempted together: a job whose minimum needs more than a limit waits
 until an administrator raises the limit. A default limit never blocks a guarantee: each minute, one preemptor per team
 within its guarantee may exceed it. The limit for all is reserved for the first preemptor that it holds up for more than
 a minute, if the limit is large enough for its step.
@@ -36,7 +36,7 @@ class OverLimit:
 
     @property
     def text(self) -> str:
-        """The wish, the limit, and one thing to do."""
+        """The sentence for users: the wish, the limit and one remedy."""
         text = f"{pods(self.wanted)} of others would have to go for it at once"
         if self.waits_for_a_person:
             text = f"{text}, more than {self.exceeded} ({self.limit}) allows"

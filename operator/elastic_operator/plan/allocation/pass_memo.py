@@ -65,7 +65,7 @@ class RoundMemory:
     """The memory of one round of minima and of the growth after it. The next round begins with a new one.
 
     `refused`: the keys of entries that were tried for their minimum and got nothing. `infeasible`: the numbers of
-    workers that could not be placed, even at others' cost. `options`: by preemptor, a heap of prices and nodes. While
+    workers that could not be placed, even by preemption. `options`: by preemptor, a heap of prices and nodes. While
     pods are preempted, an option only gets dearer, except on the nodes that these pods leave. So options are kept for
     the round (44), or until a preemption is undone.
     """

@@ -360,7 +360,7 @@ class Snapshot:
     eviction_limits: EvictionLimits = field(default_factory=EvictionLimits)
 
     def find_teams(self) -> Teams:
-        """Who finds the team of a namespace; it costs as much as there are teams."""
+        """The teams, and the team of each namespace. The time is proportional to the number of teams."""
         return Teams(self.teams, self.team_of, self.default_team)
 
 

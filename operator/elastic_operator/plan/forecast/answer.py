@@ -48,7 +48,7 @@ class Answer:
 
 
 def no_answer(reason: Reason) -> Answer:
-    """The answer for a job about which nothing can be worked out."""
+    """The answer for a job without a forecast, with the reason."""
     return Answer(fits=False, replicas=0, gpus=0, reason=reason)
 
 

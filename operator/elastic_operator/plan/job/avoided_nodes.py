@@ -11,7 +11,7 @@ from elastic_operator.plan.facts.waits import avoided_seconds
 from elastic_operator.plan.job.observation import Observation
 
 ONE_LOSS_SECONDS = 10.0
-"""Losses within this time after the first one count as one: they have one cause, a machine or a person."""
+"""Losses within this time after the first one count as one loss: they have one cause, a machine or a person."""
 REFUSAL_REMEMBERED_SECONDS = 600.0
 """The refusals are forgotten this long after the node is not avoided any more."""
 

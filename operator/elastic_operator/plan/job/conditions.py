@@ -91,7 +91,7 @@ def _suspended_by(status: JobStatus) -> str:
 
 
 def _why_it_needs_an_edit(obs: Observation) -> str:
-    """The mistakes in its spec, and what becomes of its pods until the spec is corrected."""
+    """The mistakes in the job's spec, and the fate of its pods until the spec is corrected."""
     if not obs.members:
         return obs.job.needs_edit
     return (
@@ -101,7 +101,7 @@ def _why_it_needs_an_edit(obs: Observation) -> str:
 
 
 def _group_phase(obs: Observation, now: float) -> Reason:
-    """The phase of a job that has its place: how far its group is."""
+    """The phase of a job that has its grant: the progress of its group."""
     status = obs.status
     running = sum(is_running(pod) for pod in obs.members)
     text = f"{running} of {pods(status.target_replicas)} run."
@@ -216,7 +216,7 @@ def _resizing(obs: Observation, phase: str) -> tuple[bool, Reason]:
 
 
 def _full_size(obs: Observation, grant: Grant | None) -> tuple[bool, Reason]:
-    """Why the job is not bigger, or not running."""
+    """Whether the job has its full size, and why it is not bigger or not running."""
     if obs.job.needs_edit:
         return False, Reason(Phase.INVALID_SPEC, _why_it_needs_an_edit(obs))
     if obs.job.spec is not None and obs.job.spec.suspend:

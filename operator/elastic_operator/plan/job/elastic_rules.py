@@ -58,7 +58,7 @@ def over_after_restarts(obs: Observation, now: float) -> Observation:
 
 
 def losses(obs: Observation, now: float) -> Observation:
-    """Lost pods are replaced one by one. The others go on, or wait for a new master."""
+    """Replace lost pods one by one. The other pods train on, or wait for a new master."""
     master_is_lost = bool(obs.members and obs.status.replicas) and master_of(obs) is None
     lost = lost_count(obs)
     if master_is_lost and obs.status.master_lost_time is None:

@@ -2,7 +2,7 @@
 
 Decisions depend only on the facts. So a decision that undoes the one before, and is undone by the next, is a mistake or
 a limit of the planner, and each round costs the job a restart. While a job is held, it gets nothing new and none of its
-pods moves. Other teams may still take what they are entitled to.
+pods moves. Entitled teams may still take GPUs from it.
 """
 
 from __future__ import annotations
@@ -82,9 +82,8 @@ def _held_seconds(obs: Observation) -> int:
 def _counted_changes(obs: Observation, no_external_change: NoExternalChange, now: float) -> list[Change]:
     """The changes that count, among those since the last external change.
 
-    Changes that were due do not count: GPUs that an owner takes back, and turns. Nor does a change in the same
-    direction as the one before. Nor does growth that is withdrawn before its pod exists, because no pod is deleted by
-    it.
+    Changes that were due do not count: GPUs that an entitled team takes back, and turns. Nor does a change in the same
+    direction as the change before. Nor does growth that is withdrawn before its pod exists, because no pod is deleted.
     """
     counted, direction, turn_is_over = [], 0, False
     within = WITHIN_SECONDS if obs.members else EMPTY_SECONDS

@@ -66,7 +66,7 @@ def blocked(obs: Observation, now: float) -> Observation:
     """The API server accepts no more pods of the job. More are tried again later (27).
 
     Pods below the minimum are deleted meanwhile, because they may block other jobs, such as a second job under the same
-    quota. If pods of the job are being deleted, they may be what blocks it, so nothing is done until they are gone.
+    quota. If pods of the job are being deleted, they may be what blocks it, so nothing is done until they are removed.
     """
     leaving = any(pod.deleting_since is not None for pod in obs.job.pods)
     if not obs.job.feedback.blocked or leaving or obs.spec.suspend:

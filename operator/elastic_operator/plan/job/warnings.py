@@ -29,7 +29,7 @@ KINDS = (
 
 
 def warn(obs: Observation, now: float) -> Observation:
-    """The job with these conditions as they are now, and an event for each that becomes True."""
+    """The job with its present warning conditions, and an event for each condition that becomes True."""
     reasons = dict(_reasons(obs))
     warned = {
         condition.type for condition in obs.status.conditions if condition.type in KINDS and condition.status == "True"

@@ -53,7 +53,7 @@ class Options:
         return self._first_that_still_is(self._known[role], role, check)
 
     def _known_to_its_like(self, role: str, need: int, check: PreemptionCheck | None) -> Found:
-        """The options found for a preemptor that is equivalent, if this preemptor has no pods of its own to give
+        """The options that were found for an equivalent preemptor, if this preemptor has no pods of its own to release
         (44).
         """
         preemptor, known = self._preemptor, self._state.this_pass.round.options
