@@ -91,7 +91,7 @@ class Options:
         return None
 
     def _at_first_sight(self, role: str, check: PreemptionCheck | None) -> Option | None:
-        """The option that costs least among pods that run: one worker of the weakest job, with no more GPUs than needed.
+        """The cheapest option among running pods: one worker of the weakest job, with no more GPUs than needed.
 
         A place on another node that is planned for a stronger job, and that no pod has yet, would cost less. It is
         not looked for, because that takes a look at all nodes.
