@@ -69,9 +69,7 @@ class Ledger:
         self._foreign: dict[str, PodSum] = {}
         self._plain: dict[str, PodSum] = {}
         """Pods of no job that request GPUs, by namespace."""
-        self._plain_now: dict[str, Resources] | None = None
         self._waiting: dict[str, Pod] = {}
-        self._pending_now: tuple[Pod, ...] | None = None
         self._leaving = TerminatingPods(now)
         self.assumed = AssumedPods(now, self._assumed_changed)
         self.revision = 0
@@ -82,6 +80,9 @@ class Ledger:
         """The jobs, by uid or by (namespace, name), whose pods may have changed: pods being created, own pods, and pods
         of others with their names.
         """
+        # Answers, made at the first question after `_void`:
+        self._plain_now: dict[str, Resources] | None = None
+        self._pending_now: tuple[Pod, ...] | None = None
         self._own_pods: dict[str, tuple[OwnPod, ...]] = {}
         self._alike: dict[tuple[tuple[str, int], ...], Resources] = {}
 
@@ -106,7 +107,7 @@ class Ledger:
 
     def job_changed(self, job_uid: str) -> None:
         """Decide again which pods are a job's own, after its creation or deletion."""
-        self._own_pods.pop(job_uid, None)
+        self._own_pods.pop(job_uid, None)  # the answer for a job without pods is forgotten with the job
         for uid in tuple(self._claims.get(job_uid)):
             before = self._entries[uid]
             entry = self._entry(before.pod, before)
@@ -251,7 +252,11 @@ class Ledger:
             yield self._plain, entry.pod.metadata.namespace
 
     def _void(self, entry: CountedPod) -> None:
-        """Drop the answers that the pod is part of. They are made again at the next question."""
+        """Drop the answers that the pod is part of. They are made again at the next question.
+
+        Only a pod that comes or goes does this, as itself or as it counts. A pod that waits and still counts as before
+        is another object nevertheless, so `pod_changed` drops the answer of `pending`, and no other.
+        """
         if entry.claims is not None:
             self._own_pods.pop(entry.claims, None)
         if entry.waits:
