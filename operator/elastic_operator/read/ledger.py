@@ -17,7 +17,7 @@ from math import inf
 
 from elastic_api.template import GPU_RESOURCES
 from elastic_operator.cluster import objects
-from elastic_operator.cluster.interned import interned
+from elastic_operator.cluster.interned import Interned
 from elastic_operator.cluster.meta import OwnerReference
 from elastic_operator.cluster.pod import Pod
 from elastic_operator.memory import Touched
@@ -84,7 +84,7 @@ class Ledger:
         self._plain_now: dict[str, Resources] | None = None
         self._pending_now: tuple[Pod, ...] | None = None
         self._own_pods: dict[str, tuple[OwnPod, ...]] = {}
-        self._alike: dict[tuple[tuple[str, int], ...], Resources] = {}
+        self._requests: Interned[tuple[tuple[str, int], ...], Resources] = Interned()
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """Count a change. A listener of the pods' store."""
@@ -337,7 +337,7 @@ class Ledger:
         """The load, with one object for equal requests, because the allocator adds up thousands of them in each
         pass.
         """
-        known = interned(self._alike, tuple(sorted(requests.items())), requests)
+        known = self._requests.first(tuple(sorted(requests.items())), requests)
         return Load(known, count_gpus(requests, self._gpu_resources), host_ports)
 
     def _place_of(self, pod: Pod, owner: OwnerReference | None) -> tuple[str, int] | None:
