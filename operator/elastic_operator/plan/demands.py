@@ -17,7 +17,11 @@ from elastic_operator.plan.world import World
 
 
 def renew_demand(world: World, memory: JobMemory, obs: Observation) -> None:
-    """Remember the job's demand; the same object as before while its inputs do not change."""
+    """Remember the job's demand; the same object as before while its inputs do not change.
+
+    Inputs are compared by `==`: at once where they are the same objects. An observation that was made anew is compared
+    field by field, because another demand would cost an allocation.
+    """
     job = obs.job
     if not obs.wants_pods:
         pods = unwanted_pods(obs)

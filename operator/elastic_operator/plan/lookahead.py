@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from math import inf
+from typing import NamedTuple
 
 from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.result import Allocation
@@ -36,6 +37,13 @@ _MAX_DECISIONS = 3
 """A pass is decided at most this many times; the last decision stands."""
 
 
+class _Doubt(NamedTuple):
+    """When a job was to be left out: for the first time, and for the last one (epoch seconds)."""
+
+    since: float
+    last: float
+
+
 class LookaheadAllocator:
     """Allocates again and again, like `Allocator`, and leaves out jobs for which the decision would not last.
 
@@ -44,8 +52,8 @@ class LookaheadAllocator:
 
     def __init__(self) -> None:
         self._now, self._next = Allocator(), Allocator()
-        self._doubted: dict[str, tuple[float, float]] = {}
-        """By job (uid), the first and the last time of a doubt about it (epoch seconds)."""
+        self._doubts: dict[str, _Doubt] = {}
+        """Jobs of which a decision would not have lasted, by uid."""
         self.again_at = inf
         """When (epoch seconds) the first of the jobs that were left out is served, if nothing else changes before."""
 
@@ -72,19 +80,19 @@ class LookaheadAllocator:
                 break
             left_out |= more
         allocation.would_not_last = left_out
-        times = (self._doubted[uid][0] + PATIENCE_SECONDS for uid in left_out)
+        times = (self._doubts[uid].since + PATIENCE_SECONDS for uid in left_out)
         self.again_at = min((time for time in times if time > snapshot.now), default=inf)
         return allocation
 
     def _is_left_out(self, uid: str, why: str, now: float) -> bool:
         """Whether the job is left out: for ten seconds at most, or for as long as it would have two masters."""
-        since, _ = self._doubted.get(uid, (now, now))
-        self._doubted[uid] = since, now
+        since = self._doubts[uid].since if uid in self._doubts else now
+        self._doubts[uid] = _Doubt(since, now)
         return why == TWO_MASTERS or now < since + PATIENCE_SECONDS
 
     def _forget_old(self, now: float) -> None:
-        known = self._doubted.items()
-        self._doubted = {uid: times for uid, times in known if times[0] <= now < times[1] + DOUBT_SECONDS}
+        known = self._doubts.items()
+        self._doubts = {uid: doubt for uid, doubt in known if doubt.since <= now < doubt.last + DOUBT_SECONDS}
 
 
 def short_lived(snapshot: Snapshot, first: Allocation, second: Allocation) -> dict[str, str]:

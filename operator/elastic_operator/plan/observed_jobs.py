@@ -49,7 +49,7 @@ class ObservedJobs:
     def _with(self, obs: Mapping[str, Observation], demand_of: Mapping[str, JobDemand | None]) -> ObservedJobs:
         all_obs, demands, members, leaving = {**self.obs, **obs}, self.demands, self.members, self.leaving
         if any(one.to_delete or (uid in self.obs and self.obs[uid].to_delete) for uid, one in obs.items()):
-            leaving = tuple((one.job.namespace, pod) for one in all_obs.values() for pod, _ in one.to_delete)
+            leaving = tuple((one.job.namespace, deletion.pod) for one in all_obs.values() for deletion in one.to_delete)
         all_demands = {**self.demand_of, **demand_of}
         if demand_of:
             demands = tuple(demand for demand in all_demands.values() if demand is not None)

@@ -16,7 +16,7 @@ from math import inf
 
 from elastic_api.template import GPU_RESOURCES
 from elastic_operator.cluster import objects
-from elastic_operator.cluster.interned import interned
+from elastic_operator.cluster.interned import Interned
 from elastic_operator.cluster.meta import OwnerReference
 from elastic_operator.cluster.pod import Pod
 from elastic_operator.memory import Touched
@@ -68,9 +68,7 @@ class Ledger:
         self._foreign: dict[str, PodSum] = {}
         self._plain: dict[str, PodSum] = {}
         """Pods of no job that request GPUs, by namespace."""
-        self._plain_now: dict[str, Resources] | None = None
         self._waiting: dict[str, Pod] = {}
-        self._pending_now: tuple[Pod, ...] | None = None
         self._leaving = TerminatingPods(now)
         self.assumed = AssumedPods(now, self._assumed_changed)
         self.revision = 0
@@ -81,8 +79,11 @@ class Ledger:
         """The jobs, by uid or by (namespace, name), whose pods may have changed: pods being created, own pods, and pods
         of others with their names.
         """
+        # Answers, made at the first question after `_void`:
+        self._plain_now: dict[str, Resources] | None = None
+        self._pending_now: tuple[Pod, ...] | None = None
         self._own_pods: dict[str, tuple[OwnPod, ...]] = {}
-        self._alike: dict[tuple[tuple[str, int], ...], Resources] = {}
+        self._requests: Interned[tuple[tuple[str, int], ...], Resources] = Interned()
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """Count a change. A listener of the pods' store."""
@@ -104,8 +105,8 @@ class Ledger:
         self._changed()
 
     def job_changed(self, job_uid: str) -> None:
-        """Decide again which pods are the job's own, after the job's creation or deletion."""
-        self._own_pods.pop(job_uid, None)
+        """Decide again which pods are a job's own, after its creation or deletion."""
+        self._own_pods.pop(job_uid, None)  # the answer for a job without pods is forgotten with the job
         for uid in tuple(self._claims.get(job_uid)):
             before = self._entries[uid]
             entry = self._entry(before.pod, before)
@@ -250,7 +251,11 @@ class Ledger:
             yield self._plain, entry.pod.metadata.namespace
 
     def _void(self, entry: CountedPod) -> None:
-        """Drop the remembered answers that the pod is part of. The next call makes them again."""
+        """Drop the answers that the pod is part of. They are made again at the next question.
+
+        Only a pod that comes or goes does this, as itself or as it counts. A pod that waits and still counts as before
+        is another object nevertheless, so `pod_changed` drops the answer of `pending`, and no other.
+        """
         if entry.claims is not None:
             self._own_pods.pop(entry.claims, None)
         if entry.waits:
@@ -331,7 +336,7 @@ class Ledger:
         """The load, with one object for equal requests, because the allocator adds up thousands of them in each
         pass.
         """
-        known = interned(self._alike, tuple(sorted(requests.items())), requests)
+        known = self._requests.first(tuple(sorted(requests.items())), requests)
         return Load(known, count_gpus(requests, self._gpu_resources), host_ports)
 
     def _place_of(self, pod: Pod, owner: OwnerReference | None) -> tuple[str, int] | None:

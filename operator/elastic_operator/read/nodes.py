@@ -17,7 +17,7 @@ from elastic_operator.quarantine import Quarantine
 from elastic_operator.read import convert
 from elastic_operator.read.first_seen import FirstSeen
 from elastic_operator.read.ledger import Ledger
-from elastic_operator.read.node_outages import NodeOutages
+from elastic_operator.read.node_outages import Away, Down, NodeOutages
 
 log = logging.getLogger(__name__)
 
@@ -52,10 +52,8 @@ class Nodes:
         gpu_resources: Sequence[str],
     ) -> None:
         self._stored, self._ledger, self._first_seen, self._quarantine = stored, ledger, first_seen, quarantine
-        self._down: dict[str, tuple[float, float]] | None = None
-        """Nodes that were not Ready at the last refresh: since when by their status, and by `FirstSeen`. None before
-        the first refresh.
-        """
+        self._down: Down | None = None
+        """The nodes that were not Ready at the last refresh; None before the first refresh."""
         self._read: object = None
         """The stamp of the nodes at that refresh."""
         self.outages = NodeOutages(stored, first_seen.clock, gpu_resources)
@@ -184,10 +182,10 @@ class Nodes:
         given_up = (
             {node.metadata.name for node in self._stored.values() if convert.is_out_of_service(node)} if down else ()
         )
-        return {name: -inf if name in given_up else since for name, (_, since) in down.items()}
+        return {name: -inf if name in given_up else node.since for name, node in down.items()}
 
-    def _find_down(self) -> dict[str, tuple[float, float]]:
-        down: dict[str, tuple[float, float]] = {}
+    def _find_down(self) -> Down:
+        down: dict[str, Away] = {}
         before = self._down or {}
         for node in self._stored.values():
             name, noted = node.metadata.name, self._attempt(node, partial(self._note_if_down, node, down))
@@ -195,10 +193,10 @@ class Nodes:
                 down[name] = before[name]
         return down
 
-    def _note_if_down(self, node: objects.Node, down: dict[str, tuple[float, float]]) -> bool:
+    def _note_if_down(self, node: objects.Node, down: dict[str, Away]) -> bool:
         """Note the node if it is not Ready; returns whether it is."""
         written = convert.unready_since(node)
         if written is None:
             return False
-        down[node.metadata.name] = (written, self._first_seen.since(node.metadata.uid, written))
+        down[node.metadata.name] = Away(written, self._first_seen.since(node.metadata.uid, written))
         return True

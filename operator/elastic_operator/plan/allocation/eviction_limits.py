@@ -14,10 +14,11 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from elastic_api.status import SizeReason
 from elastic_operator.plan.allocation.accounts import Tier
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.facts.snapshot import EvictionLimit, EvictionLimits, Preemptor
-from elastic_operator.plan.facts.text import pods
+from elastic_operator.plan.facts.text import Reason, pods
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +36,12 @@ class OverLimit:
     """Whether waiting does not help, because the limit itself is too low."""
 
     @property
-    def text(self) -> str:
-        """The sentence for users: the wish, the limit and one remedy."""
+    def reason(self) -> Reason:
+        """The reason, with the wish, the limit, and one thing to do."""
+        return Reason(SizeReason.RECLAIM_TOO_LARGE, self._text)
+
+    @property
+    def _text(self) -> str:
         text = f"{pods(self.wanted)} of others would have to go for it at once"
         if self.waits_for_a_person:
             text = f"{text}, more than {self.exceeded} ({self.limit}) allows"

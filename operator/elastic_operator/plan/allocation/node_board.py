@@ -54,6 +54,7 @@ class NodeBoard:
             self._by_gpus.setdefault(self._gpus[i], []).append(i)
         self._by_key: dict[object, PodRequirements] = {}
         self._by_shape: dict[int, tuple[PodShape, PodRequirements]] = {}
+        """By `id(shape)`. The shape is in the value, which keeps it alive, so no other object has its id."""
         self._hosts: dict[object, tuple[int, ...]] = {}
         self._journal = journal
         self._infeasible = KnownInfeasible()

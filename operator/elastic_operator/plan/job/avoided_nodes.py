@@ -18,8 +18,8 @@ REFUSAL_REMEMBERED_SECONDS = 600.0
 
 def refused_by(obs: Observation) -> dict[str, OwnPod]:
     """The nodes whose kubelets have just refused members, each with one of these members."""
-    refused = (pod for pod, _ in obs.to_delete if pod.refused and pod.incarnation == obs.status.incarnation)
-    return {pod.node: pod for pod in refused if pod.node}
+    pods = (deletion.pod for deletion in obs.to_delete if deletion.pod.incarnation == obs.status.incarnation)
+    return {pod.node: pod for pod in pods if pod.refused and pod.node}
 
 
 def remembered(status: JobStatus, now: float) -> dict[str, AvoidedNode]:
