@@ -18,14 +18,14 @@ Plans are carried out (folder `writes`):
     status_times    when a status is written
     failed_writes   when a job's writes are tried again
 
-Before pods go for others (folder `reclaim`):
-    eviction_gate   whether a job's pods may go now, and what must be done first
+Before pods are evicted for others (folder `reclaim`):
+    eviction_gate   whether a job's pods may be evicted now, and what must be done first
     dry_runs        asks the API server which jobs' pods it would accept
     dry_run         the question about one job
     dry_run_answers what it answered, and which jobs may preempt by that
     nominator       nodes for pending pods of others
     nominate        the write that keeps a node for one
-    eviction_limiter whether pods may go at all, and how many within a minute
+    eviction_limiter whether pods may be evicted at all, and how many within a minute
     reclaim_reporter what users read of it
     reclaim_times   how long preemptors wait, for metrics
 

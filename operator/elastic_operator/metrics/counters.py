@@ -105,7 +105,7 @@ class Counters:
         )
         self.internal_errors = self._counter(
             "internal_errors",
-            "Errors of the operator's own at one object, which was left aside while all others went on; the log names"
+            "Errors of the operator's own at one object, which was quarantined while all others were served; the log names"
             " it.",
             "kind",
         )
@@ -159,8 +159,8 @@ class Counters:
         )
 
     def _of_reclaim(self) -> None:
-        self.evictions = self._counter("evictions", "Pods of jobs that went for other teams.")
-        self.would_evict = self._counter("would_evict", "Pods that would have gone if reclaim were on.")
+        self.evictions = self._counter("evictions", "Pods of jobs that were evicted for other teams.")
+        self.would_evict = self._counter("would_evict", "Pods that would have been evicted if reclaim were on.")
         self.reclaim = self._histogram(
             "reclaim_seconds",
             "How long jobs and foreign pods waited for whom pods of other teams went, since this process first saw that"
@@ -170,14 +170,14 @@ class Counters:
         self.requested_gpus = self._counter(
             "reclaim_requested_gpus", "GPUs that jobs and foreign pods lacked for whom pods of other teams went."
         )
-        self.evicted_gpus = self._counter("reclaim_evicted_gpus", "GPUs of the pods that went for other teams.")
+        self.evicted_gpus = self._counter("reclaim_evicted_gpus", "GPUs of the pods that were evicted for other teams.")
         self.nominations = self._counter("nominations", "Foreign pods that got a node reserved.")
         self.reservations = self._gauge("reservations", "Foreign pods that have a node reserved and are not bound.")
         self.reservations_expired = self._counter("reservations_expired", "Reservations that ran out.")
         self.waiting_for_limit = self._gauge(
             "reclaim_breaker_open", "Jobs and pods that wait because a limit of reclaim is reached."
         )
-        text = "Of these, those that no time helps: more would go at once than a limit that was set ever allows."
+        text = "Of these, those that no time helps: more would be evicted at once than a limit that was set ever allows."
         self.too_large = self._gauge("reclaim_too_large", text)
         self.reclaim_unanswered = self._gauge(
             "reclaim_unanswered",

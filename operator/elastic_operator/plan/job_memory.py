@@ -19,7 +19,7 @@ class JobMemory:
 
     obs: Observation | None = None
     demanded: RememberedOne[tuple[object, ...], JobDemand | None] = field(default_factory=RememberedOne)
-    """What it demands while it is not quarantined, by what `demands` makes that from."""
+    """The job's demand while it is not quarantined, remembered by its inputs."""
     good: JobDemand | None = None
     quarantined: JobDemand | None = None
 

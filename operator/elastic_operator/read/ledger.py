@@ -37,8 +37,8 @@ class Ledger:
     """The use of each node by pods, and the pods of each job.
 
     Args:
-        job_of: The job with a uid; None if it does not exist (any more). parse: (job name, pod name) to (role, index),
-        None if a job of that name has no such pod.
+        job_of: The job with a uid; None if it does not exist (any more).
+        parse: (job name, pod name) to (role, index), None if a job of that name has no such pod.
         gpu_resources: Extended resources that count as GPUs.
         changed: Called when a change of a pod affects its node or a job.
         on_error: Called for each pod that cannot be read.

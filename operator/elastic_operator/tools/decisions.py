@@ -122,7 +122,7 @@ def _decision(
         try:
             plan = planner.plan(obs, grant, world.now)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this job's, and no other's
-            quarantined = planner.quarantine(world, uid, error, given=True)
+            quarantined = planner.quarantine(world, uid, error, at_grant=True)
             assert quarantined is not None, "the job is there"
             obs = quarantined
     if obs.job.fault:

@@ -90,7 +90,7 @@ class Nominator:
             if nomination.reserved and nomination.is_new and not nomination.evicts_from:
                 self._begin(nomination)  # another pod has taken its node, and there is room on another node
 
-    def makes_way(self, node: str) -> bool:
+    def is_being_cleared(self, node: str) -> bool:
         """Whether pods on that node are about to be evicted for a pending pod."""
         return node in self._cleared_nodes
 
@@ -179,7 +179,7 @@ class Nominator:
         text = f"Node {nomination.node} is reserved for it."
         if nomination.evicts_from:
             victim_jobs = listed(sorted(nomination.evicts_from.values()))
-            text += f" {pods(len(nomination.victims))} of {victim_jobs} will be gone first."
+            text += f" {pods(len(nomination.victims))} of {victim_jobs} will be evicted first."
         log.info("pod=%s/%s nominated node=%s victims=%d", *_name(pod), nomination.node, len(nomination.victims))
         self._events.record(pod_subject(pod), Event("QuotaReclaimed", text))
         return True

@@ -82,7 +82,7 @@ class ReclaimReporter:
             job, new = self._job_of(eviction.job_uid), [pod for pod in eviction.pods if pod not in known]
             if job is not None and new:
                 text = (
-                    f"{pods(len(new))} would go for {', '.join(names_of(eviction.preemptors))}. reclaim.mode is DryRun."
+                    f"{pods(len(new))} would be evicted for {', '.join(names_of(eviction.preemptors))}. reclaim.mode is DryRun."
                 )
                 log.info("job=%s/%s event=WouldReclaim message=%r", job.namespace, job.name, text)
                 self._events.record(job, Event("WouldReclaim", text))

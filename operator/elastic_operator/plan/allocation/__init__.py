@@ -25,15 +25,15 @@ Where it goes:
 
 Who makes room (folder `preemption`):
     rules           who may take GPUs from whom
-    candidates      which pods may go for a preemptor, in units, and what a unit costs
+    candidates      which pods may be evicted for a preemptor, in units, and what a unit costs
     victim_queue    the units under one account, the weakest first
-    options         the units that must go from a node, the cheapest first
+    options         the units that must be evicted from a node, the cheapest first
     preempt         takes the cheapest option for each pod, and gives back what is not needed
 
-Which pods go:
+Which pods are evicted:
     victims         the pods that were preempted in this pass, and for whom
-    eviction_limits how many may go within a minute
-    deferred        which of them go later, because their preemptors may not be able to use the room
+    eviction_limits how many may be evicted within a minute
+    deferred        which of them are evicted later, because their preemptors may not be able to use the room
 
 What a pass changes and remembers:
     state           board, accounts and entries; every change goes through it
@@ -44,7 +44,7 @@ What a pass changes and remembers:
     equivalence     for which entries an answer holds
 
 What comes out:
-    result          what each job gets, and what goes for whom
+    result          each job's grant, and which pods are evicted for whom
     assignments     the pods of one job to keep, to release and to create
     explain         why a job is not bigger
     explain_quota   the same where a quota, or the right of other teams, is the reason

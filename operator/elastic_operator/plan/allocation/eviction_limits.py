@@ -37,7 +37,7 @@ class OverLimit:
     @property
     def text(self) -> str:
         """The wish, the limit, and one thing to do."""
-        text = f"{pods(self.wanted)} of others would have to go for it at once"
+        text = f"{pods(self.wanted)} of others would have to be evicted for it at once"
         if self.waits_for_a_person:
             text = f"{text}, more than {self.exceeded} ({self.limit}) allows"
             return f"{text}. Raise it in the operator's settings if that many evictions are intended."

@@ -19,10 +19,10 @@ have not started are Kueue's defaults.
 REFUSING_NODE_SECONDS, MAX_REFUSING_NODE_SECONDS = 10, 600
 """How long a node whose kubelet refused a pod is avoided: at first, and doubled each time up to the maximum."""
 MAX_CHANGES = 3
-WITHIN_SECONDS = 600.0
+FLAPPING_WINDOW_SECONDS = 600.0
 """More than `MAX_CHANGES` within this time are too many. Changes in the same direction count once."""
 HELD_SECONDS = 600
-EMPTY_SECONDS = 60
+HELD_WITHOUT_PODS_SECONDS = 60
 """Both times for a job without pods: the job has nothing to lose, and may be entitled to what it waits for."""
 
 
@@ -34,4 +34,4 @@ def avoided_seconds(times: int) -> int:
 def may_flap(status: JobStatus, now: float) -> bool:
     """Whether the job is held or has changed often enough; else it does not matter since when it is undisturbed."""
     lately = status.history[MAX_CHANGES : MAX_CHANGES + 1]
-    return status.held_until is not None or any(seconds(change.time) > now - WITHIN_SECONDS for change in lately)
+    return status.held_until is not None or any(seconds(change.time) > now - FLAPPING_WINDOW_SECONDS for change in lately)

@@ -58,7 +58,7 @@ def refused(obs: Observation, now: float) -> Observation:  # noqa: ARG001 - a ru
         return obs
     if len(obs.members) >= obs.spec.minimum and master_of(obs) is not None:
         return obs
-    event = Event("ScaleUpBlocked", f"{obs.job.needs_edit} Its other pods are given back.", "Warning")
+    event = Event("ScaleUpBlocked", f"{obs.job.needs_edit} Its other pods are deleted.", "Warning")
     return replace_all(obs, end_incarnation(obs.status, target_replicas=0), event)
 
 

@@ -90,8 +90,8 @@ def _flags_of_its_command(obs: Observation) -> str:
     if not report or not report.unused_flags:
         return ""
     return (
-        f"torchrun was called with {' '.join(report.unused_flags)}: not used, take it away. The operator sees to which"
-        " pods take part, and to where they meet"
+        f"torchrun was called with {' '.join(report.unused_flags)}. These flags have no effect; remove them."
+        " The operator decides which pods take part and where they meet"
     )
 
 
