@@ -107,7 +107,11 @@ class Quarantine:
         self.count(kind)
         if at_grant and before is not None and before.is_reported and not edited and now < before.again_at:
             log.error(
-                "%s=%s raises even at the status that says that it is quarantined: %r", kind, name, error, exc_info=error
+                "%s=%s raises even at the status that says that it is quarantined: %r",
+                kind,
+                name,
+                error,
+                exc_info=error,
             )
             before.silent = True
             return before

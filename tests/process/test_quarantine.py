@@ -84,7 +84,7 @@ def test_what_an_error_of_the_allocation_says_is_for_the_log_alone(caplog):
     assert "other-team" in caplog.text
 
 
-def test_the_state_changes_when_an_object_is_set_aside_and_when_its_next_try_is_due(clock):
+def test_the_state_changes_when_an_object_is_quarantined_and_when_its_next_try_is_due(clock):
     found = Quarantine()
     states = [found.state()]
     found.quarantine("node", "uid", "n1", KeyError())

@@ -70,7 +70,7 @@ def test_a_minimum_that_would_evict_too_many_waits_for_a_person_and_another_team
         assert len(pods_of(world, small)) == 2
         reason, message = limited_by(world, large)
         assert reason == "ReclaimTooLarge"
-        assert "10 pods of others would have to go for it at once" in message
+        assert "10 pods of others would have to be evicted for it at once" in message
         assert "reclaim.maxEvictionsPerDecision (8)" in message
         assert "Raise it in the operator's settings" in message
         assert (METRICS.waiting_for_limit._value.get(), METRICS.too_large._value.get()) == (1, 1)

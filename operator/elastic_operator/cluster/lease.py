@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LeaseTiming:
-    """Seconds. renew_deadline < lease_duration; renew + retry < renew_deadline, so that one failed renewal costs nothing.
+    """Seconds. renew_deadline < lease_duration; renew + retry < renew_deadline, so one failed renewal costs nothing.
 
     The lease is given up `stuck_seconds` after the last heartbeat. A long turn must not reach that limit: another
     replica would need as long for it. It is ten times the longest turn measured, and the time that the kubelet's probe

@@ -14,8 +14,8 @@ from pydantic import BaseModel
 from elastic_api.status import JobStatus, Retry
 from elastic_operator.plan.facts.times import doubled, not_later, seconds, status_time
 from elastic_operator.plan.facts.waits import (
-    HELD_WITHOUT_PODS_SECONDS,
     HELD_SECONDS,
+    HELD_WITHOUT_PODS_SECONDS,
     MAX_BACKOFF_SECONDS,
     WAITS,
     avoided_seconds,

@@ -34,4 +34,6 @@ def avoided_seconds(times: int) -> int:
 def may_flap(status: JobStatus, now: float) -> bool:
     """Whether the job is held or has changed often enough; else it does not matter since when it is undisturbed."""
     lately = status.history[MAX_CHANGES : MAX_CHANGES + 1]
-    return status.held_until is not None or any(seconds(change.time) > now - FLAPPING_WINDOW_SECONDS for change in lately)
+    return status.held_until is not None or any(
+        seconds(change.time) > now - FLAPPING_WINDOW_SECONDS for change in lately
+    )

@@ -189,7 +189,9 @@ def _complete(obs: Observation, now: float) -> bool:
 def _held_name(obs: Observation) -> str:
     """Whether a start waits until the previous master's name is free."""
     held = [pod.name for pod in obs.job.pods if pod.role == ROLE_MASTER and pod.deleting_since is not None]
-    return f"{held[0]} is still being deleted; the job continues when it is deleted." if held and not obs.members else ""
+    return (
+        f"{held[0]} is still being deleted; the job continues when it is deleted." if held and not obs.members else ""
+    )
 
 
 def _left_behind(obs: Observation) -> str:

@@ -13,7 +13,12 @@ from dataclasses import replace
 from elastic_api.status import Change, ConditionType, JobStatus, SizeReason, rfc3339
 from elastic_operator.plan.facts.job import NoExternalChange
 from elastic_operator.plan.facts.times import end_of_wait, seconds
-from elastic_operator.plan.facts.waits import HELD_WITHOUT_PODS_SECONDS, HELD_SECONDS, MAX_CHANGES, FLAPPING_WINDOW_SECONDS
+from elastic_operator.plan.facts.waits import (
+    FLAPPING_WINDOW_SECONDS,
+    HELD_SECONDS,
+    HELD_WITHOUT_PODS_SECONDS,
+    MAX_CHANGES,
+)
 from elastic_operator.plan.job.observation import Observation
 
 _OWN = frozenset(
@@ -65,8 +70,9 @@ def why_held(status: JobStatus) -> str:
     sizes = [change.to for change in lately if seconds(change.time) <= began][-MAX_CHANGES - 2 :]
     return (
         f"Its size was changed again and again ({', '.join(map(str, sizes))} pods) though nothing changed from outside."
-        f" It keeps what it has until {rfc3339(until)}, and still gives back what others are entitled to. An edit of"
-        " the job ends this at once. If this happens again, report it with the output of `elastic-operator snapshot`."
+        f" It keeps what it has until {rfc3339(until)}, but pods are still evicted for others that are entitled to"
+        " their GPUs. An edit of the job ends this at once. If this happens again, report it with the output of"
+        " `elastic-operator snapshot`."
     )
 
 

@@ -114,7 +114,9 @@ def why_smaller(grant: Grant) -> Reason:
     if not grant.preemptors:
         return Reason("ScaledDown", grant.message)
     deleted, which = len(grant.assignment.release), "which is" if len(grant.preemptors) == 1 else "which are"
-    what = f"{pods(deleted)} {'is' if deleted == 1 else 'are'} evicted for {listed(names_of(grant.preemptors))}, {which}"
+    what = (
+        f"{pods(deleted)} {'is' if deleted == 1 else 'are'} evicted for {listed(names_of(grant.preemptors))}, {which}"
+    )
     if grant.reclaimed:
         return Reason("QuotaReclaimed", f"{what} entitled to the GPUs.")
     return Reason("PreemptedByJob", f"{what} next in the team.")
