@@ -184,9 +184,9 @@ class Nominator:
         self._events.record(pod_subject(pod), Event("QuotaReclaimed", text))
         return True
 
-    def _grace_seconds(self, going: Iterable[str]) -> int:
+    def _grace_seconds(self, victims: Iterable[str]) -> int:
         """The longest grace of these pods (uids), each capped at the ceiling of its namespace."""
-        pods = [pod for uid in going if (pod := self._pods.get(uid)) is not None]
+        pods = [pod for uid in victims if (pod := self._pods.get(uid)) is not None]
         graces = (
             min(pod.spec.termination_grace_period_seconds, self._grace_ceiling(pod.metadata.namespace)) for pod in pods
         )
