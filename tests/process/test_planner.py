@@ -475,7 +475,7 @@ def test_a_job_that_raised_takes_from_others_again_as_soon_as_its_time_is_over(m
     monkeypatch.setattr(quarantine, "time", SimpleNamespace(monotonic=lambda: time.passed))
     world = two_jobs(masters=True)
     world.look()
-    world.stored.quarantine("uid-first", ValueError("no"), given=True)
+    world.stored.quarantine("uid-first", ValueError("no"), at_grant=True)
     time.passed += quarantine.FIRST_FAULT_SECONDS
     assert [demand.may_preempt for demand in world.look().snapshot.jobs] == [False, True]
     time.passed += quarantine.NO_PREEMPTION_SECONDS
