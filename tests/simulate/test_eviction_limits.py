@@ -215,7 +215,7 @@ def test_by_default_a_gang_without_a_guarantee_for_which_most_of_a_cluster_would
         job = add_job(world, "red", minReplicas=2, maxReplicas=2)
         await world.advance(200)
         assert len(pods_of(world, job)) == 0
-        assert "48 pods of others would have to go" in limited_by(world, job)[1]
+        assert "48 pods of others would have to be evicted" in limited_by(world, job)[1]
         assert "reclaim.maxEvictionsPerDecision (24)" in limited_by(world, job)[1]
 
     lived(story)

@@ -94,7 +94,7 @@ class Nodes:
         A lack of room counts only after the scheduler has reported it: until then it may have placed the pod already.
         """
         if why := self.availability().why_closed(node):
-            return f"node {node} takes no pods any more ({why})"
+            return f"node {node} accepts no more pods ({why})"
         stored = self._stored.named(node) if pod.unschedulable else None
         if stored is None:
             return ""
@@ -103,7 +103,7 @@ class Nodes:
             return ""
         has, used = fact.allocatable, self._ledger.bound_use(node)
         lacking = [name for name, amount in pod.requests.items() if used.get(name, 0) + amount > has.get(name, 0)]
-        return f"other pods have taken the {lacking[0]} of node {node}" if lacking else ""
+        return f"other pods use the {lacking[0]} of node {node}" if lacking else ""
 
     def _stamp(self) -> object:
         """A value that changes whenever a node changes, is quarantined, or is due for another try."""

@@ -95,7 +95,7 @@ def _why_it_needs_an_edit(obs: Observation) -> str:
     if not obs.members:
         return obs.job.needs_edit
     return (
-        f"{obs.job.needs_edit.rstrip('.')}. Until it is edited it goes on with {pods(len(obs.members))}"
+        f"{obs.job.needs_edit.rstrip('.')}. Until it is edited it continues with {pods(len(obs.members))}"
         " and gets no more."
     )
 

@@ -102,4 +102,4 @@ def _given_up(obs: Observation) -> str:
         return ""
     node_of = {pod.name: pod.node for pod in obs.members}
     named = "; ".join(f"{name} on node {node_of[name]}: {why}" for name, why in report.given_up if name in node_of)
-    return f"{named}. The others go on without it. Reboot the node: the pod may not end before." if named else ""
+    return f"{named}. The others continue without it. Reboot the node: the pod may not end before." if named else ""
