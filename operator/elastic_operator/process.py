@@ -134,7 +134,7 @@ class Process:
             self.controller.wake()
 
     async def run_until(self, stopped: Coroutine[Any, Any, None], *, elect: Election) -> None:
-        """Run until the event `ending` is set, or until an error; then hand the lease back."""
+        """Run until `stopped` returns, or until an error; then hand the lease back."""
         running, stopping = asyncio.create_task(self.run(elect)), asyncio.create_task(stopped)
         try:
             await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)

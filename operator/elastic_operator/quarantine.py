@@ -94,20 +94,24 @@ class Quarantine:
         *,
         version: object = None,
         in_allocation: bool = False,
-        given: bool = False,
+        at_grant: bool = False,
     ) -> Fault:
         """Leave the object out until its next try. The error and its traceback are logged.
 
-        `given`: the error was raised while the job's grant was planned or carried out.
+        `at_grant`: the error came when the job's grant was planned or carried out.
         """
         now = time.monotonic()
         self._forget_old(now)
         before = self._faults.get(uid)
         edited = before is not None and before.version != version
         self.count(kind)
-        if given and before is not None and before.is_reported and not edited and now < before.again_at:
+        if at_grant and before is not None and before.is_reported and not edited and now < before.again_at:
             log.error(
-                "%s=%s raises even at the status that says that it is set aside: %r", kind, name, error, exc_info=error
+                "%s=%s raises even at the status that says that it is quarantined: %r",
+                kind,
+                name,
+                error,
+                exc_info=error,
             )
             before.silent = True
             return before
@@ -119,12 +123,12 @@ class Quarantine:
         text = text if len(text) <= MAX_ERROR_CHARACTERS else f"{text[:MAX_ERROR_CHARACTERS]}..."
         message = (
             f"The operator met an error of its own at this {kind} and leaves it as it is: {text}. It tries again by"
-            " itself, and at once when the spec changes; all others go on. The operator's log has the traceback."
+            " itself, and at once when the spec changes; all others are served. The operator's log has the traceback."
         )
         self._raised += 1
-        log.error("%s=%s is set aside for %.0f s: %r", kind, name, attempts.until - now, error, exc_info=error)
+        log.error("%s=%s is quarantined for %.0f s: %r", kind, name, attempts.until - now, error, exc_info=error)
         may_preempt_at = before.may_preempt_at if before is not None else now
-        if given:
+        if at_grant:
             may_preempt_at = attempts.until + NO_PREEMPTION_SECONDS
         versions = before.versions + edited if before is not None else 1
         fault = self._faults[uid] = Fault(version, message, attempts, in_allocation, may_preempt_at, versions)

@@ -183,7 +183,7 @@ def test_a_job_all_of_whose_pods_are_shut_out_is_let_go_and_one_that_keeps_some_
     """A job without pods was held for ten minutes, because it had pods when its hold began."""
     spec = make_spec(runtime={"mode": runtime})
     pods = group(1, bound=False, phase="Pending", ready=False, main=MainContainer())
-    why = {pod.uid: "node n1 takes no pods any more (cordoned)" for pod in pods}
+    why = {pod.uid: "node n1 accepts no more pods (cordoned)" for pod in pods}
     held = started(1).model_copy(update=HELD)
     some = see(make_job(pods, spec=spec, status=held, misplaced={"uid-worker-0": "full"}), now=300).status
     none = see(make_job(pods, spec=spec, status=held, misplaced=why), now=300).status

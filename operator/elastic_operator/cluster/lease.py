@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LeaseTiming:
-    """Seconds. fence < lease; renew + retry < fence, so that one failed renewal costs nothing.
+    """Seconds. renew_deadline < lease_duration; renew + retry < renew_deadline, so one failed renewal costs nothing.
 
     The lease is given up `stuck_seconds` after the last heartbeat. A long turn must not reach that limit: another
     replica would need as long for it. It is ten times the longest turn measured, and the time that the kubelet's probe
@@ -148,7 +148,7 @@ class Elector:
             except Exception as error:
                 pause = backoff.next(at_least=error.retry_after if isinstance(error, ClusterError) else None)
                 level = logging.WARNING if backoff.failures == 1 else logging.DEBUG
-                text = "lease not read or taken, tried until it can be reason=%s"
+                text = "lease not read or acquired, tried again reason=%s"
                 logger.log(level, text, error, exc_info=_unexpected(error))
             self._work.call_soon_threadsafe(self.known.set)
             await asyncio.sleep(pause)

@@ -102,7 +102,7 @@ class Reconciler:
 
     def _quarantine_job(self, uid: str, error: Exception) -> Observation | None:
         """Quarantine the job after an error at its grant. Returns its observation; None if the job is deleted."""
-        return self._planner.quarantine(self._world, uid, error, given=True)
+        return self._planner.quarantine(self._world, uid, error, at_grant=True)
 
     # -- plans ---------------------------------------------------------------------------------------------------------
 
@@ -165,7 +165,7 @@ class Reconciler:
                 wait = min(self.dispatcher.start(body, job, plan, gate=gate), wait if waits else inf)
             status = plan.status
         except Exception:
-            log.exception("job=%s is set aside, and its status cannot say so: that raised, too", job.key)
+            log.exception("job=%s is quarantined, and its status cannot say so: that raised, too", job.key)
             assignment, wait, status = None, RESYNC_SECONDS, job.status
         self._note(Planned(obs, assignment, self._due_after(wait, job), status))
 
@@ -181,8 +181,8 @@ class Reconciler:
         plan = replace(plan, status=self._with_forecast(obs, plan.status))
         body = self._stores.jobs.get(job.uid)
         assert body is not None, "a pass awaits nothing, so the job is still there"
-        goes = grant is not None and (bool(grant.assignment.release) or not deferred.pods)
-        gate = partial(self.eviction_gate.gate, job.uid, plan) if goes else _no_gate
+        evicts = grant is not None and (bool(grant.assignment.release) or not deferred.pods)
+        gate = partial(self.eviction_gate.gate, job.uid, plan) if evicts else _no_gate
         wait = min(self.dispatcher.start(body, job, plan, gate=gate), NOT_FRESH_SECONDS if deferred.pods else inf)
         again = min(wait, plan.wake_at - now if plan.wake_at is not None else inf)
         self._note(Planned(obs, assignment, self._due_after(again, job), plan.status))

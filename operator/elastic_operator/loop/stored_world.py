@@ -245,7 +245,7 @@ class StoredWorld:
         """The foreign pods that wait for GPUs."""
         return self.reader.pending_pods.refresh(self.now)
 
-    def quarantine(self, uid: str, error: Exception, *, in_allocation: bool = False, given: bool = False) -> bool:
+    def quarantine(self, uid: str, error: Exception, *, in_allocation: bool = False, at_grant: bool = False) -> bool:
         """Quarantine a job that made the planner raise."""
         body = self._stores.jobs.get(uid)
         if body is None:
@@ -259,13 +259,13 @@ class StoredWorld:
             error,
             version=meta.generation,
             in_allocation=in_allocation,
-            given=given,
+            at_grant=at_grant,
         )
         return True
 
     def cannot_tell_demand(self, job: Job, error: Exception) -> None:
         """Report that the pods of a quarantined job count as used by others because of this error."""
-        log.debug("job=%s is set aside, and its pods count as used by others", job.key, exc_info=error)
+        log.debug("job=%s is quarantined, and its pods count as used by others", job.key, exc_info=error)
 
     def quarantine_pod(self, pod: PendingPod, error: Exception) -> None:
         """Quarantine a foreign pod that made the allocation raise."""

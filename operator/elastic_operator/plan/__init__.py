@@ -28,7 +28,8 @@ Of quotas:
     limit           the most that it may use: guarantee and borrow limit (kueue: nominalQuota + borrowingLimit)
     fair share      the part of all GPUs that a team should have, by guarantees, weights and demands (KAI: fair share)
     tier            the right by which a team uses GPUs: guaranteed, within the fair share, or borrowed
-    share value     use relative to fair share; the team with the lowest one is served next
+    share value     use relative to fair share; the team with the lowest one is served next (kueue:
+                    DominantResourceShare, shown as weightedShare)
     entitled        of a team: the rules let it take GPUs from another team (`allocation.preemption.rules`)
 
 Of one allocation:

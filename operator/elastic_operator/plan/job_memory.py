@@ -19,7 +19,7 @@ class JobMemory:
 
     obs: Observation | None = None
     demanded: RememberedOne[tuple[object, ...], JobDemand | None] = field(default_factory=RememberedOne)
-    """The job's demand while it is not quarantined, with its input (`demands`) as the key."""
+    """The job's demand while it is not quarantined, remembered by its inputs."""
     good: JobDemand | None = None
     quarantined: JobDemand | None = None
 

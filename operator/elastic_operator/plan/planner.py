@@ -168,12 +168,12 @@ class Planner:
         return obs
 
     def quarantine(
-        self, world: World, uid: str, error: Exception, *, in_allocation: bool = False, given: bool = False
+        self, world: World, uid: str, error: Exception, *, in_allocation: bool = False, at_grant: bool = False
     ) -> Observation | None:
         """Quarantine a job at which an error was raised. Returns its observation meanwhile; None if the job is
         deleted.
         """
-        if not world.quarantine(uid, error, in_allocation=in_allocation, given=given):
+        if not world.quarantine(uid, error, in_allocation=in_allocation, at_grant=at_grant):
             return None
         memory = self._jobs.setdefault(uid, JobMemory())
         self._again.add(uid)

@@ -67,12 +67,12 @@ class World(Protocol):
     def pending_pods(self) -> tuple[PendingPod, ...]:
         """The foreign pods that wait for GPUs."""
 
-    def quarantine(self, uid: str, error: Exception, *, in_allocation: bool = False, given: bool = False) -> bool:
-        """Quarantine a job at which the planner raised: its facts say so until it is tried again. False if there is no
+    def quarantine(self, uid: str, error: Exception, *, in_allocation: bool = False, at_grant: bool = False) -> bool:
+        """Leave out a job that made the planner raise: its facts say so until it is tried again. False if there is no
         such job.
 
-        `in_allocation`: the allocation raised the error. `given`: the error was raised while the job's grant was
-        planned or carried out.
+        `in_allocation`: the allocation raised the error. `at_grant`: the error came when the job's grant was planned or
+        carried out.
         """
 
     def cannot_tell_demand(self, job: Job, error: Exception) -> None:

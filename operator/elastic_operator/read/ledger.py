@@ -37,7 +37,7 @@ class Ledger:
 
     Args:
         job_of: The job with a uid; None if it does not exist (any more).
-        parse: (job name, pod name) to (role, index); None if a job of that name has no such pod.
+        parse: (job name, pod name) to (role, index), None if a job of that name has no such pod.
         gpu_resources: Extended resources that count as GPUs.
         changed: Called when a change of a pod affects its node or a job.
         on_error: Called for each pod that cannot be read.
@@ -180,16 +180,16 @@ class Ledger:
         """
         foreign = self._foreign.get(node.name)
         used = foreign.copy() if foreign else PodSum(self._gpu_resources)
-        going = PodSum(self._gpu_resources)
+        leaving_use = PodSum(self._gpu_resources)
         for namespace, pod in leaving:
-            going.add(namespace, pod)
+            leaving_use.add(namespace, pod)
         for uid in self._own_by_node.get(node.name):
             entry = self._entries[uid]
             own = entry.own
             if own is None or own.ended or uid in members or _will_never_run(own):
                 continue
-            goes_soon = own.deleting_since is not None and not self._leaving.is_overdue(uid)
-            (going if goes_soon else used).add(entry.pod.metadata.namespace, own)
+            is_leaving = own.deleting_since is not None and not self._leaving.is_overdue(uid)
+            (leaving_use if is_leaving else used).add(entry.pod.metadata.namespace, own)
         for assumed in self.assumed.at(node.name):
             if assumed.member.uid not in members:
                 used.add(assumed.namespace, assumed.member)
@@ -197,10 +197,10 @@ class Ledger:
             node,
             used=dict(used.requests),
             used_ports=frozenset(used.ports),
-            leaving=dict(going.requests),
-            leaving_ports=frozenset(going.ports),
+            leaving=dict(leaving_use.requests),
+            leaving_ports=frozenset(leaving_use.ports),
             used_by=used.by_namespace(),
-            leaving_by=going.by_namespace(),
+            leaving_by=leaving_use.by_namespace(),
         )
 
     def bound_use(self, node: str) -> Resources:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.store import Store
-from elastic_operator.plan.facts.node_outage import BACK_SECONDS, FEW, NodeOutage, NodeTimes, node_outage
+from elastic_operator.plan.facts.node_outage import BACK_SECONDS, MIN_OUTAGE_NODES, NodeOutage, NodeTimes, node_outage
 from elastic_operator.read import convert
 
 log = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ class NodeOutages:
         back = {name: node for name, node in back.items() if node.since + BACK_SECONDS > now and name not in down}
         self._back, was, self.present = back, self.present, None
         self._unborn = {n.metadata.name for n in self._stored.values() if _is_unborn(n, down)} if down else set()
-        if len(down) + len(back) > FEW:
+        if len(down) + len(back) > MIN_OUTAGE_NODES:
             nodes = (node for node in self._that_count() if node.metadata.name not in self._unborn)
             self.present = node_outage((self._node_times(node, down) for node in nodes), now)
         if self.present and not was:

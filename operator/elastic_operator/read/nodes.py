@@ -92,7 +92,7 @@ class Nodes:
         A lack of room counts only after the scheduler has reported it: until then it may have placed the pod already.
         """
         if why := self.availability().why_closed(node):
-            return f"node {node} takes no pods any more ({why})"
+            return f"node {node} accepts no more pods ({why})"
         stored = self._stored.named(node) if pod.unschedulable else None
         if stored is None:
             return ""
@@ -101,7 +101,7 @@ class Nodes:
             return ""
         has, used = fact.allocatable, self._ledger.bound_use(node)
         lacking = [name for name, amount in pod.requests.items() if used.get(name, 0) + amount > has.get(name, 0)]
-        return f"other pods have taken the {lacking[0]} of node {node}" if lacking else ""
+        return f"other pods use the {lacking[0]} of node {node}" if lacking else ""
 
     def _stamp(self) -> object:
         """A value that changes whenever a node changes, is quarantined, or is due for another try."""
@@ -126,31 +126,31 @@ class Nodes:
         return self._all.get(seen, self._read_all, members, leaving)
 
     def _read_all(self, members: Set[str], leaving: Iterable[tuple[str, OwnPod]]) -> tuple[Node, ...]:
-        going: dict[str, tuple[tuple[str, OwnPod], ...]] = {}
+        by_node: dict[str, tuple[tuple[str, OwnPod], ...]] = {}
         for namespace, pod in leaving:
             if pod.node and pod.bound and pod.active:
-                going[pod.node] = (*going.get(pod.node, ()), (namespace, pod))
+                by_node[pod.node] = (*by_node.get(pod.node, ()), (namespace, pod))
         given_up = {pod.uid for _, pod in leaving if pod.deleting_since is None}
         counted_elsewhere = members | given_up if given_up else members
         stored = self._stored.values()
-        looked_at = (self._read_node(node, counted_elsewhere, going.get(node.metadata.name, ())) for node in stored)
+        looked_at = (self._read_node(node, counted_elsewhere, by_node.get(node.metadata.name, ())) for node in stored)
         nodes = tuple(node for node in looked_at if node is not None)
         if len(self._known.names()) > len(nodes):
             self._known.drop_absent({node.name for node in nodes})
         return nodes
 
     def _read_node(
-        self, stored: objects.Node, counted_elsewhere: Set[str], going: tuple[tuple[str, OwnPod], ...]
+        self, stored: objects.Node, counted_elsewhere: Set[str], leaving: tuple[tuple[str, OwnPod], ...]
     ) -> Node | None:
-        node = self._attempt(stored, lambda: self._with_use(convert.node, stored, counted_elsewhere, going))
-        return node if node is not None else self._closed(stored, counted_elsewhere, going)
+        node = self._attempt(stored, lambda: self._with_use(convert.node, stored, counted_elsewhere, leaving))
+        return node if node is not None else self._closed(stored, counted_elsewhere, leaving)
 
     def _closed(
-        self, stored: objects.Node, counted_elsewhere: Set[str], going: tuple[tuple[str, OwnPod], ...]
+        self, stored: objects.Node, counted_elsewhere: Set[str], leaving: tuple[tuple[str, OwnPod], ...]
     ) -> Node | None:
         """A quarantined node: its use by pods counts for their teams. None if even that cannot be read."""
         try:
-            return self._with_use(convert.closed_node, stored, counted_elsewhere, going)
+            return self._with_use(convert.closed_node, stored, counted_elsewhere, leaving)
         except Exception:
             log.exception("node=%s: what its pods use is not known", stored.metadata.name)
             return None
@@ -160,12 +160,12 @@ class Nodes:
         as_fact: Callable[[objects.Node], Node],
         stored: objects.Node,
         counted_elsewhere: Set[str],
-        going: tuple[tuple[str, OwnPod], ...],
+        leaving: tuple[tuple[str, OwnPod], ...],
     ) -> Node:
         """The node as read by that function, with its use by pods; the same object while neither changes."""
         name, ledger = stored.metadata.name, self._ledger
-        key = stored, as_fact, ledger.node_revision(name), ledger.own_besides(name, counted_elsewhere), going
-        return self._known.get(name, key, lambda: ledger.with_use(as_fact(stored), counted_elsewhere, leaving=going))
+        key = stored, as_fact, ledger.node_revision(name), ledger.own_besides(name, counted_elsewhere), leaving
+        return self._known.get(name, key, lambda: ledger.with_use(as_fact(stored), counted_elsewhere, leaving=leaving))
 
     def unready_since(self, now: float) -> Unready:
         """By node that is not Ready, since when; -inf for a node that somebody has tainted as out of service.

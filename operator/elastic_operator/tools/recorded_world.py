@@ -88,7 +88,7 @@ class RecordedWorld:
         error: Exception,
         *,
         in_allocation: bool = False,
-        given: bool = False,  # noqa: ARG002 - it is not tried again
+        at_grant: bool = False,  # noqa: ARG002 - it is not tried again
     ) -> bool:
         """Quarantine a job that made the planner raise: only its pods count."""
         known = self._jobs[uid]

@@ -201,7 +201,7 @@ def test_a_new_master_does_not_wait_for_what_happened_to_workers():
         pytest.param({"size": 4, "reason": "No room.", "cause": "Unschedulable"}, 1500, id="a larger size is not"),
         pytest.param({"size": 4, "reason": "toy-worker-2 has not started."}, 1500, id="whatever it failed of"),
         pytest.param({"size": 2, "reason": "No room.", "cause": "Unschedulable"}, 200, id="without it, it cannot run"),
-        pytest.param({"waits_for": "Nodes", "reason": "No node came."}, 200, id="nor without nodes"),
+        pytest.param({"waits_for": "Nodes", "reason": "No node was added."}, 200, id="nor without nodes"),
         pytest.param({"reason": "3 losses in two minutes. Lost toy-worker-0."}, 200, id="workers were lost"),
     ],
 )
@@ -213,7 +213,7 @@ def test_what_is_tried_later_is_due_with_a_new_master_if_the_job_needs_it_and_ne
     assert found == waits.model_copy(update={"not_before": at(due)})
 
 
-SHUT = {"uid-master-0": "node n2 takes no pods any more"}
+SHUT = {"uid-master-0": "node n2 accepts no more pods"}
 
 
 def shut_out_master(*workers, **status):

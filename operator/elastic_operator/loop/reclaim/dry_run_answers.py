@@ -68,13 +68,13 @@ class _Known:
         """When the job may preempt again."""
         return max(self.refusals.until, self.backoff_until)
 
-    def rest(self, until: float) -> None:
-        """Forbid the job to preempt until then, or until the time set before, if that is later."""
+    def back_off(self, until: float) -> None:
+        """The job may not preempt until then, or for as long as it may not so far."""
         self.backoff_until = max(self.backoff_until, until)
 
 
-class Answers:
-    """The answers, by the uid of the job."""
+class DryRunAnswers:
+    """What is known, by the uid of the job."""
 
     def __init__(self) -> None:
         self._jobs: dict[str, _Known] = {}
@@ -100,9 +100,9 @@ class Answers:
             known.refusals, known.refused_later, known.backoff_until = NEVER_FAILED, 0, 0.0
             return
         backoff = backoff_seconds(FUTILE_TRIES + known.edits - MAX_EDITS - 1)
-        text = "job=%s takes nothing from others for %.0f h: edited %d times in trouble"
+        text = "job=%s preempts no pods for %.0f h: edited %d times in trouble"
         log.warning(text, job.key, backoff / 3600, known.edits)
-        known.rest(now + backoff)
+        known.back_off(now + backoff)
 
     def keep_only(self, present: Set[str]) -> None:
         """Forget deleted jobs; `present` are the uids of the existing ones."""
@@ -156,13 +156,13 @@ class Answers:
         now, known = time.monotonic(), self._known(dry_run.job.uid)
         known.passed = None
         if dry_run.besides:
-            known.rest(now + doubled(FIRST_REFUSED_SECONDS, MAX_REFUSED_SECONDS, known.refusals.times))
+            known.back_off(now + doubled(FIRST_REFUSED_SECONDS, MAX_REFUSED_SECONDS, known.refusals.times))
         else:
             known.refusals = known.refusals.failed(now, FIRST_REFUSED_SECONDS, MAX_REFUSED_SECONDS)
 
-    def rest(self, uid: str, seconds: float) -> None:
-        """Forbid the job to preempt for at least that long."""
-        self._known(uid).rest(time.monotonic() + seconds)
+    def back_off(self, uid: str, seconds: float) -> None:
+        """The job preempts no pods of others for that long at least."""
+        self._known(uid).back_off(time.monotonic() + seconds)
 
     def made(self, uid: str) -> None:
         """Note that pods of the job were created."""
@@ -179,9 +179,9 @@ class Answers:
         known.passed = None
         known.refused_later += 1
         if backoff := backoff_seconds(known.refused_later):
-            text = "job=%s takes nothing from others for %.0f h: its pods pass and are refused"
+            text = "job=%s preempts no pods for %.0f h: its pods pass and are refused"
             log.warning(text, job.key, backoff / 3600)
-            known.rest(time.monotonic() + backoff)
+            known.back_off(time.monotonic() + backoff)
 
     def _known(self, uid: str) -> _Known:
         return self._jobs.setdefault(uid, _Known())

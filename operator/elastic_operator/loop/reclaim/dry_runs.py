@@ -21,7 +21,7 @@ from math import inf
 
 from elastic_operator.cluster.errors import ClusterError, PodRefused
 from elastic_operator.loop.reclaim.dry_run import DryRun
-from elastic_operator.loop.reclaim.dry_run_answers import Answers
+from elastic_operator.loop.reclaim.dry_run_answers import DryRunAnswers
 from elastic_operator.memory import drop_absent
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.times import NEVER_FAILED, Attempts
@@ -69,7 +69,7 @@ class DryRuns:
         again: Callable[[str], object],
     ) -> None:
         self._ask, self._refused, self._again = ask, refused, again
-        self.answers = Answers()
+        self.answers = DryRunAnswers()
         self._silences: dict[str, Attempts] = {}
         """The namespaces in which the last questions got no answer (monotonic)."""
         self._questions: dict[str, _Question] = {}
@@ -190,9 +190,9 @@ class DryRuns:
             self.answers.accepted(dry_run)
 
     def cannot_be_asked(self, job: Job) -> None:
-        """Note an error of the operator's own at the job's pods: no pod is preempted for the job for a while."""
-        log.exception("job=%s: it cannot be asked whether its pods would be taken", job.key)
-        self.answers.rest(job.uid, MAX_SILENCE_SECONDS)
+        """Note an error of the operator's own at the job's pods: nothing is preempted for the job for a while."""
+        log.exception("job=%s: it cannot be asked whether its pods would be accepted", job.key)
+        self.answers.back_off(job.uid, MAX_SILENCE_SECONDS)
 
     def _hear_nothing(self, namespace: str, error: ClusterError) -> None:
         before, patience = self._silences.get(namespace, NEVER_FAILED), error.retry_after or 0.0

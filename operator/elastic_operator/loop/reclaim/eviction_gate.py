@@ -194,11 +194,11 @@ class EvictionGate:
         obs, slots = self._obs.get(uid), self._now.assignment(uid).create if uid in self._now else ()
         return creates(obs, slots) if obs is not None else ()
 
-    def _leaving(self, namespace: str, going: frozenset[str]) -> list[objects.Pod]:
+    def _leaving(self, namespace: str, evicted: frozenset[str]) -> list[objects.Pod]:
         """The pods of that namespace that are to be deleted or are being deleted."""
         return [
             pod
             for pod in self._pods
             if pod.metadata.namespace == namespace
-            and (pod.metadata.uid in going or pod.metadata.deletion_timestamp is not None)
+            and (pod.metadata.uid in evicted or pod.metadata.deletion_timestamp is not None)
         ]

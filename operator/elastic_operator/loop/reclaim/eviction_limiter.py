@@ -74,9 +74,9 @@ class EvictionLimiter:
     def stopped(self) -> Reason | None:
         """Why no pods are evicted now; None if pods may be evicted."""
         if self._settings.paused:
-            return Reason("Paused", "Nobody gives back GPUs: reclaim.paused is set in the operator's settings.")
+            return Reason("Paused", "No GPUs are reclaimed: reclaim.paused is set in the operator's settings.")
         if self._settings.mode is not ReclaimMode.ON:
-            text = f"Nobody gives back GPUs: reclaim.mode is {self._settings.mode} in the operator's settings."
+            text = f"No GPUs are reclaimed: reclaim.mode is {self._settings.mode} in the operator's settings."
             return Reason(str(self._settings.mode), text)
         return None
 

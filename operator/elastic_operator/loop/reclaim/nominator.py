@@ -90,7 +90,7 @@ class Nominator:
             if nomination.reserved and nomination.is_new and not nomination.evicts_from:
                 self._begin(nomination)  # another pod has taken its node, and there is room on another node
 
-    def makes_way(self, node: str) -> bool:
+    def is_being_cleared(self, node: str) -> bool:
         """Whether pods on that node are about to be evicted for a pending pod."""
         return node in self._cleared_nodes
 
@@ -179,14 +179,14 @@ class Nominator:
         text = f"Node {nomination.node} is reserved for it."
         if nomination.evicts_from:
             victim_jobs = listed(sorted(nomination.evicts_from.values()))
-            text += f" {pods(len(nomination.victims))} of {victim_jobs} will be gone first."
+            text += f" {pods(len(nomination.victims))} of {victim_jobs} will be evicted first."
         log.info("pod=%s/%s nominated node=%s victims=%d", *_name(pod), nomination.node, len(nomination.victims))
         self._events.record(pod_subject(pod), Event("QuotaReclaimed", text))
         return True
 
-    def _grace_seconds(self, going: Iterable[str]) -> int:
+    def _grace_seconds(self, victims: Iterable[str]) -> int:
         """The longest grace of these pods (uids), each capped at the ceiling of its namespace."""
-        pods = [pod for uid in going if (pod := self._pods.get(uid)) is not None]
+        pods = [pod for uid in victims if (pod := self._pods.get(uid)) is not None]
         graces = (
             min(pod.spec.termination_grace_period_seconds, self._grace_ceiling(pod.metadata.namespace)) for pod in pods
         )

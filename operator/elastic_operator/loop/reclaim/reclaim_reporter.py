@@ -82,9 +82,8 @@ class ReclaimReporter:
         for eviction in evictions:
             job, new = self._job_of(eviction.job_uid), [pod for pod in eviction.pods if pod not in known]
             if job is not None and new:
-                text = (
-                    f"{pods(len(new))} would go for {', '.join(names_of(eviction.preemptors))}. reclaim.mode is DryRun."
-                )
+                preemptors = ", ".join(names_of(eviction.preemptors))
+                text = f"{pods(len(new))} would be evicted for {preemptors}. reclaim.mode is DryRun."
                 log.info("job=%s/%s event=WouldReclaim message=%r", job.namespace, job.name, text)
                 self._events.record(job, Event("WouldReclaim", text))
                 self._metrics.would_evict.inc(len(new))

@@ -23,17 +23,17 @@ Places:
     fit             kube-scheduler's requirements of a node apart from free room: labels, taints, affinity
     node_requests   which entries request new nodes from the cluster's autoscaler
 
-Preemption (folder `preemption`):
-    rules           which team may take GPUs from which
-    candidates      which pods may be preempted for a preemptor, in units, and the cost of a unit
+Who makes room (folder `preemption`):
+    rules           who may take GPUs from whom
+    candidates      which pods may be evicted for a preemptor, in units, and what a unit costs
     victim_queue    the units under one account, the weakest first
-    options         the units to preempt on a node, the cheapest option first
-    preempt         takes the cheapest option for each pod, and gives back the pods that need not be preempted
+    options         the units that must be evicted from a node, the cheapest first
+    preempt         takes the cheapest option for each pod, and gives back what is not needed
 
-Victims:
-    victims         the pods that were preempted in this pass, and their preemptors
-    eviction_limits how many pods may be evicted within a minute
-    deferred        which victims are released later, because their preemptors may not be able to use the room
+Which pods are evicted:
+    victims         the pods that were preempted in this pass, and for whom
+    eviction_limits how many may be evicted within a minute
+    deferred        which of them are evicted later, because their preemptors may not be able to use the room
 
 The state of a pass:
     state           board, accounts and entries; it makes every change
@@ -43,8 +43,8 @@ The state of a pass:
     pass_memo       answers that hold within a pass or a round
     equivalence     for which entries an answer holds
 
-Results:
-    result          what each job gets, and which pods are evicted for which preemptors
+What comes out:
+    result          each job's grant, and which pods are evicted for whom
     assignments     the pods of one job to keep, to release and to create
     explain         why a job is not bigger
     explain_quota   the same where a quota, or the right of other teams, is the reason

@@ -28,8 +28,8 @@ def deferred(
         return frozenset()
     served = [uid for uid in assignment.release if uid in preemptors and preemptors[uid] not in waiting]
     others = [uid for uid in assignment.release if uid not in preemptors]
-    going = [*served, *others, *for_waiting]
-    return frozenset(going[len(assignment.keep) + len(going) - _size_for_now(demand, assignment, served) :])
+    to_release = [*served, *others, *for_waiting]
+    return frozenset(to_release[len(assignment.keep) + len(to_release) - _size_for_now(demand, assignment, served) :])
 
 
 def _size_for_now(demand: JobDemand, assignment: Assignment, served: list[str]) -> int:

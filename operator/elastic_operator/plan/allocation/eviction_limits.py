@@ -42,7 +42,7 @@ class OverLimit:
 
     @property
     def _text(self) -> str:
-        text = f"{pods(self.wanted)} of others would have to go for it at once"
+        text = f"{pods(self.wanted)} of others would have to be evicted for it at once"
         if self.waits_for_a_person:
             text = f"{text}, more than {self.exceeded} ({self.limit}) allows"
             return f"{text}. Raise it in the operator's settings if that many evictions are intended."

@@ -45,7 +45,7 @@ class Victims:
         self._attribute([Victim(victim_job, pod, preemptor) for pod in members], preemptor)
 
     def changed(self, uid: str, *, evicted: bool) -> None:
-        """Count a pod as `evicted`, or as kept after all. No effect if the pod is not preempted."""
+        """Count a pod as evicted (`evicted`) or as kept after all. No effect if nobody preempted the pod."""
         if uid in self.pods:
             self._count(self.pods[uid], evicted=evicted)
 

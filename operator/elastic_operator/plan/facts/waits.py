@@ -23,13 +23,11 @@ for pods that have not started are Kueue's defaults.
 REFUSING_NODE_SECONDS, MAX_REFUSING_NODE_SECONDS = 10, 600
 """How long a node whose kubelet refused a pod is avoided: at first, and doubled each time up to the maximum."""
 MAX_CHANGES = 3
-WITHIN_SECONDS = 600.0
-"""More than `MAX_CHANGES` changes of size within this time are too many. Changes in the same direction count once."""
+FLAPPING_WINDOW_SECONDS = 600.0
+"""More than `MAX_CHANGES` within this time are too many. Changes in the same direction count once."""
 HELD_SECONDS = 600
-EMPTY_SECONDS = 60
-"""The window and the hold of a job without pods. They are short, because the job has nothing to lose, and may be
-entitled to the GPUs that it waits for.
-"""
+HELD_WITHOUT_PODS_SECONDS = 60
+"""Both times for a job without pods: the job has nothing to lose, and may be entitled to what it waits for."""
 
 
 def avoided_seconds(times: int) -> int:
@@ -40,4 +38,6 @@ def avoided_seconds(times: int) -> int:
 def may_flap(status: JobStatus, now: float) -> bool:
     """Whether the job is held, or has changed often enough to be held. Only then the last external change matters."""
     lately = status.history[MAX_CHANGES : MAX_CHANGES + 1]
-    return status.held_until is not None or any(seconds(change.time) > now - WITHIN_SECONDS for change in lately)
+    return status.held_until is not None or any(
+        seconds(change.time) > now - FLAPPING_WINDOW_SECONDS for change in lately
+    )

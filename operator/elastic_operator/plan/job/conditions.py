@@ -95,7 +95,7 @@ def _why_it_needs_an_edit(obs: Observation) -> str:
     if not obs.members:
         return obs.job.needs_edit
     return (
-        f"{obs.job.needs_edit.rstrip('.')}. Until it is edited it goes on with {pods(len(obs.members))}"
+        f"{obs.job.needs_edit.rstrip('.')}. Until it is edited it continues with {pods(len(obs.members))}"
         " and gets no more."
     )
 
@@ -189,7 +189,9 @@ def _complete(obs: Observation, now: float) -> bool:
 def _held_name(obs: Observation) -> str:
     """Whether a start waits until the previous master's name is free."""
     held = [pod.name for pod in obs.job.pods if pod.role == ROLE_MASTER and pod.deleting_since is not None]
-    return f"{held[0]} is still being deleted; the job goes on when it is gone." if held and not obs.members else ""
+    return (
+        f"{held[0]} is still being deleted; the job continues when it is deleted." if held and not obs.members else ""
+    )
 
 
 def _left_behind(obs: Observation) -> str:
@@ -198,8 +200,8 @@ def _left_behind(obs: Observation) -> str:
         return ""
     job, names = obs.job, sorted(obs.job.foreign_names)
     return (
-        f"{listed(names)}: not of this job, but named like its pods. What an earlier job of this name left behind goes"
-        f" with: {removal(job.namespace, job.name, job.uid)}"
+        f"{listed(names)}: not of this job, but named like its pods. To delete what an earlier job of"
+        f" this name left behind, run: {removal(job.namespace, job.name, job.uid)}"
     )
 
 

@@ -13,7 +13,12 @@ from dataclasses import replace
 from elastic_api.status import Change, ConditionType, JobStatus, SizeReason, rfc3339
 from elastic_operator.plan.facts.job import NoExternalChange
 from elastic_operator.plan.facts.times import end_of_wait, seconds
-from elastic_operator.plan.facts.waits import EMPTY_SECONDS, HELD_SECONDS, MAX_CHANGES, WITHIN_SECONDS
+from elastic_operator.plan.facts.waits import (
+    FLAPPING_WINDOW_SECONDS,
+    HELD_SECONDS,
+    HELD_WITHOUT_PODS_SECONDS,
+    MAX_CHANGES,
+)
 from elastic_operator.plan.job.observation import Observation
 
 _OWN = frozenset(
@@ -61,12 +66,13 @@ def why_held(status: JobStatus) -> str:
     if until is None:
         return ""
     began = seconds(known.last_transition_time) if known is not None and known.status == "True" else seconds(until)
-    lately = _since(status, seconds(until) - HELD_SECONDS - WITHIN_SECONDS)
+    lately = _since(status, seconds(until) - HELD_SECONDS - FLAPPING_WINDOW_SECONDS)
     sizes = [change.to for change in lately if seconds(change.time) <= began][-MAX_CHANGES - 2 :]
     return (
         f"Its size was changed again and again ({', '.join(map(str, sizes))} pods) though nothing changed from outside."
-        f" It keeps what it has until {rfc3339(until)}, and still gives back what others are entitled to. An edit of"
-        " the job ends this at once. If this happens again, report it with the output of `elastic-operator snapshot`."
+        f" It keeps what it has until {rfc3339(until)}, but pods are still evicted for others that are entitled to"
+        " their GPUs. An edit of the job ends this at once. If this happens again, report it with the output of"
+        " `elastic-operator snapshot`."
     )
 
 
@@ -76,7 +82,7 @@ def _waits_by_itself(status: JobStatus) -> bool:
 
 
 def _held_seconds(obs: Observation) -> int:
-    return HELD_SECONDS if obs.members else EMPTY_SECONDS
+    return HELD_SECONDS if obs.members else HELD_WITHOUT_PODS_SECONDS
 
 
 def _counted_changes(obs: Observation, no_external_change: NoExternalChange, now: float) -> list[Change]:
@@ -86,7 +92,7 @@ def _counted_changes(obs: Observation, no_external_change: NoExternalChange, now
     direction as the change before. Nor does growth that is withdrawn before its pod exists, because no pod is deleted.
     """
     counted, direction, turn_is_over = [], 0, False
-    within = WITHIN_SECONDS if obs.members else EMPTY_SECONDS
+    within = FLAPPING_WINDOW_SECONDS if obs.members else HELD_WITHOUT_PODS_SECONDS
     for change in _since(obs.status, max(now - within, no_external_change.since)):
         before, direction = direction, (change.to > change.from_) - (change.to < change.from_)
         next_turn, turn_is_over = (

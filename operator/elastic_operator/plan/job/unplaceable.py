@@ -58,7 +58,7 @@ def refused(obs: Observation, now: float) -> Observation:  # noqa: ARG001 - a ru
         return obs
     if len(obs.members) >= obs.spec.minimum and master_of(obs) is not None:
         return obs
-    event = Event("ScaleUpBlocked", f"{obs.job.needs_edit} Its other pods are given back.", "Warning")
+    event = Event("ScaleUpBlocked", f"{obs.job.needs_edit} Its other pods are deleted.", "Warning")
     return replace_all(obs, end_incarnation(obs.status, target_replicas=0), event)
 
 
@@ -89,7 +89,7 @@ def unschedulable(obs: Observation, now: float) -> Observation:
         return replace(obs, wake_at=(*obs.wake_at, *(until for _, until in waits)))
     left = tuple(pod for pod in obs.members if pod not in due)
     if _requests_nodes(obs, due[0]):
-        why = f"No node came within {_patience(obs, due[0]):.0f} s for {due[0].name}: {due[0].unschedulable}"
+        why = f"No node was added within {_patience(obs, due[0]):.0f} s for {due[0].name}: {due[0].unschedulable}"
         return try_later(obs, now, left, RetryCause.NODES_NOT_PROVISIONED, why)
     why = f"the scheduler cannot place {due[0].name}: {due[0].unschedulable}"
     return try_later(obs, now, left, RetryCause.UNSCHEDULABLE, why)
