@@ -23,10 +23,10 @@ from elastic_api.template_rules import POINTS_AT_MASTER, RESERVED_BECAUSE
 from elastic_worker import contract, flags
 from elastic_worker.flags import Option
 
-NOT_USED = "is not used, take it away: the operator sees to it, because {reason}"
-IN_A_SHELL = "must be taken away, or its value be a variable's: the operator sees to it, because {reason}"
-STANDALONE = "must be taken away, or maxReplicas be 1: with it each pod would train alone"
-BACKEND = "must be taken away with its endpoint: the operator brings a c10d rendezvous, which needs no server beside it"
+NOT_USED = "has no effect, remove it: the operator decides this, because {reason}"
+IN_A_SHELL = "must be removed, or its value be a variable's: the operator decides this, because {reason}"
+STANDALONE = "must be removed, or maxReplicas be 1: with it each pod would train alone"
+BACKEND = "must be removed with its endpoint: the operator brings a c10d rendezvous, which needs no server beside it"
 RANK_OF_POD = (
     "must stand in a job of one size in Torchrun mode; else write the script into args, and nprocPerNode: 1, and RANK"
     " and WORLD_SIZE are those of the pods there are"

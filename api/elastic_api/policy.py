@@ -245,7 +245,7 @@ class PolicyStatus(StatusModel):
         default_factory=list,
         max_length=MAX_CONDITIONS,
         description="Ready, Conflict (a namespace or a parent that cannot be), Overcommitted (more is guaranteed than"
-        " there is), ForeignOverLimit (pods that belong to no job pass the limit) and Reclaiming (others give back what"
-        " it is entitled to).",
+        " there is), ForeignOverLimit (pods that belong to no job pass the limit) and Reclaiming (pods of others are"
+        " evicted for what it is entitled to).",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )

@@ -317,7 +317,8 @@ class Forecast(StatusModel):
     )
     message: Text = Field(default="", description="The same as a sentence.")
     reclaimed_gpus: int = Field(
-        default=0, description="GPUs of running pods that would have to go for it first, of its own team or of others."
+        default=0,
+        description="GPUs of running pods that would have to be evicted for it first, of its own team or of others.",
     )
     borrowed_gpus: int = Field(default=0, description="GPUs that it would use beyond its team's guarantee.")
     borrows: list[Lender] = Field(

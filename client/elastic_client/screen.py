@@ -269,13 +269,11 @@ def _costs(would: Forecast) -> list[tuple[str, str]]:
     found = []
     if would.borrowed_gpus:
         owners = ", ".join(f"{one.policy} (up to {one.gpus})" for one in would.borrows)
-        idle = (
-            f"Of the idle guarantee of {owners}, which may take them back." if owners else "Nobody is guaranteed them."
-        )
+        idle = f"Of the idle guarantee of {owners}, which may reclaim them." if owners else "Nobody is guaranteed them."
         found.append((f"Borrows {counted(would.borrowed_gpus, 'GPU')}", idle))
     if would.reclaimed_gpus:
-        gone = f"Running pods with {counted(would.reclaimed_gpus, 'GPU')} would go for it first."
-        found.append((f"Takes {counted(would.reclaimed_gpus, 'GPU')}", gone))
+        gone = f"Running pods with {counted(would.reclaimed_gpus, 'GPU')} would be evicted for it first."
+        found.append((f"Evicts {counted(would.reclaimed_gpus, 'GPU')}", gone))
     return found
 
 

@@ -34,13 +34,13 @@ BETWEEN_SWEEPS_SECONDS = 1.0
 """The least pause between two sweeps."""
 LATEST_HOST_SECONDS = 10.0
 """kopf starts after the first pass, or this long after this process. A new leader needs the CPU for its first
-decisions, which are made from the list of our own.
+decisions, which are made from the operator's own list.
 """
 JOBS = f"/apis/{GROUP}/{VERSION}/{PLURAL}"
 NO_JOB = {"fieldSelector": "metadata.name=-"}
-"""Selects none: that is no name of an object."""
+"""Selects no job, because no object can have this name."""
 WATCH_SECONDS = 45
-"""Each watch of kopf ends after this time, and the next one goes on from there. That it is answered is news (172)."""
+"""Each watch of kopf ends after this time, and the next one continues it. Each answer shows that kopf works (172)."""
 
 
 Take = Callable[[str | None, dict[str, Any]], None]

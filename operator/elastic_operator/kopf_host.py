@@ -155,7 +155,7 @@ def kopf_settings() -> kopf.OperatorSettings:
     settings.networking.error_backoffs = EndlessPauses()  # otherwise it ends after a minute of 403 or 5xx
     settings.watching.chunk_size = PAGE
     settings.watching.server_timeout = WATCH_SECONDS
-    settings.process.ultimate_exiting_timeout = None  # else it kills this process some time after it ended
+    settings.process.ultimate_exiting_timeout = None  # otherwise kopf kills this process some time after kopf ended
     return settings
 
 

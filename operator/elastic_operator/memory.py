@@ -1,4 +1,4 @@
-"""Memories from pass to pass. With them a pass costs what has changed, not what exists (23)."""
+"""Memories from pass to pass. With them the cost of a pass grows with the changes, not with the cluster (23)."""
 
 from __future__ import annotations
 
@@ -10,26 +10,28 @@ T = TypeVar("T")
 Args = TypeVarTuple("Args")
 
 MAX_TOUCHED = 10_000
-"""The most keys that are remembered; beyond that, any may have changed. A standby replica takes none of them."""
+"""The most keys that are remembered. With more, the answer is that any may have changed: a standby replica, which
+takes none, would remember ever more.
+"""
 
 
 class Touched(Generic[K]):
-    """The keys that were touched since the last `take`. At first, and after `everything()`, the answer is None:
-    anything may have changed.
+    """The keys that were touched since the last `take`. At first, and after `everything()`, the answer is None: any key
+    may have changed.
     """
 
     def __init__(self) -> None:
         self._keys: set[K] | None = None
 
     def add(self, *keys: K) -> None:
-        """The things with these keys may have changed."""
+        """Note that the things with these keys may have changed."""
         if self._keys is not None:
             self._keys.update(keys)
             if len(self._keys) > MAX_TOUCHED:
                 self._keys = None
 
     def everything(self) -> None:
-        """Any of them may have changed."""
+        """Note that any thing may have changed."""
         self._keys = None
 
     def peek(self) -> Set[K] | None:
@@ -45,8 +47,8 @@ class Touched(Generic[K]):
 class Remembered(Generic[K, T]):
     """Things by name, each with the key that it was made from. A thing is void when its key differs.
 
-    A thing that is made again and equals the one before stays the same object, so whoever uses it sees by `is` that it
-    is unchanged (23). A None is not kept.
+    A thing that is made again and equals the thing before stays the same object, so its users see by `is` that it is
+    unchanged (23). A None is not kept.
     """
 
     def __init__(self) -> None:
@@ -84,13 +86,13 @@ class Remembered(Generic[K, T]):
 
 
 class RememberedOne(Generic[K, T]):
-    """One thing, as `Remembered` keeps many."""
+    """One thing with the key that it was made from, as in `Remembered`."""
 
     def __init__(self) -> None:
         self._kept: tuple[K, T] | None = None
 
     def get(self, key: K, make: Callable[[*Args], T], *args: *Args) -> T:
-        """The thing, made of `args` if `key` differs from the one that it was last made from."""
+        """The thing. It is made from `args` again if `key` differs from the last key."""
         before = self._kept
         if before is not None and (before[0] is key or before[0] == key):
             return before[1]
@@ -111,7 +113,7 @@ class RememberedOne(Generic[K, T]):
 
 
 class OfJobs(Protocol):
-    """A memory of jobs. Those of a leader's loop are all in one list (`loop/compose.py`)."""
+    """A memory of jobs. All such memories of a leader's loop are in one list (`loop/compose.py`)."""
 
     def keep_only(self, present: Set[str]) -> None:
         """Forget deleted jobs; `present` are the uids of the existing ones."""

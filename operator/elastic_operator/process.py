@@ -64,7 +64,7 @@ WRITTEN_OFTEN = ("nodes", "namespaces", "policies")
 ELECTION_SECONDS = 5.0
 """The first lists wait for the election, but no longer than this."""
 STUCK_SECONDS = 300.0
-"""A leader without a pass for this long is not alive."""
+"""A leader that has made no pass for this long counts as dead (/healthz)."""
 LEAD_AGAIN_SECONDS = 1.0
 """A process that has lost the lease is a candidate again after this time; after errors in a row, after up to 30 s."""
 BEAT_SECONDS = 5.0
@@ -113,7 +113,7 @@ class Process:
         feed.store.subscribe(self._wake_always)
 
     def _job_changed(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
-        """Decide which pods are a job's own when the job is created and when it is deleted; nobody can rename it."""
+        """Decide which pods are a job's own when the job is created and when it is deleted; its name never changes."""
         job = new if old is None else old if new is None else None
         if job is not None:
             self.ledger.job_changed(job.metadata.uid)
@@ -134,7 +134,7 @@ class Process:
             self.controller.wake()
 
     async def run_until(self, stopped: Coroutine[Any, Any, None], *, elect: Election) -> None:
-        """Run until the event `ending` is set, or until an error; then hand the lease back."""
+        """Run until `stopped` returns, or until an error; then hand the lease back."""
         running, stopping = asyncio.create_task(self.run(elect)), asyncio.create_task(stopped)
         try:
             await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -158,7 +158,7 @@ class Process:
         them (169).
         """
         async with asyncio.TaskGroup() as group:
-            group.create_task(self.watches.all[CLASSES].run())  # they say whether this process may lead (81)
+            group.create_task(self.watches.all[CLASSES].run())  # classes say whether this process may lead (81)
             await waited_for(self.elector.known, ELECTION_SECONDS)
             for kind, watch in self.watches.all.items():
                 if kind != CLASSES:
@@ -197,7 +197,7 @@ class Process:
         """End the leader's tasks, and then its lease: no other replica may begin before this one's last write."""
         await _cancelled(displaced)
         await _cancelled(leading)
-        await _cancelled(election)  # which hands the lease back, now that nothing is written any more
+        await _cancelled(election)  # this hands the lease back; nothing is written any more
         self.controller = self.statuses = self.quotas = None
         self.metrics.stand_by()
 
@@ -260,7 +260,7 @@ class Process:
             await quotas.run()
 
     def _on_decisions(self, decisions: Decisions | None) -> None:
-        """A pass is over with these decisions, or has failed (None)."""
+        """Pass on the decisions of a pass, or None after a failed pass."""
         if decisions is None:
             if self.statuses is not None:
                 self.statuses.pass_failed()
@@ -300,7 +300,7 @@ class Process:
         return convert.main_container_name(pod) if pod else contract.MAIN_CONTAINER
 
     async def _beat(self) -> None:
-        """Tell the elector again and again that the main loop turns. Without that, it gives the lease up (90)."""
+        """Send the elector signs of life of the main loop. Without these, the elector gives the lease up (90)."""
         stepped = self.session.clock.stepped
         while True:
             self.elector.heartbeat()
@@ -310,7 +310,7 @@ class Process:
             await asyncio.sleep(BEAT_SECONDS)
 
     def _job_written(self, job: Job, status: JobStatus) -> None:
-        """The status of a job was written; it was `job.status` before."""
+        """Note that the status of a job was written; it was `job.status` before."""
         found = changes(job.status, status, created=job.created)
         self.metrics.count_job(found)
         if found.queue_wait is not None and self.controller is not None:
@@ -336,7 +336,7 @@ class Process:
 
 
 def _keep_up(what: str, work: Callable[[], Awaitable[None]], ending: contextlib.AsyncExitStack) -> None:
-    """Have the work done until `ending`."""
+    """Run the work until `ending`."""
     ending.push_async_callback(_cancelled, asyncio.create_task(_kept_up(what, work)))
 
 
@@ -374,7 +374,8 @@ def identity() -> str:
     """The holder's name in the lease: the pod, whose containers run one after the other, or else this process alone
     (26).
 
-    A restarted container therefore has the lease of the container before it at once. That one is certainly dead.
+    A restarted container therefore has the lease of the container before it at once. The earlier container has
+    certainly ended.
     """
     return f"{os.environ.get('POD_NAME') or socket.gethostname()}_{os.environ.get('POD_UID') or os.urandom(4).hex()}"
 

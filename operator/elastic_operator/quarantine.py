@@ -43,11 +43,11 @@ nothing is preempted for the job.
 class Fault:
     """An error of the operator at one object. The object is left out until its next try, or while `version` holds.
 
-    `attempts` are its errors of this version (monotonic), `versions` counts the versions of it that raised.
+    `attempts` are its errors of this version (monotonic), `versions` counts its versions that raised.
 
-    `in_allocation`: the allocation of GPUs raised, so the object has no part in the next ones. Until `may_preempt_at`
-    (monotonic) nothing is preempted for it. `is_reported`: the write of a status with this fault was begun. `silent`:
-    that raised, too.
+    `in_allocation`: the allocation of GPUs raised, so the object has no part in the next allocations. Until
+    `may_preempt_at` (monotonic) no pod is preempted for it. `is_reported`: the write of a status with this fault was
+    begun. `silent`: the plan with that status raised, too.
     """
 
     version: object
@@ -61,7 +61,7 @@ class Fault:
 
     @property
     def again_at(self) -> float:
-        """When it is tried again (monotonic)."""
+        """When the object is tried again (monotonic)."""
         return self.attempts.until
 
 
@@ -94,20 +94,24 @@ class Quarantine:
         *,
         version: object = None,
         in_allocation: bool = False,
-        given: bool = False,
+        at_grant: bool = False,
     ) -> Fault:
-        """Leave the object out until its next try. The error and its traceback go to the log.
+        """Leave the object out until its next try. The error and its traceback are logged.
 
-        `given`: the error came when the job's grant was planned or carried out.
+        `at_grant`: the error came when the job's grant was planned or carried out.
         """
         now = time.monotonic()
         self._forget_old(now)
         before = self._faults.get(uid)
         edited = before is not None and before.version != version
         self.count(kind)
-        if given and before is not None and before.is_reported and not edited and now < before.again_at:
+        if at_grant and before is not None and before.is_reported and not edited and now < before.again_at:
             log.error(
-                "%s=%s raises even at the status that says that it is set aside: %r", kind, name, error, exc_info=error
+                "%s=%s raises even at the status that says that it is quarantined: %r",
+                kind,
+                name,
+                error,
+                exc_info=error,
             )
             before.silent = True
             return before
@@ -119,12 +123,12 @@ class Quarantine:
         text = text if len(text) <= MAX_ERROR_CHARACTERS else f"{text[:MAX_ERROR_CHARACTERS]}..."
         message = (
             f"The operator met an error of its own at this {kind} and leaves it as it is: {text}. It tries again by"
-            " itself, and at once when the spec changes; all others go on. The operator's log has the traceback."
+            " itself, and at once when the spec changes; all others are served. The operator's log has the traceback."
         )
         self._raised += 1
-        log.error("%s=%s is set aside for %.0f s: %r", kind, name, attempts.until - now, error, exc_info=error)
+        log.error("%s=%s is quarantined for %.0f s: %r", kind, name, attempts.until - now, error, exc_info=error)
         may_preempt_at = before.may_preempt_at if before is not None else now
-        if given:
+        if at_grant:
             may_preempt_at = attempts.until + NO_PREEMPTION_SECONDS
         versions = before.versions + edited if before is not None else 1
         fault = self._faults[uid] = Fault(version, message, attempts, in_allocation, may_preempt_at, versions)
@@ -138,8 +142,8 @@ class Quarantine:
         return fault if fault is not None and fault.version == version and time.monotonic() < fault.again_at else None
 
     def distrusted(self) -> frozenset[tuple[str, bool]]:
-        """The objects (uids, any version) for which nothing is preempted now, each with whether it is left out
-        altogether.
+        """The objects (uids, any version) for which no pod is preempted now, each with whether it is also left out
+        of the pass.
         """
         now = time.monotonic()
         return frozenset(
@@ -168,8 +172,8 @@ class Quarantine:
         return self._raised, sum(fault.again_at > now for fault in self._faults.values())
 
     def next_try(self, since: float) -> float:
-        """When (monotonic) the first object is tried again, or may preempt again, among objects for which that was not
-        so at `since`; infinity if there is none.
+        """When (monotonic) the first object is tried again or may preempt again, of those objects that still waited for
+        that at `since`; infinity if there is none.
         """
         times = (time for fault in self._faults.values() for time in (fault.again_at, fault.may_preempt_at))
         return min((at for at in times if at > since), default=inf)

@@ -43,14 +43,14 @@ class Logging(ApiModel):
     format: Literal["text", "json"] = "text"
     """Lines for people, or one JSON object a line."""
     level: Literal["debug", "info", "warning", "error"] = "info"
-    """The least that is written."""
+    """The lowest level that is written."""
 
 
 class GpuFlavor(ApiModel):
     """A kind of GPU: the GPUs of these extended resources on nodes with these labels."""
 
     name: str = Field(min_length=1, max_length=63)
-    """As policies and metrics name it."""
+    """The name in policies and metrics."""
     resources: tuple[ExtendedResource, ...] = Field(min_length=1)
     """The extended resources that pods request, such as nvidia.com/gpu."""
     node_selector: dict[str, str] = Field(default_factory=dict)
@@ -94,7 +94,7 @@ class DefaultPolicy(ApiModel):
     borrowing: DefaultBorrowing = DefaultBorrowing()
     """How many idle GPUs they may use."""
     priority: int = Field(0, ge=-MAX_PRIORITY, le=MAX_PRIORITY)
-    """The tier in which idle GPUs are handed out; the highest comes first."""
+    """The tier in which idle GPUs are handed out; the highest tier is first."""
     per_job: PerJob = PerJob()
     """The limits of one of their jobs."""
 
@@ -192,7 +192,7 @@ class Settings(ApiModel):
     flavors: Annotated[tuple[GpuFlavor, ...], AfterValidator(_apart)] = Field(
         (GpuFlavor(name=DEFAULT_FLAVOR, resources=GPU_RESOURCES),), min_length=1
     )
-    """The kinds of GPU. No GPU may be of two."""
+    """The kinds of GPU. No GPU may be of two kinds."""
     default_policy: DefaultPolicy = DefaultPolicy()
     """The rules for namespaces that no GPUQuotaPolicy covers."""
     starvation_seconds: int = Field(600, ge=0, le=MAX_SECONDS)
@@ -216,7 +216,7 @@ class Settings(ApiModel):
     worker_priority_class_name: str = "elastic-pytorch-worker"
     """The PriorityClass of the workers' pods; "" leaves it to the API server."""
     master_priority_class_name: str = "elastic-pytorch-master"
-    """The PriorityClass of the masters' pods. With a higher one, kube-scheduler preempts workers first (9)."""
+    """The PriorityClass of the masters' pods. If it is higher, kube-scheduler preempts workers first (9)."""
     job_priority_class_names: tuple[str, ...] = ()
     """The classes that jobs may name in spec.priorityClassName (96); empty: all but those that begin with system-."""
     worker_image: str = ""

@@ -86,7 +86,7 @@ def test_what_a_job_deleted_without_its_pods_left_behind_is_named_with_the_comma
     before, uid = team.uids(), team.job()["metadata"]["uid"]
     team.kubectl("delete", PLURAL, "toy", "--cascade=orphan", "--wait")
     team.apply(wanted)
-    told = team.wait("a word of what is left", lambda: re.search(r"goes with: (kubectl .*)$", message(team)))
+    told = team.wait("a word of what is left", lambda: re.search(r"left behind, run: (kubectl .*)$", message(team)))
     assert all(name in message(team) for name in before)
     assert left(team, uid).keys() == {"Pod", "Service", "EndpointSlice", "NetworkPolicy"}
     assert left(team, uid)["Pod"] == sorted(before)

@@ -173,7 +173,7 @@ async def test_a_service_that_goes_between_two_looks_is_created(api, session):
 
 async def test_a_service_of_that_name_that_is_another_s_is_left_alone(api, session):
     api.put(f"{SERVICES}/toy-master", service(ownerReferences=[]))
-    left = r"Service toy-master exists and belongs to nobody: .* goes with: kubectl -n \S+ delete pods,services,"
+    left = r"Service toy-master exists and belongs to nobody: .* run: kubectl -n \S+ delete pods,services,"
     with pytest.raises(NameTaken, match=left):
         await apply.ensure_service(session, service(), job_uid=JOB_UID)
 

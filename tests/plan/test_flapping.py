@@ -183,7 +183,7 @@ def test_a_job_all_of_whose_pods_are_shut_out_is_let_go_and_one_that_keeps_some_
     """A job without pods was held for ten minutes, because it had pods when its hold began."""
     spec = make_spec(runtime={"mode": runtime})
     pods = group(1, bound=False, phase="Pending", ready=False, main=MainContainer())
-    why = {pod.uid: "node n1 takes no pods any more (cordoned)" for pod in pods}
+    why = {pod.uid: "node n1 accepts no more pods (cordoned)" for pod in pods}
     held = started(1).model_copy(update=HELD)
     some = see(make_job(pods, spec=spec, status=held, misplaced={"uid-worker-0": "full"}), now=300).status
     none = see(make_job(pods, spec=spec, status=held, misplaced=why), now=300).status
@@ -198,6 +198,13 @@ def test_a_job_without_pods_is_let_go_by_any_change_from_outside_and_waits_till_
     assert reasons(plan(waits, now=650))["Ready"] == ("False", "Queued")
     assert see(job(flaps(4), pods=(), no_external_change=645, replicas=0, **HELD), now=650).wants_pods
     assert see(job(flaps(4), no_external_change=645, **HELD), now=650).status.held_until is not None
+
+
+def test_a_change_from_outside_in_the_second_in_which_a_hold_began_ends_it():
+    held = see(job(flaps(4, first=160), pods=(), replicas=0), now=200.4).status
+    assert held.held_until == at(261)
+    changed = make_job((), status=held, no_external_change=NoExternalChange(START + 200.7))
+    assert see(changed, now=201).wants_pods
 
 
 def test_a_job_without_pods_is_held_for_a_minute_and_only_where_it_was_changed_within_one():

@@ -157,7 +157,7 @@ class TestAJobWhoseSpecIsNoUse:
         assert done.creates == ()
         assert reasons(done)["FullSize"] == ("False", "InvalidSpec")
         ready = done.status.condition(ConditionType.READY)
-        assert "it goes on with 3 pods and gets no more" in ready.message
+        assert "it continues with 3 pods and gets no more" in ready.message
 
     @pytest.mark.parametrize("left", [(make_pod("master-0"),), (make_pod("worker-0"), make_pod("worker-1"))])
     def test_gives_back_what_does_not_make_its_minimum(self, why, left):

@@ -543,7 +543,7 @@ def test_what_does_not_make_the_minimum_goes_when_the_api_server_takes_no_more()
     assert not seen.wants_pods
 
 
-CLOSED = {"uid-worker-2": "node n2 takes no pods any more (cordoned)"}
+CLOSED = {"uid-worker-2": "node n2 accepts no more pods (cordoned)"}
 
 
 def waiting(name, node):
@@ -573,7 +573,7 @@ def test_a_loss_is_told_of_the_pods_that_were_lost_and_not_of_those_whose_node_c
 
 def test_a_torchrun_job_whose_master_has_not_started_begins_anew_when_the_master_s_node_closes():
     pods = [waiting("master-0", "n2"), make_pod("worker-0")]
-    seen = see(make_job(pods, status=make_status(), misplaced={"uid-master-0": "node n2 takes no pods any more"}))
+    seen = see(make_job(pods, status=make_status(), misplaced={"uid-master-0": "node n2 accepts no more pods"}))
     assert sorted(pod.name for pod, _ in seen.to_delete) == ["toy-master-0", "toy-worker-0"]
     assert (seen.status.incarnation, seen.status.restarts, seen.status.failures) == (2, 0, 0)
 

@@ -1,4 +1,4 @@
-"""A pending pod is nominated before any pod goes for it, and whatever goes wrong about it is its own."""
+"""A pending pod is nominated before any pod is evicted for it, and whatever goes wrong about it is its own."""
 
 from __future__ import annotations
 

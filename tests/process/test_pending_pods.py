@@ -64,7 +64,7 @@ class World:
             volumes=lambda *_: self.volumes,
             quarantine=Quarantine(),
             backoff=lambda uid: self.backoff.get(uid),
-            makes_way=lambda node: node in self.emptied,
+            is_being_cleared=lambda node: node in self.emptied,
         )
 
     pending_pods: PendingPods = field(init=False)

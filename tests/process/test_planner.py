@@ -475,14 +475,14 @@ def test_a_job_that_raised_takes_from_others_again_as_soon_as_its_time_is_over(m
     monkeypatch.setattr(quarantine, "time", SimpleNamespace(monotonic=lambda: time.passed))
     world = two_jobs(masters=True)
     world.look()
-    world.stored.quarantine("uid-first", ValueError("no"), given=True)
+    world.stored.quarantine("uid-first", ValueError("no"), at_grant=True)
     time.passed += quarantine.FIRST_FAULT_SECONDS
     assert [demand.may_preempt for demand in world.look().snapshot.jobs] == [False, True]
     time.passed += quarantine.NO_PREEMPTION_SECONDS
     assert [demand.may_preempt for demand in world.look().snapshot.jobs] == [True, True]
 
 
-def test_pods_of_a_job_that_is_set_aside_count_as_used_if_it_has_no_demand_and_the_log_says_why(monkeypatch, caplog):
+def test_pods_of_a_job_that_is_quarantined_count_as_used_if_it_has_no_demand_and_the_log_says_why(monkeypatch, caplog):
     def fail(*_: object) -> None:
         raise LookupError("no demand of these pods")
 

@@ -54,11 +54,11 @@ def test_it_begins_again_with_the_shortest_wait_after_a_success_a_long_quiet_or_
 def test_only_an_error_at_what_tells_of_the_first_one_silences_an_object():
     found = Quarantine()
     found.quarantine("job", "uid", "a/b", KeyError(), version=1)
-    of_a_plan_under_way = found.quarantine("job", "uid", "a/b", KeyError(), version=1, given=True)
+    of_a_plan_under_way = found.quarantine("job", "uid", "a/b", KeyError(), version=1, at_grant=True)
     assert not of_a_plan_under_way.silent
     assert not found.may_preempt("uid", 1)
     of_a_plan_under_way.is_reported = True
-    assert found.quarantine("job", "uid", "a/b", KeyError(), version=1, given=True).silent
+    assert found.quarantine("job", "uid", "a/b", KeyError(), version=1, at_grant=True).silent
 
 
 def test_an_edit_has_it_tried_again_at_once():
@@ -72,7 +72,7 @@ def test_a_job_that_is_edited_over_and_over_takes_nothing_from_others(clock):
     found, may_preempt = Quarantine(), []
     for version in range(1, 6):
         may_preempt.append(found.may_preempt("uid", version))
-        found.quarantine("job", "uid", "a/b", KeyError(), version=version, given=True)
+        found.quarantine("job", "uid", "a/b", KeyError(), version=version, at_grant=True)
     assert may_preempt == [True, True, True, False, False]
     clock.passed += MAX_QUARANTINE_SECONDS
     assert found.may_preempt("uid", 6)
@@ -84,7 +84,7 @@ def test_what_an_error_of_the_allocation_says_is_for_the_log_alone(caplog):
     assert "other-team" in caplog.text
 
 
-def test_the_state_changes_when_an_object_is_set_aside_and_when_its_next_try_is_due(clock):
+def test_the_state_changes_when_an_object_is_quarantined_and_when_its_next_try_is_due(clock):
     found = Quarantine()
     states = [found.state()]
     found.quarantine("node", "uid", "n1", KeyError())
@@ -97,7 +97,7 @@ def test_the_state_changes_when_an_object_is_set_aside_and_when_its_next_try_is_
 
 def test_a_pass_is_due_as_soon_as_an_object_may_take_from_others_again(clock):
     found = Quarantine()
-    found.quarantine("job", "uid", "j", KeyError(), given=True)
+    found.quarantine("job", "uid", "j", KeyError(), at_grant=True)
     assert found.next_try(since=quarantine.FIRST_FAULT_SECONDS) < inf
     clock.passed = found.next_try(since=quarantine.FIRST_FAULT_SECONDS)
     assert found.may_preempt("uid", None)

@@ -9,7 +9,7 @@ from random import Random
 from elastic_operator.plan.facts.decisions import Grant
 from tests.simulate import server as kinds
 from tests.simulate.decisions import comes_out_again, order_says_nothing
-from tests.simulate.entitled import check_entitlements, check_set_aside
+from tests.simulate.entitled import check_entitlements, check_quarantined
 from tests.simulate.evictions import Evictions
 from tests.simulate.facts import (
     Body,
@@ -49,7 +49,7 @@ class Checker:
         self._made: set[str] = set()
         """Uids of the jobs that got pods since the last pause."""
         self._looked_at_by: dict[str, Operator] = {}
-        """By their uids the jobs that were not set aside in a pass, and the operator that made the last such pass."""
+        """By their uids the jobs that were not quarantined in a pass, and the operator that made the last such pass."""
 
     # -- after each pass ---------------------------------------------------------------------------------------------
 
@@ -93,7 +93,7 @@ class Checker:
             require(room_for(requests_of(pod), node, others) or not kept, told)
 
     def _kept(self) -> Iterator[tuple[Body, str]]:
-        """Foreign pods that are nominated for a node, with that node; but for those that are set aside."""
+        """Foreign pods that are nominated for a node, with that node; but for those that are quarantined."""
         return ((pod, node) for pod, node in promised(self.server) if name_of(pod) not in self.server.aside)
 
     def held_on(self, place: str) -> list[Body]:
@@ -160,7 +160,7 @@ class Checker:
     def _nothing_taken_from_who_may_keep(self, operator: Operator, deleted: list[Body]) -> None:
         """A job that is not preemptible, and has its minimum, gives nothing but what is beyond its own largest size.
 
-        Of one that was set aside before this operator looked at it, nobody knows that it is not.
+        Of one that was quarantined before this operator looked at it, nobody knows that it is not.
         """
         allocation = operator.allocation
         assert allocation is not None
@@ -235,6 +235,6 @@ class Checker:
         unclear = self._kept_by_who_cannot_act(operator)
         comes_out_again(replace(snapshot, now=self.server.moments.time()), unclear)
         check_entitlements(self.server, unclear)
-        check_set_aside(self.server)
+        check_quarantined(self.server)
         for pod, node in self._kept():
             require(not reservation_in(pod), f"{node} is kept for {name_of(pod)}, which does not get there")

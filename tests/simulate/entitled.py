@@ -42,7 +42,7 @@ from tests.simulate.server import Server
 from tests.simulate.violation import require
 
 GIVE_NOTHING = ("allocate", "act")
-"""Stations of which a job that is set aside takes no part in allocations, or gets none of them carried out."""
+"""Stations of which a job that is quarantined takes no part in allocations, or gets none of them carried out."""
 ALWAYS = ("facts", "observe", "reconcile")
 """Stations by which each job comes every two minutes."""
 STARVATION_SECONDS = 600
@@ -73,8 +73,8 @@ def check_entitlements(server: Server, unclear: Collection[str] = ()) -> None:
             state.has_its_next_size(job, right)
 
 
-def check_set_aside(server: Server) -> None:
-    """Who is set aside says so, and nobody else does."""
+def check_quarantined(server: Server) -> None:
+    """Who is quarantined says so, and nobody else does."""
     for job in server.all(kinds.JOBS):
         conditions = {one["type"]: one["reason"] for one in _status(job).get("conditions", ())}
         says, station = conditions.get("Ready") == "InternalError", server.aside.get(name_of(job), "")

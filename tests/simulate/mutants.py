@@ -229,14 +229,14 @@ GUARDS: Mapping[str, Mutant] = {
     "an error at one object is everybody's": _instead((Quarantine, "quarantine", _raises)),
     "an error at one node or waiting pod is everybody's": _instead((Quarantine, "attempt", _unguarded)),
     "it is not found out for whom an allocation raises": _instead((planner.Planner, "_blame", _nothing_is_done)),
-    "who is set aside is never tried again": _instead((Quarantine, "fault", _never_over)),
-    "a job that is set aside keeps its GPUs from all others": _instead(
+    "who is quarantined is never tried again": _instead((Quarantine, "fault", _never_over)),
+    "a job that is quarantined keeps its GPUs from all others": _instead(
         (demands, "demand_in_quarantine", _nothing_is_done)
     ),
-    "a job that is set aside is given more": _instead((demands, "demand_in_quarantine", lambda last, _pods: last)),
-    "a job that is set aside does not say so": _instead((planner, "plan_in_quarantine", _untold)),
-    "a policy that is set aside holds no more": _instead((Policies, "_stand_in", _without_spec)),
-    "pods on a node that is set aside count as nothing": _instead((Nodes, "_closed", _nothing_is_done)),
+    "a job that is quarantined is given more": _instead((demands, "demand_in_quarantine", lambda last, _pods: last)),
+    "a job that is quarantined does not say so": _instead((planner, "plan_in_quarantine", _untold)),
+    "a policy that is quarantined holds no more": _instead((Policies, "_stand_in", _without_spec)),
+    "pods on a node that is quarantined count as nothing": _instead((Nodes, "_closed", _nothing_is_done)),
 }
 """Those that only show where an operator has errors of its own."""
 

@@ -103,7 +103,7 @@ class Raising:
         return not self._until
 
     def heard(self, operator: Operator) -> None:
-        """After a pass: the policies that are set aside hold as they last did for this operator."""
+        """After a pass: the policies that are quarantined hold as they last did for this operator."""
         told, in_force = operator.controller.world.policies.problems, self.server.in_force
         in_force.clear()
         for policy in self.server.all(kinds.POLICIES):

@@ -46,9 +46,9 @@ class Server:
         self.objects: dict[str, dict[Key, Body]] = {}
         self.listeners: list[Listener] = []
         self.aside: dict[str, str] = {}
-        """Names of the objects that the operator may have set aside, with the station that raises (`raising`)."""
+        """Names of the objects that the operator may have quarantined, with the station that raises (`raising`)."""
         self.in_force: dict[str, Mapping[str, Any] | None] = {}
-        """By the uid of a policy that is set aside: the spec that holds in place of its own, None for none."""
+        """By the uid of a policy that is quarantined: the spec that holds in place of its own, None for none."""
         self._born = 0
 
     def all(self, plural: str) -> list[Body]:

@@ -70,7 +70,7 @@ def test_a_minimum_that_would_evict_too_many_waits_for_a_person_and_another_team
         assert len(pods_of(world, small)) == 2
         reason, message = limited_by(world, large)
         assert reason == "ReclaimTooLarge"
-        assert "10 pods of others would have to go for it at once" in message
+        assert "10 pods of others would have to be evicted for it at once" in message
         assert "reclaim.maxEvictionsPerDecision (8)" in message
         assert "Raise it in the operator's settings" in message
         assert (METRICS.waiting_for_limit._value.get(), METRICS.too_large._value.get()) == (1, 1)
@@ -215,7 +215,7 @@ def test_by_default_a_gang_without_a_guarantee_for_which_most_of_a_cluster_would
         job = add_job(world, "red", minReplicas=2, maxReplicas=2)
         await world.advance(200)
         assert len(pods_of(world, job)) == 0
-        assert "48 pods of others would have to go" in limited_by(world, job)[1]
+        assert "48 pods of others would have to be evicted" in limited_by(world, job)[1]
         assert "reclaim.maxEvictionsPerDecision (24)" in limited_by(world, job)[1]
 
     lived(story)

@@ -91,7 +91,7 @@ def test_others_lose_pods_once_at_most_for_a_job_that_raises_at_what_it_is_given
     lived(story)
 
 
-def test_a_place_for_a_foreign_pod_is_kept_for_as_long_as_the_pods_of_a_job_that_is_set_aside_take_to_go() -> None:
+def test_a_place_for_a_foreign_pod_is_kept_for_as_long_as_the_pods_of_a_job_that_is_quarantined_take_to_go() -> None:
     async def story(world: World) -> None:
         world.add_node(4, "a")
         add_policy(world, "red", guaranteed=0, limit=8)
@@ -111,7 +111,7 @@ def test_a_place_for_a_foreign_pod_is_kept_for_as_long_as_the_pods_of_a_job_that
     lived(story)
 
 
-def test_a_policy_of_which_no_teams_can_be_made_is_set_aside_and_the_others_hold() -> None:
+def test_a_policy_of_which_no_teams_can_be_made_is_quarantined_and_the_others_hold() -> None:
     work = policies.resolve
 
     def broken(found: Any, *arguments: Any, **more: Any) -> Any:

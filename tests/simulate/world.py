@@ -126,7 +126,7 @@ class World(Cluster):
         self.operator.doubt()
         await self._decides_nothing(self.operator, "deciding again")
         if self.server.aside or any(map(terminating, self.server.all(kinds.PODS))):
-            return  # a successor gives pods that do not end terminating their time once more; who was set aside, a try
+            return  # a successor gives terminating pods their time once more, and who is quarantined a try
         successor = Operator(self.api, METRICS, dice=self.dice)
         await self._decides_nothing(successor, "a successor that hears of all in another order")
         successor.leave()

@@ -26,7 +26,7 @@ SECRET = "hunter2"
 class Limited(Unlimited):
     """Nobody takes anything, and what they would take is told."""
 
-    stopped, is_dry_run = Reason("DryRun", "Nobody gives back GPUs."), True
+    stopped, is_dry_run = Reason("DryRun", "No GPUs are reclaimed."), True
 
     def eviction_limits(self, gpus: int) -> EvictionLimits:
         return EvictionLimits(
@@ -91,7 +91,7 @@ def test_what_reclaim_may_do_is_recorded():
     assert reclaim.next_capacity(Planner().decide(RecordedWorld(_one_job()), reclaim).allocation) == inf
 
 
-def test_a_job_at_which_the_planner_raises_is_set_aside_and_the_others_are_decided():
+def test_a_job_at_which_the_planner_raises_is_quarantined_and_the_others_are_decided():
     world = World()
     for name, node in (("first", "n1"), ("second", "n2")):
         world.node(node, 4, True, False)

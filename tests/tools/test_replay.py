@@ -150,7 +150,7 @@ def test_a_job_without_pods_is_told_too(desk):
 
 
 def test_why_nobody_takes_anything_is_told_at_the_end(desk):
-    stopped = Reason("Paused", "Nobody gives back GPUs: reclaim.paused is set in the operator's settings.")
+    stopped = Reason("Paused", "No GPUs are reclaimed: reclaim.paused is set in the operator's settings.")
     said = desk.says("replay", desk.snapshot(replace(crowded(), stopped=stopped)))
     assert said.splitlines()[-1] == f"note: {stopped.message}"
     data = json.loads(desk.says("replay", desk.snapshot(replace(crowded(), stopped=stopped)), "-o", "json"))

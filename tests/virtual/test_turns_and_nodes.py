@@ -160,7 +160,7 @@ IN_VAIN: Story = (
         "they are taken back",
         comes=(
             lambda world: not world.pods("toy"),
-            event("toy", "ScaleUpBlocked", f"No node came within {TIMEOUT_SECONDS} s"),
+            event("toy", "ScaleUpBlocked", f"No node was added within {TIMEOUT_SECONDS} s"),
         ),
         at_least=TIMEOUT_SECONDS - 2,
         within=TIMEOUT_SECONDS + 3,

@@ -98,5 +98,5 @@ async def _give_to(cluster: Cluster, body: Object, job: Object) -> None:
             await _ensure(cluster, {**body, "metadata": {**body["metadata"], **owned["metadata"]}})
         else:
             return
-    message = error or "other jobs that had it went"
-    screen.note(f"note: the ConfigMap {name} will not go with the job: {message}")
+    message = error or "other jobs that had it were deleted"
+    screen.note(f"note: the ConfigMap {name} will not be deleted with the job: {message}")

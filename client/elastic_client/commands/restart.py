@@ -33,7 +33,7 @@ Timeout = Annotated[
         "--timeout",
         parser=duration,
         metavar="TIME",
-        help="How long to wait for its pods to go, at most: 90, 90s, 10m. Default: until they are gone.",
+        help="How long to wait for its pods to be deleted, at most: 90, 90s, 10m. Default: until they are gone.",
     ),
 ]
 
@@ -52,7 +52,7 @@ async def restart(cluster: Cluster, job: JobName, *, timeout: Timeout = None) ->
             await patched(cluster, job, {"suspend": False})
         stays = False
     except TimeoutError:
-        screen.note(f"job {job}: its pods are not gone after {timeout or 0:g} s")
+        screen.note(f"job {job}: its pods still exist after {timeout or 0:g} s")
         return Code.TIMED_OUT
     except ClientError as error:
         # A request without an answer may have been carried out.
@@ -60,7 +60,7 @@ async def restart(cluster: Cluster, job: JobName, *, timeout: Timeout = None) ->
         raise
     finally:
         if stays:
-            screen.note(f"job {job} stays suspended: {cluster.command(f'resume {job}')} lets it go on")
+            screen.note(f"job {job} stays suspended: {cluster.command(f'resume {job}')} resumes it")
     if end is not None:
         screen.note(f"job {job} has ended meanwhile: {cluster.command(f'why {job}')} says how")
         return end

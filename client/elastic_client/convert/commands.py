@@ -420,7 +420,9 @@ def _say_code(body: Mapping[str, Any]) -> None:
     from elastic_client.code.objects import MOUNT, code_of
 
     if name := code_of(body["spec"]["template"]):
-        message = f"The code at {MOUNT} is in the ConfigMap {name}, which goes with the job: a copy needs it, too."
+        message = (
+            f"The code at {MOUNT} is in the ConfigMap {name}, which is deleted with the job: a copy needs it, too."
+        )
         typer.echo(message, err=True)
 
 

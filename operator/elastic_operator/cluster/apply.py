@@ -110,8 +110,8 @@ async def annotate_pod(
     """Set these annotations of exactly that pod, if it still has that resourceVersion.
 
     Raises:
-        Conflict: it changed since, or another pod has the name.
-        NotFound: it is gone.
+        Conflict: the pod has changed, or another pod has its name now.
+        NotFound: the pod is deleted.
         ClusterError: anything else.
     """
     body = {"metadata": {"uid": uid, "resourceVersion": resource_version, "annotations": annotations}}
@@ -271,7 +271,7 @@ async def patch_job_status(
 
     Raises:
         Conflict: the job changed since.
-        NotFound: it is gone.
+        NotFound: the object is deleted.
         ClusterError: anything else.
     """
     changes = merge_diff(old, new)
@@ -360,7 +360,7 @@ def _require_ours(kind: str, meta: Meta, manifest: Mapping[str, Any], job_uid: s
 def _left_by_a_namesake(wanted: Mapping[str, Any], job_uid: str) -> str:
     """A sentence on how to remove the object, if an earlier job of the same name was deleted without it (82)."""
     command = removal(wanted["namespace"], wanted.get("labels", {}).get(LABEL_JOB_NAME, ""), job_uid)
-    return f"All that jobs of this name left behind goes with: {command}"
+    return f"To delete what jobs of this name left behind, run: {command}"
 
 
 def _delete_options(uid: str) -> dict[str, Any]:

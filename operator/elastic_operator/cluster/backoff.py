@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from elastic_operator.plan.facts.times import doubled
 
 LASTING_SECONDS = 60.0
-"""A failure of work that went on for this long counts as the first of a new row."""
+"""If the work lasted this long before it failed, the failure counts as the first of a new row."""
 
 
 @dataclass(slots=True)
@@ -23,7 +23,7 @@ class Backoff:
         """The wait after one more failure, in seconds. Without its jitter it is at least `at_least`, which the server
         asked for, but never more than `most`.
 
-        `worked`: for how many seconds the work had gone on before it failed.
+        `worked`: the seconds that the work lasted before it failed.
         """
         if worked >= LASTING_SECONDS:
             self.reset()
@@ -32,5 +32,5 @@ class Backoff:
         return max(seconds, min(at_least or 0.0, self.most)) * random.uniform(1.0, 1.2)
 
     def reset(self) -> None:
-        """An attempt succeeded: start from `first` again."""
+        """Note a success: the next wait is `first` again."""
         self.failures = 0

@@ -1,8 +1,8 @@
 """The API server's clock: one distance from the local monotonic clock, read from the Date headers of responses (29).
 
 Decisions compare times that the API server wrote with now. The local wall clock may be wrong, and may jump. The
-server's may jump too: times that were written before are then compared as they are. `read/written_times.py` sees to
-it that no wait grows by a step back, `read/first_seen.py` that no pod or node is lost by a step forward.
+server's may jump too: times that were written before are then compared as they are. By `read/written_times.py`, a step
+back makes no wait longer; by `read/first_seen.py`, a step forward makes no pod or node count as lost.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Turns the API server's refusals into exceptions: one class for each kind of refusal, by status and reason.
 
-Callers catch the classes that they can act on. Everything else is an `ApiError` for the top of a loop.
+Callers catch the classes that they can act on. Any other refusal is an `ApiError` for the top of a loop.
 """
 
 # ruff: noqa: N818 - the names are the API's own reasons
@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 MAX_RETRY_AFTER_SECONDS = 30.0
-"""No server makes the operator wait longer, as the longest waits after failures of its own are not longer either. The
-API server names a few seconds; a gateway before it may name an hour.
+"""The longest wait that a server can impose; the operator's own waits after failures are no longer either. The API
+server names a few seconds; a gateway before it may name an hour.
 """
 _MAX_SHOWN = 200
 

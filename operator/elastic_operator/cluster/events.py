@@ -106,7 +106,7 @@ class EventRecorder:
         self._queue.put_nowait(series.key)
 
     def _drop_old(self, now: float) -> None:
-        """Forget events that would be new ones if they came again; the oldest are in front. If there are many jobs,
+        """Forget events whose repetition would count as a new event; the oldest are in front. If there are many jobs,
         forget the rates of those that have used up nothing.
         """
         if len(self._rates) > KNOWN:
@@ -139,7 +139,7 @@ class EventRecorder:
 
     async def _write(self, key: tuple[str, Event]) -> None:
         series = self._series.get(key)
-        if series is None:  # it was pushed out of memory before its turn
+        if series is None:  # it was forgotten before it was written
             self._on_drop()
             return
         if series.written == series.count:

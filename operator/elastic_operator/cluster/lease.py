@@ -30,7 +30,9 @@ from elastic_operator.cluster.session import Session
 
 _READ_SECONDS = 4.0
 _POLL_AGAIN_SECONDS = 5.0
-"""The longest pause of a candidate without answers: once the API server answers again, it may lead this much later."""
+"""The longest pause of a candidate without answers. Once the API server answers again, the candidate may lead this much
+later.
+"""
 _LEAST_SECONDS = 0.001
 """asyncio may fire a timer up to one clock resolution early. Without this pause, the last nanosecond of a lease would
 be spent on one failed renewal after another.
@@ -41,7 +43,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LeaseTiming:
-    """Seconds. fence < lease; renew + retry < fence, so that one failed renewal costs nothing.
+    """Seconds. renew_deadline < lease_duration; renew + retry < renew_deadline, so one failed renewal costs nothing.
 
     The lease is given up `stuck_seconds` after the last heartbeat. A long turn must not reach that limit: another
     replica would need as long for it. It is ten times the longest turn measured, and the time that the kubelet's probe
@@ -68,7 +70,7 @@ class _TakenError(Exception):
 class Elector:
     """Takes the Lease `namespace/name` for `identity`, which no other living process may have.
 
-    It is created in the event loop that does the work. That loop reads `remaining` and beats; `run` may use the loop of
+    It is created in the event loop that does the work. This loop reads `remaining` and beats; `run` may use the loop of
     another thread. The two threads share one number in each direction: `deadline`, and the time of the last heartbeat.
     """
 
@@ -146,7 +148,7 @@ class Elector:
             except Exception as error:
                 pause = backoff.next(at_least=error.retry_after if isinstance(error, ClusterError) else None)
                 level = logging.WARNING if backoff.failures == 1 else logging.DEBUG
-                text = "lease not read or taken, tried until it can be reason=%s"
+                text = "lease not read or acquired, tried again reason=%s"
                 logger.log(level, text, error, exc_info=_unexpected(error))
             self._work.call_soon_threadsafe(self.known.set)
             await asyncio.sleep(pause)

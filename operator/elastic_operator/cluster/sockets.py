@@ -1,4 +1,4 @@
-"""The sockets of an HTTP session. Those of aborted requests outlive it, because TLS ends in its own time."""
+"""The sockets of an HTTP session. Sockets of aborted requests outlive the session, because TLS takes time to close."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Sockets:
         return made
 
     async def closed(self) -> None:
-        """Wait until all of them are closed, but no longer than CLOSE_SECONDS."""
+        """Wait until all sockets are closed, but no longer than CLOSE_SECONDS."""
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
-                while any(one.fileno() >= 0 for one in self._made):  # noqa: ASYNC110 # closed sockets tell nobody
+                while any(one.fileno() >= 0 for one in self._made):  # noqa: ASYNC110 # no event says that a socket is closed
                     await asyncio.sleep(0.01)

@@ -100,7 +100,7 @@ class Store(Generic[T]):
         old = self._by_uid.get(meta.uid)
         namesake = self._by_name.get(_name(obj))
         if namesake is not None and namesake.metadata.uid != meta.uid:
-            # Two objects never share a name, so the older one is deleted, and news of that is still to come.
+            # Two objects never share a name, so the older object is deleted, and the news of its deletion is late.
             if _rv(namesake) > _rv(obj):
                 return
             self.observe_deleted(namesake.metadata.uid)

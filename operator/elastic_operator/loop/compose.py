@@ -46,7 +46,7 @@ def make_controller(
     times: JobTimes,
     on_decisions: Callable[[Decisions | None], None] = lambda _: None,
 ) -> Controller:
-    """A controller with everything that it needs.
+    """A controller with all its parts.
 
     Args:
         fresh: Whether the stores can be trusted to create pods.
@@ -62,7 +62,7 @@ def make_controller(
         quarantine=quarantine,
         dropped_fields=actor.dropped_fields,
         backoff=lambda uid: nominator.backoff(uid),
-        makes_way=lambda node: nominator.makes_way(node),
+        is_being_cleared=lambda node: nominator.is_being_cleared(node),
     )
     limiter = EvictionLimiter(settings.reclaim, evicted=metrics.evictions.inc)
     nominator = Nominator(
@@ -112,7 +112,7 @@ def make_controller(
         dropped_fields=actor.dropped_fields,
         fresh=fresh,
         done=decide_again,
-        failed=lambda uid, error: planner.quarantine(world, uid, error, given=True),
+        failed=lambda uid, error: planner.quarantine(world, uid, error, at_grant=True),
         worked=worked,
         refused=dry_runs.answers.were_refused,
     )

@@ -1,7 +1,7 @@
 """The control loop: wake, read, decide, apply. In the words of others: a cycle of kueue's scheduler, then a reconcile
-for each job; what a pass returns says when to requeue.
+for each job; the result of a pass says when to requeue.
 
-A pass runs in one go, without awaiting anything, so it sees one state of the stores: the planner observes the jobs and
+A pass awaits nothing, so it sees one state of the stores: the planner observes the jobs and
 allocates for all of them, the reconciler has each job's plan carried out, and the nominator keeps places for pods of
 others. Everything is decided again every ten minutes, even without an event.
 
@@ -142,12 +142,12 @@ class Controller:
         return wait
 
     def run_pass(self) -> float:
-        """Make one pass; returns the seconds after which the next is due if nothing wakes it."""
+        """Make one pass; returns the seconds until the next pass if no event wakes it."""
         with self._metrics.passes.time():
             now, began = self._clock.time(), time.monotonic()
             if self._clock.stepped != self._stepped:
                 self._stepped = self._clock.stepped
-                self.forget()  # waits until a time may now be too long (29)
+                self.forget()  # the step may have made waits too long (29)
             if began >= self._resync_at:
                 self._resync()
             decisions = self.decisions = self.planner.decide(self.world.refresh(now), self._limiter)
@@ -190,7 +190,7 @@ class Controller:
         self._reclaim_reporter.note_allocation(replace(decisions.snapshot, now=now), allocation)
 
     def _forget_absent(self, decisions: Decisions) -> None:
-        """Have forgotten what is remembered of jobs that are gone, once some are, or everything is decided again."""
+        """Make the memories forget deleted jobs, if a job was deleted or everything is decided again."""
         present = self.world.jobs()
         if present is not self._present:  # by identity (23)
             self._present = present
@@ -198,7 +198,7 @@ class Controller:
                 memory.keep_only(decisions.obs.keys())
 
     def _keep_places(self, allocation: Allocation, now: float) -> None:
-        """Keep places for pods of others, and say which of them get none."""
+        """Keep places for pods of others, and report the pods that get none."""
         pending_pods = self.world.reader.pending_pods
         self.nominator.plan(allocation.nominations)
         first_backoffs = pending_pods.note_served(_served(allocation), allocation.tried_gangs, now)

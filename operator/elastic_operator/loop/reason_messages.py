@@ -13,10 +13,10 @@ from math import inf
 from elastic_operator.memory import drop_absent
 
 REASON_MESSAGES_SECONDS = 0.5
-LIMIT_MESSAGES_AT_ONCE = 10
+REASON_MESSAGES_AT_ONCE = 10
 """The most jobs that get a new message every `REASON_MESSAGES_SECONDS`."""
 STORM_REASON_MESSAGES_SECONDS = 5.0
-"""The same in a storm of changes, when messages are out of date again at once (24, 156)."""
+"""The seconds between new messages in a storm of changes, when a new message is soon out of date again (24, 156)."""
 
 
 class ReasonMessages:
@@ -39,7 +39,7 @@ class ReasonMessages:
         drop_absent(present, self._stale)
 
     def next_due(self) -> float:
-        """When (monotonic) the next jobs have their turn; infinity if there are none."""
+        """When (monotonic) the next jobs are due; infinity if there are none."""
         return self._at if self._stale else inf
 
     def take(self, *, storms: bool) -> list[str]:
@@ -48,7 +48,7 @@ class ReasonMessages:
         if not self._stale or now < self._at:
             return []
         self._at = now + (STORM_REASON_MESSAGES_SECONDS if storms else REASON_MESSAGES_SECONDS)
-        taken = list(self._stale)[:LIMIT_MESSAGES_AT_ONCE]
+        taken = list(self._stale)[:REASON_MESSAGES_AT_ONCE]
         for uid in taken:
             del self._stale[uid]
         return taken

@@ -1,7 +1,7 @@
-"""Makes the plan of each job and starts on it, and renews the messages on why jobs are not bigger.
+"""Makes and begins the plan of each job, and renews the messages on why jobs are not bigger.
 
-Thousands of jobs may change at once. So each pass makes plans for some jobs, and the next passes, which follow at once,
-for the others.
+Thousands of jobs may change at once. So each pass makes plans for some jobs. The next passes follow at once, and make
+plans for the others.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ log = logging.getLogger(__name__)
 
 RESYNC_SECONDS = 600.0
 """Every job is decided on again at least this often, even without an event (91). Other controllers rely on their
-watches alone. Every 120 s, this net cost 3.5 % of a core among 10,000 pods.
+watches alone. With 120 s, this resync cost 3.5 % of a core among 10,000 pods.
 """
 MAX_PLANS = 500
-"""The most plans of one pass. The next pass, which follows at once, goes on."""
+"""The most plans of one pass. The next pass follows at once, and makes more."""
 
 
 class Reconciler:
@@ -68,7 +68,7 @@ class Reconciler:
         self._poller, self._survivors = poller, survivors
         self._wake, self._on_plan, self._with_forecast = wake, on_plan, with_forecast
         self._behind: list[str] = []
-        """Jobs without a plan because the last pass had no time for it. They come first in the next pass."""
+        """Jobs without a plan because the last pass had no time for it. The next pass plans for them first."""
         self.reason_messages = ReasonMessages()
 
     async def stop(self) -> None:
@@ -82,8 +82,8 @@ class Reconciler:
         return min(self.catch_up_at(now), self._planner.plans.next_due(), self.reason_messages.next_due())
 
     def catch_up_at(self, now: float) -> float:
-        """When (monotonic, as `now`) the first of the plans that a pass had no time for can be made and begun; infinity
-        without any.
+        """When (monotonic, as `now`) the first plan that a pass had no time for can be made and begun; infinity if
+        there is none.
         """
         return min((now + self.dispatcher.wait(uid, now) for uid in self._behind), default=inf)
 
@@ -102,17 +102,17 @@ class Reconciler:
 
     def _quarantine_job(self, uid: str, error: Exception) -> Observation | None:
         """Quarantine the job after an error at its grant. Returns its observation; None if the job is deleted."""
-        return self._planner.quarantine(self._world, uid, error, given=True)
+        return self._planner.quarantine(self._world, uid, error, at_grant=True)
 
     # -- plans ---------------------------------------------------------------------------------------------------------
 
     def plan_all(self, decisions: Decisions, now: float) -> None:
         """Make the missing plans, as many as one pass has time for.
 
-        Jobs that get or lose pods come first: a new leader has a plan to make for each of thousands. The next pass
-        follows at once if jobs are left that can be started on. Jobs that back off are planned last: thousands of them
-        would otherwise keep the passes going, and use up each pass's plans. While a plan is carried out, nothing can be
-        begun for its job, which is decided on again at the end.
+        Jobs that get or lose pods come first, because a new leader makes plans for thousands of jobs. The next pass
+        follows at once if plans can be begun for jobs that are left. Jobs that back off are planned last: thousands of
+        them would otherwise cause pass after pass, and use up each pass's plans. While a plan is carried out, no other
+        plan can be begun for its job. The job is decided on again at the end.
         """
         all_obs = decisions.obs
         self.eviction_gate.begin_pass(all_obs, decisions.allocation, fresh=self.dispatcher.fresh())
@@ -128,7 +128,7 @@ class Reconciler:
         self.dispatcher.metrics.reclaim_unanswered.set(self.eviction_gate.awaiting_dry_runs)
 
     def _plan_or_quarantine(self, obs: Observation, allocation: Allocation, now: float) -> bool:
-        """Make the job's plan and start it; False if it is made already. If this raises, the job is quarantined."""
+        """Make and begin the job's plan; False if it is made already. If this raises, the job is quarantined."""
         try:
             if self._planner.plans.is_made(obs, allocation, time.monotonic()):
                 return False
@@ -143,8 +143,8 @@ class Reconciler:
         return True
 
     def _leave_in_quarantine(self, obs: Observation, allocation: Allocation, now: float) -> None:
-        """Release the job's pods whose GPUs others are entitled to. The status says why nothing else is done for the
-        job.
+        """Release the job's pods if others are entitled to their GPUs. The status says why the operator does nothing
+        else for the job.
         """
         job, body = obs.job, self._stores.jobs.get(obs.job.uid)
         assert body is not None, "a pass awaits nothing, so the job is still there"
@@ -165,12 +165,12 @@ class Reconciler:
                 wait = min(self.dispatcher.start(body, job, plan, gate=gate), wait if waits else inf)
             status = plan.status
         except Exception:
-            log.exception("job=%s is set aside, and its status cannot say so: that raised, too", job.key)
+            log.exception("job=%s is quarantined, and its status cannot say so: that raised, too", job.key)
             assignment, wait, status = None, RESYNC_SECONDS, job.status
         self._note(Planned(obs, assignment, self._due_after(wait, job), status))
 
     def _plan(self, obs: Observation, allocation: Allocation, now: float) -> None:
-        """Make the job's plan and start it."""
+        """Make and begin the job's plan."""
         job = obs.job
         grant, deferred = allocation.get(job.uid), self.eviction_gate.deferred(job.uid)
         assignment = grant.assignment if grant is not None else None
@@ -181,8 +181,8 @@ class Reconciler:
         plan = replace(plan, status=self._with_forecast(obs, plan.status))
         body = self._stores.jobs.get(job.uid)
         assert body is not None, "a pass awaits nothing, so the job is still there"
-        goes = grant is not None and (bool(grant.assignment.release) or not deferred.pods)
-        gate = partial(self.eviction_gate.gate, job.uid, plan) if goes else _no_gate
+        evicts = grant is not None and (bool(grant.assignment.release) or not deferred.pods)
+        gate = partial(self.eviction_gate.gate, job.uid, plan) if evicts else _no_gate
         wait = min(self.dispatcher.start(body, job, plan, gate=gate), NOT_FRESH_SECONDS if deferred.pods else inf)
         again = min(wait, plan.wake_at - now if plan.wake_at is not None else inf)
         self._note(Planned(obs, assignment, self._due_after(again, job), plan.status))
@@ -194,7 +194,7 @@ class Reconciler:
         return inf if self.dispatcher.busy(job.uid) else time.monotonic() + seconds
 
     def _note(self, planned: Planned) -> None:
-        """A plan was made and begun: its status says why the job is not bigger, and metrics show it."""
+        """Note a plan that was made and begun: its status says why the job is not bigger, and metrics show the plan."""
         self._planner.plans.note(planned)
         self.reason_messages.renewed(planned.obs.job.uid)
         try:
@@ -205,7 +205,7 @@ class Reconciler:
     # -- why a job is not bigger ---------------------------------------------------------------------------------------
 
     def renew_messages(self, decisions: Decisions, now: float, *, storms: bool = False) -> None:
-        """Renew the messages of some of the jobs whose message may read otherwise now. Each plan renews it, too.
+        """Renew the messages of some of the jobs whose message may be stale. Each plan of a job renews it, too.
 
         `storms`: passes have woken each other for a while.
         """
@@ -229,7 +229,7 @@ class Reconciler:
 
 
 def _no_gate() -> None:
-    """The gate of plans without a step before them."""
+    """The gate of plans that need no step before their first write."""
 
 
 def _acts(uid: str, allocation: Allocation) -> bool:

@@ -24,7 +24,7 @@ from elastic_operator.settings import Settings
 log = logging.getLogger(__name__)
 
 FEW_JOBS = 16
-"""Up to this many new or changed jobs are read in one go: a large template takes 10 ms."""
+"""Up to this many new or changed jobs are read without a turn of the event loop: a large template takes 10 ms."""
 
 
 class StoredWorld:
@@ -66,7 +66,7 @@ class StoredWorld:
         """Jobs that are quarantined, or deleted and still there."""
         self._may_not_preempt_before: tuple[AbstractSet[str], AbstractSet[str]] = frozenset(), frozenset()
         self._distrusted: AbstractSet[tuple[str, bool]] = frozenset()
-        """What the quarantine did not trust at the last refresh."""
+        """The objects that the quarantine distrusted at the last refresh."""
         self._mine: RememberedOne[int, AbstractSet[str]] = RememberedOne()
         """The jobs (uids) that are served."""
         self._changed: Touched[str] = Touched()
@@ -245,7 +245,7 @@ class StoredWorld:
         """The foreign pods that wait for GPUs."""
         return self.reader.pending_pods.refresh(self.now)
 
-    def quarantine(self, uid: str, error: Exception, *, in_allocation: bool = False, given: bool = False) -> bool:
+    def quarantine(self, uid: str, error: Exception, *, in_allocation: bool = False, at_grant: bool = False) -> bool:
         """Quarantine a job that made the planner raise."""
         body = self._stores.jobs.get(uid)
         if body is None:
@@ -259,13 +259,13 @@ class StoredWorld:
             error,
             version=meta.generation,
             in_allocation=in_allocation,
-            given=given,
+            at_grant=at_grant,
         )
         return True
 
     def cannot_tell_demand(self, job: Job, error: Exception) -> None:
         """Report that the pods of a quarantined job count as used by others because of this error."""
-        log.debug("job=%s is set aside, and its pods count as used by others", job.key, exc_info=error)
+        log.debug("job=%s is quarantined, and its pods count as used by others", job.key, exc_info=error)
 
     def quarantine_pod(self, pod: PendingPod, error: Exception) -> None:
         """Quarantine a foreign pod that made the allocation raise."""

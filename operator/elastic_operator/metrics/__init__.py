@@ -1,7 +1,7 @@
 """Prometheus metrics of the operator process, in base units and with bounded labels.
 
 Events are counted where they happen (`Metrics`). The present state is read when Prometheus asks (`Picture`), so that
-the series of a deleted object are gone, too (74). The help texts are the documentation: docs/metrics.md is made from
+the series of a deleted object end, too (74). The help texts are the documentation: docs/metrics.md is made from
 them.
 """
 

@@ -93,8 +93,8 @@ class Counters:
         self.allocate = self._histogram("allocate_seconds", "Time of one allocation over all jobs.", PASS)
         self.not_lasting = self._counter(
             "not_lasting",
-            "Jobs that got nothing in an allocation, because the next one would have taken it away from them, or given"
-            " back what others were to lose for them.",
+            "Jobs that got nothing in an allocation, because the next one would have evicted their pods, or have kept"
+            " those that were to be evicted for them.",
         )
         self.reconcile = self._histogram(
             "reconcile_seconds", "Time to carry out one plan for one job, API calls included.", WRITE
@@ -105,8 +105,8 @@ class Counters:
         )
         self.internal_errors = self._counter(
             "internal_errors",
-            "Errors of the operator's own at one object, which was left aside while all others went on; the log names"
-            " it.",
+            "Errors of the operator's own at one object, which was quarantined while all others were served; the log"
+            " names it.",
             "kind",
         )
         for kind in KINDS:
@@ -134,7 +134,7 @@ class Counters:
         )
         self.queue_wait = self._histogram(
             "queue_wait_seconds",
-            "How long jobs waited for their first pods: since they were created, resumed, or gave all GPUs back.",
+            "How long jobs waited for their first pods: since they were created, resumed, or lost all their pods.",
             QUEUE,
         )
 
@@ -159,30 +159,33 @@ class Counters:
         )
 
     def _of_reclaim(self) -> None:
-        self.evictions = self._counter("evictions", "Pods of jobs that went for other teams.")
-        self.would_evict = self._counter("would_evict", "Pods that would have gone if reclaim were on.")
+        self.evictions = self._counter("evictions", "Pods of jobs that were evicted for other teams.")
+        self.would_evict = self._counter("would_evict", "Pods that would have been evicted if reclaim were on.")
         self.reclaim = self._histogram(
             "reclaim_seconds",
-            "How long jobs and foreign pods waited for whom pods of other teams went, since this process first saw that"
-            " they wanted GPUs: a foreign pod until it was bound, a job until it had the pods of its minimum.",
+            "How long jobs and foreign pods waited for which pods of other teams were evicted, since this process first"
+            " saw that they wanted GPUs: a foreign pod until it was bound, a job until it had the pods of its minimum.",
             RECLAIM,
         )
         self.requested_gpus = self._counter(
-            "reclaim_requested_gpus", "GPUs that jobs and foreign pods lacked for whom pods of other teams went."
+            "reclaim_requested_gpus",
+            "GPUs that jobs and foreign pods lacked for which pods of other teams were evicted.",
         )
-        self.evicted_gpus = self._counter("reclaim_evicted_gpus", "GPUs of the pods that went for other teams.")
+        self.evicted_gpus = self._counter("reclaim_evicted_gpus", "GPUs of the pods that were evicted for other teams.")
         self.nominations = self._counter("nominations", "Foreign pods that got a node reserved.")
         self.reservations = self._gauge("reservations", "Foreign pods that have a node reserved and are not bound.")
         self.reservations_expired = self._counter("reservations_expired", "Reservations that ran out.")
         self.waiting_for_limit = self._gauge(
             "reclaim_breaker_open", "Jobs and pods that wait because a limit of reclaim is reached."
         )
-        text = "Of these, those that no time helps: more would go at once than a limit that was set ever allows."
+        text = (
+            "Of these, those that no time helps: more would be evicted at once than a limit that was set ever allows."
+        )
         self.too_large = self._gauge("reclaim_too_large", text)
         self.reclaim_unanswered = self._gauge(
             "reclaim_unanswered",
-            "Jobs that are to let pods go for others, and wait until it is known whether the API server takes pods"
-            " of these.",
+            "Jobs whose pods are to be evicted for others, once it is known whether the API server accepts pods of"
+            " these.",
         )
 
     def _counter(self, name: str, about: str, labels: str = "") -> Counter:

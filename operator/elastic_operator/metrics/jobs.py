@@ -1,4 +1,4 @@
-"""The series of jobs, from a picture of them. A deleted job is in no later picture, so its series are gone."""
+"""The series of jobs, from a picture of them. A deleted job is in no later picture, so its series end."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def job_families(jobs: Iterable[JobPicture]) -> Iterator[Metric]:
 
 
 def _kept_nodes(jobs: list[JobPicture]) -> Metric:
-    about = "Nodes with pods of jobs that are not Ready for too long, and are not given up: too many went at once."
+    about = "Nodes with pods of jobs that are not Ready for too long, and are not given up: too many at once."
     kept: set[str] = set().union(*(job.obs.kept_nodes for job in jobs))
     return GaugeMetricFamily(f"{PREFIX}kept_nodes", about, value=len(kept))
 

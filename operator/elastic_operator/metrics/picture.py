@@ -1,6 +1,6 @@
 """The content of /metrics about jobs, policies and watches: their state when Prometheus asks (74).
 
-A picture is taken in one go and never changed, so another thread may render it.
+A picture is taken without awaiting anything and never changes, so another thread may render it.
 """
 
 from __future__ import annotations

@@ -28,7 +28,8 @@ Of quotas:
     limit           the most that it may use: guarantee and borrow limit (kueue: nominalQuota + borrowingLimit)
     fair share      the part of all GPUs that a team should have, by guarantees, weights and demands (KAI: fair share)
     tier            the right by which a team uses GPUs: guaranteed, within the fair share, or borrowed
-    share value     use relative to fair share; the team with the lowest one is served next
+    share value     use relative to fair share; the team with the lowest one is served next (kueue:
+                    DominantResourceShare, shown as weightedShare)
     entitled        of a team: the rules let it take GPUs from another team (`allocation.preemption.rules`)
 
 Of one allocation:
@@ -66,7 +67,7 @@ Of taking GPUs:
 Of what fails or waits:
     fault           an error of the operator's own at one object, which is quarantined: others are served without it
     trouble         why the last write for a job failed, while it is tried again (`loop.writes.failed_writes`)
-    avoid           of a job: to place no pod on a node whose kubelet refused pods of the job
+    avoid           of a job: to get no pod on a node whose kubelet refused pods of the job
     back-off        a time in which nothing is tried for a pending pod or a gang (kube-scheduler: backoff)
     hold            of a job: to leave it as it is, because its size changed too often (API: heldUntil)
     node outage     too many nodes are not Ready at once for any of them to count as lost (kube-controller-manager:

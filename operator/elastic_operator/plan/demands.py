@@ -17,7 +17,11 @@ from elastic_operator.plan.world import World
 
 
 def renew_demand(world: World, memory: JobMemory, obs: Observation) -> None:
-    """Remember the job's demand; the same object as before while its inputs do not change."""
+    """Remember the job's demand; the same object as before while its inputs do not change.
+
+    Inputs are compared by `==`: at once where they are the same objects. An observation that was made anew is compared
+    field by field, because another demand would cost an allocation.
+    """
     job = obs.job
     if not obs.wants_pods:
         pods = unwanted_pods(obs)
@@ -31,16 +35,16 @@ def renew_demand(world: World, memory: JobMemory, obs: Observation) -> None:
 
 
 def demand_while_quarantined(world: World, memory: JobMemory, job: Job) -> JobDemand | None:
-    """The job's last demand, else one made from its pods; None if neither works: then its pods count as used by
+    """The job's last demand, else a demand made from its pods. None if neither works: its pods then count as pods of
     others.
 
-    An error in this does not prolong the job's quarantine.
+    An error in this function does not prolong the job's quarantine.
     """
     try:
         if memory.good is not None:
             return demand_in_quarantine(memory.good, job.pods)
         return _demand_of_held(job, job.active_pods, _flavor_held(world, job.active_pods))
-    except Exception as error:  # noqa: BLE001 - the world says so
+    except Exception as error:  # noqa: BLE001 - the world reports the error
         world.cannot_tell_demand(job, error)
         return None
 

@@ -19,13 +19,13 @@ class JobMemory:
 
     obs: Observation | None = None
     demanded: RememberedOne[tuple[object, ...], JobDemand | None] = field(default_factory=RememberedOne)
-    """What it demands while it is not quarantined, by what `demands` makes that from."""
+    """The job's demand while it is not quarantined, remembered by its inputs."""
     good: JobDemand | None = None
     quarantined: JobDemand | None = None
 
     @property
     def demand(self) -> JobDemand | None:
-        """The job's demand; while it is quarantined, the one that counts meanwhile; None if it may have no pods."""
+        """The demand that counts: `quarantined` while the job is quarantined; None if the job may have no pods."""
         if self.obs is not None and self.obs.job.fault:
             return self.quarantined
         return self.demanded.last

@@ -2,12 +2,12 @@
 
 The same snapshot with the decision carried out is allocated once more: that is what the next pass would decide. A job
 gets nothing if the next pass would evict its new pods. A job keeps the pods that the next pass would give back to it,
-unless pods of a third job would be evicted for that: an owner may preempt the weakest job, and that job the next weaker
-one. Such a decision is a mistake or a limit of the planner, and must cost nobody a pod. A decision by which no job
-loses a pod is not examined, because it can be undone without harm.
+unless pods of a third job would be evicted for that: an owner may preempt the weakest job, and that job an even weaker
+job. A decision that would not last is a mistake or a limit of the planner, and must cost no job a pod. A decision by
+which no job loses a pod is not examined, because it can be undone without harm.
 
-No job may lose its rights by this. A job that was left out for ten seconds is served as the first decision says. Jobs
-whose size then changes again and again are held (`flapping.py`).
+The look ahead must not cost a job its rights. A job that was left out for ten seconds is served by the first decision.
+Jobs whose size then changes again and again are held (`flapping.py`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from math import inf
+from typing import NamedTuple
 
 from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.result import Allocation
@@ -28,12 +29,19 @@ from elastic_operator.plan.job.remaining_pods import frozen_demand
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 PATIENCE_SECONDS = 10.0
-"""A job is left out for this long; then it is served as the first decision says."""
+"""A job is left out for this long; then it is served by the first decision."""
 DOUBT_SECONDS = 60.0
-"""The time of the first doubt about a job is forgotten this long after the last one."""
+"""The time of the first doubt about a job is forgotten this long after the last doubt."""
 TWO_MASTERS = "It would have two masters."
 _MAX_DECISIONS = 3
 """A pass is decided at most this many times; the last decision stands."""
+
+
+class _Doubt(NamedTuple):
+    """When a job was to be left out: for the first time, and for the last one (epoch seconds)."""
+
+    since: float
+    last: float
 
 
 class LookaheadAllocator:
@@ -44,8 +52,8 @@ class LookaheadAllocator:
 
     def __init__(self) -> None:
         self._now, self._next = Allocator(), Allocator()
-        self._doubted: dict[str, tuple[float, float]] = {}
-        """By job (uid), the first and the last time when it was to be left out (epoch seconds)."""
+        self._doubts: dict[str, _Doubt] = {}
+        """Jobs of which a decision would not have lasted, by uid."""
         self.again_at = inf
         """When (epoch seconds) the first of the jobs that were left out is served, if nothing else changes before."""
 
@@ -72,25 +80,25 @@ class LookaheadAllocator:
                 break
             left_out |= more
         allocation.would_not_last = left_out
-        times = (self._doubted[uid][0] + PATIENCE_SECONDS for uid in left_out)
+        times = (self._doubts[uid].since + PATIENCE_SECONDS for uid in left_out)
         self.again_at = min((time for time in times if time > snapshot.now), default=inf)
         return allocation
 
     def _is_left_out(self, uid: str, why: str, now: float) -> bool:
         """Whether the job is left out: for ten seconds at most, or for as long as it would have two masters."""
-        since, _ = self._doubted.get(uid, (now, now))
-        self._doubted[uid] = since, now
+        since = self._doubts[uid].since if uid in self._doubts else now
+        self._doubts[uid] = _Doubt(since, now)
         return why == TWO_MASTERS or now < since + PATIENCE_SECONDS
 
     def _forget_old(self, now: float) -> None:
-        known = self._doubted.items()
-        self._doubted = {uid: times for uid, times in known if times[0] <= now < times[1] + DOUBT_SECONDS}
+        known = self._doubts.items()
+        self._doubts = {uid: doubt for uid, doubt in known if doubt.since <= now < doubt.last + DOUBT_SECONDS}
 
 
 def short_lived(snapshot: Snapshot, first: Allocation, second: Allocation) -> dict[str, str]:
     """The jobs (uids) that must get nothing in the `first` allocation, each with the reason in words.
 
-    The `second` allocation is made from the snapshot with the first one carried out.
+    The `second` allocation is made from the snapshot with the `first` carried out.
     """
     found: dict[str, str] = {}
     for job in snapshot.jobs:
@@ -119,7 +127,7 @@ def _masters(job: JobDemand, assignment: Assignment) -> int:
 
 
 def _without(snapshot: Snapshot, uids: Mapping[str, object]) -> Snapshot:
-    """The snapshot in which these jobs keep their pods and want no more."""
+    """The snapshot in which these jobs keep their pods and demand no more."""
     if not uids:
         return snapshot
     return replace(snapshot, jobs=tuple(_frozen(job) if job.uid in uids else job for job in snapshot.jobs))

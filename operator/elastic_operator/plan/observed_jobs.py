@@ -1,4 +1,4 @@
-"""All jobs of one pass, made from those of the pass before: only jobs that were observed anew are looked at (23)."""
+"""All jobs of one pass, made from all jobs of the pass before: only jobs that were observed anew are examined (23)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ LeavingPods = tuple[tuple[str, OwnPod], ...]
 class ObservedJobs:
     """The jobs of one pass, in the world's order. Immutable.
 
-    `uids` is the world's own collection of all jobs. `obs` has the observation of each job, and `demand_of` what each
-    demands, None if it may have no pods. `demands`: the demands in `demand_of` that are not None. `members`: the uids
+    `uids` is the world's own collection of all jobs. `obs` has the observation of each job, `demand_of` its
+    demand; None if it may have no pods. `demands`: the demands in `demand_of` that are not None. `members`: the uids
     of all their members. `leaving` are the pods that are about to be deleted, with their namespaces.
     """
 
@@ -49,7 +49,7 @@ class ObservedJobs:
     def _with(self, obs: Mapping[str, Observation], demand_of: Mapping[str, JobDemand | None]) -> ObservedJobs:
         all_obs, demands, members, leaving = {**self.obs, **obs}, self.demands, self.members, self.leaving
         if any(one.to_delete or (uid in self.obs and self.obs[uid].to_delete) for uid, one in obs.items()):
-            leaving = tuple((one.job.namespace, pod) for one in all_obs.values() for pod, _ in one.to_delete)
+            leaving = tuple((one.job.namespace, deletion.pod) for one in all_obs.values() for deletion in one.to_delete)
         all_demands = {**self.demand_of, **demand_of}
         if demand_of:
             demands = tuple(demand for demand in all_demands.values() if demand is not None)

@@ -42,9 +42,9 @@ MAX_BLAMES = 2
 class Decisions:
     """The result of one pass. All its decisions are of one moment, because a pass awaits nothing.
 
-    `obs` are all jobs by uid, and `snapshot` is what was allocated from. `is_new`: the allocation was made in this
-    pass. `until` is when (epoch seconds) time alone may change it. `would_be` is what would be taken in addition if
-    reclaim were not stopped. `error` was raised by the look ahead (143), without which the allocation was made then.
+    `obs` are all jobs by uid, and `snapshot` is the input of the allocation. `is_new`: the allocation was made in this
+    pass. `until` is when (epoch seconds) time alone may change it. `would_be` is the allocation with the evictions that
+    `DryRun` only reports. `error` was raised by the look ahead (143) or in `would_be`; the pass did without that part.
     """
 
     policies: Resolved
@@ -115,7 +115,7 @@ class Planner:
             yield
 
     def observe(self, world: World) -> tuple[Mapping[str, Observation], Snapshot]:
-        """All jobs (by uid) as they are now, and what to allocate from."""
+        """All jobs (by uid) as they are now, and the snapshot to allocate from."""
         uids = self._to_observe(world)
         for uid in uids:
             self._observe(world, uid)
@@ -126,7 +126,7 @@ class Planner:
         return self._observed_jobs.obs, self._take_snapshot(world)
 
     def _to_observe(self, world: World) -> Collection[str]:
-        """Those that may look otherwise than at the last pass; all others are kept."""
+        """The jobs (uids) to observe: their observation may differ from that of the last pass. The others are kept."""
         uids, touched, again = world.jobs(), world.touched(), self._again.take()
         new: Collection[str] = ()
         if uids is not self._observed_jobs.uids:
@@ -144,7 +144,7 @@ class Planner:
             self.plans.drop(uid)
 
     def _observe(self, world: World, uid: str) -> None:
-        """Observe the job; while it is quarantined, only what is known without its spec."""
+        """Observe the job; while it is quarantined, without its spec."""
         memory = self._jobs.setdefault(uid, JobMemory())
         try:
             self._observe_as(world, memory, world.job(uid))
@@ -168,12 +168,12 @@ class Planner:
         return obs
 
     def quarantine(
-        self, world: World, uid: str, error: Exception, *, in_allocation: bool = False, given: bool = False
+        self, world: World, uid: str, error: Exception, *, in_allocation: bool = False, at_grant: bool = False
     ) -> Observation | None:
-        """Leave out a job that has raised for a while. Returns its observation meanwhile; None if the job is
+        """Quarantine a job at which an error was raised. Returns its observation meanwhile; None if the job is
         deleted.
         """
-        if not world.quarantine(uid, error, in_allocation=in_allocation, given=given):
+        if not world.quarantine(uid, error, in_allocation=in_allocation, at_grant=at_grant):
             return None
         memory = self._jobs.setdefault(uid, JobMemory())
         self._again.add(uid)
@@ -200,7 +200,7 @@ class Planner:
     # -- allocate ------------------------------------------------------------------------------------------------------
 
     def decide(self, world: World, reclaim: Reclaim) -> Decisions:
-        """The decisions of a pass; without a job or pending pod at which the allocation raises."""
+        """The decisions of a pass. A job or pending pod that makes the allocation raise is left out."""
         for _ in range(MAX_BLAMES):
             obs, snapshot = self.observe(world)
             try:
@@ -224,7 +224,7 @@ class Planner:
     def _allocate(
         self, world: World, obs: Mapping[str, Observation], snapshot: Snapshot, reclaim: Reclaim
     ) -> Decisions:
-        """The last allocation, as long as it would come out again."""
+        """The decisions. The last allocation is kept as long as a new one would be equal."""
         last, stopped, now = self._decided, reclaim.stopped, world.now
         # By identity (23).
         same = last is not None and snapshot is last.snapshot and stopped == last.stopped
@@ -237,7 +237,7 @@ class Planner:
             would_be = None
             if stopped is not None and reclaim.is_dry_run:
                 would_be, error = self._would_be(to_allocate, error)
-            _ = allocation.nominations  # made when they are read: here it is known what to do if that raises
+            _ = allocation.nominations  # they are made when they are read, and an error is handled here
         until = min(next_change(to_allocate), now + reclaim.next_capacity(allocation), self._allocator.again_at)
         self._decided = Decisions(world.policies, obs, snapshot, allocation, True, until, stopped, would_be, error)
         return self._decided
@@ -263,7 +263,7 @@ class Planner:
     # -- reconcile -----------------------------------------------------------------------------------------------------
 
     def may_need_plans(self, decisions: Decisions, at: float) -> Iterator[str]:
-        """The jobs (uids) whose plan may not be the last one any more; `at` is monotonic."""
+        """The jobs (uids) that may need another plan; `at` is monotonic."""
         return iter(decisions.obs) if decisions.is_new else self.plans.may_need_one(decisions.obs, at)
 
     def plan(self, obs: Observation, grant: Grant | None, now: float) -> Plan:
@@ -300,10 +300,10 @@ def _to_allocate(snapshot: Snapshot, now: float, reclaim: Reclaim) -> Snapshot:
 
 
 def _valid_until(obs: Observation, now: float) -> float:
-    """When time alone may make the job look different.
+    """When (epoch seconds) time alone may change the observation of the job.
 
-    The times of a status are whole seconds. So a status that is not written yet is made anew each second, unless the
-    job must not go on before it is written.
+    The times of a status are whole seconds. So a status that is not written yet is made anew each second, unless it
+    must be written before all other writes.
     """
     if obs.commit:
         return -inf

@@ -15,7 +15,7 @@ from elastic_operator.plan.job.observation import Observation
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A job's last plan: made from what, with what status, and when (`due`, monotonic) it is made again anyway."""
+    """A job's last plan: its input, its status, and when (`due`, monotonic) it is made again if nothing changes."""
 
     obs: Observation
     assignment: Assignment | None
@@ -28,7 +28,7 @@ class Planned:
 
 
 class Plans:
-    """By the uids of jobs. All times are monotonic."""
+    """The last plans, by the uids of jobs. All times are monotonic."""
 
     def __init__(self) -> None:
         self._last: dict[str, Planned | None] = {}
@@ -36,16 +36,16 @@ class Plans:
         self._due = Dues()
         """When each plan is due."""
         self._outdated: dict[str, None] = {}
-        """Jobs whose last plan may not have been made from how they are observed now."""
+        """Jobs whose last plan may be made from an older observation."""
 
     def observed(self, uids: Iterable[str]) -> None:
-        """These jobs were observed anew, so their plans may be outdated."""
+        """Note that these jobs were observed anew, so their plans may be outdated."""
         for uid in uids:
             self._last.setdefault(uid)
             self._outdated[uid] = None
 
     def note(self, planned: Planned) -> None:
-        """A plan was made, and begun."""
+        """Note a plan that was made and begun."""
         uid = planned.obs.job.uid
         if uid in self._last:
             self._last[uid] = planned
@@ -61,11 +61,11 @@ class Plans:
         return (planned for planned in self._last.values() if planned is not None)
 
     def next_due(self) -> float:
-        """When the first plan is due again; those that were forgotten are made as their turn comes."""
+        """When the first plan is due again. Forgotten plans have no such time: the next passes make them."""
         return self._due.next()
 
     def may_need_one(self, all_obs: Mapping[str, Observation], at: float) -> Iterator[str]:
-        """The jobs (uids) whose plan may not be the last one any more, while the allocation is."""
+        """The jobs (uids) that may need another plan, although the allocation is the last one."""
         for uid in dict.fromkeys((*self._outdated, *self._due.due(at))):
             known = self._last[uid]
             if known is None or not known.is_current(all_obs[uid], at):
@@ -81,7 +81,7 @@ class Plans:
         return known.assignment == (allocation.assignment(obs.job.uid) if obs.job.uid in allocation else None)
 
     def forget(self, uid: str) -> None:
-        """Plan for that job again; the last plan is what metrics show until then."""
+        """Plan for that job again. Until then, metrics show its last plan."""
         if uid not in self._last:
             return
         if (planned := self._last[uid]) is not None:
@@ -90,7 +90,7 @@ class Plans:
         self._outdated[uid] = None
 
     def drop(self, uid: str) -> None:
-        """The job is gone."""
+        """Forget a deleted job."""
         self._last.pop(uid, None)
         self._due.drop(uid)
         self._outdated.pop(uid, None)

@@ -67,11 +67,11 @@ class World(Protocol):
     def pending_pods(self) -> tuple[PendingPod, ...]:
         """The foreign pods that wait for GPUs."""
 
-    def quarantine(self, uid: str, error: Exception, *, in_allocation: bool = False, given: bool = False) -> bool:
+    def quarantine(self, uid: str, error: Exception, *, in_allocation: bool = False, at_grant: bool = False) -> bool:
         """Leave out a job that made the planner raise: its facts say so until it is tried again. False if there is no
         such job.
 
-        `in_allocation`: the allocation raised the error. `given`: the error came when the job's grant was planned or
+        `in_allocation`: the allocation raised the error. `at_grant`: the error came when the job's grant was planned or
         carried out.
         """
 
@@ -89,7 +89,7 @@ class Reclaim(Protocol):
 
     @property
     def stopped(self) -> Reason | None:
-        """Why nothing is taken; None if jobs may take."""
+        """Why no pods may be evicted; None if pods may be evicted."""
 
     @property
     def is_dry_run(self) -> bool:

@@ -70,9 +70,7 @@ class FailureLogs:
         return job_uid in self._reading
 
     def _begin(self, job_uid: str, namespace: str, unread: Sequence[OwnPod]) -> None:
-        """Begin with the first logs. The others have their turn when the job is read again, if they still matter
-        then.
-        """
+        """Begin to read the first logs. The other logs follow when the job is read again, if they are still needed."""
         reading = self._reading.get(job_uid, {})
         waiting = sorted((pod for pod in unread if pod.uid not in reading), key=lambda pod: pod.main.finished_at or inf)
         for pod in waiting[: MAX_OF_JOB - len(reading)]:

@@ -1,4 +1,4 @@
-"""Decides which master is asked for its group's state, and how often. Pure."""
+"""Decides which master the operator asks for its group's state, and how often. Pure."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ all slots.
 MASTER_SILENT_SECONDS = 75.0
 """A master without an answer for this long is silent: the job says so instead of repeating its last report."""
 NEWS_OF_A_JOB, NEWS_OF_A_JOB_SECONDS = 8, 5.0
-"""A changing group has about five news within seconds, each of them once."""
+"""The token bucket of a job. A changing group reports about five changes within seconds."""
 NEWS_OF_A_NAMESPACE, NEWS_OF_A_NAMESPACE_SECONDS = 400, 0.1
 """All jobs of a namespace may change together, for example when nodes are lost. With this limit 1,000 lying masters
 cause ten writes a second.
@@ -200,7 +200,7 @@ class MasterPoller:
         )
 
     async def _get(self, target: Target) -> bytes:
-        """The body. Raises ValueError for a bad answer, else what aiohttp raises."""
+        """The body. Raises ValueError for a bad answer, and the errors of aiohttp."""
         if self._http is None:
             self._http = aiohttp.ClientSession(
                 timeout=aiohttp.ClientTimeout(total=MASTER_ANSWER_SECONDS),

@@ -1,6 +1,6 @@
-"""Pods that are being created: each counts from before its request is sent until it is seen (48).
+"""Pods that are being created: each counts from before its request is sent until the pod is seen (48).
 
-So no pass gives its place away (kube-scheduler: `cache.AssumePod`).
+So no pass gives the pod's place to another pod (kube-scheduler: `cache.AssumePod`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from elastic_operator.read.counted_pod import Assumed, assumed_uid
 from elastic_operator.read.sums import PodIndex
 
 ASSUMED_SECONDS = 15.0
-"""A pod whose creation was sent and that is not seen counts for this long, far more than a watch event takes (48)."""
+"""A pod that was sent and is not seen counts for this long after the answer. A watch event takes far less (48)."""
 
 
 class AssumedPods:
@@ -41,10 +41,10 @@ class AssumedPods:
         node: str | None,
         shape: PodShape,
     ) -> str:
-        """Count a pod that is about to be created until a pod of that name is seen; returns the uid that it has
-        meanwhile (48).
+        """Count a pod that is about to be created, until a pod of that name is seen. Returns the pod's uid until then
+        (48).
 
-        It counts however long the creation takes; `await_seen` says that the creation is over.
+        The pod counts even if the creation takes long. Call `await_seen` at the end of the creation.
         """
         self.forget(namespace, name)
         uid = assumed_uid(namespace, name)
@@ -56,7 +56,7 @@ class AssumedPods:
         return uid
 
     def forget(self, namespace: str, name: str) -> None:
-        """Do not count an assumed pod any more: it was certainly not created, or it is seen."""
+        """Count an assumed pod no more: it was certainly not created, or it is seen."""
         uid = assumed_uid(namespace, name)
         assumed = self._pods.pop(uid, None)
         if assumed is not None:
@@ -65,8 +65,8 @@ class AssumedPods:
             self._changed(assumed.job_uid, assumed.member.node)
 
     def await_seen(self, namespace: str, name: str) -> None:
-        """The creation is over. A pod that is still not seen may have been created nevertheless, so it counts for a
-        while.
+        """Note the end of the creation. A pod that is still not seen may exist nevertheless, so it counts for
+        `ASSUMED_SECONDS` more.
         """
         uid = assumed_uid(namespace, name)
         if uid in self._pods:
@@ -85,7 +85,7 @@ class AssumedPods:
         return map(self._pods.__getitem__, self._by_node.get(node))
 
     def next_expiry(self) -> float:
-        """When (monotonic) `expire` forgets the next one; infinity if it will not."""
+        """When (monotonic) `expire` forgets the next pod; infinity if it forgets none."""
         return min((assumed.until for assumed in self._pods.values()), default=inf)
 
     def expire(self) -> None:

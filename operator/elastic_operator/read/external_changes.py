@@ -3,7 +3,7 @@ circle (143).
 
 These changes are: a job is created, deleted, edited or ends; pods are lost or fail; a node is added, removed, opened or
 closed; a policy is edited; plain pods with GPUs are created, deleted or end; the API server begins or ceases to accept
-pods. The time is in memory only: a new leader begins with its first refresh.
+pods. The time is in memory only: for a new leader it is the time of its first refresh.
 """
 
 from __future__ import annotations

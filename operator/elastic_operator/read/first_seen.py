@@ -1,5 +1,5 @@
-"""Keeps since when nodes are away and pods wait, as this process saw it, so that no node or pod is lost by a step of
-the clock (29).
+"""Keeps since when nodes are not Ready and pods wait, as this process saw it, so that a step of the clock costs no node
+or pod (29).
 
 Pods are given up or deleted some time after a node has stopped being Ready, a pod has begun to wait, or a master was
 lost. A step of the clock must not cause that. So a time that was seen before a step moves along with the clock. If a
@@ -21,7 +21,7 @@ from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.times import not_later
 
 LATE_NEWS_SECONDS = 60.0
-"""A time further back than this is not late news, but from a clock that is behind."""
+"""A time that is further back was written by a clock that is behind; a shorter delay may be late news."""
 MAX_KEPT = 100_000
 
 

@@ -77,10 +77,10 @@ class JobContexts:
         return priority_of(class_name or "", self._classes, self._settings)
 
     def grace_ceiling(self, namespace: str) -> int:
-        """The longest grace of a leaving pod of a job there, in seconds: the policy's ceiling, if it has one, else the
-        setting (95).
+        """The longest grace, in seconds, of a leaving pod of a job in the namespace: the policy's ceiling if it has
+        one, else the setting (95).
 
-        At least one, because a deletion without any grace is one by force.
+        It is at least one second, because a deletion with no grace is a forced deletion.
         """
         ceiling = self._policies.resolved.grace_ceiling(namespace)
         return max(1, self._settings.reclaim.max_grace_period_seconds if ceiling is None else ceiling)

@@ -23,7 +23,7 @@ class JobInputs(NamedTuple):
     """The inputs of one job. Equal inputs give an equal job until a time in them comes.
 
     `pods` are its own. While all its nodes are Ready, the time of the master's last answer and the group by the logs
-    are left out of `reports`, so that they do not void the job.
+    are left out of `feedback`, so that they do not void the job.
     """
 
     body: objects.CustomObject

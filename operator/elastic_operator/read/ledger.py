@@ -3,8 +3,7 @@ pod.
 
 A pod is ours if its controller is an existing job, by uid, in its namespace, and its name is one that the job's pods
 have (95); labels prove nothing. All other pods only use GPUs. A pod that is being created counts as well
-(`assumed_pods`). A pod that is being deleted and does not go counts as used again after some time, so that nobody waits
-for its place (40).
+(`assumed_pods`). The room of a pod whose deletion is overdue counts as used again, so that no pod waits for it (40).
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from math import inf
 
 from elastic_api.template import GPU_RESOURCES
 from elastic_operator.cluster import objects
-from elastic_operator.cluster.interned import interned
+from elastic_operator.cluster.interned import Interned
 from elastic_operator.cluster.meta import OwnerReference
 from elastic_operator.cluster.pod import Pod
 from elastic_operator.memory import Touched
@@ -37,8 +36,8 @@ class Ledger:
     """The use of each node by pods, and the pods of each job.
 
     Args:
-        job_of: The job with a uid; None if it does not exist (any more). parse: (job name, pod name) to (role, index),
-        None if a job of that name has no such pod.
+        job_of: The job with a uid; None if it does not exist (any more).
+        parse: (job name, pod name) to (role, index), None if a job of that name has no such pod.
         gpu_resources: Extended resources that count as GPUs.
         changed: Called when a change of a pod affects its node or a job.
         on_error: Called for each pod that cannot be read.
@@ -69,9 +68,7 @@ class Ledger:
         self._foreign: dict[str, PodSum] = {}
         self._plain: dict[str, PodSum] = {}
         """Pods of no job that request GPUs, by namespace."""
-        self._plain_now: dict[str, Resources] | None = None
         self._waiting: dict[str, Pod] = {}
-        self._pending_now: tuple[Pod, ...] | None = None
         self._leaving = TerminatingPods(now)
         self.assumed = AssumedPods(now, self._assumed_changed)
         self.revision = 0
@@ -82,8 +79,11 @@ class Ledger:
         """The jobs, by uid or by (namespace, name), whose pods may have changed: pods being created, own pods, and pods
         of others with their names.
         """
+        # Answers, made at the first question after `_void`:
+        self._plain_now: dict[str, Resources] | None = None
+        self._pending_now: tuple[Pod, ...] | None = None
         self._own_pods: dict[str, tuple[OwnPod, ...]] = {}
-        self._alike: dict[tuple[tuple[str, int], ...], Resources] = {}
+        self._requests: Interned[tuple[tuple[str, int], ...], Resources] = Interned()
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """Count a change. A listener of the pods' store."""
@@ -106,7 +106,7 @@ class Ledger:
 
     def job_changed(self, job_uid: str) -> None:
         """Decide again which pods are a job's own, after its creation or deletion."""
-        self._own_pods.pop(job_uid, None)
+        self._own_pods.pop(job_uid, None)  # the answer for a job without pods is forgotten with the job
         for uid in tuple(self._claims.get(job_uid)):
             before = self._entries[uid]
             entry = self._entry(before.pod, before)
@@ -145,7 +145,7 @@ class Ledger:
         return self._revisions.get(node, 0)
 
     def has_leaving_pods(self, node: str) -> bool:
-        """Whether pods of ours are leaving the node and are not overdue (145)."""
+        """Whether pods of ours are leaving the node, and their kubelet may still be busy with them (145)."""
         return any(map(self._leaving.is_expected, self._leaving_from(node)))
 
     def overdue_within(self, node: str) -> float:
@@ -180,16 +180,16 @@ class Ledger:
         """
         foreign = self._foreign.get(node.name)
         used = foreign.copy() if foreign else PodSum(self._gpu_resources)
-        going = PodSum(self._gpu_resources)
+        leaving_use = PodSum(self._gpu_resources)
         for namespace, pod in leaving:
-            going.add(namespace, pod)
+            leaving_use.add(namespace, pod)
         for uid in self._own_by_node.get(node.name):
             entry = self._entries[uid]
             own = entry.own
             if own is None or own.ended or uid in members or _will_never_run(own):
                 continue
-            goes_soon = own.deleting_since is not None and not self._leaving.is_overdue(uid)
-            (going if goes_soon else used).add(entry.pod.metadata.namespace, own)
+            is_leaving = own.deleting_since is not None and not self._leaving.is_overdue(uid)
+            (leaving_use if is_leaving else used).add(entry.pod.metadata.namespace, own)
         for assumed in self.assumed.at(node.name):
             if assumed.member.uid not in members:
                 used.add(assumed.namespace, assumed.member)
@@ -197,10 +197,10 @@ class Ledger:
             node,
             used=dict(used.requests),
             used_ports=frozenset(used.ports),
-            leaving=dict(going.requests),
-            leaving_ports=frozenset(going.ports),
+            leaving=dict(leaving_use.requests),
+            leaving_ports=frozenset(leaving_use.ports),
             used_by=used.by_namespace(),
-            leaving_by=going.by_namespace(),
+            leaving_by=leaving_use.by_namespace(),
         )
 
     def bound_use(self, node: str) -> Resources:
@@ -210,11 +210,11 @@ class Ledger:
         return self.with_use(Node(node, {}), unbound | self.assumed.uids_at(node)).used
 
     def next_expiry(self) -> float:
-        """Seconds until `expire` changes what is used without any other change; infinity if it will not."""
+        """Seconds until `expire` changes the use of a node; infinity if it will not."""
         return min(self.assumed.next_expiry(), self._leaving.next_due()) - self._now()
 
     def expire(self) -> None:
-        """Forget pods whose creation was not confirmed for too long, and stop expecting overdue pods to go (40)."""
+        """Forget pods whose creation was not confirmed for too long. Count the room of overdue pods as used (40)."""
         self.assumed.expire()
         for uid in self._leaving.expire():
             self._node_changed(self._entries[uid].node)
@@ -251,7 +251,11 @@ class Ledger:
             yield self._plain, entry.pod.metadata.namespace
 
     def _void(self, entry: CountedPod) -> None:
-        """Drop the answers that the pod is part of. They are made again at the next question."""
+        """Drop the answers that the pod is part of. They are made again at the next question.
+
+        Only a pod that comes or goes does this, as itself or as it counts. A pod that waits and still counts as before
+        is another object nevertheless, so `pod_changed` drops the answer of `pending`, and no other.
+        """
         if entry.claims is not None:
             self._own_pods.pop(entry.claims, None)
         if entry.waits:
@@ -285,7 +289,7 @@ class Ledger:
             self._revisions.pop(node, None)
 
     def _entry(self, pod: Pod, before: CountedPod | None) -> CountedPod:
-        """The pod as it counts; `before` is the same pod as it counted until now.
+        """The pod as it counts now; `before` is the same pod as it counted until now.
 
         Its user may have written anything into it, and an unreadable pod must not spoil the account of all others. An
         unreadable pod of a job counts as before if it has not ended or been bound elsewhere; any other unreadable pod
@@ -332,7 +336,7 @@ class Ledger:
         """The load, with one object for equal requests, because the allocator adds up thousands of them in each
         pass.
         """
-        known = interned(self._alike, tuple(sorted(requests.items())), requests)
+        known = self._requests.first(tuple(sorted(requests.items())), requests)
         return Load(known, count_gpus(requests, self._gpu_resources), host_ports)
 
     def _place_of(self, pod: Pod, owner: OwnerReference | None) -> tuple[str, int] | None:

@@ -17,7 +17,7 @@ from elastic_operator.quarantine import Quarantine
 from elastic_operator.read import convert
 from elastic_operator.read.first_seen import FirstSeen
 from elastic_operator.read.ledger import Ledger
-from elastic_operator.read.node_outages import NodeOutages
+from elastic_operator.read.node_outages import Away, Down, NodeOutages
 
 log = logging.getLogger(__name__)
 
@@ -33,12 +33,12 @@ class NodeAvailability(NamedTuple):
     closed: Mapping[str, str] = {}
 
     def why_closed(self, name: str) -> str:
-        """Why no new pods go to that node, in words; "" if they do."""
+        """Why the node takes no new pods, in words; "" if it takes some."""
         return self.closed.get(name, "") if name in self.names else "gone"
 
 
 class Nodes:
-    """The nodes at the last refresh. Each is made again only when something of it changes.
+    """The nodes at the last refresh. A node is made again only when a part of it changes.
 
     A node at which the operator raises is closed: no pod is placed there, and pods that run there stay and count (88).
     """
@@ -52,10 +52,8 @@ class Nodes:
         gpu_resources: Sequence[str],
     ) -> None:
         self._stored, self._ledger, self._first_seen, self._quarantine = stored, ledger, first_seen, quarantine
-        self._down: dict[str, tuple[float, float]] | None = None
-        """Nodes that were not Ready at the last refresh: since when by their status, and by our judgment. None before
-        the first refresh.
-        """
+        self._down: Down | None = None
+        """The nodes that were not Ready at the last refresh; None before the first refresh."""
         self._read: object = None
         """The stamp of the nodes at that refresh."""
         self.outages = NodeOutages(stored, first_seen.clock, gpu_resources)
@@ -84,7 +82,7 @@ class Nodes:
         return {pod.node: unready[pod.node] for pod in pods if pod.node and pod.node in unready} if unready else {}
 
     def misplaced(self, pods: tuple[OwnPod, ...]) -> dict[str, str]:
-        """The unbound pods (uids) whose pinned node does not take them any more, each with the reason."""
+        """The unbound pods (uids) whose pinned node accepts them no more, each with the reason."""
         pinned = [(pod, pod.node) for pod in pods if not pod.bound and pod.node and pod.active]
         return {pod.uid: why for pod, node in pinned if (why := self._why_shut_out(pod, node))}
 
@@ -94,7 +92,7 @@ class Nodes:
         A lack of room counts only after the scheduler has reported it: until then it may have placed the pod already.
         """
         if why := self.availability().why_closed(node):
-            return f"node {node} takes no pods any more ({why})"
+            return f"node {node} accepts no more pods ({why})"
         stored = self._stored.named(node) if pod.unschedulable else None
         if stored is None:
             return ""
@@ -103,7 +101,7 @@ class Nodes:
             return ""
         has, used = fact.allocatable, self._ledger.bound_use(node)
         lacking = [name for name, amount in pod.requests.items() if used.get(name, 0) + amount > has.get(name, 0)]
-        return f"other pods have taken the {lacking[0]} of node {node}" if lacking else ""
+        return f"other pods use the {lacking[0]} of node {node}" if lacking else ""
 
     def _stamp(self) -> object:
         """A value that changes whenever a node changes, is quarantined, or is due for another try."""
@@ -128,31 +126,31 @@ class Nodes:
         return self._all.get(seen, self._read_all, members, leaving)
 
     def _read_all(self, members: Set[str], leaving: Iterable[tuple[str, OwnPod]]) -> tuple[Node, ...]:
-        going: dict[str, tuple[tuple[str, OwnPod], ...]] = {}
+        by_node: dict[str, tuple[tuple[str, OwnPod], ...]] = {}
         for namespace, pod in leaving:
             if pod.node and pod.bound and pod.active:
-                going[pod.node] = (*going.get(pod.node, ()), (namespace, pod))
+                by_node[pod.node] = (*by_node.get(pod.node, ()), (namespace, pod))
         given_up = {pod.uid for _, pod in leaving if pod.deleting_since is None}
         counted_elsewhere = members | given_up if given_up else members
         stored = self._stored.values()
-        looked_at = (self._read_node(node, counted_elsewhere, going.get(node.metadata.name, ())) for node in stored)
+        looked_at = (self._read_node(node, counted_elsewhere, by_node.get(node.metadata.name, ())) for node in stored)
         nodes = tuple(node for node in looked_at if node is not None)
         if len(self._known.names()) > len(nodes):
             self._known.drop_absent({node.name for node in nodes})
         return nodes
 
     def _read_node(
-        self, stored: objects.Node, counted_elsewhere: Set[str], going: tuple[tuple[str, OwnPod], ...]
+        self, stored: objects.Node, counted_elsewhere: Set[str], leaving: tuple[tuple[str, OwnPod], ...]
     ) -> Node | None:
-        node = self._attempt(stored, lambda: self._with_use(convert.node, stored, counted_elsewhere, going))
-        return node if node is not None else self._closed(stored, counted_elsewhere, going)
+        node = self._attempt(stored, lambda: self._with_use(convert.node, stored, counted_elsewhere, leaving))
+        return node if node is not None else self._closed(stored, counted_elsewhere, leaving)
 
     def _closed(
-        self, stored: objects.Node, counted_elsewhere: Set[str], going: tuple[tuple[str, OwnPod], ...]
+        self, stored: objects.Node, counted_elsewhere: Set[str], leaving: tuple[tuple[str, OwnPod], ...]
     ) -> Node | None:
         """A quarantined node: its use by pods counts for their teams. None if even that cannot be read."""
         try:
-            return self._with_use(convert.closed_node, stored, counted_elsewhere, going)
+            return self._with_use(convert.closed_node, stored, counted_elsewhere, leaving)
         except Exception:
             log.exception("node=%s: what its pods use is not known", stored.metadata.name)
             return None
@@ -162,12 +160,12 @@ class Nodes:
         as_fact: Callable[[objects.Node], Node],
         stored: objects.Node,
         counted_elsewhere: Set[str],
-        going: tuple[tuple[str, OwnPod], ...],
+        leaving: tuple[tuple[str, OwnPod], ...],
     ) -> Node:
         """The node as read by that function, with its use by pods; the same object while neither changes."""
         name, ledger = stored.metadata.name, self._ledger
-        key = stored, as_fact, ledger.node_revision(name), ledger.own_besides(name, counted_elsewhere), going
-        return self._known.get(name, key, lambda: ledger.with_use(as_fact(stored), counted_elsewhere, leaving=going))
+        key = stored, as_fact, ledger.node_revision(name), ledger.own_besides(name, counted_elsewhere), leaving
+        return self._known.get(name, key, lambda: ledger.with_use(as_fact(stored), counted_elsewhere, leaving=leaving))
 
     def unready_since(self, now: float) -> Unready:
         """By node that is not Ready, since when; -inf for a node that somebody has tainted as out of service.
@@ -184,10 +182,10 @@ class Nodes:
         given_up = (
             {node.metadata.name for node in self._stored.values() if convert.is_out_of_service(node)} if down else ()
         )
-        return {name: -inf if name in given_up else since for name, (_, since) in down.items()}
+        return {name: -inf if name in given_up else node.since for name, node in down.items()}
 
-    def _find_down(self) -> dict[str, tuple[float, float]]:
-        down: dict[str, tuple[float, float]] = {}
+    def _find_down(self) -> Down:
+        down: dict[str, Away] = {}
         before = self._down or {}
         for node in self._stored.values():
             name, noted = node.metadata.name, self._attempt(node, partial(self._note_if_down, node, down))
@@ -195,10 +193,10 @@ class Nodes:
                 down[name] = before[name]
         return down
 
-    def _note_if_down(self, node: objects.Node, down: dict[str, tuple[float, float]]) -> bool:
+    def _note_if_down(self, node: objects.Node, down: dict[str, Away]) -> bool:
         """Note the node if it is not Ready; returns whether it is."""
         written = convert.unready_since(node)
         if written is None:
             return False
-        down[node.metadata.name] = (written, self._first_seen.since(node.metadata.uid, written))
+        down[node.metadata.name] = Away(written, self._first_seen.since(node.metadata.uid, written))
         return True

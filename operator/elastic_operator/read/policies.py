@@ -67,7 +67,7 @@ class Policies:
         uid, generation = body.metadata.uid, body.metadata.generation
         policy = self._parsed.get(uid, generation, self._parse, body)
         if policy.fault:
-            self._parsed.drop(uid)  # it is tried again when its time has come
+            self._parsed.drop(uid)  # a quarantined policy is read again at each refresh
         return policy
 
     def _parse(self, body: objects.CustomObject) -> Policy:

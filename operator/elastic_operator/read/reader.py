@@ -27,7 +27,7 @@ class Reader:
     """The parts that read the stores.
 
     Args:
-        backoff, makes_way: As in `PendingPods`.
+        backoff, is_being_cleared: As in `PendingPods`.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Reader:
         quarantine: Quarantine,
         dropped_fields: DroppedFields | None = None,
         backoff: Callable[[str], PodBackoff | None] = lambda _uid: None,
-        makes_way: Callable[[str], bool] = lambda _node: False,
+        is_being_cleared: Callable[[str], bool] = lambda _node: False,
     ) -> None:
         self.stores, self.ledger, self.settings, self.quarantine = stores, ledger, settings, quarantine
         self.first_seen = FirstSeen(clock)
@@ -75,5 +75,5 @@ class Reader:
             quarantine=quarantine,
             volumes=self.shapes.volumes,
             backoff=backoff,
-            makes_way=makes_way,
+            is_being_cleared=is_being_cleared,
         )

@@ -13,7 +13,7 @@ from elastic_api.elastic import requested_template
 from elastic_api.job import JobSpec
 from elastic_api.ports import declared_ports, master_port
 from elastic_operator.cluster import objects
-from elastic_operator.cluster.interned import interned
+from elastic_operator.cluster.interned import Interned
 from elastic_operator.cluster.store import Store
 from elastic_operator.memory import Remembered
 from elastic_operator.plan.facts.job import Job
@@ -53,7 +53,7 @@ class Shapes:
         self._gpu_resources, self._flavors = settings.gpu_resources, settings.gpu_flavors
         self._shapes: Remembered[_Key, JobShape] = Remembered()
         self._revisions = (-1, -1)
-        self._alike: dict[str, PodShape] = {}
+        self._equal: Interned[str, PodShape] = Interned()
 
     def keep_only(self, present: Set[str]) -> None:
         """Forget deleted jobs; `present` are the uids of the existing ones."""
@@ -105,7 +105,7 @@ class Shapes:
 
     def _interned(self, shape: PodShape) -> PodShape:
         """One object for equal shapes, because many jobs of a cluster have equal ones."""
-        return interned(self._alike, repr(shape), shape)
+        return self._equal.first(repr(shape), shape)
 
     def _priority_of(self, job: Job, role: str) -> int:
         """The priority that the API server gives a pod of that role."""

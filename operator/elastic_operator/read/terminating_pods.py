@@ -11,13 +11,13 @@ from collections.abc import Callable
 from math import inf
 
 OVERDUE_SECONDS = 60.0
-"""A working kubelet has removed the pod long before."""
+"""A pod is overdue this long after its grace. A working kubelet needs far less."""
 BUSY_KUBELET_SECONDS = 10.0
-"""A busy kubelet has removed it by then."""
+"""Even a busy kubelet removes a pod within this time after the pod's grace."""
 
 
 class TerminatingPods:
-    """By when each pod that is being deleted should be removed. `now` is a monotonic clock."""
+    """The time by which each pod that is being deleted should be removed. `now` is a monotonic clock."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -30,7 +30,7 @@ class TerminatingPods:
             self._due[uid] = min(self._due.get(uid, inf), self._now() + grace_seconds + OVERDUE_SECONDS)
 
     def forget(self, uid: str) -> None:
-        """Forget the pod, which is removed."""
+        """Forget a removed pod."""
         self._due.pop(uid, None)
         self._overdue.discard(uid)
 
@@ -39,7 +39,7 @@ class TerminatingPods:
         return uid in self._overdue
 
     def is_expected(self, uid: str) -> bool:
-        """Whether the pod is being deleted and is not overdue."""
+        """Whether the pod is being deleted, and at most `BUSY_KUBELET_SECONDS` late."""
         due = self._due.get(uid)
         return due is not None and self._now() < due - OVERDUE_SECONDS + BUSY_KUBELET_SECONDS
 
@@ -56,5 +56,5 @@ class TerminatingPods:
         return late
 
     def next_due(self) -> float:
-        """When (on that clock) the next pod becomes overdue; infinity if none is being deleted."""
+        """When (on the clock `now`) the next pod becomes overdue; infinity if no pod is being deleted."""
         return min(self._due.values(), default=inf)

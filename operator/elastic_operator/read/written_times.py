@@ -14,8 +14,8 @@ from pydantic import BaseModel
 from elastic_api.status import JobStatus, Retry
 from elastic_operator.plan.facts.times import doubled, not_later, seconds, status_time
 from elastic_operator.plan.facts.waits import (
-    EMPTY_SECONDS,
     HELD_SECONDS,
+    HELD_WITHOUT_PODS_SECONDS,
     MAX_BACKOFF_SECONDS,
     WAITS,
     avoided_seconds,
@@ -26,7 +26,7 @@ Part = TypeVar("Part", bound=BaseModel)
 
 def not_ahead(status: JobStatus, now: float) -> JobStatus:
     """The status without such times; the same object if there are none."""
-    held = HELD_SECONDS if status.target_replicas else EMPTY_SECONDS
+    held = HELD_SECONDS if status.target_replicas else HELD_WITHOUT_PODS_SECONDS
     status = _cut(status, "held_until", latest=now + held)
     for name in (
         "start_time",

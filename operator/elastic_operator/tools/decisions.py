@@ -41,9 +41,11 @@ class Decision:
     @property
     def replicas(self) -> int:
         """The number of pods that it gets or keeps."""
-        going = {pod.uid for pod in self.plan.deletes}
+        deleted = {pod.uid for pod in self.plan.deletes}
         return (
-            self.grant.assignment.replicas if self.grant else sum(pod.uid not in going for pod in self.job.active_pods)
+            self.grant.assignment.replicas
+            if self.grant
+            else sum(pod.uid not in deleted for pod in self.job.active_pods)
         )
 
     @property
@@ -57,8 +59,8 @@ class Decision:
     def gpus(self) -> int:
         """The GPUs of the pods that it gets or keeps."""
         if self.grant is None:
-            going = {pod.uid for pod in self.plan.deletes}
-            return sum(pod.gpus for pod in self.job.active_pods if pod.uid not in going)
+            deleted = {pod.uid for pod in self.plan.deletes}
+            return sum(pod.gpus for pod in self.job.active_pods if pod.uid not in deleted)
         gets = self.grant.assignment
         return self._gpus(slot.role for slot in (*self.placed(gets.keep), *gets.create))
 
@@ -122,7 +124,7 @@ def _decision(
         try:
             plan = planner.plan(obs, grant, world.now)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this job's, and no other's
-            quarantined = planner.quarantine(world, uid, error, given=True)
+            quarantined = planner.quarantine(world, uid, error, at_grant=True)
             assert quarantined is not None, "the job is there"
             obs = quarantined
     if obs.job.fault:

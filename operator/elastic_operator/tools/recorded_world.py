@@ -88,7 +88,7 @@ class RecordedWorld:
         error: Exception,
         *,
         in_allocation: bool = False,
-        given: bool = False,  # noqa: ARG002 - it is not tried again
+        at_grant: bool = False,  # noqa: ARG002 - it is not tried again
     ) -> bool:
         """Quarantine a job that made the planner raise: only its pods count."""
         known = self._jobs[uid]
@@ -113,7 +113,7 @@ class RecordedReclaim:
         self.is_dry_run = recording.is_dry_run
         self._eviction_limits = recording.brakes
 
-    def eviction_limits(self, gpus: int) -> EvictionLimits:  # noqa: ARG002 - it is recorded what came of it
+    def eviction_limits(self, gpus: int) -> EvictionLimits:  # noqa: ARG002 - the result is recorded
         """The limits on evictions."""
         return self._eviction_limits
 

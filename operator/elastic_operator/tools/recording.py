@@ -60,7 +60,7 @@ class Recording:
 
 
 def record(world: World, reclaim: Reclaim, policies: Sequence[Policy], namespaces: Sequence[Namespace]) -> Recording:
-    """The world at this moment; `policies` and `namespaces` are those that its teams were made of."""
+    """The world at this moment. Its teams were made from `policies` and `namespaces`."""
     all_obs, snapshot = Planner().observe(world)
     return Recording(
         now=world.now,

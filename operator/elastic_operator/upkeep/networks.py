@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 async def renew(session: Session, network: JobNetwork, jobs: Iterable[objects.CustomObject]) -> None:
-    """Bring all in line, one after the other. Writes that may succeed later are tried again after all others (88)."""
+    """Write all NetworkPolicies, one after the other. Writes that may succeed later are repeated at the end (88)."""
     left, backoff = [job.metadata for job in jobs], Backoff()
     while True:
         left = [job for job in left if not await _is_done(session, network, job)]

@@ -63,8 +63,8 @@ class PolicyStatuses:
         await self._upkeep.run()
 
     def _due(self) -> Writes:
-        """The writes that are due. They are computed in one go, because the next pass changes the accounts that this
-        reads.
+        """The writes that are due. They are computed without awaiting, because the next pass changes the accounts that
+        are read here.
         """
         last = self._last
         if last is None:
@@ -76,13 +76,13 @@ class PolicyStatuses:
             uid, generation = body.metadata.uid, body.metadata.generation
             if self._generations.get(uid) != generation:
                 found |= {uid: self._found[uid]} if uid in self._found else {}
-                continue  # the pass has not seen this spec yet; the one that does is under way
+                continue  # the last pass has not seen this spec; the next pass is due already
             name, problems = body.metadata.name, last.policies.problems.get(uid, ())
             try:
                 status = overview.status(name, generation, problems, before=status_of(body), now=now)
             except Exception:
                 log.exception("policy=%s its status cannot be worked out", name)
-                continue  # the others go on (88)
+                continue  # the other policies get their statuses (88)
             found[uid] = status
             wanted = status.model_dump(mode="json", by_alias=True, exclude_none=True)
             if kept(wanted) != kept(body.status.unpack()):

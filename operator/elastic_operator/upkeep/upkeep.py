@@ -31,7 +31,7 @@ class Upkeep:
         self._failures: dict[str, str] = {}
 
     def has_news(self) -> None:
-        """Look soon for due writes, because something has changed."""
+        """Note a change, so that due writes are looked for soon."""
         self._news.set()
 
     async def run(self) -> None:

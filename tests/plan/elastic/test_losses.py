@@ -201,7 +201,7 @@ def test_a_new_master_does_not_wait_for_what_happened_to_workers():
         pytest.param({"size": 4, "reason": "No room.", "cause": "Unschedulable"}, 1500, id="a larger size is not"),
         pytest.param({"size": 4, "reason": "toy-worker-2 has not started."}, 1500, id="whatever it failed of"),
         pytest.param({"size": 2, "reason": "No room.", "cause": "Unschedulable"}, 200, id="without it, it cannot run"),
-        pytest.param({"waits_for": "Nodes", "reason": "No node came."}, 200, id="nor without nodes"),
+        pytest.param({"waits_for": "Nodes", "reason": "No node was added."}, 200, id="nor without nodes"),
         pytest.param({"reason": "3 losses in two minutes. Lost toy-worker-0."}, 200, id="workers were lost"),
     ],
 )
@@ -213,7 +213,7 @@ def test_what_is_tried_later_is_due_with_a_new_master_if_the_job_needs_it_and_ne
     assert found == waits.model_copy(update={"not_before": at(due)})
 
 
-SHUT = {"uid-master-0": "node n2 takes no pods any more"}
+SHUT = {"uid-master-0": "node n2 accepts no more pods"}
 
 
 def shut_out_master(*workers, **status):
@@ -329,14 +329,47 @@ def test_a_job_of_which_no_pod_is_left_starts_over():
     assert {create.master_epoch for create in planned.creates} == {2}
 
 
-def failed_master(**status):
-    pods = (ended(make_master(), 1, message="RuntimeError: coordinator"), make_worker(0), make_worker(1))
-    return make_elastic_job(pods, **status)
+def failed_master(phase="Failed", **status):
+    """A job whose master's main container has failed; in the phase Running, a sidecar goes on."""
+    master = replace(ended(make_master(), 1, message="RuntimeError: coordinator"), phase=phase)
+    return make_elastic_job((master, make_worker(0), make_worker(1)), **status)
 
 
-def test_a_master_that_fails_is_a_failure_and_the_workers_stay():
-    planned = plan(failed_master(), make_grant(keep=["worker-0", "worker-1"], create=["master-0"]))
+WARM = [make_worker(index) for index in range(2)]
+WITHOUT_MASTER = {"workers": 2, "master_lost_time": at(100), "master_epoch": 2, "replicas": 2}
+WAITS_FOR_A_NODE = is_pending(make_worker(2), node=None, bound=False, unschedulable="0/2", unschedulable_since=START)
+
+
+@pytest.mark.parametrize(
+    ("pods", "facts", "size"),
+    [
+        pytest.param(WARM, {"blocked": "exceeded quota"}, 4, id="the next master is refused"),
+        pytest.param([*WARM, WAITS_FOR_A_NODE], {}, 4, id="a worker more finds no node"),
+    ],
+)
+def test_the_others_wait_for_the_next_master_whatever_else_the_job_cannot_have(pods, facts, size):
+    seen = see(with_facts(make_elastic_job(pods, target_replicas=4, **WITHOUT_MASTER), **facts))
+    assert {pod.name for pod in seen.members} == {"toy-worker-0", "toy-worker-1"}
+    assert (seen.status.incarnation, seen.status.target_replicas) == (1, 4)
+    assert seen.status.failed_size.size == size
+
+
+def test_fewer_than_the_minimum_with_the_next_master_do_not_wait():
+    job = make_elastic_job(
+        WARM, spec=make_elastic_spec(minReplicas=4, maxReplicas=4), target_replicas=4, **WITHOUT_MASTER
+    )
+    seen = see(with_facts(job, blocked="exceeded quota"))
+    assert (seen.status.incarnation, seen.status.target_replicas) == (2, 0)
+
+
+BOTH_PHASES = pytest.mark.parametrize("phase", ["Failed", "Running"])
+
+
+@BOTH_PHASES
+def test_a_master_that_fails_is_a_failure_and_the_workers_stay(phase):
+    planned = plan(failed_master(phase), make_grant(keep=["worker-0", "worker-1"], create=["master-0"]))
     assert (planned.status.failures, planned.status.incarnation, planned.status.master_epoch) == (1, 1, 2)
+    assert planned.status.replicas == 2
     assert names(planned.deletes) == ["toy-master-0"]
     assert planned.commit_first
     assert kinds(planned) == ["MasterReplaced"]
@@ -344,10 +377,12 @@ def test_a_master_that_fails_is_a_failure_and_the_workers_stay():
     assert START + 200 < planned.wake_at <= START + 203
 
 
-def test_a_failed_master_is_counted_once_though_its_pod_is_still_there():
-    first = plan(failed_master(), make_grant(keep=["worker-0", "worker-1"])).status
-    second = plan(failed_master(last=first), make_grant(keep=["worker-0", "worker-1"]), now=201)
+@BOTH_PHASES
+def test_a_failed_master_is_counted_once_though_its_pod_is_still_there(phase):
+    first = plan(failed_master(phase), make_grant(keep=["worker-0", "worker-1"])).status
+    second = plan(failed_master(phase, last=first), make_grant(keep=["worker-0", "worker-1"]), now=201)
     assert (second.status.failures, second.status.master_epoch, second.status.restarts) == (1, 2, first.restarts)
+    assert second.status.history == first.history
     assert names(second.deletes) == ["toy-master-0"]
 
 

@@ -44,7 +44,9 @@ def test_flags_in_a_script_that_the_command_runs_are_named_as_those_in_the_templ
     found = planned(make_report(*ALL, unused_flags=("--nnodes=8", "--rdzv_id=1")))
     told = found.status.condition(ConditionType.FLAGS_NOT_USED)
     assert (told.status, told.reason) == ("True", "SetByOperator")
-    assert told.message.startswith("torchrun was called with --nnodes=8 --rdzv_id=1: not used, take it away")
+    assert told.message.startswith(
+        "torchrun was called with --nnodes=8 --rdzv_id=1. These flags have no effect; remove them"
+    )
     assert "FlagsNotUsed" in [event.reason for event in found.events]
 
 

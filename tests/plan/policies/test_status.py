@@ -215,8 +215,8 @@ def test_the_problem_of_a_policy_is_the_reason_that_it_is_not_ready(reason: str)
 def test_that_nothing_is_reclaimed_is_told_with_the_reason():
     snapshot = make_snapshot(N8, (), teams=TWO)
     assert condition(report(snapshot), "Reclaiming").reason == "On"
-    told = condition(report(snapshot, stopped=Reason("Paused", "Nobody gives back GPUs.")), "Reclaiming")
-    assert (told.status, told.reason, told.message) == ("False", "Paused", "Nobody gives back GPUs.")
+    told = condition(report(snapshot, stopped=Reason("Paused", "No GPUs are reclaimed.")), "Reclaiming")
+    assert (told.status, told.reason, told.message) == ("False", "Paused", "No GPUs are reclaimed.")
 
 
 def test_of_several_problems_the_first_gives_the_reason_and_all_are_told():

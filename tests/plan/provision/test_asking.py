@@ -68,7 +68,7 @@ def test_the_reason_says_what_is_wanted_what_there_is_and_what_comes_next():
     assert grant.limit == SizeReason.WAITING_FOR_NODES
     assert grant.message == (
         "0 of 2 pods. 2 more need 1 nvidia.com/gpu each; 1 usable node has 0 free of 2. Its pods wait for the cluster's"
-        " autoscaler to add nodes until 1970-01-01T00:31:40Z. If they do not come, the pods are taken back, and the"
+        " autoscaler to add nodes until 1970-01-01T00:31:40Z. If they do not come, the pods are deleted, and the"
         " job is tried again later."
     )
 

@@ -102,7 +102,7 @@ def test_a_job_that_is_finishing_does_not_ask():
 
 
 def test_after_nodes_were_asked_for_in_vain_they_are_not_before_the_back_off_is_over():
-    failed = Retry(reason="No node came", not_before=at(500), cause=RetryCause.NODES_NOT_PROVISIONED)
+    failed = Retry(reason="No node was added", not_before=at(500), cause=RetryCause.NODES_NOT_PROVISIONED)
     status = make_status(target_replicas=0, replicas=0, failed_size=failed)
     job = waiting_job([], status=status)
     assert asks_from(job) == 500
@@ -149,7 +149,7 @@ def test_pods_that_are_being_created_wait_too():
 
 
 def test_what_the_planner_cannot_judge_is_not_tried_again_before_the_back_off_is_over():
-    failed = Retry(reason="No node came", not_before=at(500), cause=RetryCause.NODES_NOT_PROVISIONED)
+    failed = Retry(reason="No node was added", not_before=at(500), cause=RetryCause.NODES_NOT_PROVISIONED)
     job = waiting_job([], status=make_status(target_replicas=0, replicas=0, failed_size=failed))
     assert (demand(job, pinnable=False).failed_size, demand(job).failed_size) == (1, None)
 
@@ -193,11 +193,11 @@ def test_when_no_node_came_in_time_the_pods_are_taken_back_and_it_is_tried_again
     assert (failed.waits_for, failed.size, failed.attempt) == ("Nodes", None, 1)
     assert 1030 <= seconds(failed.not_before) - START <= 1046
     assert planned.events[0].reason == "ScaleUpBlocked"
-    assert "No node came within 900 s for toy-master-0: 0/1 nodes are available" in planned.events[0].message
+    assert "No node was added within 900 s for toy-master-0: 0/1 nodes are available" in planned.events[0].message
 
 
 def test_each_time_in_vain_doubles_the_time_to_the_next():
-    failed = Retry(reason="No node came", not_before=at(50), attempt=3, cause=RetryCause.NODES_NOT_PROVISIONED)
+    failed = Retry(reason="No node was added", not_before=at(50), attempt=3, cause=RetryCause.NODES_NOT_PROVISIONED)
     planned = plan(waiting_job(status=make_status(failed_size=failed)), WAITS, now=1000)
     assert planned.status.failed_size.attempt == 4
     assert 1240 <= seconds(planned.status.failed_size.not_before) - START <= 1365

@@ -85,7 +85,7 @@ def test_no_other_preemptor_takes_the_part_reserved_for_the_longest_waiting_one(
     assert replicas(found) == {"gang": 0, "first": 0, "low": 8}
     found = allocate(make_snapshot(N8, jobs, teams=teams, eviction_limits=replace(limits, evicted_last_minute={})))
     assert replicas(found) == {"gang": 4, "first": 0, "low": 4}
-    assert next(one.text for _, one in found.over_limit).endswith("leaves 0 for this minute. Wait.")
+    assert next(one.reason.message for _, one in found.over_limit).endswith("leaves 0 for this minute. Wait.")
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from([None, ("red", 1), ("red", 2), ("blue", 3)]))))

@@ -33,13 +33,13 @@ T = TypeVar("T")
 REST = 9.0
 """The rest after each decision, as a multiple of the time that the decision took."""
 WHAT_IF_ANSWER_SECONDS = 15.0
-"""The most seconds for the decisions of one answer, because a user waits for it. If the job starts later than these
-decisions reach, the answer has no start.
+"""The most seconds for the decisions of one answer, because a user waits for it. If the job starts after the last of
+these decisions, the answer has no start.
 """
 NOT_KNOWN = "The operator could not work this out; its log says why."
 AFTER_ERROR_SECONDS = 10.0
 LEAST_WAIT_SECONDS = 0.01
-"""Two clocks may round a time differently."""
+"""The least pause before the next look, because two clocks may round a time differently."""
 
 
 class Forecasts:
@@ -82,7 +82,7 @@ class Forecasts:
         return answered or status
 
     def started(self, uid: str) -> None:
-        """The job has got its minimum."""
+        """Note that the job has its minimum."""
         self.queue_positions.started(uid, self._clock.time())
 
     # -- beside passes ------------------------------------------------------------------------------------------------
@@ -100,7 +100,7 @@ class Forecasts:
                 await asyncio.sleep(AFTER_ERROR_SECONDS)
 
     async def _work(self) -> None:
-        """Do the work that is due: one question, then the positions. So neither waits for all of the other."""
+        """Do the work that is due: one question, then the positions. So the positions do not wait for all questions."""
         await self._answer_next()
         if self._decisions is not None and self.queue_positions.is_due():
             await self._refresh_positions(self._decisions)

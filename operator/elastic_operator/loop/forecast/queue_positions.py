@@ -98,7 +98,7 @@ class QueuePositions:
         return time.monotonic() >= self.next_at()
 
     def next_at(self) -> float:
-        """When (monotonic) to refresh again; infinity while nothing moves and nobody waits."""
+        """When (monotonic) to refresh again; infinity if no job waits and no place changes."""
         return min(self._refresh_at if self.moved else inf, self._starts_at if self._jobs else inf)
 
     def refresh(self, decisions: Decisions, now: float) -> Steps[dict[str, float]] | None:

@@ -38,9 +38,9 @@ class WhatIfs:
     def __init__(self, world: StoredWorld, *, metrics: Metrics) -> None:
         self._world, self._metrics = world, metrics
         self._namespaces: dict[str, str] = {}
-        """Of the jobs that ask and have no answer yet."""
+        """By uid, the namespaces of the jobs that ask and have no answer yet."""
         self._answers: dict[str, tuple[QueuePlace | None, Forecast]] = {}
-        """As the job's status has them; the forecast names the generation that it is for."""
+        """By uid, the place and the forecast in the job's status; the forecast names its generation of the job."""
         self._buckets = TokenBucket(MAX_QUESTIONS_AT_ONCE, MORE_SECONDS, now=time.monotonic)
         self._turns: dict[str, float] = {}
         """The last turn (monotonic) of each namespace whose bucket may not be full."""

@@ -39,8 +39,8 @@ Amounts = Counter[str]
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """A question: whether the pods `creates` of the job would be accepted after those of other jobs of its namespace,
-    `besides`.
+    """A question: whether the pods `creates` of the job would be accepted after `besides`, pods of other jobs of the
+    namespace.
 
     `leaving` finds the pods of the namespace that are to be deleted or are being deleted.
     """

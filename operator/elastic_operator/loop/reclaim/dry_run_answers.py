@@ -1,7 +1,7 @@
-"""What is known of jobs about which the API server was asked whether it would accept their pods (139).
+"""The API server's answers to dry runs of jobs' pods, and which jobs may preempt by these answers (139).
 
-A job whose pods are refused may not preempt for a while. If pods pass the dry run and are refused nevertheless when
-they are created, time after time, nothing is preempted for the job for a long time. An edited job may preempt at once,
+A job whose pods are refused may not preempt for a while. Pods may pass the dry run, and be refused when they are
+created. If that happens again and again, the job may not preempt for a long time. An edited job may preempt at once,
 but repeated edits do not cause an eviction each time.
 """
 
@@ -23,8 +23,8 @@ from elastic_operator.plan.facts.times import NEVER_FAILED, Attempts, doubled
 log = logging.getLogger(__name__)
 
 PASSED_SECONDS = 60.0
-"""A question is asked again after this time, because quotas change. Until the new answer comes the old one holds, if
-the question was wanted all the time.
+"""The dry run is repeated after this time, because quotas change. The old answer holds until the new one, as long as
+plans keep using it.
 """
 FIRST_REFUSED_SECONDS = 10.0
 MAX_REFUSED_SECONDS = 300.0
@@ -37,9 +37,9 @@ for an hour, doubled each time up to a day.
 
 @dataclass(frozen=True, slots=True)
 class _Passed:
-    """The number of pods of each role that would be accepted, for that generation of the job.
+    """The number of pods of each role that would be accepted, for one generation of the job.
 
-    The answer holds `until` (monotonic), but is asked for again from `renewed_from` on.
+    The answer holds `until` (monotonic). The dry run is repeated from `renewed_from` on.
     """
 
     generation: int
@@ -50,11 +50,11 @@ class _Passed:
 
 @dataclass(slots=True)
 class _Known:
-    """What is known of one job that was asked about, or was edited in trouble. Times are monotonic.
+    """The answers about one job, and its edits while its pods were refused. Times are monotonic.
 
-    `refusals` are the dry runs in a row that refused its own pods, `refused_later` counts the refusals of pods that had
-    passed and were created, and `edits` the edits while its pods were refused. Until `backoff_until` it may not preempt
-    for another reason than `refusals`.
+    `refusals` are the dry runs in a row that refused its own pods. `refused_later` is how often in a row pods passed
+    the dry run and were refused at their creation. `edits` counts the edits while its pods were refused. Until
+    `backoff_until` it may not preempt for another reason than `refusals`.
     """
 
     passed: _Passed | None = None
@@ -65,30 +65,30 @@ class _Known:
 
     @property
     def may_preempt_at(self) -> float:
-        """When it may preempt again."""
+        """When the job may preempt again."""
         return max(self.refusals.until, self.backoff_until)
 
-    def rest(self, until: float) -> None:
+    def back_off(self, until: float) -> None:
         """The job may not preempt until then, or for as long as it may not so far."""
         self.backoff_until = max(self.backoff_until, until)
 
 
-class Answers:
+class DryRunAnswers:
     """What is known, by the uid of the job."""
 
     def __init__(self) -> None:
         self._jobs: dict[str, _Known] = {}
         self._generations: dict[str, int] = {}
-        """The generation of each job to which what is known belongs."""
+        """The generation of each job that its answers are about."""
 
     def job_read(self, job: Job) -> None:
-        """The job was read: it may have been edited."""
+        """Note the job as it was read now. It may have been edited."""
         if self._generations.setdefault(job.uid, job.generation) != job.generation:
             self._generations[job.uid] = job.generation
             self._forgive(job)
 
     def _forgive(self, job: Job) -> None:
-        """The job was edited, so its trouble may be mended: forget it, up to `MAX_EDITS` times in a row."""
+        """Forget the refusals of an edited job, up to `MAX_EDITS` times in a row: the edit may have mended the job."""
         now, failed, known = time.monotonic(), job.status.failed_size, self._jobs.get(job.uid, _Known())
         has_failed = failed is not None and failed.size is not None
         if now >= known.may_preempt_at and not (known.refusals.times or known.refused_later or has_failed):
@@ -100,18 +100,18 @@ class Answers:
             known.refusals, known.refused_later, known.backoff_until = NEVER_FAILED, 0, 0.0
             return
         backoff = backoff_seconds(FUTILE_TRIES + known.edits - MAX_EDITS - 1)
-        text = "job=%s takes nothing from others for %.0f h: edited %d times in trouble"
+        text = "job=%s preempts no pods for %.0f h: edited %d times in trouble"
         log.warning(text, job.key, backoff / 3600, known.edits)
-        known.rest(now + backoff)
+        known.back_off(now + backoff)
 
     def keep_only(self, present: Set[str]) -> None:
-        """Forget the jobs that are gone."""
+        """Forget deleted jobs; `present` are the uids of the existing ones."""
         drop_absent(present, self._jobs, self._generations)
 
     # -- read ----------------------------------------------------------------------------------------------------------
 
     def may_preempt_at(self, uid: str) -> float:
-        """When (monotonic) the job may preempt again, by its generation that was last seen."""
+        """When (monotonic) the job may preempt again, by the answers about its last seen generation."""
         return self._jobs[uid].may_preempt_at if uid in self._jobs else 0.0
 
     def may_not_preempt(self) -> frozenset[str]:
@@ -125,13 +125,13 @@ class Answers:
         return min((until for until in ends if until > now), default=inf)
 
     def passed(self) -> frozenset[str]:
-        """The jobs (uids) whose pods would be accepted by the last answer, whether it still holds or not."""
+        """The jobs (uids) whose pods would be accepted, by the last answer; it may hold no more."""
         return frozenset(uid for uid, known in self._jobs.items() if known.passed is not None)
 
     def hold(self, job: Job, roles: Counter[str]) -> tuple[bool, bool]:
-        """Whether that many pods of the job are known to be accepted, and whether that need not be asked again yet.
+        """Whether an answer accepts that many pods of the job, and whether the dry run need not be repeated yet.
 
-        The answer is wanted, so it holds for another `PASSED_SECONDS`.
+        The answer is used now, so it holds for another `PASSED_SECONDS`.
         """
         now, known = time.monotonic(), self._jobs.get(job.uid)
         answer = known.passed if known is not None else None
@@ -145,33 +145,33 @@ class Answers:
     # -- news ----------------------------------------------------------------------------------------------------------
 
     def accepted(self, dry_run: DryRun) -> None:
-        """The job's pods would be accepted."""
+        """Note that the job's pods would be accepted."""
         known, until = self._known(dry_run.job.uid), time.monotonic() + PASSED_SECONDS
         known.refusals = NEVER_FAILED
         roles = Counter(create.role for create in dry_run.creates)
         known.passed = _Passed(dry_run.job.generation, roles, until, until)
 
     def refused(self, dry_run: DryRun) -> None:
-        """The pods would be refused. If those of other jobs fill the quota, that does not count against the job."""
+        """Note that the pods would be refused. The refusal is not held against the job if others fill the quota."""
         now, known = time.monotonic(), self._known(dry_run.job.uid)
         known.passed = None
         if dry_run.besides:
-            known.rest(now + doubled(FIRST_REFUSED_SECONDS, MAX_REFUSED_SECONDS, known.refusals.times))
+            known.back_off(now + doubled(FIRST_REFUSED_SECONDS, MAX_REFUSED_SECONDS, known.refusals.times))
         else:
             known.refusals = known.refusals.failed(now, FIRST_REFUSED_SECONDS, MAX_REFUSED_SECONDS)
 
-    def rest(self, uid: str, seconds: float) -> None:
-        """The job takes nothing from others for that long at least."""
-        self._known(uid).rest(time.monotonic() + seconds)
+    def back_off(self, uid: str, seconds: float) -> None:
+        """The job preempts no pods of others for that long at least."""
+        self._known(uid).back_off(time.monotonic() + seconds)
 
     def made(self, uid: str) -> None:
-        """Pods of the job were created."""
+        """Note that pods of the job were created."""
         if (known := self._jobs.get(uid)) is not None:
             known.passed, known.refused_later = None, 0
 
     def were_refused(self, job: Job) -> None:
-        """Pods of the job were refused when they were created. If they had passed the dry run, pods of others may have
-        been evicted for nothing.
+        """Note that pods of the job were refused at their creation. If they had passed the dry run, pods of others may
+        have been evicted for nothing.
         """
         known = self._jobs.get(job.uid)
         if known is None or known.passed is None:
@@ -179,9 +179,9 @@ class Answers:
         known.passed = None
         known.refused_later += 1
         if backoff := backoff_seconds(known.refused_later):
-            text = "job=%s takes nothing from others for %.0f h: its pods pass and are refused"
+            text = "job=%s preempts no pods for %.0f h: its pods pass and are refused"
             log.warning(text, job.key, backoff / 3600)
-            known.rest(time.monotonic() + backoff)
+            known.back_off(time.monotonic() + backoff)
 
     def _known(self, uid: str) -> _Known:
         return self._jobs.setdefault(uid, _Known())

@@ -1,7 +1,7 @@
 """Asks whether the API server would accept the pods of a preemptor, before the first pod is evicted for it (139).
 
-`dry_run_answers` has what is known of a job after that. If the job needs refused pods for its minimum, the answer
-counts like a refused creation; else the job still grows into idle GPUs.
+`dry_run_answers` keeps the answers. If the job needs refused pods for its minimum, the answer counts like a refused
+creation; otherwise the job still grows into idle GPUs.
 
 Each question is one to three requests. At most a few are under way at once, fewer of one namespace, and namespaces take
 turns: a namespace with slow webhooks or very many jobs must hold up neither the questions of others nor the writes that
@@ -21,7 +21,7 @@ from math import inf
 
 from elastic_operator.cluster.errors import ClusterError, PodRefused
 from elastic_operator.loop.reclaim.dry_run import DryRun
-from elastic_operator.loop.reclaim.dry_run_answers import Answers
+from elastic_operator.loop.reclaim.dry_run_answers import DryRunAnswers
 from elastic_operator.memory import drop_absent
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.times import NEVER_FAILED, Attempts
@@ -29,10 +29,12 @@ from elastic_operator.plan.facts.times import NEVER_FAILED, Attempts
 log = logging.getLogger(__name__)
 
 QUESTION_SECONDS = 5.0
-"""A question that was not asked within this time, and is not wanted again, is dropped."""
+"""A question that is still not asked is dropped this long after a plan last wanted it."""
 FIRST_SILENCE_SECONDS = 1.0
 MAX_SILENCE_SECONDS = 30.0
-"""How long nothing is asked in a namespace without answers: at first, and doubled each time up to the longest."""
+"""How long no question is asked in a namespace after one without an answer: at first, and doubled each time up to the
+longest.
+"""
 MAX_DRY_RUNS_AT_ONCE = 16
 """The most questions under way: half of the most writes (28)."""
 MAX_DRY_RUNS_OF_NAMESPACE = 2
@@ -56,7 +58,7 @@ class DryRuns:
         ask: Asks the API server. Raises ClusterError.
         refused: `refused(job, error, needed)`: the job's own pods were refused; `needed`: for its minimum. Not called
             if the pods of other jobs filled the quota.
-        again: `again(uid)`: decide again on a victim job that waited for an answer.
+        again: `again(uid)`: plan again for a victim job that waited for an answer.
     """
 
     def __init__(
@@ -67,7 +69,7 @@ class DryRuns:
         again: Callable[[str], object],
     ) -> None:
         self._ask, self._refused, self._again = ask, refused, again
-        self.answers = Answers()
+        self.answers = DryRunAnswers()
         self._silences: dict[str, Attempts] = {}
         """The namespaces in which the last questions got no answer (monotonic)."""
         self._questions: dict[str, _Question] = {}
@@ -76,7 +78,7 @@ class DryRuns:
         """By namespace with questions, the number of its last turn; larger numbers are later."""
 
     def may_preempt(self, job: Job) -> bool:
-        """Whether the job may preempt, by its generation that was last seen."""
+        """Whether the job may preempt, by the answers about its last seen generation."""
         silence = self._silences.get(job.namespace, NEVER_FAILED)
         return time.monotonic() >= max(self.answers.may_preempt_at(job.uid), silence.until)
 
@@ -93,21 +95,21 @@ class DryRuns:
         return min(self.answers.next_try(), *(until for until in ends if until > now), inf)
 
     def keep_only(self, present: Set[str]) -> None:
-        """Forget the jobs that are gone."""
+        """Forget deleted jobs; `present` are the uids of the existing ones."""
         drop_absent(present, self._questions)
         long_ago = time.monotonic() - MAX_SILENCE_SECONDS
         self._silences = {name: one for name, one in self._silences.items() if one.until > long_ago}
 
     def asked(self) -> frozenset[str]:
-        """The jobs that were asked about, or are just now: their pods come before those of jobs asked about later."""
+        """The jobs (uids) with an answer or a question under way. A dry run for another job counts their pods first."""
         return self.answers.passed().union(self._running)
 
     def have_passed(
         self, job: Job, roles: Counter[str], dry_run: Callable[[], DryRun | None], *, victim_job: str, order: int
     ) -> bool:
-        """Whether that many pods of the job are known to pass.
+        """Whether an answer accepts that many pods of the job.
 
-        If not, the question is queued, and after the answer the `victim_job` is decided on again.
+        If not, the question is queued. After its answer, `victim_job` is planned again.
         """
         passed, is_fresh = self.answers.hold(job, roles)
         if is_fresh:
@@ -157,7 +159,7 @@ class DryRuns:
             self._again(victim_job)
 
     async def stop(self) -> None:
-        """Cancel what is under way."""
+        """Cancel the questions under way."""
         running = [task for _, task in self._running.values()]
         for task in running:
             task.cancel()
@@ -189,8 +191,8 @@ class DryRuns:
 
     def cannot_be_asked(self, job: Job) -> None:
         """Note an error of the operator's own at the job's pods: nothing is preempted for the job for a while."""
-        log.exception("job=%s: it cannot be asked whether its pods would be taken", job.key)
-        self.answers.rest(job.uid, MAX_SILENCE_SECONDS)
+        log.exception("job=%s: it cannot be asked whether its pods would be accepted", job.key)
+        self.answers.back_off(job.uid, MAX_SILENCE_SECONDS)
 
     def _hear_nothing(self, namespace: str, error: ClusterError) -> None:
         before, patience = self._silences.get(namespace, NEVER_FAILED), error.retry_after or 0.0

@@ -2,7 +2,7 @@
 
 No pod is evicted for a preemptor that cannot use the room: the API server is asked about the pods of jobs (`dry_runs`),
 and a pending pod of others is nominated (`nominator`) (41, 139). While the stores are not fresh, no pod is evicted,
-because none is created either. While a failed pod's log is read, its job neither loses pods nor causes evictions: all
+because no pod is created either. While a failed pod's log is read, its job neither loses pods nor causes evictions: all
 of its pods may be replaced a moment later (14).
 
 Each change of size costs a job some time. So it waits, for a limited time, for the answers about all of its preemptors.
@@ -35,8 +35,8 @@ from elastic_operator.plan.job.observation import Observation
 ALL_ANSWERS_SECONDS = 10.0
 """The most seconds for which a job waits for the answers about all of its preemptors."""
 PENDING_SECONDS = 2.0
-"""The same if some of its pods are evicted for pending pods of others, which need no dry run. With the longer limit,
-one node of a gang waited for 14 s, because a job with one pod there also had to shrink for a job.
+"""The same limit if some of its pods are evicted for pending pods of others, which need no dry run. With the longer
+limit, one node of a gang waited for 14 s: a job with one pod on it also had to shrink for another job.
 """
 
 
@@ -194,11 +194,11 @@ class EvictionGate:
         obs, slots = self._obs.get(uid), self._now.assignment(uid).create if uid in self._now else ()
         return creates(obs, slots) if obs is not None else ()
 
-    def _leaving(self, namespace: str, going: frozenset[str]) -> list[objects.Pod]:
+    def _leaving(self, namespace: str, evicted: frozenset[str]) -> list[objects.Pod]:
         """The pods of that namespace that are to be deleted or are being deleted."""
         return [
             pod
             for pod in self._pods
             if pod.metadata.namespace == namespace
-            and (pod.metadata.uid in going or pod.metadata.deletion_timestamp is not None)
+            and (pod.metadata.uid in evicted or pod.metadata.deletion_timestamp is not None)
         ]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from itertools import takewhile
 from math import inf
+from typing import NamedTuple
 
 from elastic_operator.plan.allocation.eviction_limits import preemptor_of
 from elastic_operator.plan.allocation.result import Allocation
@@ -51,6 +52,13 @@ class LastMinute:
             del self._evicted[pod]
 
 
+class _HeldUp(NamedTuple):
+    """Since when (monotonic) a preemptor waits for the limit, and for how many pods."""
+
+    since: float
+    pods: int
+
+
 class EvictionLimiter:
     """The evictions that the settings allow, given those of the last minute. `evicted` is called with the number of
     newly evicted pods.
@@ -59,18 +67,16 @@ class EvictionLimiter:
     def __init__(self, settings: ReclaimSettings, *, evicted: Callable[[int], object] = lambda _: None) -> None:
         self._settings, self._evicted = settings, evicted
         self._last_minute = LastMinute()
-        self._waiting: dict[Preemptor, tuple[float, int]] = {}
-        """Preemptors that the limit for all holds up although it is large enough for them: since when (monotonic), and
-        for how many pods.
-        """
+        self._waiting: dict[Preemptor, _HeldUp] = {}
+        """Preemptors that the limit for all holds up although it is large enough for them."""
 
     @property
     def stopped(self) -> Reason | None:
-        """Why nothing is reclaimed now; None if it is."""
+        """Why no pods are evicted now; None if pods may be evicted."""
         if self._settings.paused:
-            return Reason("Paused", "Nobody gives back GPUs: reclaim.paused is set in the operator's settings.")
+            return Reason("Paused", "No GPUs are reclaimed: reclaim.paused is set in the operator's settings.")
         if self._settings.mode is not ReclaimMode.ON:
-            text = f"Nobody gives back GPUs: reclaim.mode is {self._settings.mode} in the operator's settings."
+            text = f"No GPUs are reclaimed: reclaim.mode is {self._settings.mode} in the operator's settings."
             return Reason(str(self._settings.mode), text)
         return None
 
@@ -95,10 +101,10 @@ class EvictionLimiter:
         """The preemptor that may use the limit for all alone, because it has waited longest and more than a minute; and
         its number of pods.
         """
-        first = min(self._waiting, key=lambda preemptor: self._waiting[preemptor][0], default=None)
-        if first is None or time.monotonic() < self._waiting[first][0] + MINUTE:
+        first = min(self._waiting, key=lambda preemptor: self._waiting[preemptor].since, default=None)
+        if first is None or time.monotonic() < self._waiting[first].since + MINUTE:
             return None, 0
-        return first, self._waiting[first][1]
+        return first, self._waiting[first].pods
 
     @cached_property
     def _firm(self) -> frozenset[EvictionLimit]:
@@ -112,7 +118,7 @@ class EvictionLimiter:
         """
         if not allocation.over_limit:
             return inf
-        turns = (since + MINUTE - time.monotonic() for since, _ in self._waiting.values())
+        turns = (one.since + MINUTE - time.monotonic() for one in self._waiting.values())
         return min(self._last_minute.next_relief(), *(turn for turn in turns if turn > 0), inf)
 
     def note_evictions(self, pods: Mapping[str, Preemptor]) -> None:
@@ -124,7 +130,7 @@ class EvictionLimiter:
         now, before, taking = time.monotonic(), self._waiting, allocation.evicted_for.values()
         waiting = ((entry, one) for entry, one in allocation.over_limit if one.exceeded is EvictionLimit.PER_CLUSTER)
         self._waiting = {
-            preemptor: (before.get(preemptor, (now, 0))[0], one.wanted)
+            preemptor: _HeldUp(before[preemptor].since if preemptor in before else now, one.wanted)
             for entry, one in waiting
             if not one.waits_for_a_person and (preemptor := preemptor_of(entry))
         }

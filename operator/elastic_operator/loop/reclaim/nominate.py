@@ -1,4 +1,4 @@
-"""Writes into a pending pod which node is kept for it; `read.pending.reservation` says what that means."""
+"""Writes into a pending pod the name of the node that is kept for it: a reservation (`read.pending.reservation`)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from elastic_worker import contract
 
 
 async def nominate(session: Session, pod: Pod, reservation: Reservation, now: float) -> Pod:
-    """Nominate the pod for the node of the reservation, or take the nomination back if there is no node.
+    """Nominate the pod for the node of the reservation, or withdraw the nomination if there is no node.
 
     Raises:
-        Conflict: the pod changed since, or is another one of that name.
-        NotFound: it is gone.
+        Conflict: the pod has changed, or another pod has its name now.
+        NotFound: the pod is deleted.
         ClusterError: anything else.
     """
     meta, node = pod.metadata, reservation.node

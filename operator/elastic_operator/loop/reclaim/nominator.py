@@ -1,4 +1,4 @@
-"""Nominates pending pods of others for their nodes, and takes nominations back.
+"""Nominates pending pods of others for their nodes, and withdraws nominations.
 
 A pending pod is nominated for its node before any pod is evicted for it, so that no other pod gets the room (41). Then
 the victim job shrinks as for any other reason (`reconcile`).
@@ -31,9 +31,9 @@ MAX_BACKOFFS = 10_000
 RENEW_SECONDS = 0.05
 """A nomination that kube-scheduler removed is written again after this time (45)."""
 NOMINATION_RETRY_SECONDS = 30.0
-"""A pod that could not be nominated is left alone for this long."""
+"""A pod that could not be nominated is not tried again for this long."""
 CHANGED_SECONDS = 0.5
-"""A pod that has changed meanwhile is left alone for this long, so that the change is seen."""
+"""A pod that has changed meanwhile is not tried again for this long, so that the change is seen."""
 
 
 class Nominator:
@@ -90,7 +90,7 @@ class Nominator:
             if nomination.reserved and nomination.is_new and not nomination.evicts_from:
                 self._begin(nomination)  # another pod has taken its node, and there is room on another node
 
-    def makes_way(self, node: str) -> bool:
+    def is_being_cleared(self, node: str) -> bool:
         """Whether pods on that node are about to be evicted for a pending pod."""
         return node in self._cleared_nodes
 
@@ -107,20 +107,20 @@ class Nominator:
         return all_nominated
 
     def withdraw(self, expired: Iterable[objects.Pod]) -> None:
-        """Take back reservations that ran out, unless another node is about to be reserved in their place."""
+        """Withdraw reservations that ran out, unless another node is about to be reserved for the pod."""
         planned = {nomination.uid for nominations in self._by_victim_job.values() for nomination in nominations}
         for pod in expired:
             if pod.metadata.uid not in self._writing and pod.metadata.uid not in planned:
                 self._start(pod.metadata.uid, self._withdraw(pod))
 
     def renew(self, renewable: Iterable[tuple[objects.Pod, Reservation]]) -> None:
-        """Nominate pods again that have a reservation in force without its nomination; see `is_renewable`."""
+        """Nominate pods again whose nomination was removed although their reservation is in force (`is_renewable`)."""
         for pod, reserved in renewable:
             if pod.metadata.uid not in self._writing:
                 self._start(pod.metadata.uid, self._renew(pod, reserved))
 
     async def stop(self) -> None:
-        """Cancel what is under way."""
+        """Cancel the nominations under way."""
         under_way = list(self._writing.values())
         for task in under_way:
             task.cancel()
@@ -146,7 +146,7 @@ class Nominator:
         return task
 
     async def _guarded(self, uid: str, work: Awaitable[bool]) -> bool:
-        """The result of the work. After an error of the operator's own the pod backs off, and no job does (88)."""
+        """The result of the work. After an error of the operator's own, the pod backs off, but no job (88)."""
         try:
             return await work
         except Exception as error:
@@ -179,14 +179,14 @@ class Nominator:
         text = f"Node {nomination.node} is reserved for it."
         if nomination.evicts_from:
             victim_jobs = listed(sorted(nomination.evicts_from.values()))
-            text += f" {pods(len(nomination.victims))} of {victim_jobs} will be gone first."
+            text += f" {pods(len(nomination.victims))} of {victim_jobs} will be evicted first."
         log.info("pod=%s/%s nominated node=%s victims=%d", *_name(pod), nomination.node, len(nomination.victims))
         self._events.record(pod_subject(pod), Event("QuotaReclaimed", text))
         return True
 
-    def _grace_seconds(self, going: Iterable[str]) -> int:
+    def _grace_seconds(self, victims: Iterable[str]) -> int:
         """The longest grace of these pods (uids), each capped at the ceiling of its namespace."""
-        pods = [pod for uid in going if (pod := self._pods.get(uid)) is not None]
+        pods = [pod for uid in victims if (pod := self._pods.get(uid)) is not None]
         graces = (
             min(pod.spec.termination_grace_period_seconds, self._grace_ceiling(pod.metadata.namespace)) for pod in pods
         )
@@ -235,7 +235,7 @@ class Nominator:
         self._events.record(pod_subject(pod), Event("ReservationExpired", text, "Warning"))
 
     async def _write(self, pod: objects.Pod, reservation: Reservation) -> bool:
-        """Write the reservation; returns whether that worked. If it did not, the pod is left alone for a while."""
+        """Write the reservation; returns whether that worked. If not, the pod is not tried again for a while."""
         uid = pod.metadata.uid
         try:
             try:
@@ -250,12 +250,12 @@ class Nominator:
         return False
 
     async def _put_anew(self, before: objects.Pod, reservation: Reservation) -> bool:
-        """Write the reservation into the pod as it is now, after a change; False if the pod is gone or has a node.
+        """Write the reservation into the pod as it is now, after a change; False if the pod is deleted or has a node.
 
-        kube-scheduler writes into a pod at each try. While a pod of a gang is left alone, nothing is planned for the
-        rest of the gang, and other jobs grow into the gang's room (158).
+        kube-scheduler writes into a pod at each try. While a pod of a gang backs off, nothing is planned for the rest
+        of the gang, and other jobs grow into the gang's room (158).
 
-        Raises ClusterError; Conflict if somebody else has nominated it.
+        Raises ClusterError; Conflict if another program has nominated the pod.
         """
         meta = before.metadata
         try:
@@ -271,7 +271,7 @@ class Nominator:
         return await self._put(pod, reservation)
 
     async def _put(self, pod: objects.Pod, reservation: Reservation) -> bool:
-        """Write the reservation and put the answer into the store; False if the pod is gone. Raises ClusterError."""
+        """Write the reservation and put the answer into the store; False if the pod is deleted. Raises ClusterError."""
         try:
             written = await nominate(self._session, pod, reservation, self._now())
         except NotFound:

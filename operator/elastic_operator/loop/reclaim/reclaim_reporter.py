@@ -66,13 +66,14 @@ class ReclaimReporter:
             demand = entry.demand
             if (demand.uid, one.waits_for_a_person) in before:
                 continue
+            why = one.reason
             log.warning(
-                "pods=%s/%s wait, because too much would be reclaimed: %s", demand.namespace, demand.name, one.text
+                "pods=%s/%s wait, because too much would be reclaimed: %s", demand.namespace, demand.name, why.message
             )
             pod = self._pods.get(demand.uid) if entry.pending else None
             subject = pod_subject(pod) if pod is not None else self._job_of(demand.uid)
             if subject is not None and one.waits_for_a_person:
-                self._events.record(subject, Event("ReclaimTooLarge", one.text, "Warning"))
+                self._events.record(subject, Event(why.code, why.message, "Warning"))
 
     def would_reclaim(self, allocation: Allocation) -> None:
         """Report the evictions that would be made, once for each pod."""
@@ -81,9 +82,8 @@ class ReclaimReporter:
         for eviction in evictions:
             job, new = self._job_of(eviction.job_uid), [pod for pod in eviction.pods if pod not in known]
             if job is not None and new:
-                text = (
-                    f"{pods(len(new))} would go for {', '.join(names_of(eviction.preemptors))}. reclaim.mode is DryRun."
-                )
+                preemptors = ", ".join(names_of(eviction.preemptors))
+                text = f"{pods(len(new))} would be evicted for {preemptors}. reclaim.mode is DryRun."
                 log.info("job=%s/%s event=WouldReclaim message=%r", job.namespace, job.name, text)
                 self._events.record(job, Event("WouldReclaim", text))
                 self._metrics.would_evict.inc(len(new))

@@ -27,7 +27,7 @@ class _Waiting:
 
 
 class ReclaimTimes:
-    """Looks at each allocation. `is_bound` says of a pod (uid) whether it has a node; None if there is no such pod."""
+    """The waits of preemptors. `is_bound` says of a pod (uid) whether it has a node; None if there is no such pod."""
 
     def __init__(
         self,
@@ -93,11 +93,11 @@ class ReclaimTimes:
 
     def _count_evicted(self, snapshot: Snapshot, evictions: tuple[Eviction, ...]) -> None:
         """Count the GPUs of newly evicted pods."""
-        going = {pod for eviction in evictions for pod in eviction.pods}
-        new = going - self._evicted
+        evicted = {pod for eviction in evictions for pod in eviction.pods}
+        new = evicted - self._evicted
         members = [member for job in snapshot.jobs for member in job.members]
         self._metrics.evicted_gpus.inc(sum(member.gpus for member in members if member.uid in new))
-        self._evicted = frozenset(going | (self._evicted & {member.uid for member in members}))
+        self._evicted = frozenset(evicted | (self._evicted & {member.uid for member in members}))
 
 
 def _lacks_minimum(job: JobDemand) -> bool:

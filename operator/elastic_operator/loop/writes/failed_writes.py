@@ -1,7 +1,7 @@
 """Failed tries to carry out plans, per job: when the next try is due, and the message for the user meanwhile
 (controller-runtime: the rate limiter of a workqueue).
 
-In memory only: a new leader finds out by one try.
+The record is in memory only: a new leader makes it anew by one failed try.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from elastic_operator.plan.facts.times import NEVER_FAILED, Attempts
 FIRST_WRITE_RETRY_SECONDS = 0.2
 MAX_RETRY_SECONDS = 30.0
 MAX_NAME_TAKEN_SECONDS = 2.0
-"""The longest wait for a name. Mostly its owner is just being deleted, and a user waits for the job to start."""
+"""The longest wait for a taken name. Mostly the object with the name is being deleted, and a user waits for the job."""
 
 
 @dataclass(slots=True)
 class FailedWrite:
-    """What fails for one job: `refused` holds for `generation` only, the rest while tries fail.
+    """The failures of one job: `refused` holds for `generation` only, the other fields as long as tries fail.
 
     `attempts` are the tries that failed in a row (monotonic). The user reads `message`. `blocked` says why the API
     server accepts no more pods of the job for now (27).
@@ -76,7 +76,7 @@ class FailedWrites:
         """Record a failed try; returns the job's record."""
         known = self._jobs.setdefault(job.uid, FailedWrite())
         if error.remedy is Remedy.DECIDE_AGAIN:
-            return known  # somebody else wrote the job; its new state is here already
+            return known  # another client wrote the job; its new state is in the store already
         longest = MAX_RETRY_SECONDS if not isinstance(error, NameTaken) else MAX_NAME_TAKEN_SECONDS
         known.attempts = known.attempts.failed(
             now,

@@ -1,50 +1,50 @@
 """Decides for all jobs at once: how many pods each gets and on which nodes, which pods are preempted, and why a job is
 not bigger.
 
-Who is next:
-    allocate        begins: serves all entries, and again if that preempts for nothing; then asks for new nodes
-    rounds          guarantees, fair shares, then what nobody else uses; in each, minima before growth
+The order of service:
+    allocate        serves all entries, and again if pods were preempted in vain; then requests new nodes
+    rounds          guarantees, fair shares, then GPUs that no other team uses; in each round, minima before growth
     turn_order      which team: the one with the lowest share value
     fair_share      how many GPUs each team should have
     queues          all entries, by team and account, in the order in which they are served
     scale_up_queues jobs that may grow, in groups that can all grow or none
 
-May it have the GPUs:
-    accounts        what each team uses, and may use
+Quotas:
+    accounts        the GPUs that each team uses, and may use
     refusal         which rule keeps a team from using more: for decisions, and for the sentence that users read
 
-Where it goes:
+Places:
     admit           gives a job its minimum, or nothing
     grow            gives a job its next size
     gangs           gives all pending pods of a gang their places, or none of them
     seating         seats pods in free room
     node_board      what is free on each node, now and soon
     free_resources  what a pod requires, and whether a node has that
-    fit             what kube-scheduler requires of a node, whoever is there: labels, taints, affinity
-    node_requests   who requests new nodes of a cluster's autoscaler
+    fit             kube-scheduler's requirements of a node apart from free room: labels, taints, affinity
+    node_requests   which entries request new nodes from the cluster's autoscaler
 
 Who makes room (folder `preemption`):
     rules           who may take GPUs from whom
-    candidates      which pods may go for a preemptor, in units, and what a unit costs
+    candidates      which pods may be evicted for a preemptor, in units, and what a unit costs
     victim_queue    the units under one account, the weakest first
-    options         the units that must go from a node, the cheapest first
+    options         the units that must be evicted from a node, the cheapest first
     preempt         takes the cheapest option for each pod, and gives back what is not needed
 
-Which pods go:
+Which pods are evicted:
     victims         the pods that were preempted in this pass, and for whom
-    eviction_limits how many may go within a minute
-    deferred        which of them go later, because their preemptors may not be able to use the room
+    eviction_limits how many may be evicted within a minute
+    deferred        which of them are evicted later, because their preemptors may not be able to use the room
 
-What a pass changes and remembers:
-    state           board, accounts and entries; every change goes through it
-    entry           what one job, or pending pod, keeps and gets
-    journal         the changes, each with what undoes it
-    pass_state      what begins anew with each pass
-    pass_memo       answers that hold for a while
+The state of a pass:
+    state           board, accounts and entries; it makes every change
+    entry           the members that a job or pending pod keeps, and the seats that it gets
+    journal         the changes, each with its undoing
+    pass_state      the part that begins anew with each pass
+    pass_memo       answers that hold within a pass or a round
     equivalence     for which entries an answer holds
 
 What comes out:
-    result          what each job gets, and what goes for whom
+    result          each job's grant, and which pods are evicted for whom
     assignments     the pods of one job to keep, to release and to create
     explain         why a job is not bigger
     explain_quota   the same where a quota, or the right of other teams, is the reason

@@ -58,7 +58,7 @@ def _complete(state: AllocationState, entry: Entry) -> bool:
     ):
         return False
     if entry.demand.provisioning_pods and not (entry.master.shape.pinnable and entry.worker.shape.pinnable):
-        return False  # the scheduler has said that the room does not suit
+        return False  # kube-scheduler has reported that the room does not suit
     master, workers = entry.missing(entry.minimum)
     if (refused is None or entry.is_pending_pod) and seat_all(state, entry, master=master, workers=workers):
         return True
@@ -100,8 +100,8 @@ def _place_where_reserved(state: AllocationState, entry: Entry) -> bool:
 def _keep_where_reserved(state: AllocationState, entry: Entry) -> bool:
     """Keep the room on the node that is reserved for a pod of a gang, if the node could be cleared (171).
 
-    In this pass perhaps no pod may be preempted there: a job of that team ended for the gang, and does not have its
-    minimum again from the team's other jobs yet. So the team holds less for a moment.
+    In this pass perhaps no pod may be preempted there: the gang preempted a job of the team, and the job does not have
+    its minimum again from the team's other jobs yet. So the team holds less for a moment.
     """
     node = state.board.number.get(entry.reserved_node)
     if node is None or not entry.gang or not state.snapshot.reclaiming:

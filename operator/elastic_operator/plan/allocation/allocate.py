@@ -87,7 +87,7 @@ def allocate(snapshot: Snapshot) -> Allocation:
 
 
 def next_change(snapshot: Snapshot) -> float:
-    """The next time at which the same snapshot may be allocated otherwise; infinity if there is none."""
+    """The next time at which the allocation of the same snapshot may change; infinity if there is none."""
     teams = snapshot.find_teams()
     times = (time for job in snapshot.jobs for time in _change_times(job, teams.of(job.namespace), snapshot.now))
     waits = (job.starves_from(snapshot.starvation_seconds) for job in snapshot.jobs if job.lacks_minimum)
@@ -104,7 +104,7 @@ def _change_times(job: JobDemand, team: Team, now: float) -> Iterator[float]:
 
 
 def ends_of_protection(job: JobDemand, team: Team) -> Iterator[float]:
-    """The times (epoch seconds) at which a running job may begin to be preempted as a whole."""
+    """The times (epoch seconds) from which a running job may be preempted as a whole."""
     if job.running_since:
         yield job.running_since + team.min_runtime_seconds
         if team.quantum_seconds is not None:

@@ -19,7 +19,7 @@ from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 def mark_ready(state: AllocationState) -> None:
     """Decide which planned pods can be created now. Leaving pods use their room until they are removed.
 
-    Pending pods with a nomination come first, then jobs in their order. kube-scheduler keeps a nominated pod's room
+    Pending pods with a nomination are first, then jobs in their order. kube-scheduler keeps a nominated pod's room
     even while only a part of it is free, so we create no pod there.
     """
     for entry in sorted(state.this_pass.changed, key=lambda entry: (not entry.promised_node, entry.rank)):

@@ -20,16 +20,16 @@ def deferred(
     preemptor.
 
     The job keeps an allowed size. So it releases more pods than the other preemptors need if there is no size in
-    between, and a rigid job releases all pods for one. Pods without a preemptor are released as well, even if only to
-    bring the job to its largest size.
+    between, and a rigid job releases all pods for one preemptor. Pods without a preemptor are released as well, even if
+    only to bring the job to its largest size.
     """
     for_waiting = [uid for uid in assignment.release if preemptors.get(uid) in waiting]
     if not for_waiting:
         return frozenset()
     served = [uid for uid in assignment.release if uid in preemptors and preemptors[uid] not in waiting]
     others = [uid for uid in assignment.release if uid not in preemptors]
-    going = [*served, *others, *for_waiting]
-    return frozenset(going[len(assignment.keep) + len(going) - _size_for_now(demand, assignment, served) :])
+    to_release = [*served, *others, *for_waiting]
+    return frozenset(to_release[len(assignment.keep) + len(to_release) - _size_for_now(demand, assignment, served) :])
 
 
 def _size_for_now(demand: JobDemand, assignment: Assignment, served: list[str]) -> int:

@@ -45,7 +45,7 @@ class Entry:
     master: PodRequirements
     worker: PodRequirements
     kind: int = 0
-    """A number for all entries that may go where this one may, and preempt the same (`equivalence_key`)."""
+    """A number of all entries that may have the same nodes and preempt the same pods (`equivalence_key`)."""
     account: Account | None = None
     """The account that is charged for the entry's GPUs; None: it requests none."""
     node_of: dict[str, int] = field(default_factory=dict)
@@ -58,17 +58,17 @@ class Entry:
     served: bool = False
     """Whether the entry has its minimum, or keeps its pods without having it."""
     preempted: bool = False
-    """Whether another entry took all its pods."""
+    """Whether all its pods are preempted."""
     has_reserved_seats: bool = False
     """Whether the entry is not served, but its seats are held for it (37)."""
     requests_nodes: bool = False
     """Whether the entry requests new nodes, for what its minimum lacks (49)."""
     times_preempted: int = 0
-    """The number of times that another team took pods of the entry in this pass."""
+    """The number of times that another team preempted pods of the entry in this pass."""
     preemptors: tuple[Entry, ...] = ()
-    """The entries that took pods of this one."""
+    """The entries for which pods of this entry are preempted."""
     took: tuple[Victim, ...] = ()
-    """The pods that this entry took."""
+    """The pods that are preempted for this entry."""
     pending: PendingPod | None = None
     """The pending pod of others; None for a job."""
     at_rest: Assignment | None = None
@@ -96,9 +96,7 @@ class Entry:
 
     @property
     def promised_node(self) -> str:
-        """The node that is reserved for the pending pod, whether the operator or somebody else nominated the pod; ""
-        for none.
-        """
+        """The node that is reserved for the pending pod, by the operator's nomination or another one; "" for none."""
         return self.pending.reserved or self.pending.nominated if self.pending is not None else ""
 
     def has_kube_scheduler_preempt(self, other: Entry) -> bool:

@@ -1,23 +1,23 @@
 """Which entries are equivalent: the same question about them has the same answer.
 
-Thousands of equal jobs of one team may wait. So an answer about one of them is remembered under a key that the others
+Thousands of equal jobs of one team may wait. So the answer about one job is remembered under a key that the other jobs
 share (38); `pass_memo` says for how long. A key with too much in it only costs time. A key that lacks something denies
-a job what it should get.
+a job its due.
 
-What the keys contain, and why the answer depends on it; "alone" are entries that share their key with no other:
+The parts of the keys, and why the answer depends on each; "alone" are entries that share their key with no other entry:
 
                           equiv. refusal  minim. growth
-    kind                  x      x        x      x       where its pods may go, and from whom it may take
-    may_preempt           x      x        x      x       whether it may take at all
-    may take whole jobs   x      x        x      (1)     whether it may take these
+    kind                  x      x        x      x       the nodes for its pods, and the teams that it may preempt
+    may_preempt           x      x        x      x       whether it may preempt at all
+    may take whole jobs   x      x        x      (1)     whether it may preempt whole jobs
     times preempted       x      x        x      alone   whether it may still borrow
     a gang is served      x      x        x              the price of an option differs for gangs
     limits on evictions          x        x      (1)     how many more pods may be evicted for it
-    waits behind others          x        x      (2)     whether these limits let it begin to take
+    waits behind others          x        x      (2)     whether these limits let it begin to preempt
     minimum                               x              what it lacks
     failed size, starves                  x              whether it may have its minimum, and by which right
     what it lacks                                x       for its next size
-    waits to grow                                alone   from when it may grow or take
+    waits to grow                                alone   from when it may grow or preempt
     pods of its own                       alone  alone   which of these it keeps; where they are does not matter
 
 (1) `individually_limited` jobs are added to the queues of growers one by one in each pass, because groups live longer
@@ -48,7 +48,7 @@ def equivalence_key(state: AllocationState, entry: Entry) -> Hashable:
 
 
 def refusal_key(state: AllocationState, entry: Entry) -> Hashable:
-    """The key of entries that are refused whatever this one is refused, by the limits on evictions too."""
+    """The key of entries with the same refusals as this entry, those by the limits on evictions included."""
     return equivalence_key(state, entry), state.victims.limits_on(entry)
 
 

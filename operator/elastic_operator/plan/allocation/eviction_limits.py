@@ -1,8 +1,8 @@
 """The limits on evictions: how many pods of others may be evicted within a minute, for one team and for all teams
 (138).
 
-A step that would exceed a limit is left out, and the next preemptor is served. So growth is granted in slices, and so
-are many small jobs. The pods for a minimum are preempted together: a job whose minimum needs more than a limit waits
+A step that would exceed a limit is left out, and the next preemptor is served. So growth and many small jobs are
+granted in slices. The pods for a minimum are preempted together: a job whose minimum needs more than a limit waits
 until an administrator raises the limit. A default limit never blocks a guarantee: each minute, one preemptor per team
 within its guarantee may exceed it. The limit for all is reserved for the first preemptor that it holds up for more than
 a minute, if the limit is large enough for its step.
@@ -14,10 +14,11 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from elastic_api.status import SizeReason
 from elastic_operator.plan.allocation.accounts import Tier
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.facts.snapshot import EvictionLimit, EvictionLimits, Preemptor
-from elastic_operator.plan.facts.text import pods
+from elastic_operator.plan.facts.text import Reason, pods
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +36,13 @@ class OverLimit:
     """Whether waiting does not help, because the limit itself is too low."""
 
     @property
-    def text(self) -> str:
-        """The wish, the limit, and one thing to do."""
-        text = f"{pods(self.wanted)} of others would have to go for it at once"
+    def reason(self) -> Reason:
+        """The reason, with the wish, the limit, and one thing to do."""
+        return Reason(SizeReason.RECLAIM_TOO_LARGE, self._text)
+
+    @property
+    def _text(self) -> str:
+        text = f"{pods(self.wanted)} of others would have to be evicted for it at once"
         if self.waits_for_a_person:
             text = f"{text}, more than {self.exceeded} ({self.limit}) allows"
             return f"{text}. Raise it in the operator's settings if that many evictions are intended."

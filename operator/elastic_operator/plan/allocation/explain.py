@@ -104,7 +104,8 @@ class Explainer:
         if refused := why_quota(self._state, entry, size, _wanted(need)):
             return Why(refused)
         if limited := self._over_limit(entry):
-            return Why(Reason(SizeReason.RECLAIM_TOO_LARGE, f"{_wanted(need)}. {limited.text}"))
+            why = limited.reason
+            return Why(Reason(why.code, f"{_wanted(need)}. {why.message}"))
         lacking = self._why_no_room(need)
         text, wake_at = with_time_of_request(entry, lacking.message, self._state.now)
         if demand.avoided:

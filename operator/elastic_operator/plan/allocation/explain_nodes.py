@@ -13,14 +13,14 @@ def why_waiting(entry: Entry, wanted: str, usable: str) -> str:
     """
     if not entry.requests_nodes:
         return (
-            f"{wanted}; {usable}. New nodes are requested once the pods have come for which room is held now: until"
-            " then, pods that wait for the scheduler would take it."
+            f"{wanted}; {usable}. New nodes are requested once the pods exist for which room is held now: until"
+            " then, pods that wait for the scheduler would use it."
         )
     ends_at = entry.demand.request_ends_at if entry.demand.provisioning_pods else 0.0
     until = f" until {rfc3339(status_time(ends_at))}" if ends_at else ""
     return (
         f"{wanted}; {usable}. Its pods wait for the cluster's autoscaler to add nodes{until}. If they do not come,"
-        " the pods are taken back, and the job is tried again later."
+        " the pods are deleted, and the job is tried again later."
     )
 
 

@@ -79,7 +79,7 @@ def _compares(operator: str, value: str, values: Iterable[str]) -> bool:
 
 
 def _integer(text: str) -> int | None:
-    """The number, as Go's strconv.ParseInt reads one of 64 bits; however many digits there are."""
+    """The number, as Go's strconv.ParseInt reads 64 bits; None if it is no such number."""
     match = _INTEGER.fullmatch(text)
     if match is None:
         return None

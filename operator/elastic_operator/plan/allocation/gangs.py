@@ -1,8 +1,8 @@
 """Gangs of pending pods: all pods of a gang that wait get their places in one pass, or none does (144).
 
-A part of a Job that trains on all of its pods does nothing, so no pod is preempted for a part. Places that are promised
-already stay: the pods that made room for them are deleted. While its nodes are cleared, a gang is served before all
-others (171).
+A part of a Job that trains on all of its pods does nothing, so no pod is preempted for a part. A gang keeps the places
+that it was promised before, because the pods that held them are deleted. While its nodes are cleared, a gang is served
+before all others (171).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from elastic_operator.plan.allocation.state import AllocationState
 MAX_PODS = 256
 """A pass looks for places for gangs of this many pods in all, and for one gang at least.
 
-A gang that gets nothing costs a plan for nearly all of its pods. The next pass tries the gangs that this one did not.
+A gang that gets nothing costs a plan for nearly all of its pods. The next pass tries the other gangs.
 """
 
 

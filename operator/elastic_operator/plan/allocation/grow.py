@@ -79,7 +79,7 @@ def _grow_freely(state: AllocationState, entry: Entry, size: int) -> bool:
 
 
 def _grow_at_others_cost(state: AllocationState, entry: Entry, size: int) -> bool:
-    """Grow at the cost of other teams, if the job's team is entitled to that (33)."""
+    """Grow by preemption of other teams' pods, if the job's team is entitled to these (33)."""
     master, workers = entry.missing(size)
     key, short = ("growth", refusal_key(state, entry), master), state.this_pass.round.infeasible
     if short.covers(key, workers):

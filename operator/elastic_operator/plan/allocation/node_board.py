@@ -54,6 +54,7 @@ class NodeBoard:
             self._by_gpus.setdefault(self._gpus[i], []).append(i)
         self._by_key: dict[object, PodRequirements] = {}
         self._by_shape: dict[int, tuple[PodShape, PodRequirements]] = {}
+        """By `id(shape)`. The shape is in the value, which keeps it alive, so no other object has its id."""
         self._hosts: dict[object, tuple[int, ...]] = {}
         self._journal = journal
         self._infeasible = KnownInfeasible()
@@ -104,13 +105,13 @@ class NodeBoard:
         has_room = all(room.free.get(name, 0) >= n for name, n in load.requests.items() if n > 0)
         return has_room and not collide(load.host_ports, room.ports)
 
-    def fits_without(self, requirements: PodRequirements, node: int, going: Iterable[Load]) -> bool:
+    def fits_without(self, requirements: PodRequirements, node: int, evicted: Iterable[Load]) -> bool:
         """Whether one more such pod would have room on the node without these loads."""
         if node not in requirements.host_set:
             return False
         room = self._soon[node]
         after = FreeResources(dict(room.free), room.ports)
-        for load in going:
+        for load in evicted:
             after.remove_usage(load)
         return after.fits(requirements)
 

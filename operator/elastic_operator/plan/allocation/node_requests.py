@@ -4,10 +4,10 @@
 A job requests nodes for the missing part of its minimum, if it got nothing in the pass and only room was missing. This
 is decided at the end of each pass, in the order of jobs. Such pods hold no room, and nothing is preempted for them.
 They count under the limits of their team, and the team's other jobs leave that much of the limit to them. Once there is
-room for the minimum, on a new node or an old one, the job has its seats there, and the scheduler binds the pods.
+room for the minimum, on a new node or an old node, the job has its seats there, and the scheduler binds the pods.
 
-The scheduler would bind such a pod wherever it fits. So none is created while it would fit into room that is meant for
-others.
+The scheduler would bind such a pod wherever it fits. So no such pod is created while it would fit into room that is
+meant for other pods.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def may_request_nodes(state: AllocationState, entry: Entry) -> bool:
 
 
 def request_nodes(state: AllocationState) -> None:
-    """Decide which entries request nodes, once it is known what all others get."""
+    """Decide which entries request nodes. All entries must have been served before."""
     may_lack = state.queues.unserved | state.this_pass.changed
     entries = [entry for entry in may_lack if entry.demand.may_request_nodes_at is not None]
     places = [(node, seated) for node, seated in enumerate(state.seated) if seated] if entries else []

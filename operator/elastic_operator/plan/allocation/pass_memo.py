@@ -1,8 +1,18 @@
 """The memory of one pass, so that thousands of equivalent entries are not examined one by one (38).
 
-An answer holds as long as nothing changes (`PassMemo`). "N pods do not fit" (`KnownInfeasible`) holds longer: on the
-board until room is freed, for preemption until the next round (`RoundMemory`), because within a round preemption only
-gets harder.
+"N pods do not fit" holds longer than other answers: on the board until room is freed, for preemption until the next
+round, because within a round preemption only gets harder.
+
+    name                        valid while                     voided by                         undone by
+    PassMemo                    the state is the same           any change                        undoing the change
+    NodeBoard: KnownInfeasible  no room is freed                a load that goes or is renewed    undoing the change
+    RoundMemory.infeasible      the round, or a gang's turn     the next round, the turn's end     -
+    RoundMemory.refused         the same, within the round      any change; the next round        undoing the change
+    RoundMemory.options         the round                       an undone preemption; on one      -
+                                                                node, a preemption there
+
+Undoing a change brings back the answers of the state before it, where the last column says so. `KnownInfeasible` is
+replaced and not changed for that: the journal has the object that was valid before.
 """
 
 from __future__ import annotations
@@ -65,7 +75,7 @@ class RoundMemory:
     """The memory of one round of minima and of the growth after it. The next round begins with a new one.
 
     `refused`: the keys of entries that were tried for their minimum and got nothing. `infeasible`: the numbers of
-    workers that could not be placed, even at others' cost. `options`: by preemptor, a heap of prices and nodes. While
+    workers that could not be placed, even by preemption. `options`: by preemptor, a heap of prices and nodes. While
     pods are preempted, an option only gets dearer, except on the nodes that these pods leave. So options are kept for
     the round (44), or until a preemption is undone.
     """

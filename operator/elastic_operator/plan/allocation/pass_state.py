@@ -1,4 +1,4 @@
-"""What lives for one pass only: what the pass has done so far, and what it remembers."""
+"""The state of one pass: its changes so far, and answers that hold within it."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from elastic_operator.plan.allocation.pass_memo import PassMemo, RoundMemory
 class PassState:
     """Made when a pass begins.
 
-    What the pass has done so far:
+    Its changes so far:
         changed       the entries that it has changed or tried to change
-        preempted     the entries that lost all pods meanwhile
-        new_places    the number of pending pods without a node so far that got a place at others' cost
+        preempted     the entries that have lost all their pods in it
+        new_places    the number of pending pods that had no node and got a place by preemption
         serving       the gang that is being served; "" for none
         tried_gangs   the gangs served so far, with `tried_pods` pods in all
 
-    What it remembers:
+    Answers that hold within it:
         given         the GPUs that the jobs of a team give to one of its entries, for `preemption.candidates`
         requested_by  the GPUs for which jobs request new nodes, for `node_requests`
-        round         what the present round remembers
+        round         the answers that hold within the present round
     """
 
     def __init__(self, journal: Journal) -> None:

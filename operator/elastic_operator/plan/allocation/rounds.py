@@ -154,7 +154,7 @@ def _right(state: AllocationState, entry: Entry, need: int) -> Tier:
     right = entry.account.tier(need)
     if right is Tier.GUARANTEED:
         return right
-    if state.starves(entry):  # GPUs of its team's jobs become free one day, and are held for it then
+    if state.starves(entry):  # GPUs of its team's jobs are held for it once they are free
         return entry.account.tier(need - (entry.account.used - entry.account.foreign))
     given = given_within_team(state, entry)
     return entry.account.tier(need - given) if given else right
@@ -167,15 +167,15 @@ def _waits(entry: Entry) -> bool:
 def _grow_all(state: AllocationState, tier: Tier) -> None:
     """One round of growth; each job grows for as long as it can.
 
-    A step at others' cost may free more than it needs. Then the jobs that found no room before are tried again in their
-    order. Otherwise jobs after them would get that room.
+    A step by preemption may free more room than it needs. Then the jobs that found no room before are tried again in
+    their order. Otherwise jobs after them would get that room.
     """
     while _leaves_room(state, tier):
         pass
 
 
 def _leaves_room(state: AllocationState, tier: Tier) -> bool:
-    """Grow jobs in turn up to a step that leaves room for one that was given up; False if there is no such step."""
+    """Grow jobs in turn. End at the first step that leaves room for a job that was given up; False if there is none."""
     growers, changed = state.queues.scale_up, state.this_pass.changed
     queues = {account: growers.queue(account, changed) for account in growers.accounts()}
     for entry in changed | individually_limited(state):

@@ -28,7 +28,7 @@ _by_order = attrgetter("order")
 
 
 def scale_up_order(entry: Entry) -> ScaleUpOrder:
-    """The order of growth: jobs between two sizes first, then those least above their minimum. Ties do not depend on
+    """The order of growth: jobs between two sizes first, then jobs least above their minimum. Ties do not depend on
     which jobs run already.
     """
     demand = entry.demand
@@ -43,13 +43,13 @@ class ScaleUpQueues:
         self._places: dict[Entry, tuple[Hashable, ScaleUpOrder]] = {}
 
     def add(self, entry: Entry, now: float) -> None:
-        """Put a job in."""
+        """Add a job."""
         key, place = growth_key(entry, now), scale_up_order(entry)
         self._places[entry] = key, place
         insort(self._groups.setdefault(entry.account, {}).setdefault(key, []), _Placed(place, entry), key=_by_order)
 
     def discard(self, entry: Entry) -> None:
-        """Take a job out, if it is in."""
+        """Remove a job, if it has a group."""
         if entry not in self._places:
             return
         key, place = self._places.pop(entry)
@@ -105,7 +105,7 @@ class ScaleUpQueue:
         return None
 
     def grew(self, key: Hashable, entry: Entry) -> None:
-        """The first job of the group has grown; it may grow again."""
+        """Note that the first job of the group has grown. It may grow again."""
         self._advance(key)
         self.add(entry)
 

@@ -1,8 +1,8 @@
 """The state of one pass: the board, the accounts, and the entries of all jobs and pending pods.
 
-Every change goes through `AllocationState`. It keeps the three consistent and can undo any change, so one state serves
-pass after pass, and a pass costs only what has changed since the last one (38). `admit` and `grow` decide which job
-gets what.
+`AllocationState` makes every change. It keeps the three consistent and can undo any change, so one state serves pass
+after pass, and the cost of a pass grows with the changes since the last pass (38). `admit` and `grow` decide which
+members and seats a job gets.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from elastic_worker.contract import ROLE_MASTER
 class AllocationState:
     """Board, accounts and queues of a snapshot.
 
-    `this_pass` and `victims` begin anew with each pass; all else is brought up to date.
+    `this_pass` and `victims` begin anew with each pass; all other parts are renewed.
 
     Findings of an earlier try of the same pass:
         futile_preemptors  the entries (uids) that preempted a whole job, and got nothing in the end (112)
         split_gangs        the gangs that get nothing, because only a part of each had places (144)
 
-    `revision` is the number of times that the state was renewed: what was read from it before holds no more.
+    `revision` is the number of times that the state was renewed. Values read from the state before are stale.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -62,7 +62,7 @@ class AllocationState:
         return self
 
     def _start(self, snapshot: Snapshot) -> None:
-        """Bring everything to what the snapshot says, before anything is decided."""
+        """Renew all parts by the snapshot, before the first decision."""
         self.this_pass = PassState(self.journal)
         self.victims = Victims(self.journal, snapshot.eviction_limits, keeps=self.keeps)
         self.queues.renew(snapshot, leave=self._leave, join=self._join)
@@ -81,7 +81,7 @@ class AllocationState:
         """The time of the pass (epoch seconds)."""
         return self.snapshot.now
 
-    # -- what the snapshot says ----------------------------------------------------------------------------------------
+    # -- from the snapshot ---------------------------------------------------------------------------------------------
 
     def _join(self, entries: Iterable[Entry]) -> None:
         """Put the members of new entries on the board."""
@@ -157,8 +157,9 @@ class AllocationState:
     def _hold_promised(self, entry: Entry) -> None:
         """Seat a pending pod on the node that it is nominated for.
 
-        If somebody else nominated it, it is seated even without room. If the operator did, it is seated once there is
-        room now or soon (41). Until then it is served like any entry, and preempts the pods on that node.
+        If kube-scheduler or another program nominated the pod, it is seated even without room. If the operator did, the
+        pod is seated once there is room now or soon (41). Until then the pod is served like any entry, and preempts the
+        pods on that node.
         """
         node = self.board.number.get(entry.promised_node)
         if node is None or (entry.reserved_node and not self.board.fits(entry.master, node)):
@@ -313,7 +314,7 @@ class AllocationState:
         self._change_seats(entry, seat, (*entry.seats, seat), +1)
 
     def unseat(self, entry: Entry, seat: Seat) -> None:
-        """Take a seat away again."""
+        """Remove a seat again."""
         after = list(entry.seats)
         after.remove(seat)
         self._change_seats(entry, seat, tuple(after), -1)

@@ -1,6 +1,6 @@
 """Counts how many pods of a shape fit on the nodes: as they are, by GPUs alone, and without other jobs' pods.
 
-Counted once per shape on the final board; `explain` makes its sentences from these numbers.
+The numbers are counted once per shape on the final board; `explain` makes its sentences from them.
 """
 
 from __future__ import annotations

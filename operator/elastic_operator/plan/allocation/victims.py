@@ -35,7 +35,7 @@ class Victims:
         )
 
     def note(self, victim_job: Entry, members: Iterable[Member], preemptor: Entry) -> None:
-        """Record that `preemptor` took these members of the victim job."""
+        """Record that these members of the victim job are preempted for `preemptor`."""
         if victim_job is preemptor:
             return
         self._journal.set(
@@ -45,7 +45,7 @@ class Victims:
         self._attribute([Victim(victim_job, pod, preemptor) for pod in members], preemptor)
 
     def changed(self, uid: str, *, evicted: bool) -> None:
-        """Count a pod as evicted (`goes`) or as kept after all. No effect if nobody preempted the pod."""
+        """Count a pod as evicted (`evicted`) or as kept after all. No effect if nobody preempted the pod."""
         if uid in self.pods:
             self._count(self.pods[uid], evicted=evicted)
 
@@ -126,7 +126,7 @@ class Victims:
         team = preemptor_of(preemptor).team
         return any(not one.served and one.rank < preemptor.rank and preemptor_of(one).team == team for one in ahead)
 
-    # -- who took which pod --------------------------------------------------------------------------------------------
+    # -- preemptors and their victims ----------------------------------------------------------------------------------
 
     def _attribute(self, taken: Iterable[Victim], preemptor: Entry) -> None:
         """Make that entry the preemptor of these pods."""

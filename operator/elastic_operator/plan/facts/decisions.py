@@ -49,8 +49,8 @@ class Why:
 class Grant:
     """An `Assignment` with its reasons: `why` the job is not bigger, or not running.
 
-    `preemptors` are those for whom pods are released, and `victim_jobs` the other teams' jobs that lose pods for it:
-    uid to name. `reclaimed`: some preemptors are of other teams.
+    The job releases pods for the `preemptors`. The `victim_jobs` are other teams' jobs that lose pods for the job. Both
+    map uid to name. `reclaimed`: some preemptors are of other teams.
     """
 
     assignment: Assignment
@@ -73,7 +73,7 @@ class Grant:
         """The grant while the release of these pods is put off, `size` pods are the target, and the preemptors
         `waiting` (uids) get nothing (139).
 
-        Lost pods are created nevertheless, if there is room for them now. It is never the room of deferred pods.
+        Lost pods are created nevertheless, if there is room for them now. Room of deferred pods is not free.
         """
         before = self.assignment
         keep = (*before.keep, *(uid for uid in before.release if uid in deferred))
@@ -183,7 +183,7 @@ class Plan:
     """The writes of one pass for one job, in this order: status if `commit_first`, deletes, creates, status,
     events.
 
-    `membership` is written to the master of an Elastic job together with the deletes.
+    `membership` is written to the master of an Elastic job at the same time as the deletes.
 
     `commit_first` is set when the status records a decision from which the other writes follow (a new incarnation, an
     end). A replica that takes over must find the decision before it finds the traces of these writes (25). `route` is

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 class GroupChange:
     """One change of the group, in pods. The last two fields are None until they are known.
 
-    `at` is in seconds since the epoch, on the clock of the master's node.
+    `time` is in seconds since the epoch, on the clock of the master's node.
     """
 
     generation: int

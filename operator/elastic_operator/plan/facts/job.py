@@ -193,7 +193,7 @@ class JobContext:
     ignored_priority: Reason | None = None
     """Why the PriorityClass that the job names does not count; None if it does (96)."""
     unready: Mapping[str, float] = field(default_factory=dict)
-    """Of its pods' nodes, those that are not Ready, each with the time since when; -inf if somebody has tainted the
+    """The nodes of its pods that are not Ready, each with the time since when; -inf if somebody has tainted the
     node as out of service.
     """
     node_outage: NodeOutage | None = None

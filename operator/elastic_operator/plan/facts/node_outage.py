@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
 
-FEW = 2
+MIN_OUTAGE_NODES = 2
 """This many nodes may always be lost at once, or a third of all nodes if that is more."""
 WINDOW_SECONDS = 120.0
 """Nodes that became not Ready within this time of each other did so at once."""
@@ -27,7 +27,7 @@ class NodeTimes:
     """One node. `since`: when it became not Ready, or when it came back; None for a Ready node that did not come back
     lately.
 
-    `went`: for a node that came back, when it had become not Ready; None if that is not known. `out_of_service`:
+    `went`: for a node that is back, when it had become not Ready; None if that is not known. `out_of_service`:
     somebody has given the node up by that taint.
     """
 
@@ -65,7 +65,7 @@ def node_outage(nodes: Iterable[NodeTimes], now: float) -> NodeOutage | None:
     """The outage at `now`; None if each node is judged by itself. `nodes` are all nodes."""
     nodes = tuple(nodes)
     alive = [node for node in nodes if not node.out_of_service]
-    most = max(FEW, len(alive) // 3)
+    most = max(MIN_OUTAGE_NODES, len(alive) // 3)
     away = [node.since for node in alive if not node.ready and node.since is not None]
     back = [(node.went, node.since + BACK_SECONDS) for node in alive if node.ready and node.since is not None]
     back = [(went, end) for went, end in back if end > now]

@@ -1,8 +1,7 @@
-"""Reads from a pod template kube-scheduler's requirements of a node for each pod made from it.
+"""Reads a pod template: kube-scheduler's requirements of a node for a pod made from the template.
 
-The planner cannot foresee everything from nodes and pods: inter-pod rules, volumes tied to places, claims, other
-schedulers. These make the shape unpinnable, with the reason in words (10). `fit` and `node_board` say how many pods fit
-on which node.
+The planner cannot foresee the effect of inter-pod rules, volumes tied to places, claims and other schedulers. A shape
+with one of these is unpinnable, with the reason in words (10). `fit` and `node_board` find the nodes for a shape.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ NAME_FIELD = "metadata.name"
 
 
 def excluding_nodes(shape: PodShape, nodes: Sequence[str]) -> PodShape:
-    """The shape, kept from these nodes (137)."""
+    """The shape without these nodes: no pod of it may be placed on them (137)."""
     if not nodes:
         return shape
     return replace(shape, affinity=tuple(with_node_names(shape.affinity, "NotIn", nodes)))
 
 
 def with_node_names(terms: Iterable[Mapping[str, Any]], operator: str, nodes: Sequence[str]) -> list[Mapping[str, Any]]:
-    """The nodeSelectorTerms, each with a requirement for the node's name; without terms, one of that alone.
+    """The nodeSelectorTerms, each with a requirement for the node's name; without terms, one term with it alone.
 
     Terms are alternatives, so each of them gets the requirement. An empty term selects no node: it stays empty.
     """

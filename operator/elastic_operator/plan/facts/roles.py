@@ -24,7 +24,7 @@ def master_first(pod: _Pod) -> tuple[bool, int]:
 
 
 def master_in(pods: Sequence[P]) -> P | None:
-    """The master among these pods, of which it is the first; None if it is not there."""
+    """The master, which is the first of these pods; None if they have no master."""
     return pods[0] if pods and pods[0].role == ROLE_MASTER else None
 
 

@@ -360,7 +360,7 @@ class Snapshot:
     eviction_limits: EvictionLimits = field(default_factory=EvictionLimits)
 
     def find_teams(self) -> Teams:
-        """Who finds the team of a namespace; it costs as much as there are teams."""
+        """An index of teams by namespace. Making it takes time in proportion to the number of teams."""
         return Teams(self.teams, self.team_of, self.default_team)
 
 

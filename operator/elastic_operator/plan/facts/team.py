@@ -43,7 +43,7 @@ class Quota:
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """A quota policy; or without one a namespace that no policy covers, or all of these together (111).
+    """The sharers of one quota: the namespaces of a policy; else one namespace without a policy, or all of these (111).
 
     A team with children owns no namespaces.
     """
@@ -75,7 +75,7 @@ class Aged(Protocol):
 
 
 def by_age(one: Aged) -> tuple[float, str]:
-    """The order of teams that are otherwise equal: the older first; at equal age, the first by name (177).
+    """A key to sort teams or policies that are otherwise equal: the older first; at equal age, by name (177).
 
     Policies that are applied together have the same age, because Kubernetes writes times in whole seconds.
     """
@@ -90,7 +90,7 @@ DEFAULT_POLICY = "default policy"
 
 
 class Teams:
-    """Teams by name, and the team of each namespace: that of its policy, or one of its own like the `default` (111)."""
+    """Teams by name, and the team of each namespace: its policy's team, or a team of its own like `default` (111)."""
 
     def __init__(self, teams: Iterable[Team], team_of: Mapping[str, str], default: Team) -> None:
         self._listed = {team.name: team for team in teams}
@@ -106,7 +106,7 @@ class Teams:
         return name if name in self._listed else f"namespace {namespace}"
 
     def named(self, name: str) -> Team:
-        """The team of that name; one like the default if none is listed under it."""
+        """The team of that name; if none is listed, a team of that name like the default."""
         if name in self._listed:
             return self._listed[name]
         if name not in self._others:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 MAX_NAMED = 5
-"""The most names of a kind in a message; the other things are counted."""
+"""The most names of a kind in a message; the message counts the others."""
 
 
 class Reason(NamedTuple):

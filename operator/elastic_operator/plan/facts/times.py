@@ -42,9 +42,7 @@ def seconds(time: datetime | None) -> float:
 
 
 def not_later(written: float, latest: float) -> float:
-    """The time, but no later than `latest`: if it lies further ahead, the API server's clock was set back since
-    (29).
-    """
+    """The time, but no later than `latest`. A later time shows that the API server's clock was set back since (29)."""
     return written if written <= latest + AHEAD_SECONDS else latest
 
 
@@ -62,16 +60,17 @@ def doubled(first: Seconds, most: Seconds, times: int) -> Seconds:
 
 @dataclass(frozen=True, slots=True)
 class Attempts:
-    """How many `times` in a row something has failed, and `until` when it is not tried again.
+    """How many `times` in a row something has failed, and the time before which it is not tried again (`until`).
 
-    Seconds on the clock of whoever counts them: epoch or monotonic.
+    `until` is in seconds of the caller's clock, epoch or monotonic.
     """
 
     times: int = 0
     until: float = 0.0
 
     def failed(self, now: float, first: float, most: float, *, at_least: float = 0.0, spread: float = 1.0) -> Attempts:
-        """One more failure, at `now`: the wait is `first` seconds, doubled with each failure, and `most` at most.
+        """The attempts after one more failure at `now`. The wait is `first` seconds, doubled with each failure, and
+        `most` at most.
 
         `at_least` are the seconds that a server asks for. They count up to `most`, because a gateway may ask for an
         hour. The doubled wait is multiplied by `spread`.
@@ -86,7 +85,7 @@ NEVER_FAILED = Attempts()
 def condition(
     before: Condition | None, kind: str, value: Truth, reason: Reason, generation: int, now: float
 ) -> Condition:
-    """The condition that follows the one `before` of its kind; its transition time changes only when its truth does."""
+    """The next condition after `before`, of the same type. Its transition time changes only with its truth."""
     return Condition(
         type=kind,
         status=value,

@@ -22,7 +22,7 @@ from elastic_operator.plan.job.demand import demand_of
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.lookahead import LookaheadAllocator
 
-WOULD_NOT_LAST = "It would get pods that others would take back at once, so it gets none now."
+WOULD_NOT_LAST = "Its pods would be evicted for others at once, so it gets none now."
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Answer:
 
 
 def no_answer(reason: Reason) -> Answer:
-    """The answer for a job about which nothing can be worked out."""
+    """The answer for a job without a forecast, with the reason."""
     return Answer(fits=False, replicas=0, gpus=0, reason=reason)
 
 

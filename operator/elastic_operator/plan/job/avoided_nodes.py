@@ -11,15 +11,15 @@ from elastic_operator.plan.facts.waits import avoided_seconds
 from elastic_operator.plan.job.observation import Observation
 
 ONE_LOSS_SECONDS = 10.0
-"""Losses within this time after the first one count as one: they have one cause, a machine or a person."""
+"""Losses within this time after the first one count as one loss: they have one cause, a machine or a person."""
 REFUSAL_REMEMBERED_SECONDS = 600.0
 """The refusals are forgotten this long after the node is not avoided any more."""
 
 
 def refused_by(obs: Observation) -> dict[str, OwnPod]:
     """The nodes whose kubelets have just refused members, each with one of these members."""
-    refused = (pod for pod, _ in obs.to_delete if pod.refused and pod.incarnation == obs.status.incarnation)
-    return {pod.node: pod for pod in refused if pod.node}
+    pods = (deletion.pod for deletion in obs.to_delete if deletion.pod.incarnation == obs.status.incarnation)
+    return {pod.node: pod for pod in pods if pod.refused and pod.node}
 
 
 def remembered(status: JobStatus, now: float) -> dict[str, AvoidedNode]:

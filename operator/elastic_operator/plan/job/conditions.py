@@ -91,17 +91,17 @@ def _suspended_by(status: JobStatus) -> str:
 
 
 def _why_it_needs_an_edit(obs: Observation) -> str:
-    """The mistakes in its spec, and what becomes of its pods until the spec is corrected."""
+    """The mistakes in the job's spec, and the fate of its pods until the spec is corrected."""
     if not obs.members:
         return obs.job.needs_edit
     return (
-        f"{obs.job.needs_edit.rstrip('.')}. Until it is edited it goes on with {pods(len(obs.members))}"
+        f"{obs.job.needs_edit.rstrip('.')}. Until it is edited it continues with {pods(len(obs.members))}"
         " and gets no more."
     )
 
 
 def _group_phase(obs: Observation, now: float) -> Reason:
-    """The phase of a job that has its place: how far its group is."""
+    """The phase of a job that has its grant: the progress of its group."""
     status = obs.status
     running = sum(is_running(pod) for pod in obs.members)
     text = f"{running} of {pods(status.target_replicas)} run."
@@ -189,7 +189,9 @@ def _complete(obs: Observation, now: float) -> bool:
 def _held_name(obs: Observation) -> str:
     """Whether a start waits until the previous master's name is free."""
     held = [pod.name for pod in obs.job.pods if pod.role == ROLE_MASTER and pod.deleting_since is not None]
-    return f"{held[0]} is still being deleted; the job goes on when it is gone." if held and not obs.members else ""
+    return (
+        f"{held[0]} is still being deleted; the job continues when it is deleted." if held and not obs.members else ""
+    )
 
 
 def _left_behind(obs: Observation) -> str:
@@ -198,8 +200,8 @@ def _left_behind(obs: Observation) -> str:
         return ""
     job, names = obs.job, sorted(obs.job.foreign_names)
     return (
-        f"{listed(names)}: not of this job, but named like its pods. What an earlier job of this name left behind goes"
-        f" with: {removal(job.namespace, job.name, job.uid)}"
+        f"{listed(names)}: not of this job, but named like its pods. To delete what an earlier job of"
+        f" this name left behind, run: {removal(job.namespace, job.name, job.uid)}"
     )
 
 
@@ -216,7 +218,7 @@ def _resizing(obs: Observation, phase: str) -> tuple[bool, Reason]:
 
 
 def _full_size(obs: Observation, grant: Grant | None) -> tuple[bool, Reason]:
-    """Why the job is not bigger, or not running."""
+    """Whether the job has its full size, and why it is not bigger or not running."""
     if obs.job.needs_edit:
         return False, Reason(Phase.INVALID_SPEC, _why_it_needs_an_edit(obs))
     if obs.job.spec is not None and obs.job.spec.suspend:

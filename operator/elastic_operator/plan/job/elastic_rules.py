@@ -24,7 +24,15 @@ from elastic_operator.plan.job.failures import (
 )
 from elastic_operator.plan.job.losses import MASTER_LOST, count_losses, due_for_a_master, lost_count
 from elastic_operator.plan.job.master_report import new_failures
-from elastic_operator.plan.job.observation import Observation, end_incarnation, fail, is_running, master_of, replace_all
+from elastic_operator.plan.job.observation import (
+    Deletion,
+    Observation,
+    end_incarnation,
+    fail,
+    is_running,
+    master_of,
+    replace_all,
+)
 from elastic_worker.contract import ROLE_MASTER
 
 
@@ -58,7 +66,7 @@ def over_after_restarts(obs: Observation, now: float) -> Observation:
 
 
 def losses(obs: Observation, now: float) -> Observation:
-    """Lost pods are replaced one by one. The others go on, or wait for a new master."""
+    """Replace lost pods one by one. The other pods train on, or wait for a new master."""
     master_is_lost = bool(obs.members and obs.status.replicas) and master_of(obs) is None
     lost = lost_count(obs)
     if master_is_lost and obs.status.master_lost_time is None:
@@ -101,8 +109,11 @@ def next_master(status: JobStatus, now: float) -> JobStatus:
 def _replace_failed_master(obs: Observation, master: OwnPod, now: float) -> Observation:
     """A failed master counts as a failure, but the other pods stay. Only the back-off of that failure delays the next
     master.
+
+    The failed master is a member no longer, also if a sidecar keeps its pod in the phase Running.
     """
-    obs = replace(obs, status=due_for_a_master(obs.status, obs.spec.minimum, now))
+    others = tuple(pod for pod in obs.members if pod is not master)
+    obs = replace(obs, status=due_for_a_master(obs.status, obs.spec.minimum, now), members=others)
     obs, text, wait = count_failure(obs, master, now)
     if obs.status.finished:
         return obs
@@ -110,8 +121,8 @@ def _replace_failed_master(obs: Observation, master: OwnPod, now: float) -> Obse
         event = Event("NewIncarnation", f"{text}; all pods are replaced after {wait} s.", "Warning")
         return replace_all(obs, end_incarnation(obs.status), event)
     status = next_master(obs.status, now)
-    status = status.model_copy(update={"replicas": max(0, status.replicas - 1)})
-    to_delete = (*obs.to_delete, (master, short_failure(master)))
+    status = status.model_copy(update={"replicas": len(others)})
+    to_delete = (*obs.to_delete, Deletion(master, short_failure(master)))
     return replace(obs, status=status, to_delete=to_delete, commit=True, events=(*obs.events, _replaced(text, status)))
 
 

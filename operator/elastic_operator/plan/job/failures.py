@@ -18,12 +18,12 @@ from elastic_worker.contract import EXIT_DO_NOT_RETRY, ROLE_MASTER
 JUST_CHANGED_SECONDS = 120.0
 """A failure this soon after a pod joined, left or was lost is not held against the script (13)."""
 CAUSE_SECONDS = 5.0
-"""torchrun's other agents end within a second of the one that had their store, and its kubelet may be slower."""
+"""torchrun's other agents end within a second of the agent with their store, whose kubelet may report later."""
 TORCHRUN_FAILED = 1
 
 
 def failed_pods(obs: Observation) -> list[OwnPod]:
-    """Failed pods that were neither deleted nor ended by the cluster, the one to blame first."""
+    """Failed pods that were neither deleted nor ended by the cluster, the pod to blame first."""
     failed = [p for p in present(obs) if has_failed(p) and not was_asked_to_go(p) and p.node not in obs.lost_nodes]
     return sorted(failed, key=lambda p: (p.main.is_consequence, _failed_at(p), *master_first(p)))
 

@@ -2,7 +2,7 @@
 
 Decisions depend only on the facts. So a decision that undoes the one before, and is undone by the next, is a mistake or
 a limit of the planner, and each round costs the job a restart. While a job is held, it gets nothing new and none of its
-pods moves. Other teams may still take what they are entitled to.
+pods moves. Entitled teams may still take GPUs from it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,12 @@ from dataclasses import replace
 from elastic_api.status import Change, ConditionType, JobStatus, SizeReason, rfc3339
 from elastic_operator.plan.facts.job import NoExternalChange
 from elastic_operator.plan.facts.times import end_of_wait, seconds
-from elastic_operator.plan.facts.waits import EMPTY_SECONDS, HELD_SECONDS, MAX_CHANGES, WITHIN_SECONDS
+from elastic_operator.plan.facts.waits import (
+    FLAPPING_WINDOW_SECONDS,
+    HELD_SECONDS,
+    HELD_WITHOUT_PODS_SECONDS,
+    MAX_CHANGES,
+)
 from elastic_operator.plan.job.observation import Observation
 
 _OWN = frozenset(
@@ -42,9 +47,9 @@ def hold_if_flapping(obs: Observation, now: float) -> Observation:
         status = status.model_copy(update={"held_until": until, "target_replicas": granted})
         return replace(obs, status=status, wake_at=(*obs.wake_at, seconds(until)))
     until, edited = status.held_until, obs.job.generation != status.observed_generation
-    began = seconds(until) - _held_seconds(obs)
+    began = seconds(until) - _held_seconds(obs)  # or up to a second earlier: the end is a whole second
     is_another = (
-        no_external_change is not None and no_external_change.since > began and len(obs.members) < obs.spec.minimum
+        no_external_change is not None and no_external_change.since > began - 1 and len(obs.members) < obs.spec.minimum
     )
     if now >= seconds(until) or edited or is_another:
         return replace(obs, status=status.model_copy(update={"held_until": None}))
@@ -61,12 +66,13 @@ def why_held(status: JobStatus) -> str:
     if until is None:
         return ""
     began = seconds(known.last_transition_time) if known is not None and known.status == "True" else seconds(until)
-    lately = _since(status, seconds(until) - HELD_SECONDS - WITHIN_SECONDS)
+    lately = _since(status, seconds(until) - HELD_SECONDS - FLAPPING_WINDOW_SECONDS)
     sizes = [change.to for change in lately if seconds(change.time) <= began][-MAX_CHANGES - 2 :]
     return (
         f"Its size was changed again and again ({', '.join(map(str, sizes))} pods) though nothing changed from outside."
-        f" It keeps what it has until {rfc3339(until)}, and still gives back what others are entitled to. An edit of"
-        " the job ends this at once. If this happens again, report it with the output of `elastic-operator snapshot`."
+        f" It keeps what it has until {rfc3339(until)}, but pods are still evicted for others that are entitled to"
+        " their GPUs. An edit of the job ends this at once. If this happens again, report it with the output of"
+        " `elastic-operator snapshot`."
     )
 
 
@@ -76,18 +82,17 @@ def _waits_by_itself(status: JobStatus) -> bool:
 
 
 def _held_seconds(obs: Observation) -> int:
-    return HELD_SECONDS if obs.members else EMPTY_SECONDS
+    return HELD_SECONDS if obs.members else HELD_WITHOUT_PODS_SECONDS
 
 
 def _counted_changes(obs: Observation, no_external_change: NoExternalChange, now: float) -> list[Change]:
     """The changes that count, among those since the last external change.
 
-    Changes that were due do not count: GPUs that an owner takes back, and turns. Nor does a change in the same
-    direction as the one before. Nor does growth that is withdrawn before its pod exists, because no pod is deleted by
-    it.
+    Changes that were due do not count: GPUs that an entitled team takes back, and turns. Nor does a change in the same
+    direction as the change before. Nor does growth that is withdrawn before its pod exists, because no pod is deleted.
     """
     counted, direction, turn_is_over = [], 0, False
-    within = WITHIN_SECONDS if obs.members else EMPTY_SECONDS
+    within = FLAPPING_WINDOW_SECONDS if obs.members else HELD_WITHOUT_PODS_SECONDS
     for change in _since(obs.status, max(now - within, no_external_change.since)):
         before, direction = direction, (change.to > change.from_) - (change.to < change.from_)
         next_turn, turn_is_over = (

@@ -80,7 +80,7 @@ def count_losses(obs: Observation, lost: int, now: float, *, reason: str = "PodL
 
 def node_is_lost(obs: Observation) -> bool:
     """Whether any of the pods to delete is on a lost node."""
-    return any(pod.node in obs.lost_nodes for pod, _ in obs.to_delete)
+    return any(deletion.pod.node in obs.lost_nodes for deletion in obs.to_delete)
 
 
 def reported(obs: Observation) -> list[OwnPod]:
@@ -97,7 +97,7 @@ def _is_excused(obs: Observation, lost: int, now: float) -> bool:
     deleted before it ran is not excused, because its successor may be deleted at once again. Nor is a pod that the
     status does not list, because it is unknown whether it ran.
     """
-    gone = [pod for pod, _ in obs.to_delete if pod.incarnation == obs.status.incarnation]
+    gone = [deletion.pod for deletion in obs.to_delete if deletion.pod.incarnation == obs.status.incarnation]
     if node_is_lost(obs) or any(map(has_failed, gone)):
         return False
     known, refused = remembered(obs.status, now), refused_by(obs)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from elastic_api.job import JobSpec
 from elastic_api.status import MAX_HISTORY, Change, ConditionType, JobStatus, Truth
@@ -19,6 +20,13 @@ from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.facts.times import condition, status_time
 
 
+class Deletion(NamedTuple):
+    """A pod to delete, and why in words. The plan makes a `DeletePod` of it, unless the pod is leaving already."""
+
+    pod: OwnPod
+    why: str
+
+
 @dataclass(frozen=True, slots=True)
 class Observation:
     """The knowledge of one job in one pass: its members, and its status with the news written into it."""
@@ -27,8 +35,7 @@ class Observation:
     status: JobStatus
     members: tuple[OwnPod, ...] = ()
     """The members, master first."""
-    to_delete: tuple[tuple[OwnPod, str], ...] = ()
-    """Pods to delete, each with the reason."""
+    to_delete: tuple[Deletion, ...] = ()
     unready_nodes: frozenset[str] = frozenset()
     """The nodes of its pods that are not Ready."""
     lost_nodes: frozenset[str] = frozenset()
@@ -122,8 +129,9 @@ def fail(obs: Observation, now: float, reason: str, message: str) -> Observation
 
 def replace_all(obs: Observation, status: JobStatus, event: Event) -> Observation:
     """Delete every present pod; `end_incarnation` has made the `status`."""
-    to_delete = (*obs.to_delete, *((p, f"incarnation {p.incarnation} is over") for p in obs.members))
-    ended = tuple((p, "ended") for p in present(obs) if p.ended and all(p.uid != g.uid for g, _ in to_delete))
+    to_delete = (*obs.to_delete, *map(of_ended_incarnation, obs.members))
+    uids = {deletion.pod.uid for deletion in to_delete}
+    ended = tuple(Deletion(pod, "ended") for pod in present(obs) if pod.ended and pod.uid not in uids)
     return replace(
         obs,
         status=status,
@@ -133,6 +141,11 @@ def replace_all(obs: Observation, status: JobStatus, event: Event) -> Observatio
         commit=True,
         events=(*obs.events, event),
     )
+
+
+def of_ended_incarnation(pod: OwnPod) -> Deletion:
+    """The deletion of a pod whose incarnation is over."""
+    return Deletion(pod, f"incarnation {pod.incarnation} is over")
 
 
 def present(obs: Observation) -> list[OwnPod]:

@@ -67,7 +67,7 @@ def deletes_of_released(pods: Iterable[OwnPod], release: Collection[str], why: s
 
 
 def reclaimed(obs: Observation, grant: Grant | None) -> tuple[DeletePod, ...]:
-    """The pods of a job that gets no new ones to whose GPUs another team is entitled (99)."""
+    """Deletions of the job's pods whose GPUs another team is entitled to. The job gets no new pods (99)."""
     if grant is None:
         return ()
     return deletes_of_released(obs.job.pods, grant.assignment.release, why_smaller(grant).message)

@@ -9,7 +9,7 @@ from elastic_api.status import SizeReason
 from elastic_operator.plan.facts.decisions import Event, Grant
 from elastic_operator.plan.facts.text import Reason, listed, names_of, pods
 from elastic_operator.plan.facts.times import seconds, status_time
-from elastic_operator.plan.job.observation import Observation, add_change, end_incarnation
+from elastic_operator.plan.job.observation import Deletion, Observation, add_change, end_incarnation
 
 
 def start_over_if_needed(obs: Observation, grant: Grant) -> Observation:
@@ -26,16 +26,16 @@ def start_over_if_needed(obs: Observation, grant: Grant) -> Observation:
     may_run = obs.job.spec is None or size >= obs.job.spec.minimum
     frozen = next((pod.nnodes for pod in obs.members if pod.nnodes), None)
     if size == 0:
-        why = f"All GPUs are given back: {grant.message}"
+        why = f"All pods are deleted: {grant.message}"
     elif frozen and not frozen[0] <= size <= frozen[1] and size > len(gets.keep):
         why = f"{size} pods are outside of {frozen[0]}:{frozen[1]}, which the running pods were made with"
     elif frozen and may_run and size < frozen[0] and release:
         why = f"{size} pods are fewer than {frozen[0]}, which the running pods were made with"
     elif not may_run and (obs.to_delete or release) and _begins(obs):
-        why = f"All GPUs are given back before the start: {grant.message}"
+        why = f"All pods are deleted before the start: {grant.message}"
     else:
         return obs
-    to_delete = (*obs.to_delete, *((pod, why) for pod in obs.members))
+    to_delete = (*obs.to_delete, *(Deletion(pod, why) for pod in obs.members))
     event = Event("NewIncarnation", f"{why}; all pods are replaced.")
     status = end_incarnation(obs.status)
     return replace(obs, status=status, members=(), to_delete=to_delete, commit=True, events=(*obs.events, event))
@@ -82,7 +82,7 @@ def write_down_change(obs: Observation, grant: Grant, now: float) -> Observation
         what = "Suspended:" if after == 0 and grant.preemptors else f"Shrinks from {before} to {pods(after)}:"
         event = Event(reason, f"{what} {why}")
     if after > before and grant.victim_jobs:
-        event = Event("QuotaReclaimed", f"{event.message} {listed(names_of(grant.victim_jobs))} make way.")
+        event = Event("QuotaReclaimed", f"{event.message} {listed(names_of(grant.victim_jobs))} give up pods for it.")
     message = event.message if grant.preemptors or grant.victim_jobs else grant.message
     withdrawn = after < before and not planned
     status = add_change(status.model_copy(update=update), now, before, after, reason, message, excused=withdrawn)
@@ -104,7 +104,7 @@ def _record_exchange(obs: Observation, grant: Grant, now: float) -> Observation:
     ):
         return obs
     smaller = why_smaller(grant)
-    why = Reason(smaller.code, f"{smaller.message} As many pods come elsewhere.")
+    why = Reason(smaller.code, f"{smaller.message} As many pods are created elsewhere.")
     status = add_change(obs.status, now, gets.replicas, gets.replicas, *why)
     return replace(obs, status=status, events=(*obs.events, Event(*why)))
 
@@ -113,8 +113,10 @@ def why_smaller(grant: Grant) -> Reason:
     """The reason of the smaller size: the preemptors, if there are any."""
     if not grant.preemptors:
         return Reason("ScaledDown", grant.message)
-    going, which = len(grant.assignment.release), "which is" if len(grant.preemptors) == 1 else "which are"
-    what = f"{pods(going)} {'goes' if going == 1 else 'go'} for {listed(names_of(grant.preemptors))}, {which}"
+    deleted, which = len(grant.assignment.release), "which is" if len(grant.preemptors) == 1 else "which are"
+    what = (
+        f"{pods(deleted)} {'is' if deleted == 1 else 'are'} evicted for {listed(names_of(grant.preemptors))}, {which}"
+    )
     if grant.reclaimed:
         return Reason("QuotaReclaimed", f"{what} entitled to the GPUs.")
     return Reason("PreemptedByJob", f"{what} next in the team.")

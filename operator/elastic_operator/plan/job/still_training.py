@@ -19,11 +19,11 @@ from elastic_worker.contract import ROLE_MASTER
 FRESH_SECONDS = 5.0
 """An answer counts for this long. The master is asked each second meanwhile, and notices a lost pod within 6 s."""
 FORMING_SECONDS = 30.0
-"""Between two groups the members of the next one are unknown. The next group is awaited for no longer than this."""
+"""Between two groups the members of the next group are unknown. The operator waits no longer than this for it."""
 
 
 def still_training(job: Job, status: JobStatus, due: Mapping[str, float], now: float) -> frozenset[str]:
-    """Of the nodes that could be given up since `due`, those with pods that train by the master's report."""
+    """The nodes that could be given up since `due` and whose pods train by the master's report."""
     master, report = _asked(job, status), job.feedback.report
     if master is None or now >= fresh_until(job, now):
         return frozenset()

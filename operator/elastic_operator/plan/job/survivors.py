@@ -28,7 +28,7 @@ BEGIN_SECONDS = 5.0
 def survivors(job: Job, status: JobStatus, lost_since: Mapping[str, float]) -> Survivors | None:
     """The pods that could be a group without the nodes that are not Ready; None if there can be no such group.
 
-    torchrun's store goes with the master, and fewer pods than the minimum are no group.
+    torchrun's store is lost with the master, and fewer pods than the minimum are no group.
     """
     if job.spec is None or job.spec.is_elastic:
         return None

@@ -18,7 +18,7 @@ from elastic_operator.plan.facts.times import doubled, end_of_wait, seconds
 from elastic_operator.plan.facts.waits import WAITS
 from elastic_operator.plan.job.elastic_rules import next_master
 from elastic_operator.plan.job.losses import due_for_a_master, reported
-from elastic_operator.plan.job.observation import Observation, end_incarnation, master_of, replace_all
+from elastic_operator.plan.job.observation import Deletion, Observation, end_incarnation, master_of, replace_all
 from elastic_worker.contract import ROLE_MASTER
 
 UNSCHEDULABLE_SECONDS = 60.0
@@ -48,7 +48,7 @@ def misplaced(obs: Observation, now: float) -> Observation:
         if not obs.spec.is_elastic:
             return replace_all(obs, end_incarnation(status), event)
         status = next_master(due_for_a_master(status, obs.spec.minimum, now), now)
-    to_delete = (*obs.to_delete, *((pod, why[pod.uid]) for pod in going))
+    to_delete = (*obs.to_delete, *(Deletion(pod, why[pod.uid]) for pod in going))
     return replace(obs, status=status, members=left, to_delete=to_delete, commit=True, events=(*obs.events, event))
 
 
@@ -58,7 +58,7 @@ def refused(obs: Observation, now: float) -> Observation:  # noqa: ARG001 - a ru
         return obs
     if len(obs.members) >= obs.spec.minimum and master_of(obs) is not None:
         return obs
-    event = Event("ScaleUpBlocked", f"{obs.job.needs_edit} Its other pods are given back.", "Warning")
+    event = Event("ScaleUpBlocked", f"{obs.job.needs_edit} Its other pods are deleted.", "Warning")
     return replace_all(obs, end_incarnation(obs.status, target_replicas=0), event)
 
 
@@ -66,7 +66,7 @@ def blocked(obs: Observation, now: float) -> Observation:
     """The API server accepts no more pods of the job. More are tried again later (27).
 
     Pods below the minimum are deleted meanwhile, because they may block other jobs, such as a second job under the same
-    quota. If pods of the job are being deleted, they may be what blocks it, so nothing is done until they are gone.
+    quota. If pods of the job are being deleted, they may be what blocks it, so nothing is done until they are removed.
     """
     leaving = any(pod.deleting_since is not None for pod in obs.job.pods)
     if not obs.job.feedback.blocked or leaving or obs.spec.suspend:
@@ -89,7 +89,7 @@ def unschedulable(obs: Observation, now: float) -> Observation:
         return replace(obs, wake_at=(*obs.wake_at, *(until for _, until in waits)))
     left = tuple(pod for pod in obs.members if pod not in due)
     if _requests_nodes(obs, due[0]):
-        why = f"No node came within {_patience(obs, due[0]):.0f} s for {due[0].name}: {due[0].unschedulable}"
+        why = f"No node was added within {_patience(obs, due[0]):.0f} s for {due[0].name}: {due[0].unschedulable}"
         return try_later(obs, now, left, RetryCause.NODES_NOT_PROVISIONED, why)
     why = f"the scheduler cannot place {due[0].name}: {due[0].unschedulable}"
     return try_later(obs, now, left, RetryCause.UNSCHEDULABLE, why)
@@ -128,7 +128,8 @@ def try_later(obs: Observation, now: float, left: tuple[OwnPod, ...], cause: Ret
     """Keep only the pods `left`, and try again later. Keep none if they lack the master or are fewer than the
     minimum.
 
-    If the scheduler cannot place the others, fewer than the minimum stay, too.
+    If the scheduler cannot place the others, fewer than the minimum stay, too. Pods that wait for their next master
+    stay, and it counts as one of them: `elastic_rules.absence` limits their wait.
 
     The failed size, or any size if no pod is left, is tried again after `WAITS` plus up to half, by the job's uid, so
     that two competing jobs do not retry in step. If no new node came, sizes are tried meanwhile, but no new nodes are
@@ -138,19 +139,22 @@ def try_later(obs: Observation, now: float, left: tuple[OwnPod, ...], cause: Ret
     attempt = before.attempt + 1 if before and (before.cause is cause or not unplaced) else 1
     wait = doubled(*WAITS[cause], attempt)
     wait += wait * (sum(map(ord, obs.job.uid)) % 50) // 100
-    goes = len(left) < (1 if unplaced else obs.spec.minimum) or master_in(left) is None
+    has_master = master_in(left) is not None
+    awaits_master = bool(left) and not has_master and obs.status.master_lost_time is not None
+    size = len(left) + awaits_master
+    starts_over = size < (1 if unplaced else obs.spec.minimum) or not (has_master or awaits_master)
     for_nodes = cause is RetryCause.NODES_NOT_PROVISIONED
     failed = Retry(
         reason=why,
         not_before=end_of_wait(now + wait),
         attempt=attempt,
-        size=None if for_nodes else 1 if goes else len(left) + 1,
+        size=None if for_nodes else 1 if starts_over else size + 1,
         waits_for="Nodes" if for_nodes else None,
         cause=cause,
     )
     status = obs.status.model_copy(update={"failed_size": failed, "replicas": len(left)})
     event = Event("ScaleUpBlocked", f"{why.rstrip('.')}. Tried again in {wait:.0f} s.", "Warning")
-    if goes:
+    if starts_over:
         return replace_all(obs, end_incarnation(status, target_replicas=0), event)
-    to_delete = (*obs.to_delete, *((pod, why) for pod in obs.members if pod not in left))
+    to_delete = (*obs.to_delete, *(Deletion(pod, why) for pod in obs.members if pod not in left))
     return replace(obs, status=status, members=left, to_delete=to_delete, commit=True, events=(*obs.events, event))

@@ -29,7 +29,7 @@ KINDS = (
 
 
 def warn(obs: Observation, now: float) -> Observation:
-    """The job with these conditions as they are now, and an event for each that becomes True."""
+    """The job with its present warning conditions, and an event for each condition that becomes True."""
     reasons = dict(_reasons(obs))
     warned = {
         condition.type for condition in obs.status.conditions if condition.type in KINDS and condition.status == "True"
@@ -90,8 +90,8 @@ def _flags_of_its_command(obs: Observation) -> str:
     if not report or not report.unused_flags:
         return ""
     return (
-        f"torchrun was called with {' '.join(report.unused_flags)}: not used, take it away. The operator sees to which"
-        " pods take part, and to where they meet"
+        f"torchrun was called with {' '.join(report.unused_flags)}. These flags have no effect; remove them."
+        " The operator decides which pods take part and where they meet"
     )
 
 
@@ -102,4 +102,4 @@ def _given_up(obs: Observation) -> str:
         return ""
     node_of = {pod.name: pod.node for pod in obs.members}
     named = "; ".join(f"{name} on node {node_of[name]}: {why}" for name, why in report.given_up if name in node_of)
-    return f"{named}. The others go on without it. Reboot the node: the pod may not end before." if named else ""
+    return f"{named}. The others continue without it. Reboot the node: the pod may not end before." if named else ""

@@ -70,7 +70,7 @@ class _Problems:
         self._found: dict[str, tuple[Reason, ...]] = {}
 
     def add(self, uid: str, code: str, message: str) -> None:
-        """Note what is not in effect as written in the policy with that uid."""
+        """Note a part of the policy with that uid that is not in effect as written."""
         self._found[uid] = (*self._found.get(uid, ()), Reason(code, message))
 
     def all(self) -> Mapping[str, tuple[Reason, ...]]:
@@ -149,7 +149,9 @@ def _parents(policies: Sequence[Policy], stored: Collection[str], problems: _Pro
 
 
 def _cut(oldest: Policy, policies: Sequence[Policy], parents: dict[str, str], problems: _Problems) -> None:
-    """If the policy is the first of a circle by age, put it at the top, and note the problem for all of the circle."""
+    """If the policy is the oldest of a circle, put it at the top, and note the problem for all policies of the
+    circle.
+    """
     circle = _circle(oldest.name, parents)
     if not circle:
         return

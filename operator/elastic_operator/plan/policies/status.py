@@ -178,7 +178,7 @@ def _is_shown(amounts: FlavorAmounts, account: Account) -> bool:
 
 
 def _total(amounts: Sequence[FlavorAmounts]) -> Amounts:
-    """All flavors together; without a limit in one of them there is none in all."""
+    """The sum over all flavors. It has no limit if one of the flavors has none."""
     limits = [amount.limit for amount in amounts if amount.limit is not None]
     return Amounts(
         guaranteed=sum(amount.guaranteed for amount in amounts),

@@ -11,11 +11,11 @@ from collections.abc import Set
 
 
 class GangPlaces:
-    """Places that pods of a gang took from each other."""
+    """Places that a pod of a gang used although they were kept for another pod of the gang."""
 
     def __init__(self) -> None:
         self._taken: dict[str, dict[str, tuple[str, float]]] = {}
-        """By gang and taken node: the node that was kept for the pod that took it, and when that was seen."""
+        """By gang and used node: the node that was kept for the pod that uses it, and when that was seen."""
 
     def note_bound(self, gang: str, node: str, kept: str, now: float) -> None:
         """Note that a pod of the gang is seen bound to that node at `now` (epoch seconds); the node `kept` was kept for

@@ -65,7 +65,7 @@ class PendingPods:
 
     Args:
         backoff: A pod's (uid) back-off: until when (epoch seconds), and why; None for no back-off.
-        makes_way: Whether pods on that node are about to be deleted for a pending pod.
+        is_being_cleared: Whether pods on that node are about to be deleted for a pending pod.
     """
 
     def __init__(
@@ -78,10 +78,10 @@ class PendingPods:
         volumes: Volumes,
         quarantine: Quarantine,
         backoff: Callable[[str], PodBackoff | None] = lambda _: None,
-        makes_way: Callable[[str], bool] = lambda _: False,
+        is_being_cleared: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self._ledger, self._settings, self._nodes, self._quarantine = ledger, settings, nodes, quarantine
-        self._clock, self._volumes, self._backoff, self._makes_way = clock, volumes, backoff, makes_way
+        self._clock, self._volumes, self._backoff, self._is_being_cleared = clock, volumes, backoff, is_being_cleared
         self._waiting: dict[str, _Waiting] = {}
         self._gangs, self._places = WholeGangs(), GangPlaces()
         self._all: tuple[PendingPod, ...] = ()
@@ -178,7 +178,9 @@ class PendingPods:
         seen = before if before is not None and before.pod is pod else None
         written, gang = (seen.written, seen.gang) if seen else (reservation_of(pod), gang_of(pod))
         reserved = self._in_its_gang(gang, written)
-        waits = bool(reserved.node) and (self._ledger.has_leaving_pods(reserved.node) or self._makes_way(reserved.node))
+        waits = bool(reserved.node) and (
+            self._ledger.has_leaving_pods(reserved.node) or self._is_being_cleared(reserved.node)
+        )
         key = (context, self._clock.stepped, waits, reserved.node)
         if seen and seen.key == key and now < seen.until:
             return seen

@@ -104,7 +104,7 @@ class WholeGangs:
                 self._gangs[name] = replace(gang, backoff=replace(backoff, until=ceil(backoff.until)))
                 self.again_at = min(self.again_at, ceil(backoff.until))
                 first_backoffs += [pods] if not gang.backoff.times else []
-            else:  # there were too many for one pass
+            else:  # its turn did not come: a pass serves only so many gangs
                 self.again_at = min(self.again_at, ceil(now + SETTLED_SECONDS))
         self._in_this_pass = {}
         return first_backoffs

@@ -214,8 +214,10 @@ class Candidates:
         if entry.complete:
             return singles[: entry.spare]
         if entry.has_reserved_seats:
-            goes = not self._in_team(entry) or entry.demand.priority < self._preemptor.demand.priority
-            return [replace(_of_seat(entry, seat), cost=Cost.RESERVED_SEAT) for seat in seats] if goes else []
+            may_be_preempted = not self._in_team(entry) or entry.demand.priority < self._preemptor.demand.priority
+            return (
+                [replace(_of_seat(entry, seat), cost=Cost.RESERVED_SEAT) for seat in seats] if may_be_preempted else []
+            )
         return [] if entry.served else [replace(unit, cost=Cost.INCOMPLETE) for unit in singles]
 
     def _whole(self, entry: Entry, members: Sequence[Member], seats: Sequence[Seat], *, besides: int) -> Unit | None:

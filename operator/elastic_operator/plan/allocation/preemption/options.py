@@ -53,7 +53,7 @@ class Options:
         return self._first_that_still_is(self._known[role], role, check)
 
     def _known_to_its_like(self, role: str, need: int, check: PreemptionCheck | None) -> Found:
-        """The options found for a preemptor that is equivalent, if this preemptor has no pods of its own to give
+        """The options that were found for an equivalent preemptor, if this preemptor has no pods of its own to release
         (44).
         """
         preemptor, known = self._preemptor, self._state.this_pass.round.options
@@ -91,7 +91,11 @@ class Options:
         return None
 
     def _at_first_sight(self, role: str, check: PreemptionCheck | None) -> Option | None:
-        """An option that cannot be beaten: preempt one worker of the weakest job, with no more GPUs than needed."""
+        """The cheapest option among running pods: one worker of the weakest job, with no more GPUs than needed.
+
+        A place on another node that is planned for a stronger job, and that no pod has yet, would cost less. It is
+        not looked for, because that takes a look at all nodes.
+        """
         requirements, board = self._preemptor.requirements(role), self._state.board
         if not requirements.gpus or check is None:
             return None

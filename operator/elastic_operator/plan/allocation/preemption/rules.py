@@ -1,4 +1,4 @@
-"""Who may take GPUs from whom.
+"""Which team may take GPUs from which.
 
 A preemptor is entitled to a pod of another team if that team uses more than its guarantee while it still has the pod,
 and one of these holds for the preemptor with all GPUs that it wants:
