@@ -44,7 +44,7 @@ WATCH_SECONDS = 45
 
 
 Take = Callable[[str | None, dict[str, Any]], None]
-"""Called with each event of a job: the type of the watch event, and its JSON; with None and {} when it has listed; with
+"""The event sink, called with each event of a job: the type of the watch event, and its JSON; with None and {} when it has listed; with
 `bookmark` of a namespace, or of "", when the API server has answered its watch there.
 """
 Host = Callable[[Take], Coroutine[Any, Any, None]]
@@ -57,7 +57,7 @@ def bookmark(namespace: str) -> tuple[str, dict[str, Any]]:
 
 
 class JobFeed:
-    """Keeps the store of jobs equal to the API server's, in `namespaces` only, or in all if none is named.
+    """The informer of jobs. It keeps the store of jobs equal to the API server's, in `namespaces` only, or in all if none is named.
 
     `host` reports the jobs of these namespaces.
     """

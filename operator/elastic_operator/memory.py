@@ -16,7 +16,7 @@ takes none, would remember ever more.
 
 
 class Touched(Generic[K]):
-    """The keys that were touched since the last `take`. At first, and after `everything()`, the answer is None: any key
+    """A dirty set: the keys that were touched since the last `take`. At first, and after `everything()`, the answer is None: any key
     may have changed.
     """
 
@@ -39,13 +39,13 @@ class Touched(Generic[K]):
         return self._keys
 
     def take(self) -> Set[K] | None:
-        """The keys that were touched since the last `take`; None if any may have been."""
+        """A dirty set: the keys that were touched since the last `take`; None if any may have been."""
         keys, self._keys = self._keys, set()
         return keys
 
 
 class Remembered(Generic[K, T]):
-    """Things by name, each with the key that it was made from. A thing is void when its key differs.
+    """A cache: things by name, each with the key that it was made from. A thing is void when its key differs.
 
     A thing that is made again and equals the thing before stays the same object, so its users see by `is` that it is
     unchanged (23). A None is not kept.
@@ -86,7 +86,7 @@ class Remembered(Generic[K, T]):
 
 
 class RememberedOne(Generic[K, T]):
-    """One thing with the key that it was made from, as in `Remembered`."""
+    """A cache of one thing, with the key that it was made from, as in `Remembered`."""
 
     def __init__(self) -> None:
         self._kept: tuple[K, T] | None = None
