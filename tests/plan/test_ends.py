@@ -304,7 +304,7 @@ def test_a_scheduler_that_does_not_run_is_named():
     template = {"spec": {**TEMPLATE["spec"], "schedulerName": "kai"}}
     job = make_job(group(1, created=START, **UNSEEN), spec=make_spec(template=template), status=make_status())
     told = plan(job, BOTH).status.condition("Ready").message
-    assert told.endswith("See whether a scheduler called kai (schedulerName) runs.")
+    assert told.endswith("Check that a scheduler called kai (schedulerName) runs.")
 
 
 def test_a_running_job_whose_newcomer_no_scheduler_looks_at_says_which():
