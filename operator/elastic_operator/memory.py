@@ -40,7 +40,7 @@ class Touched(Generic[K]):
         return self._keys
 
     def take(self) -> Set[K] | None:
-        """A dirty set: the keys that were touched since the last `take`; None if any may have been."""
+        """The keys that were touched since the last `take`; None if any may have been."""
         keys, self._keys = self._keys, set()
         return keys
 
