@@ -46,8 +46,8 @@ WATCH_SECONDS = 45
 Take = Callable[[str | None, dict[str, Any]], None]
 """The event sink, called with each event of a job: the type of the watch event, and its JSON.
 
-It is called with None and {} when kopf has listed, and with `bookmark` of a namespace, or of "", when the API server has
-answered its watch there.
+It is called with None and {} when kopf has listed, and with `bookmark` of a namespace, or of "", when the API server
+has answered its watch there.
 """
 Host = Callable[[Take], Coroutine[Any, Any, None]]
 """Reports the events of its watch since its last list, until it ends or fails."""
