@@ -10,7 +10,7 @@ from benchmarks.live.place import ELASTIC, Place, jobs_of, pods_of
 from benchmarks.reclaim import asking, scenario
 from benchmarks.reclaim.scenario import GANG, GPUS_PER_NODE, OWNER, Scenario
 from benchmarks.reclaim.stages import Request
-from benchmarks.reclaim.victims import went_for_others
+from benchmarks.reclaim.victims import evicted_for_others
 from devcluster.progress import Progress, Step
 
 JOBS_AT_ONCE = 25
@@ -79,7 +79,7 @@ def gang(place: Place, plan: Scenario, progress: Progress) -> Request:
 
         made = asking.ask_for_gang(place, plan.gang, tell)
     jobs = place.items(f"{ELASTIC}/elasticpytorchjobs")
-    besides = went_for_others(jobs, since=made.created, owner=OWNER)
+    besides = evicted_for_others(jobs, since=made.created, owner=OWNER)
     return replace(made, evicted=made.evicted - besides, evicted_besides=besides)
 
 

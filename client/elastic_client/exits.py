@@ -38,7 +38,7 @@ MEANINGS = {
     Code.REFUSED: "the API server refuses the change",
     Code.DEFECT: "an error of this client, or an answer that it does not know",
     Code.INTERRUPTED: "you pressed Ctrl-C",
-    Code.UNREAD: "whoever read the output has gone, as `head -1` does",
+    Code.UNREAD: "the reader of the output has ended, as `head -1` does",
     Code.STOPPED: "it was told to stop, by SIGTERM, SIGHUP or SIGQUIT, or its terminal was closed",
 }
 

@@ -44,8 +44,10 @@ WATCH_SECONDS = 45
 
 
 Take = Callable[[str | None, dict[str, Any]], None]
-"""Called with each event of a job: the type of the watch event, and its JSON; with None and {} when it has listed; with
-`bookmark` of a namespace, or of "", when the API server has answered its watch there.
+"""The event sink, called with each event of a job: the type of the watch event, and its JSON.
+
+It is called with None and {} when kopf has listed, and with `bookmark` of a namespace, or of "", when the API server
+has answered its watch there.
 """
 Host = Callable[[Take], Coroutine[Any, Any, None]]
 """Reports the events of its watch since its last list, until it ends or fails."""
@@ -57,8 +59,9 @@ def bookmark(namespace: str) -> tuple[str, dict[str, Any]]:
 
 
 class JobFeed:
-    """Keeps the store of jobs equal to the API server's, in `namespaces` only, or in all if none is named.
+    """The informer of jobs (client-go). It keeps the store of jobs equal to the API server's.
 
+    That is the jobs of `namespaces` only, or of all if none is named.
     `host` reports the jobs of these namespaces.
     """
 

@@ -16,8 +16,9 @@ takes none, would remember ever more.
 
 
 class Touched(Generic[K]):
-    """The keys that were touched since the last `take`. At first, and after `everything()`, the answer is None: any key
-    may have changed.
+    """The keys that were touched since the last `take` (dirty set).
+
+    At first, and after `everything()`, the answer is None: any key may have changed.
     """
 
     def __init__(self) -> None:
@@ -45,7 +46,7 @@ class Touched(Generic[K]):
 
 
 class Remembered(Generic[K, T]):
-    """Things by name, each with the key that it was made from. A thing is void when its key differs.
+    """Things by name, each with the key that it was made from (cache). A thing is void when its key differs.
 
     A thing that is made again and equals the thing before stays the same object, so its users see by `is` that it is
     unchanged (23). A None is not kept.
@@ -86,7 +87,7 @@ class Remembered(Generic[K, T]):
 
 
 class RememberedOne(Generic[K, T]):
-    """One thing with the key that it was made from, as in `Remembered`."""
+    """One thing with the key that it was made from, as in `Remembered` (cache)."""
 
     def __init__(self) -> None:
         self._kept: tuple[K, T] | None = None

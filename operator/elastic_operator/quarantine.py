@@ -107,7 +107,7 @@ class Quarantine:
         self.count(kind)
         if at_grant and before is not None and before.is_reported and not edited and now < before.again_at:
             log.error(
-                "%s=%s raises even at the status that says that it is quarantined: %r",
+                "%s=%s: the write of its quarantine status raised, too: %r",
                 kind,
                 name,
                 error,

@@ -27,7 +27,7 @@ from benchmarks.reclaim.stages import (
     ratio,
     request,
 )
-from benchmarks.reclaim.victims import went_for_others
+from benchmarks.reclaim.victims import evicted_for_others
 from demo.reclaims import Reclaim, TakenBack
 from demo.stage import Way
 from elastic_api.status import SizeReason
@@ -179,8 +179,8 @@ def test_pods_that_go_so_that_jobs_of_their_own_team_have_their_minimum_are_not_
         {"status": {"history": [others]}},
         {},
     ]
-    assert went_for_others(jobs, since=9.5, owner="owner") == 3
-    assert went_for_others(jobs, since=1.0, owner="team-1") == 0
+    assert evicted_for_others(jobs, since=9.5, owner="owner") == 3
+    assert evicted_for_others(jobs, since=1.0, owner="team-1") == 0
 
 
 def test_the_gang_is_compared_with_the_same_job_for_which_a_plain_client_made_room():

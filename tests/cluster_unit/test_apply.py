@@ -66,9 +66,9 @@ async def test_a_pod_that_is_there_already_and_ours_is_created(session):
 @pytest.mark.parametrize(
     ("there", "deleting", "message"),
     [
-        (pod_dict(), False, "belongs to nobody: delete that pod, or give the job another name"),
+        (pod_dict(), False, "has no owner: delete that pod, or give the job another name"),
         (pod_dict(owners=(owner("x", kind="ReplicaSet", name="web"),)), False, "belongs to ReplicaSet web"),
-        (pod_dict(owners=(owner(controller=False),)), False, "belongs to nobody"),
+        (pod_dict(owners=(owner(controller=False),)), False, "has no owner"),
         (pod_dict(owners=(owner("old-uid"),)), False, "belongs to ElasticPyTorchJob toy"),
         (pod_dict(owners=(owner("old-uid"),), **DELETED_AT), True, "still being deleted"),
         (pod_dict(owners=(owner(),), **DELETED_AT), True, "still being deleted"),
@@ -173,7 +173,7 @@ async def test_a_service_that_goes_between_two_looks_is_created(api, session):
 
 async def test_a_service_of_that_name_that_is_another_s_is_left_alone(api, session):
     api.put(f"{SERVICES}/toy-master", service(ownerReferences=[]))
-    left = r"Service toy-master exists and belongs to nobody: .* run: kubectl -n \S+ delete pods,services,"
+    left = r"Service toy-master exists and has no owner: .* run: kubectl -n \S+ delete pods,services,"
     with pytest.raises(NameTaken, match=left):
         await apply.ensure_service(session, service(), job_uid=JOB_UID)
 

@@ -250,7 +250,7 @@ def test_pods_wait_for_their_scheduling_gates_as_long_as_it_takes_and_name_them(
     who, gates = "toy-master-0, toy-worker-0", "kueue.x-k8s.io/topology, example.com/quota"
     told = planned.status.condition("Ready").message
     assert f"{who}: kube-scheduler does not look at it before its scheduling gates are removed: {gates}" in told
-    assert "looked at by no scheduler" not in told
+    assert "no scheduler has tried it" not in told
 
 
 def test_a_gated_newcomer_of_a_running_job_is_not_taken_back():
@@ -297,14 +297,14 @@ def test_pods_that_no_scheduler_looks_at_are_told_after_their_time():
     assert planned.wake_at == START + 130
     told = plan(make_job(pods, status=make_status()), BOTH, now=130).status.condition("Ready").message
     who = "toy-master-0, toy-worker-0"
-    assert told == f"0 of 2 pods run. {who}: looked at by no scheduler in 30 s. See whether kube-scheduler runs."
+    assert told == f"0 of 2 pods run. {who}: no scheduler has tried it within 30 s. Check that kube-scheduler runs."
 
 
 def test_a_scheduler_that_does_not_run_is_named():
     template = {"spec": {**TEMPLATE["spec"], "schedulerName": "kai"}}
     job = make_job(group(1, created=START, **UNSEEN), spec=make_spec(template=template), status=make_status())
     told = plan(job, BOTH).status.condition("Ready").message
-    assert told.endswith("See whether a scheduler called kai (schedulerName) runs.")
+    assert told.endswith("Check that a scheduler called kai (schedulerName) runs.")
 
 
 def test_a_running_job_whose_newcomer_no_scheduler_looks_at_says_which():
@@ -312,7 +312,7 @@ def test_a_running_job_whose_newcomer_no_scheduler_looks_at_says_which():
     job = make_job((*group(1), late), status=started(2))
     planned = plan(job, make_grant(keep=["master-0", "worker-0", "worker-1"]))
     assert reasons(planned)["Ready"] == ("True", "Degraded")
-    assert "toy-worker-1: looked at by no scheduler" in planned.status.condition("Ready").message
+    assert "toy-worker-1: no scheduler has tried it" in planned.status.condition("Ready").message
 
 
 def test_below_its_minimum_a_job_says_that_training_stands():
@@ -416,7 +416,7 @@ def test_a_job_that_is_edited_over_and_over_waits_from_some_edit_on_until_it_has
         tried.append(planned.status.failed_size is None)
         status = planned.status.model_copy(update={"failed_size": waits})
     assert tried == [True] * 5 + [False] * 2
-    assert "the wait goes on" in planned.events[-1].message
+    assert "The wait continues" in planned.events[-1].message
     runs = started(waits_ended_by_edits=5)
     assert plan(make_job(status=runs), BOTH, now=604).status.waits_ended_by_edits == 5
     assert plan(make_job(status=runs), BOTH, now=605).status.waits_ended_by_edits is None

@@ -11,9 +11,9 @@ from elastic_operator.loop.forecast import queue_positions
 from elastic_operator.loop.forecast.queue_positions import (
     MAX_WRITES_AT_ONCE,
     MORE_SECONDS,
+    PLACE_WRITE_SECONDS,
     REFRESH_SECONDS,
     STARTS_SECONDS,
-    TOLD_SECONDS,
     QueuePositions,
 )
 from elastic_operator.metrics import Metrics
@@ -137,7 +137,7 @@ def test_each_estimate_is_compared_with_the_start(monkeypatch) -> None:
 def test_an_error_at_one_place_keeps_no_other_place_from_its_status(monkeypatch) -> None:
     life, jobs = Life(monkeypatch), crowd(3)
     life.look([RUNS, *jobs])
-    life.passed = TOLD_SECONDS
+    life.passed = PLACE_WRITE_SECONDS
     life.positions.estimated({"w0000": NOW + 600, "w0001": 4e11, "w0002": NOW + 900})
     assert life.positions.take_due(NOW + life.passed) == ["w0000", "w0002"]
     errors = [s.value for m in life.metrics.forecast_errors.collect() for s in m.samples if s.name.endswith("_total")]

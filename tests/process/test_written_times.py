@@ -10,7 +10,7 @@ import pytest
 from elastic_api.status import AvoidedNode, Change, JobStatus, Retry, RetryCause, Training
 from elastic_api.what_if import ONCE, ONCE_SECONDS
 from elastic_operator.plan.facts.times import AHEAD_SECONDS, NEVER_FAILED, lasts, not_later, seconds
-from elastic_operator.plan.job.master_report import is_to_be_heard
+from elastic_operator.plan.job.master_report import awaits_first_report
 from elastic_operator.read.written_times import not_ahead
 from tests.plan.elastic.jobs import make_elastic_job, make_group
 from tests.plan.jobs import START, at, make_condition, make_job, make_spec, make_status, plan, see
@@ -104,8 +104,8 @@ def test_a_question_asked_once_does_not_outlive_its_time():
 
 def test_a_master_s_first_report_is_not_waited_for_until_the_clock_is_where_it_was():
     obs = see(make_elastic_job(make_group()), now=100)
-    assert is_to_be_heard(obs, START + 5)
-    assert not is_to_be_heard(obs, START + 5 - HOUR)
+    assert awaits_first_report(obs, START + 5)
+    assert not awaits_first_report(obs, START + 5 - HOUR)
 
 
 def test_the_wait_after_a_failure_doubles_up_to_its_limit_and_no_server_makes_it_longer_than_that():

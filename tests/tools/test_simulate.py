@@ -15,7 +15,7 @@ from elastic_operator.tools.manifests import Changes, read_changes
 from elastic_operator.tools.recorded_world import RecordedWorld
 from elastic_operator.tools.recording import RecordedJob
 from tests.api.policies import make_flavor
-from tests.plan.allocate.world import make_job, make_node
+from tests.plan.allocate.world import GPU, make_job, make_node
 from tests.plan.policies.builders import labelled, make_policy
 from tests.tools.build import job, policy
 from tests.tools.recordings import make_recording
@@ -120,6 +120,28 @@ def test_the_priority_of_a_new_job_stands_in_the_changes(desk):
     assert effects(desk, full(), "--change", desk.manifests(new, PRIORITY_CLASS))["new"] == ("starts", 0, 4)
     [line] = desk.refuses("simulate", desk.snapshot(full()), "--change", desk.manifests(new))
     assert "spec.priorityClassName: 'high': must be a PriorityClass that stands in the changes too" in line
+
+
+def of_class(name):
+    """A recording of one job of priority 1000, by the PriorityClass of that name."""
+    (known,) = make_recording([], [make_job("old", 1, 4, priority=1000)]).jobs
+    spec = known.facts.spec.model_copy(update={"priority_class_name": name})
+    return make_recording([make_node("n1", 4)], [RecordedJob(replace(known.facts, spec=spec), known.shape)])
+
+
+@pytest.mark.parametrize(("before", "after", "priority"), [("high", "high", 1000), ("high", "", 0), ("", "", 1000)])
+def test_an_edited_job_keeps_its_priority_with_its_class_only(desk, before, after, priority):
+    more = {"priorityClassName": after} if after else {}
+    recording = of_class(before)
+    changes = read_changes(desk.manifests(job("old", high=2, **more)), (), gpu_resources=(GPU,))
+    (edited,) = changed(recording, changes, Settings()).recording.jobs
+    assert edited.facts.context.priority == priority
+
+
+def test_the_priority_of_another_class_of_a_known_job_stands_in_the_changes(desk):
+    low = job("old", high=2, priorityClassName="low")
+    [line] = desk.refuses("simulate", desk.snapshot(of_class("high")), "--change", desk.manifests(low))
+    assert "spec.priorityClassName: 'low': must be a PriorityClass that stands in the changes too" in line
 
 
 @pytest.mark.parametrize(

@@ -231,8 +231,8 @@ def no_scheduler(runs: bool) -> Callable[[ProcessWorld], None]:
 def unseen(name: str, who: str) -> Fact:
     """The job says that nobody looks at its pods, and who should."""
     told = (
-        f"0 of 2 pods run. {name}-master-0, {name}-worker-0: looked at by no scheduler in {UNSEEN_SECONDS:.0f} s."
-        f" See whether {who} runs."
+        f"0 of 2 pods run. {name}-master-0, {name}-worker-0: no scheduler has tried it within {UNSEEN_SECONDS:.0f} s."
+        f" Check that {who} runs."
     )
     return condition(name, "Ready", "Starting", told)
 

@@ -1,8 +1,9 @@
 """The writes. Each is conditional, so a write that is late, repeated, or made from old facts does no harm.
 
 A create has a deterministic name (8) and succeeds if our object exists. A delete names a uid and succeeds if that
-object does not exist any more. A change names the resourceVersion that it was decided on. The API server's answer is
-returned, for the stores.
+object does not exist any more. A change names a resourceVersion: of what it was decided on, or for a job's status the
+newest known one, because the operator is the only writer of that status. The API server's answer is returned, for the
+stores.
 """
 
 from __future__ import annotations
@@ -347,7 +348,7 @@ def is_ours(meta: Meta, job_uid: str) -> bool:
 def _require_ours(kind: str, meta: Meta, manifest: Mapping[str, Any], job_uid: str) -> None:
     controller = meta.controller
     if controller is None or controller.uid != job_uid:
-        holder = f"belongs to {controller.kind} {controller.name}" if controller else "belongs to nobody"
+        holder = f"belongs to {controller.kind} {controller.name}" if controller else "has no owner"
         if meta.deletion_timestamp is None:
             remedy = f"delete that {kind}, or give the job another name"
             if controller is None:

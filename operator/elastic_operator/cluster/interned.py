@@ -12,8 +12,10 @@ V = TypeVar("V")
 
 
 class Interned(dict[K, V]):
-    """The first thing with each key. At more than `limit` of them all are forgotten, because nobody knows which are in
-    use: equal things that are read one after the other, as the pods of a job, are one object nevertheless.
+    """The first thing with each key.
+
+    At more than `limit` things, all are forgotten, because their users are unknown. Things that are read one after the
+    other, such as the pods of a job, are one object nevertheless.
     """
 
     def __init__(self, limit: int = 10_000) -> None:

@@ -105,7 +105,7 @@ class MetricsAccess:
         review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
         if _status(await self._session.post(_ACCESS, review)).get("allowed"):
             return LET_IN
-        return Verdict(403, f"{spec['user']} may not get {PATH}: bind the ClusterRole of the chart's that may")
+        return Verdict(403, f"{spec['user']} may not get {PATH}: bind the chart's ClusterRole for metrics to it")
 
 
 def _status(review: dict[str, Any]) -> dict[str, Any]:

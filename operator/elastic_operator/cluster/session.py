@@ -82,7 +82,8 @@ class Session:
         connection: The server's address, and the credentials.
         remaining: How many seconds this process may still write; at zero or less, writes are refused with `Fenced`. An
             attribute: the owner of the lease may set it after the session is made.
-        on_request: Called with verb and outcome (HTTP status as text, or `error`, `timeout`, `fenced`) of each request.
+        on_request: Called with verb and outcome (HTTP status as text, or `error`, `timeout`, `fenced`) of each request;
+            with `timeout` or `error` a second time if the body fails after the status, as in each broken watch.
         max_writes: The most writes under way at once. Further writes wait: deletions are sent first, creations last
             (147). More writes would not be answered sooner, but run into their own time limit on a slow server (28).
         http: The transport of the requests; by default connections over TCP.

@@ -165,7 +165,7 @@ class Reconciler:
                 wait = min(self.dispatcher.start(body, job, plan, gate=gate), wait if waits else inf)
             status = plan.status
         except Exception:
-            log.exception("job=%s is quarantined, and its status cannot say so: that raised, too", job.key)
+            log.exception("job=%s is quarantined, and the plan for its status raised, too", job.key)
             assignment, wait, status = None, RESYNC_SECONDS, job.status
         self._note(Planned(obs, assignment, self._due_after(wait, job), status))
 

@@ -10,7 +10,7 @@ from elastic_api.status import ConditionType, JobStatus, Phase
 from elastic_operator.plan.facts.decisions import Plan
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.times import seconds
-from elastic_operator.plan.job.master_report import is_to_be_heard
+from elastic_operator.plan.job.master_report import awaits_first_report
 from elastic_operator.plan.job.observation import Observation, is_running, master_of
 from elastic_worker.contract import ROLE_MASTER, STATUS_PORT
 
@@ -45,7 +45,7 @@ def target_of(obs: Observation, plan: Plan, now: float) -> Target | None:
         address=master.pod_ip,
         master_epoch=master.master_epoch or 0,
         port=_status_port(obs.job.uid, spec, master),
-        fast=is_to_be_heard(obs, now) or bool(obs.unready_nodes) or _is_changing(plan.status, now),
+        fast=awaits_first_report(obs, now) or bool(obs.unready_nodes) or _is_changing(plan.status, now),
     )
 
 

@@ -108,7 +108,9 @@ class SurvivorLogs:
             try:
                 shown = left.uids if await self._are_a_group(asked, left) else frozenset()
             except Exception:
-                log.exception("job=%s its pods count as not training on: reading their logs raised", asked.job_uid)
+                log.exception(
+                    "job uid=%s: reading the logs of its pods raised; they count as not training", asked.job_uid
+                )
                 shown = frozenset()
             if shown != asked.group.pods:
                 asked.group = Group(asked.group.asked_since, shown)

@@ -81,10 +81,11 @@ def _drop_classes_not_allowed(changes: Changes, settings: Settings) -> Iterator[
 
 
 def _unknown_priorities(recording: Recording, changes: Changes) -> Iterator[str]:
-    """A new job's priority must be known. A job of the recording may keep its priority."""
-    known = {(job.facts.namespace, job.facts.name) for job in recording.jobs}
+    """A job's priority must be known. A job of the recording keeps its priority with its class."""
+    known = {(job.facts.namespace, job.facts.name): job.facts for job in recording.jobs}
     for key, spec in changes.jobs.items():
-        if spec.priority_class_name and key not in known and spec.priority_class_name not in changes.priority_classes:
+        keeps = key in known and _keeps_class(known[key], spec)
+        if spec.priority_class_name and not keeps and spec.priority_class_name not in changes.priority_classes:
             yield (
                 f"ElasticPyTorchJob {'/'.join(key)}: spec.priorityClassName: {spec.priority_class_name!r}:"
                 " must be a PriorityClass that stands in the changes too: a snapshot does not know them"
@@ -128,16 +129,22 @@ def _new(recording: Recording, key: tuple[str, str], spec: JobSpec, priority: in
 def _edited(job: Job, spec: JobSpec, priorities: Mapping[str, int]) -> Job:
     """The job after the edit, with its old pods and status. Errors of the old spec are dropped."""
     context = job.context
+    unlisted = context.priority if _keeps_class(job, spec) else 0
     return replace(
         job,
         spec=spec,
         generation=job.generation + 1,
-        context=replace(context, priority=priorities.get(spec.priority_class_name, context.priority)),
+        context=replace(context, priority=priorities.get(spec.priority_class_name, unlisted)),
         feedback=replace(job.feedback, refused="", blocked=""),
         invalid="",
         fault="",
         unallocated=False,
     )
+
+
+def _keeps_class(job: Job, spec: JobSpec) -> bool:
+    """Whether the edit leaves the job its PriorityClass. The class of a job with an unreadable spec is unknown."""
+    return job.spec is None or job.spec.priority_class_name == spec.priority_class_name
 
 
 def _for_pods_like(known: JobShape | None, shape: JobShape) -> JobShape:

@@ -35,7 +35,7 @@ class Upkeep:
         self._news.set()
 
     async def run(self) -> None:
-        """Write until cancelled. After an error of the operator's own, due writes wait for the next change."""
+        """Write until cancelled. If the due writes cannot be found by an error of our own, they wait for a change."""
         while True:
             await waited_for(self._news, UPKEEP_RETRY_SECONDS if self._failures else None)
             self._news.clear()
@@ -47,7 +47,9 @@ class Upkeep:
             await asyncio.sleep(BETWEEN_SECONDS)
 
     async def _try(self, name: str, write: Callable[[], Awaitable[None]]) -> None:
-        """Write; a failed write is tried again. If the object is deleted or exists already, a watch brings the news."""
+        """Write; a failed write is tried again, and keeps no other (88). If the object is deleted or exists already, a
+        watch brings the news.
+        """
         try:
             await write()
         except (NotFound, AlreadyExists):
@@ -57,6 +59,12 @@ class Upkeep:
             self._failures[name] = message
             if message and message != before:
                 log.warning("%s=%s %s cannot be written: %s", self._kind, name, self._what, message)
+        except Exception as error:
+            if self._failures.get(name) != repr(error):
+                log.exception(
+                    "%s=%s %s cannot be written: an error of the operator's own", self._kind, name, self._what
+                )
+            self._failures[name] = repr(error)
         else:
             self._failures.pop(name, None)
 

@@ -18,8 +18,8 @@ def test_pods_that_no_scheduler_looks_at_are_named_with_what_to_see_after(world:
     job["spec"]["template"]["spec"]["schedulerName"] = "nobody"
     world.start(job)
     told = (
-        f"0 of 2 pods run. toy-master-0, toy-worker-0: looked at by no scheduler in {UNSEEN_SECONDS:.0f} s."
-        " See whether a scheduler called nobody (schedulerName) runs."
+        f"0 of 2 pods run. toy-master-0, toy-worker-0: no scheduler has tried it within {UNSEEN_SECONDS:.0f} s."
+        " Check that a scheduler called nobody (schedulerName) runs."
     )
 
     def condition() -> dict[str, str]:

@@ -31,7 +31,7 @@ REFRESH_SECONDS = 10.0
 """The positions are worked out no more often than this."""
 STARTS_SECONDS = 60.0
 """While jobs wait, their starts are estimated once in this time."""
-TOLD_SECONDS = 30.0
+PLACE_WRITE_SECONDS = 30.0
 """The least time between two writes of a job's place."""
 MAX_WRITES_AT_ONCE, MORE_SECONDS = 20, 0.5
 """The token bucket of places to write: this many jobs at once, and one more every `MORE_SECONDS`."""
@@ -52,7 +52,7 @@ class _Known:
     """
 
     place: QueuePlace | None
-    told_at: float
+    written_at: float
     estimates: list[tuple[float, float]] = field(default_factory=list)
 
 
@@ -90,8 +90,8 @@ class QueuePositions:
     def started(self, uid: str, now: float) -> None:
         """Compare the start of a job that does not wait any more with the estimates in its status."""
         known = self._known.pop(uid, None)
-        for told_at, start in known.estimates if known is not None else ():
-            self._metrics.start_estimate_ratio.observe(max(0.0, now - told_at) / max(1.0, start - told_at))
+        for written_at, start in known.estimates if known is not None else ():
+            self._metrics.start_estimate_ratio.observe(max(0.0, now - written_at) / max(1.0, start - written_at))
 
     def is_due(self) -> bool:
         """Whether to refresh now."""
@@ -161,7 +161,7 @@ class QueuePositions:
             if known is not None and known.place is not None:
                 if not _is_another(known.place, wanted, now):
                     return False
-                if time.monotonic() < known.told_at + TOLD_SECONDS:
+                if time.monotonic() < known.written_at + PLACE_WRITE_SECONDS:
                     self.moved = True
                     return False
             self._note(job.uid, wanted, now)

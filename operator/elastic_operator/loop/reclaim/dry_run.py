@@ -21,7 +21,7 @@ from elastic_operator.build.names import service_name
 from elastic_operator.build.pod import build_pod
 from elastic_operator.build.request import BuildSettings
 from elastic_operator.cluster import apply, objects
-from elastic_operator.cluster.errors import ApiError, ClusterError
+from elastic_operator.cluster.errors import ApiError, ClusterError, refuses_pod
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.stores import Stores
 from elastic_operator.loop.writes.create import raise_refusal
@@ -70,10 +70,11 @@ class DryRunner:
             try:
                 await apply.try_pod(self._session, manifest)
             except ClusterError as error:
-                leaving = leaving or tuple(dry_run.leaving() if _is_about_quota(error) else ())
-                if not leaving:
+                explained = tuple(dry_run.leaving()) if _is_about_quota(error) else ()
+                if not explained:
                     raise_refusal(error, create.role, manifest, spec.template_of(create.role))
                     raise
+                leaving = explained
         if leaving or len(dry_run.creates) > 1 or dry_run.besides:
             await self._ask_for_all(dry_run, create.role, manifest, leaving)
 
@@ -96,7 +97,11 @@ class DryRunner:
         try:
             await apply.try_pod(self._session, summed_pod(manifest, requests, limits))
         except ApiError as error:
-            if not _is_about_quota(error) or (leaving and _has_room_for(count - len(leaving), error)):
+            if not _is_about_quota(error):
+                if refuses_pod(error):
+                    return
+                raise
+            if leaving and _has_room_for(count - len(leaving), error):
                 return
             if not leaving and (leaving := tuple(dry_run.leaving())):
                 await self._ask_for_all(dry_run, role, manifest, leaving)

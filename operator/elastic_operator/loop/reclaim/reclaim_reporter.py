@@ -67,9 +67,8 @@ class ReclaimReporter:
             if (demand.uid, one.waits_for_a_person) in before:
                 continue
             why = one.reason
-            log.warning(
-                "pods=%s/%s wait, because too much would be reclaimed: %s", demand.namespace, demand.name, why.message
-            )
+            kind = "pod" if entry.pending else "job"
+            log.warning("%s=%s/%s waits for a limit on evictions: %s", kind, demand.namespace, demand.name, why.message)
             pod = self._pods.get(demand.uid) if entry.pending else None
             subject = pod_subject(pod) if pod is not None else self._job_of(demand.uid)
             if subject is not None and one.waits_for_a_person:
@@ -97,8 +96,8 @@ class ReclaimReporter:
             if pod is None:
                 continue
             text = (
-                f"There is no room for all {pods(len(uids))} of its gang that wait, as far as its team is entitled to"
-                " any. No pods are evicted for a part of a gang."
+                f"The {len(uids)} waiting pods of its gang do not all fit into the room that its team is entitled to."
+                " No pods are evicted for a part of a gang."
             )
             log.info("pod=%s/%s event=NoRoomForGang message=%r", pod.metadata.namespace, pod.metadata.name, text)
             self._events.record(pod_subject(pod), Event("NoRoomForGang", text))

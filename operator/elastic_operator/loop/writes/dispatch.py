@@ -229,7 +229,7 @@ class Dispatcher:
         self.metrics.reconcile_errors.inc()
         failed = self.failed_writes.add(job, error, time.monotonic())
         if error.remedy is Remedy.DECIDE_AGAIN:
-            log.info("job=%s has just been changed by somebody else, decided again: %s", job.key, error)
+            log.info("job=%s changed after the decision. The operator decides again: %s", job.key, error)
             return
         tries = failed.attempts.times
         if tries in (1, EVENT_ATTEMPTS) or tries % LOGGED_ATTEMPTS == 0:

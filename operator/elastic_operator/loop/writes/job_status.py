@@ -32,6 +32,8 @@ class JobStatuses:
     async def write(self, job: Job, status: JobStatus, *, stored: dict[str, Any]) -> bool:
         """Write the status; `stored` is the one that the API server has. Returns whether the job still exists.
 
+        The write names the newest known resourceVersion, not the one of the decision: the operator is the only writer
+        of the status, and an edit of the job meanwhile wakes the loop anyway.
         Raises the errors of the cluster layer. After a Conflict the job has been read again.
         """
         new = status.model_dump(mode="json", by_alias=True, exclude_none=True)

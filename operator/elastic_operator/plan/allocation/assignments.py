@@ -49,12 +49,12 @@ def assignment_of(state: AllocationState, entry: Entry) -> Assignment:
     return Assignment(
         replicas=len(keep) + len(create),
         keep=keep,
-        release=tuple(m.uid for m in _leaving_order(entry) if m.uid not in keep) if _lets_go(entry) else (),
+        release=tuple(m.uid for m in _leaving_order(entry) if m.uid not in keep) if _releases(entry) else (),
         create=create,
     )
 
 
-def _lets_go(entry: Entry) -> bool:
+def _releases(entry: Entry) -> bool:
     return entry.loses_members or bool(entry.demand.provisioning_pods)
 
 

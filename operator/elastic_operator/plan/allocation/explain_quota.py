@@ -43,8 +43,8 @@ def why_quota(state: AllocationState, entry: Entry, size: int, wanted: str) -> R
         case Rule.GUARANTEE:
             text = (
                 f"{wanted}; it is not preemptible, so it stays within the guarantee of {policy(over)}:"
-                f" {over.guaranteed}, of which {over.fixed} are held for good. Set preemptible to true, or raise the"
-                " guarantee."
+                f" {over.guaranteed}, and {over.fixed} of them are used by pods that cannot be reclaimed. Set"
+                " preemptible to true, or raise the guarantee."
             )
             return Reason(SizeReason.QUOTA_EXHAUSTED, text)
         case Rule.LIMIT:

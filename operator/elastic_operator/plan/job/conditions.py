@@ -13,7 +13,7 @@ from elastic_operator.plan.facts.text import Reason, listed, pods
 from elastic_operator.plan.facts.times import round_up, status_time
 from elastic_operator.plan.job.flapping import why_held
 from elastic_operator.plan.job.losses import REASONS as LOSSES
-from elastic_operator.plan.job.master_report import is_to_be_heard, is_whole, report_of
+from elastic_operator.plan.job.master_report import awaits_first_report, is_whole, report_of
 from elastic_operator.plan.job.observation import Observation, is_running, set_condition
 from elastic_operator.plan.job.pending_reasons import why_pods_wait
 from elastic_worker.contract import ROLE_MASTER
@@ -163,7 +163,7 @@ def _have_met(obs: Observation, now: float) -> bool:
     """Whether a group has formed, by the report of an Elastic job's master."""
     report = report_of(obs)
     if report is None:
-        return not is_to_be_heard(obs, now)
+        return not awaits_first_report(obs, now)
     return report.state != "Waiting" or report.world_size > 0
 
 

@@ -115,6 +115,9 @@ def edited(obs: Observation, now: float) -> Observation:  # noqa: ARG001 - a rul
     if failed is None or failed.size is None or obs.members or obs.job.generation == obs.status.observed_generation:
         return obs
     if ended >= MAX_WAITS_ENDED:
-        text = f"{ended} edits have ended a wait of this job since it last ran for ten minutes: the wait goes on."
+        text = (
+            f"The wait continues: {ended} edits have ended a wait since the job last ran for ten minutes, and no more"
+            " may."
+        )
         return replace(obs, events=(*obs.events, Event("ScaleUpBlocked", text)))
     return replace(obs, status=obs.status.model_copy(update={"failed_size": None, "waits_ended_by_edits": ended + 1}))

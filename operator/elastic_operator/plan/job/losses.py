@@ -27,7 +27,7 @@ from elastic_operator.plan.job.observation import (
     present,
     replace_all,
 )
-from elastic_operator.plan.job.survivors import go_on
+from elastic_operator.plan.job.survivors import trains_on
 
 MASTER_LOST = "MasterLost"
 REASONS = ("PodLost", MASTER_LOST)
@@ -50,7 +50,7 @@ def losses(obs: Observation, now: float) -> Observation:
     if not has_master:
         text = "The master is gone: all pods are replaced under a new rendezvous id."
         return replace_all(obs, end_incarnation(obs.status), Event("MasterReplaced", text, "Warning"))
-    if node_is_lost(obs) and not go_on(obs.job, obs.survivors):
+    if node_is_lost(obs) and not trains_on(obs.job, obs.survivors):
         text = "A node is gone, and connections to it may never end: all pods are replaced under a new rendezvous id."
         return replace_all(obs, end_incarnation(obs.status), Event("NewIncarnation", text, "Warning"))
     return obs
@@ -180,6 +180,6 @@ def _why_lost(obs: Observation, lost: int) -> str:
     names = list(dict.fromkeys([*causes, *listed]))[:lost]
     texts = [f"{name} ({causes[name]})" if causes.get(name) else name for name in names]
     why = f"Lost {', '.join(texts) or 'a pod'}; not counted as a failure."
-    if node_is_lost(obs) and obs.survivors is not None and go_on(obs.job, obs.survivors):
+    if node_is_lost(obs) and obs.survivors is not None and trains_on(obs.job, obs.survivors):
         return f"{why} A group of {pods(len(obs.survivors.pods))} trains on without it and is left alone."
     return why

@@ -24,7 +24,7 @@ this.
 """
 TRAINING_SECONDS = 20.0
 """The progress of the training is written no more often than this."""
-HEARD_SECONDS = 60.0
+FIRST_REPORT_SECONDS = 60.0
 """A launcher answers soon after its container runs. If it does not within this time, it may be out of reach
 for good.
 """
@@ -49,7 +49,7 @@ def take_report(obs: Observation, now: float) -> Observation:
     """Put the report into the status: the training, the generation, and the cost of the latest change."""
     report = report_of(obs)
     if report is None:
-        return replace(obs, wake_at=(*obs.wake_at, heard_by(obs)))
+        return replace(obs, wake_at=(*obs.wake_at, first_report_due(obs)))
     if obs.finishing:
         return obs
     status = obs.status.model_copy(update={"training": _training(obs.status, report)})
@@ -79,24 +79,24 @@ def new_failures(obs: Observation) -> int:
     return sum(change.reason == FAILURE and change.generation > since for change in report.changes)
 
 
-def heard_by(obs: Observation) -> float:
+def first_report_due(obs: Observation) -> float:
     """Until when a running master's first report is awaited (epoch seconds); 0.0 if none is."""
     spec, master = obs.job.spec, master_of(obs)
     if spec is None or not spec.is_elastic or master is None or report_of(obs) is not None:
         return 0.0
-    return (master.main.running_since or 0.0) + HEARD_SECONDS if is_running(master) else 0.0
+    return (master.main.running_since or 0.0) + FIRST_REPORT_SECONDS if is_running(master) else 0.0
 
 
-def is_to_be_heard(obs: Observation, now: float) -> bool:
+def awaits_first_report(obs: Observation, now: float) -> bool:
     """Whether a running master's first report is still awaited."""
-    return lasts(heard_by(obs), HEARD_SECONDS, now)
+    return lasts(first_report_due(obs), FIRST_REPORT_SECONDS, now)
 
 
 def is_whole(obs: Observation, now: float) -> bool:
     """Whether all members train, by the report. A group without a report for a minute counts as whole."""
     report = report_of(obs)
     if report is None:
-        return not is_to_be_heard(obs, now)
+        return not awaits_first_report(obs, now)
     if report.world_size and not report.members:
         return True
     return set(report.members) == {pod.name for pod in obs.members}

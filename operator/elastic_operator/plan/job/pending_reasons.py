@@ -43,7 +43,7 @@ def _why(obs: Observation, pod: OwnPod, now: float) -> str:
     if pod.main.waiting_reason not in STARTS:
         return f"{pod.main.waiting_reason}: {pod.main.waiting_message}".rstrip(": ")
     if _is_unseen(pod) and now >= pod.created + UNSEEN_SECONDS:
-        return f"looked at by no scheduler in {UNSEEN_SECONDS:.0f} s. See whether {_scheduler(obs, pod)} runs."
+        return f"no scheduler has tried it within {UNSEEN_SECONDS:.0f} s. Check that {_scheduler(obs, pod)} runs."
     return ""
 
 

@@ -31,7 +31,7 @@ def start_over_if_needed(obs: Observation, grant: Grant) -> Observation:
         why = f"{size} pods are outside of {frozen[0]}:{frozen[1]}, which the running pods were made with"
     elif frozen and may_run and size < frozen[0] and release:
         why = f"{size} pods are fewer than {frozen[0]}, which the running pods were made with"
-    elif not may_run and (obs.to_delete or release) and _begins(obs):
+    elif not may_run and (obs.to_delete or release) and _is_starting(obs):
         why = f"All pods are deleted before the start: {grant.message}"
     else:
         return obs
@@ -41,7 +41,7 @@ def start_over_if_needed(obs: Observation, grant: Grant) -> Observation:
     return replace(obs, status=status, members=(), to_delete=to_delete, commit=True, events=(*obs.events, event))
 
 
-def _begins(obs: Observation) -> bool:
+def _is_starting(obs: Observation) -> bool:
     """Whether the group has not run as a whole yet: all of its pods were made since the last change of size.
 
     The API server's times are whole seconds, and its start may not be written yet (25).

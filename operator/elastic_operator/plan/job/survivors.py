@@ -42,7 +42,7 @@ def survivors(job: Job, status: JobStatus, lost_since: Mapping[str, float]) -> S
     return Survivors(tuple(running), min((since for since in lost_since.values() if since > -inf), default=inf))
 
 
-def go_on(job: Job, left: Survivors | None) -> bool:
+def trains_on(job: Job, left: Survivors | None) -> bool:
     """Whether these pods are a group of their own."""
     return left is not None and job.feedback.group is not None and job.feedback.group.pods == left.uids
 
@@ -51,7 +51,7 @@ def decided_at(job: Job, left: Survivors | None, now: float) -> float:
     """By when it is known at the latest whether the pods are a group; -inf if it is known, or if the clock was set back
     since the reading began.
     """
-    if left is None or go_on(job, left):
+    if left is None or trains_on(job, left):
         return -inf
     if job.feedback.group is None:
         return now + BEGIN_SECONDS
