@@ -74,7 +74,7 @@ class _Known:
 
 
 class DryRunAnswers:
-    """What is known, by the uid of the job."""
+    """The answers about each job, and its back-off, by the uid of the job."""
 
     def __init__(self) -> None:
         self._jobs: dict[str, _Known] = {}

@@ -89,10 +89,6 @@ class Victims:
             self._attribute([one], heir)
         return over_limit(self._limits, heir, self.evictions, len(passed), waits=False) is None
 
-    def has_recent_evictions(self, preemptor: Entry) -> bool:
-        """Whether pods were deleted for the preemptor within the last minute."""
-        return bool(self.evictions.recent_preemptors) and preemptor_of(preemptor) in self.evictions.recent_preemptors
-
     def limits_on(self, preemptor: Entry) -> Hashable:
         """A key of everything that decides whether a limit on evictions stops this preemptor, apart from what is equal
         for its whole team.
