@@ -13,8 +13,8 @@ from elastic_api.policy import PolicyConditionType
 from elastic_api.status import JobStatus
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.changes import JobChanges
-from elastic_operator.metrics.picture import JobPicture, Picture, PolicyPicture, WatchPicture
 from elastic_operator.metrics.prefix import PREFIX
+from elastic_operator.metrics.stats import JobStats, OperatorStats, PolicyStats, WatchStats
 from elastic_operator.plan.facts.group_report import Goodput, GroupReport
 from elastic_operator.plan.facts.job import Job, JobFeedback, MainContainer, OwnPod
 from elastic_operator.plan.job.observation import Observation
@@ -105,18 +105,18 @@ def _labels(metric: Metric) -> Iterator[str]:
             yield f"`{label}`: {', '.join(found)}" if len(found) > 1 else f"`{label}`"
 
 
-def _everything() -> Picture:
+def _everything() -> OperatorStats:
     """A leader's, with one of each."""
     kinds = ("guaranteed", "used", "borrowed", "lent", "pending", "fair_share", "limit")
-    return Picture(
+    return OperatorStats(
         leads=True,
         jobs=(_job(),),
-        policies=(PolicyPicture("a", {"default": dict.fromkeys(kinds, 0)}, dict.fromkeys(PolicyConditionType, False)),),
-        watches={"pods": WatchPicture(0.0)},
+        policies=(PolicyStats("a", {"default": dict.fromkeys(kinds, 0)}, dict.fromkeys(PolicyConditionType, False)),),
+        watches={"pods": WatchStats(0.0)},
     )
 
 
-def _job() -> JobPicture:
+def _job() -> JobStats:
     """A job of which everything is known."""
     template = {"spec": {"containers": [{"name": "pytorch", "image": "x", "args": ["train.py"]}]}}
     spec = {"minReplicas": 1, "maxReplicas": 1, "runtime": {"mode": "Elastic"}, "template": template}
@@ -153,7 +153,7 @@ def _job() -> JobPicture:
         pods=(master,),
         feedback=JobFeedback(report=report),
     )
-    return JobPicture(Observation(job, job.status, members=(master,)), job.status, moved_at=0.0)
+    return JobStats(Observation(job, job.status, members=(master,)), job.status, moved_at=0.0)
 
 
 def _launchers_status() -> dict[str, object]:

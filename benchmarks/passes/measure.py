@@ -23,7 +23,7 @@ from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.session import Session
 from elastic_operator.loop.compose import make_controller
 from elastic_operator.loop.controller import Controller
-from elastic_operator.loop.writes.act import Actor
+from elastic_operator.loop.writes.plan_executor import PlanExecutor
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.times import JobTimes
 from elastic_operator.plan.planner import Decisions
@@ -66,7 +66,7 @@ class Operator:
         self.controller = make_controller(
             stores=self.stores,
             ledger=ledger,
-            actor=Actor(session, self.stores, self.events, build),
+            executor=PlanExecutor(session, self.stores, self.events, build),
             logs=FailureLogs(session, lambda _: "pytorch", self._wake),
             settings=settings,
             metrics=metrics,

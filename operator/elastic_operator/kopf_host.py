@@ -22,7 +22,7 @@ from elastic_operator.cluster.connection import Connection
 from elastic_operator.cluster.lists import PAGE
 from elastic_operator.cluster.own_loop import run_in_own_loop
 from elastic_operator.cluster.sockets import Sockets
-from elastic_operator.job_feed import NO_JOB, WATCH_SECONDS, Take, bookmark
+from elastic_operator.job_informer import NO_JOB, WATCH_SECONDS, EventSink, bookmark
 
 LOGIN_SECONDS = 600
 """kopf's session uses its token for this long. The kubelet renews service account tokens well before they end."""
@@ -72,13 +72,13 @@ class Kopf:
     def __init__(self, connection: Connection, namespaces: Sequence[str]) -> None:
         self.connection, self.namespaces = connection, namespaces
 
-    async def __call__(self, take: Take) -> None:
+    async def __call__(self, sink: EventSink) -> None:
         """Run until it ends."""
         quiet()
         ours = asyncio.get_running_loop()
-        await run_in_own_loop(lambda: self._run(take, ours))
+        await run_in_own_loop(lambda: self._run(sink, ours))
 
-    async def _run(self, take: Take, ours: asyncio.AbstractEventLoop) -> None:
+    async def _run(self, sink: EventSink, ours: asyncio.AbstractEventLoop) -> None:
         sockets = Sockets()
 
         async def login(**_: Any) -> kopf.AiohttpSession:
@@ -86,7 +86,7 @@ class Kopf:
             return self._session(await asyncio.wrap_future(authorization), ask, sockets)
 
         async def pass_on(type: str | None, body: kopf.Body, **_: Any) -> None:
-            ours.call_soon_threadsafe(take, type, dict(body))
+            ours.call_soon_threadsafe(sink, type, dict(body))
 
         async def ask(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
             """Send a request of kopf. Of its list, kopf gets the resourceVersion only, from which it watches (173)."""
@@ -97,7 +97,7 @@ class Kopf:
             response = await send(request)
             if of_jobs and response.ok:
                 answered = bookmark(namespace_in(request.url.path)) if watches else (None, {})
-                ours.call_soon_threadsafe(take, *answered)
+                ours.call_soon_threadsafe(sink, *answered)
             return response
 
         registry = kopf.OperatorRegistry()

@@ -29,18 +29,18 @@ from elastic_operator.cluster.backoff import Backoff
 from elastic_operator.cluster.connection import Connection, load_connection
 from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.installation import Installation
-from elastic_operator.cluster.lease import Election, Elector, in_own_thread
+from elastic_operator.cluster.lease import Election, LeaderElector, in_own_thread
 from elastic_operator.cluster.metrics_access import MetricsAccess
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.waiting import waited_for
-from elastic_operator.job_feed import JobFeed, Take
+from elastic_operator.job_informer import EventSink, JobInformer
 from elastic_operator.loop.compose import make_controller
 from elastic_operator.loop.controller import Controller
-from elastic_operator.loop.writes.act import Actor
+from elastic_operator.loop.writes.plan_executor import PlanExecutor
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.changes import changes
-from elastic_operator.metrics.picture import Picture
+from elastic_operator.metrics.stats import OperatorStats
 from elastic_operator.metrics.times import JobTimes
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.planner import Decisions
@@ -77,13 +77,13 @@ class Process:
     """One operator process. `who` signs the lease, by default `identity()`."""
 
     def __init__(
-        self, settings: Settings, session: Session, metrics: Metrics, feed: JobFeed, *, who: str | None = None
+        self, settings: Settings, session: Session, metrics: Metrics, informer: JobInformer, *, who: str | None = None
     ) -> None:
         self.settings, self.session, self.metrics, self._who = settings, session, metrics, who
         self.elector = self._candidate()
         self.watches = watch_all(
             session,
-            feed,
+            informer,
             served=settings.watch_namespaces,
             quotas=settings.plain_pod_quota.enabled,
             on_error=metrics.count_error,
@@ -101,7 +101,7 @@ class Process:
             changed=self._wake,
             on_error=self.stores.pods.on_error,
         )
-        feed.store.subscribe(self._job_changed)
+        informer.store.subscribe(self._job_changed)
         self.stores.pods.subscribe(self.ledger.pod_changed)
         for kind, watch in self.watches.all.items():
             if kind in WRITTEN_OFTEN:
@@ -110,7 +110,7 @@ class Process:
                 watch.store.subscribe(self._quota_changed)
             elif kind != "pods":
                 watch.store.subscribe(self._wake_always)
-        feed.store.subscribe(self._wake_always)
+        informer.store.subscribe(self._wake_always)
 
     def _job_changed(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
         """Decide which pods are a job's own when the job is created and when it is deleted; its name never changes."""
@@ -126,7 +126,7 @@ class Process:
         self._wake()
 
     def _wake_if_new(self, old: Any, new: Any) -> None:
-        if old is None or new is None or not new.says_the_same(old):
+        if old is None or new is None or not new.has_same_content(old):
             self._wake()
 
     def _wake(self) -> None:
@@ -163,11 +163,11 @@ class Process:
             for kind, watch in self.watches.all.items():
                 if kind != CLASSES:
                     group.create_task(watch.run())
-            group.create_task(self.watches.feed.run())
+            group.create_task(self.watches.informer.run())
 
-    def _candidate(self) -> Elector:
+    def _candidate(self) -> LeaderElector:
         """A new candidate for the lease. From now on every write asks it."""
-        elector = Elector(namespace=namespace(), name=LEASE, identity=self._who or identity())
+        elector = LeaderElector(namespace=namespace(), name=LEASE, identity=self._who or identity())
         self.session.remaining = elector.remaining
         return elector
 
@@ -265,7 +265,7 @@ class Process:
             if self.statuses is not None:
                 self.statuses.pass_failed()
             return
-        self.watches.feed.decided()
+        self.watches.informer.decided()
         if self.statuses is not None:
             self.statuses.pass_ended(decisions)
         if self.quotas is not None:
@@ -284,7 +284,7 @@ class Process:
         return make_controller(
             stores=self.stores,
             ledger=self.ledger,
-            actor=Actor(self.session, self.stores, events, build, written=self._job_written),
+            executor=PlanExecutor(self.session, self.stores, events, build, written=self._job_written),
             logs=FailureLogs(self.session, self._main_container, self._wake),
             settings=self.settings,
             metrics=self.metrics,
@@ -316,15 +316,15 @@ class Process:
         if found.queue_wait is not None and self.controller is not None:
             self.controller.forecasts.started(job.uid)
 
-    def picture(self) -> Picture:
+    def stats(self) -> OperatorStats:
         """The present state for /metrics."""
         controller, statuses = self.controller, self.statuses
-        return Picture(
+        return OperatorStats(
             leads=controller is not None,
-            jobs=self.times.pictures(controller.planner.plans.all(), controller.policy_of) if controller else (),
-            policies=statuses.pictures() if statuses else (),
-            watches=self.watches.pictures(),
-            kopf_restarts=self.watches.feed.restarts,
+            jobs=self.times.all_stats(controller.planner.plans.all(), controller.policy_of) if controller else (),
+            policies=statuses.all_stats() if statuses else (),
+            watches=self.watches.all_stats(),
+            kopf_restarts=self.watches.informer.restarts,
         )
 
     def health(self) -> str:
@@ -385,15 +385,15 @@ def namespace() -> str:
     return os.environ.get("POD_NAMESPACE") or "elastic-system"
 
 
-def job_feed(settings: Settings, connection: Connection, session: Session) -> JobFeed:
+def job_informer(settings: Settings, connection: Connection, session: Session) -> JobInformer:
     """The feed of the jobs that are served."""
 
-    async def kopf(take: Take) -> None:
+    async def kopf(sink: EventSink) -> None:
         kopf_host = await asyncio.to_thread(_without_kubernetes, "elastic_operator.kopf_host")
-        await kopf_host.Kopf(connection, feed.namespaces)(take)
+        await kopf_host.Kopf(connection, informer.namespaces)(sink)
 
-    feed = JobFeed(session, Store(), kopf, namespaces=settings.watch_namespaces)
-    return feed
+    informer = JobInformer(session, Store(), kopf, namespaces=settings.watch_namespaces)
+    return informer
 
 
 def _without_kubernetes(module: str) -> Any:
@@ -416,12 +416,12 @@ async def _assembled(settings: Settings) -> AsyncIterator[Process]:
         Session(connection, on_request=metrics.count_request) as session,
         Session(connection, on_request=metrics.count_request) as asking,  # on a standby, too: it needs no lease
     ):
-        process = Process(settings, session, metrics, job_feed(settings, connection, session))
+        process = Process(settings, session, metrics, job_informer(settings, connection, session))
         async with serving(
             settings.port,
             metrics,
             health=process.health,
-            picture=process.picture,
+            stats=process.stats,
             unready=process.installation.elsewhere,
             metrics_access=MetricsAccess(asking) if settings.authorize_metrics else None,
         ):

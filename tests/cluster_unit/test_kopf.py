@@ -15,7 +15,7 @@ from devcluster import pki
 from elastic_api.job import GROUP, KIND, PLURAL, VERSION
 from elastic_operator import kopf_host
 from elastic_operator.cluster.reflector import in_namespace
-from elastic_operator.job_feed import JOBS, NO_JOB, bookmark
+from elastic_operator.job_informer import JOBS, NO_JOB, bookmark
 from elastic_operator.kopf_host import EndlessPauses, Kopf
 from tests.cluster_unit.fake_api import FakeApi, connection_to, json, serving
 from tests.kit.tasks import running

@@ -61,7 +61,7 @@ def held_for(seen, now=NOW):
 def test_more_than_three_changes_in_ten_minutes_are_too_many(count, is_held):
     seen = see(job(flaps(count)))
     assert held_for(seen) == (HELD_SECONDS if is_held else None)
-    assert (START + NOW + HELD_SECONDS in seen.wake_at) is is_held
+    assert (START + NOW + HELD_SECONDS in seen.requeue_at) is is_held
 
 
 def test_a_hold_that_begins_within_a_second_is_not_cut_short():

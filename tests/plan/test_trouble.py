@@ -67,7 +67,7 @@ def test_a_pod_on_an_unreachable_node_is_given_up_by_force_after_its_time_and_th
     job = make_job(pods, status=started())
     early = plan(job, BOTH, now=139, unready={"n2": 100})
     assert early.deletes == ()
-    assert early.wake_at == START + 140
+    assert early.requeue_at == START + 140
     late = plan(job, make_grant(keep=["master-0"], create=["worker-1"]), now=141, unready={"n2": 100})
     assert [(d.name, d.force) for d in late.deletes] == [("toy-worker-0", True), ("toy-master-0", False)]
     assert [event.reason for event in late.events[:2]] == ["NodeLost", "NewIncarnation"]
@@ -136,7 +136,7 @@ def test_a_size_that_fails_again_waits_longer_although_the_job_failed_in_between
 
 
 def test_where_the_api_server_drops_the_failed_size_the_wait_that_ends_last_is_in_the_field_of_older_releases():
-    job = make_job(status=started(failed_size=LARGER), dropped_status_fields=frozenset({"failedSize"}))
+    job = make_job(status=started(failed_size=LARGER), pruned_status_fields=frozenset({"failedSize"}))
     assert plan(job, BOTH).status.retry == LARGER
     stored = plan(job, BOTH).status.model_dump(mode="json", by_alias=True, exclude_none=True)
     del stored["failedSize"]
@@ -148,7 +148,7 @@ def test_nothing_is_created_before_the_wait_is_over():
     job = make_job((), status=status)
     grant = make_grant(create=["master-0", "worker-0"])
     assert plan(job, grant, now=209).creates == ()
-    assert plan(job, grant, now=209).wake_at == START + 210
+    assert plan(job, grant, now=209).requeue_at == START + 210
     assert reasons(plan(job, grant, now=209))["Ready"] == ("False", "Restarting")
     assert len(plan(job, grant, now=210).creates) == 2
 
@@ -412,7 +412,7 @@ def test_what_is_tried_again_later_is_forgotten_ten_minutes_after_its_time_has_c
     status = started(failures=2, failed_size=old)
     waits = plan(make_job(status=status), BOTH, now=3599)
     assert (waits.status.failures, waits.status.failed_size) == (0, old)
-    assert waits.wake_at == START + 3600
+    assert waits.requeue_at == START + 3600
     assert plan(make_job(status=status), BOTH, now=3600).status.failed_size is None
 
 
@@ -700,7 +700,7 @@ def test_pods_that_a_node_refuses_are_waited_for_where_the_api_server_does_not_k
     status, now, waits = started(), 100, []
     for _ in range(5):
         pods = (make_pod("master-0"), make_pod("worker-0", node="n2", main=MainContainer(), **REFUSED))
-        status = see(make_job(pods, status=status, dropped_status_fields=frozenset({"avoidedNodes"})), now=now).status
+        status = see(make_job(pods, status=status, pruned_status_fields=frozenset({"avoidedNodes"})), now=now).status
         waits.append(round(seconds(status.retry.not_before) - START - now) if status.retry else 0)
         now += max(11, waits[-1])
         status = status.model_copy(update={"replicas": 2, "avoided_nodes": []})

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from elastic_operator.build.network_policy import JobNetwork
-from elastic_operator.cluster import apply
+from elastic_operator.cluster import api_requests
 from elastic_operator.cluster.errors import (
     ClusterError,
     Conflict,
@@ -41,7 +41,7 @@ def writes(monkeypatch: pytest.MonkeyPatch) -> Callable[[Exception, int], list[s
             if job_uid == "uid-a" and written.count("a-master") <= times:
                 raise error
 
-        monkeypatch.setattr(apply, "ensure_network_policy", ensure)
+        monkeypatch.setattr(api_requests, "ensure_network_policy", ensure)
         return written
 
     return answered

@@ -194,7 +194,9 @@ def _nominates_later(nominator: Nominator, job_uid: str) -> None:
 
 
 def _without_promises(snapshot: Snapshot) -> Snapshot:
-    return replace(snapshot, pending_pods=tuple(request for request in snapshot.pending_pods if not request.promised))
+    return replace(
+        snapshot, pending_pods=tuple(request for request in snapshot.pending_pods if not request.has_reservation)
+    )
 
 
 def _holds_for_ever(reservation: Reservation, _now: float) -> bool:

@@ -14,10 +14,10 @@ from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.stores import Stores
 from elastic_operator.loop.compose import make_controller
-from elastic_operator.loop.writes.act import Actor
+from elastic_operator.loop.writes.plan_executor import PlanExecutor
 from elastic_operator.loop.writes.status_times import REPORT_SECONDS
 from elastic_operator.metrics import Metrics
-from elastic_operator.metrics.picture import JobPicture
+from elastic_operator.metrics.stats import JobStats
 from elastic_operator.metrics.times import JobTimes
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.snapshot import Snapshot
@@ -67,7 +67,7 @@ class Operator:
         self.controller = make_controller(
             stores=self.stores,
             ledger=self.ledger,
-            actor=Actor(self.wire, self.stores, self.events, BUILD),  # type: ignore[arg-type]
+            executor=PlanExecutor(self.wire, self.stores, self.events, BUILD),  # type: ignore[arg-type]
             logs=self.logs,
             settings=SETTINGS.model_copy(
                 update={"default_policy": DefaultPolicy.model_validate(api.server.default_policy)}
@@ -115,9 +115,9 @@ class Operator:
         waiting = (one.behind_since for one in times if one.behind_since is not None)
         return any(self.server.moments.passed < since + REPORT_SECONDS for since in waiting)
 
-    def pictures(self) -> tuple[JobPicture, ...]:
+    def all_stats(self) -> tuple[JobStats, ...]:
         """What metrics show of the jobs."""
-        return self.times.pictures(self.controller.planner.plans.all(), self.controller.policy_of)
+        return self.times.all_stats(self.controller.planner.plans.all(), self.controller.policy_of)
 
     async def run_pass(self) -> float:
         """One pass, and what it started, to its end; returns the seconds until the next is due by itself."""

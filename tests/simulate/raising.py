@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-from elastic_operator.loop.writes import act
+from elastic_operator.loop.writes import plan_executor
 from elastic_operator.plan import demands, planner
 from elastic_operator.plan.allocation import allocate, explain
 from elastic_operator.plan.facts.snapshot import Snapshot
@@ -50,7 +50,7 @@ STATIONS = {
     "allocate": Station(kinds.JOBS, allocate.Allocator, "allocate"),
     "reconcile": Station(kinds.JOBS, planner, "reconcile"),
     "explain": Station(kinds.JOBS, explain.Explainer, "why"),
-    "act": Station(kinds.JOBS, act.Actor, "carry_out"),
+    "act": Station(kinds.JOBS, plan_executor.PlanExecutor, "carry_out"),
     "pending pod": Station(kinds.PODS, pending_pods.PendingPods, "_read_pod"),
     "allocate a pod": Station(kinds.PODS, allocate.Allocator, "allocate"),
     "node": Station(kinds.NODES, convert, "node"),

@@ -71,7 +71,7 @@ def status_of(world: World, job: Body) -> Any:
 
 def flapping(world: World) -> float:
     """The metric."""
-    families = {family.name: family for family in job_families(world.operator.pictures())}
+    families = {family.name: family for family in job_families(world.operator.all_stats())}
     return families["elastic_pytorch_flapping_jobs"].samples[0].value
 
 

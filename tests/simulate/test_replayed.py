@@ -54,9 +54,9 @@ class Replays:
         plan = self._plan(planner, obs, grant, now)
         if planner is self._loop and self._replayed[obs.job.uid].grant == grant:
             replayed = self._replayed[obs.job.uid].plan
-            assert replayed == replace(plan, status=without_output(plan.status), wake_at=replayed.wake_at)
+            assert replayed == replace(plan, status=without_output(plan.status), requeue_at=replayed.requeue_at)
             # A deadline whose start is not written yet counts from the first look, which may be earlier.
-            assert (plan.wake_at or inf) <= (replayed.wake_at or inf)
+            assert (plan.requeue_at or inf) <= (replayed.requeue_at or inf)
             self.deletes += len(plan.deletes)
             self.creates += len(plan.creates)
         return plan

@@ -14,7 +14,7 @@ import pytest
 
 from elastic_operator.cluster.reflector import INACTIVITY_SECONDS, NODES, PODS
 from elastic_operator.cluster.session import WRITE_SECONDS
-from elastic_operator.job_feed import JOBS, SWEEP_SECONDS
+from elastic_operator.job_informer import JOBS, SWEEP_SECONDS
 from elastic_operator.read.assumed_pods import ASSUMED_SECONDS
 from elastic_operator.watches import STALE_SECONDS
 from tests.kit.requests import Request, anything, makes_a_pod

@@ -23,7 +23,7 @@ _MAX_SHOWN = 200
 class Remedy(Enum):
     """The remedy for a failed write. For all but the last two, the same write may succeed later, unchanged.
 
-    The order is that of `gravity`: the gravest is last.
+    The order is that of `severity`: the gravest is last.
     """
 
     DECIDE_AGAIN = "at once, from what has changed meanwhile; it is not reported"
@@ -143,7 +143,7 @@ class ServerError(ApiError):
     remedy = Remedy.WAIT
 
 
-def may_have_happened(error: ClusterError) -> bool:
+def has_unknown_outcome(error: ClusterError) -> bool:
     """Whether a write that failed with this error may have been carried out nevertheless.
 
     It may if there was no answer, if a proxy gave up waiting (502 or 504), or if the API server waited for etcd in
@@ -154,7 +154,7 @@ def may_have_happened(error: ClusterError) -> bool:
     return error.status in {502, 504} or "etcdserver: request timed out" in error.message
 
 
-def gravity(error: BaseException) -> int:
+def severity(error: BaseException) -> int:
     """The gravity of an error among those of several writes: the gravest error is the one to act on.
 
     An error that time mends must not hide an error that a person has to mend. Neither may hide an error of the

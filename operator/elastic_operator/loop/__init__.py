@@ -10,7 +10,7 @@ A pass:
 
 Plans are carried out (folder `writes`):
     dispatch        one plan at a time for each job, when it is due
-    act             the writes of one plan, in their order
+    plan_executor   the writes of one plan, in their order
     create          the pods
     networking      the Service, the NetworkPolicy and the Secret
     master          the target of the Service, and the membership of an Elastic job

@@ -17,9 +17,9 @@ from elastic_operator.loop.reclaim.nominator import Nominator
 from elastic_operator.loop.reclaim.reclaim_reporter import ReclaimReporter
 from elastic_operator.loop.reconciler import Reconciler
 from elastic_operator.loop.stored_world import StoredWorld
-from elastic_operator.loop.writes.act import Actor
 from elastic_operator.loop.writes.dispatch import Dispatcher
 from elastic_operator.loop.writes.failed_writes import FailedWrites
+from elastic_operator.loop.writes.plan_executor import PlanExecutor
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.times import JobTimes
 from elastic_operator.plan.planner import Decisions, Planner
@@ -36,7 +36,7 @@ def make_controller(
     *,
     stores: Stores,
     ledger: Ledger,
-    actor: Actor,
+    executor: PlanExecutor,
     logs: FailureLogs,
     settings: Settings,
     metrics: Metrics,
@@ -60,17 +60,17 @@ def make_controller(
         settings,
         clock=clock,
         quarantine=quarantine,
-        dropped_fields=actor.dropped_fields,
+        pruned_fields=executor.pruned_fields,
         backoff=lambda uid: nominator.backoff(uid),
         is_being_cleared=lambda node: nominator.is_being_cleared(node),
     )
     limiter = EvictionLimiter(settings.reclaim, evicted=metrics.evictions.inc)
     nominator = Nominator(
-        actor.session,
+        executor.session,
         stores.pods,
         keeps_seconds=settings.reclaim.reservation_seconds,
         grace_ceiling=reader.job_contexts.grace_ceiling,
-        events=actor.events,
+        events=executor.events,
         metrics=metrics,
         now=clock.time,
         changed=awake.set,
@@ -87,7 +87,7 @@ def make_controller(
         dry_runs.answers.made(uid)
 
     dry_runs = DryRuns(
-        DryRunner(actor.session, stores, actor.build).ask,
+        DryRunner(executor.session, stores, executor.build).ask,
         lambda job, error, needed: reconciler.refused(job, error, needed),
         again=decide_again,
     )
@@ -96,20 +96,20 @@ def make_controller(
         logs.with_logs,
         failed_writes,
         report=poller.report,
-        answered=poller.answered,
+        answered=poller.last_answer_at,
         group=survivors.group,
         may_preempt=dry_runs.may_preempt,
         may_not_preempt=dry_runs.may_not_preempt,
-        news=(poller.touched, survivors.touched),
+        news=(poller.dirty, survivors.dirty),
         job_read=dry_runs.answers.job_read,
     )
     dispatcher = Dispatcher(
-        actor=actor,
+        executor=executor,
         shapes=reader.shapes,
         ledger=ledger,
         failed_writes=failed_writes,
         metrics=metrics,
-        dropped_fields=actor.dropped_fields,
+        pruned_fields=executor.pruned_fields,
         fresh=fresh,
         done=decide_again,
         failed=lambda uid, error: planner.quarantine(world, uid, error, at_grant=True),
@@ -142,7 +142,7 @@ def make_controller(
         nominator=nominator,
         dry_runs=dry_runs,
         forecasts=forecasts,
-        reclaim_reporter=ReclaimReporter(stores.jobs, stores.pods, events=actor.events, metrics=metrics),
+        reclaim_reporter=ReclaimReporter(stores.jobs, stores.pods, events=executor.events, metrics=metrics),
         metrics=metrics,
         clock=clock,
         awake=awake,

@@ -27,7 +27,7 @@ from elastic_operator.loop.reclaim.nominator import Nominator
 from elastic_operator.loop.reclaim.reclaim_reporter import ReclaimReporter
 from elastic_operator.loop.reconciler import RESYNC_SECONDS, Reconciler
 from elastic_operator.loop.stored_world import StoredWorld
-from elastic_operator.memory import OfJobs
+from elastic_operator.memory import PerJobMemory
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.planner import Decisions, Planner
@@ -71,7 +71,7 @@ class Controller:
         clock: ServerClock,
         awake: asyncio.Event,
         on_decisions: Callable[[Decisions | None], None],
-        of_jobs: Sequence[OfJobs],
+        of_jobs: Sequence[PerJobMemory],
     ) -> None:
         self.world, self.planner, self.reconciler = world, planner, reconciler
         self.nominator, self.dry_runs, self.forecasts = nominator, dry_runs, forecasts
@@ -183,8 +183,8 @@ class Controller:
             log.error(text, exc_info=decisions.error)
         if decisions.stopped is None:
             self._reclaim_reporter.report_futile(decisions.snapshot, self.planner.futile_preemptors)
-        if decisions.would_be is not None:
-            self._reclaim_reporter.would_reclaim(decisions.would_be)
+        if decisions.dry_run is not None:
+            self._reclaim_reporter.would_reclaim(decisions.dry_run)
         self._limiter.note_waiting(allocation)
         self.reconciler.reason_messages.later(allocation)
         self._reclaim_reporter.note_allocation(replace(decisions.snapshot, now=now), allocation)

@@ -98,7 +98,7 @@ class Reconciler:
             self.dispatcher.note(job, error)
             return
         text = f"No pods are evicted for its growth: {pod_blocked(error.error.message)}"
-        self.dispatcher.actor.record_events(job, [Event("ScaleUpBlocked", text, "Warning")])
+        self.dispatcher.executor.record_events(job, [Event("ScaleUpBlocked", text, "Warning")])
 
     def _quarantine_job(self, uid: str, error: Exception) -> Observation | None:
         """Quarantine the job after an error at its grant. Returns its observation; None if the job is deleted."""
@@ -184,7 +184,7 @@ class Reconciler:
         evicts = grant is not None and (bool(grant.assignment.release) or not deferred.pods)
         gate = partial(self.eviction_gate.gate, job.uid, plan) if evicts else _no_gate
         wait = min(self.dispatcher.start(body, job, plan, gate=gate), NOT_FRESH_SECONDS if deferred.pods else inf)
-        again = min(wait, plan.wake_at - now if plan.wake_at is not None else inf)
+        again = min(wait, plan.requeue_at - now if plan.requeue_at is not None else inf)
         self._note(Planned(obs, assignment, self._due_after(again, job), plan.status))
         self._poller.follow(job.uid, target_of(obs, plan, now))
         self._survivors.follow(job.uid, job.namespace, obs.survivors)

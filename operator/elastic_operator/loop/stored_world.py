@@ -9,9 +9,9 @@ from math import inf
 
 from elastic_operator.cluster import objects
 from elastic_operator.loop.writes.failed_writes import FailedWrites
-from elastic_operator.memory import Remembered, RememberedOne, Touched
+from elastic_operator.memory import DirtySet, KeyedCache, SingleCache
 from elastic_operator.plan.facts.group_report import GroupReport
-from elastic_operator.plan.facts.job import NOBODY_ASKS, Group, Job, JobFeedback, OwnPod
+from elastic_operator.plan.facts.job import LOGS_NOT_READ, Group, Job, JobFeedback, OwnPod
 from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.snapshot import Member, Node, PendingPod, Snapshot
 from elastic_operator.plan.job.remaining_pods import flavor_in_use
@@ -49,10 +49,10 @@ class StoredWorld:
         *,
         report: Callable[[str], GroupReport | None] = lambda _: None,
         answered: Callable[[str], float | None] = lambda _: -inf,
-        group: Callable[[str], Group | None] = lambda _: NOBODY_ASKS,
+        group: Callable[[str], Group | None] = lambda _: LOGS_NOT_READ,
         may_preempt: Callable[[Job], bool] = lambda _: True,
         may_not_preempt: Callable[[], tuple[AbstractSet[str], AbstractSet[str]]] = lambda: (frozenset(), frozenset()),
-        news: Sequence[Touched[str]] = (),
+        news: Sequence[DirtySet[str]] = (),
         job_read: Callable[[Job], object] = lambda _: None,
     ) -> None:
         self.reader, self._with_logs, self._failed_writes = reader, with_logs, failed_writes
@@ -61,18 +61,18 @@ class StoredWorld:
         self._quarantine, self._stores, self._ledger = reader.quarantine, reader.stores, reader.ledger
         self.now = 0.0
         self.empty = _without_contents(reader.settings)
-        self._known: Remembered[JobInputs, Job] = Remembered()
-        self._without_spec: Remembered[object, Job] = Remembered()
+        self._known: KeyedCache[JobInputs, Job] = KeyedCache()
+        self._without_spec: KeyedCache[object, Job] = KeyedCache()
         """Jobs that are quarantined, or deleted and still there."""
         self._may_not_preempt_before: tuple[AbstractSet[str], AbstractSet[str]] = frozenset(), frozenset()
         self._distrusted: AbstractSet[tuple[str, bool]] = frozenset()
         """The objects that the quarantine distrusted at the last refresh."""
-        self._mine: RememberedOne[int, AbstractSet[str]] = RememberedOne()
+        self._mine: SingleCache[int, AbstractSet[str]] = SingleCache()
         """The jobs (uids) that are served."""
-        self._changed: Touched[str] = Touched()
+        self._changed: DirtySet[str] = DirtySet()
         self._read_every_pass: set[str] = set()
         """Jobs (uids) that depend on more than their object, pods and context. They are read at each refresh."""
-        self._touched: Collection[str] | None = None
+        self._dirty: Collection[str] | None = None
         self._end_subscription = self._stores.jobs.subscribe(self._job_changed)
 
     def close(self) -> None:
@@ -81,7 +81,7 @@ class StoredWorld:
         self.reader.external_changes.close()
 
     def _job_changed(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
-        self._changed.add(*(body.metadata.uid for body in (old, new) if body is not None))
+        self._changed.mark(*(body.metadata.uid for body in (old, new) if body is not None))
 
     @property
     def policies(self) -> Resolved:
@@ -93,7 +93,7 @@ class StoredWorld:
         self.reader.first_seen.begin_pass()
         self.refresh_contexts(now)
         self._ledger.expire()
-        self._touched = self._take_touched()
+        self._dirty = self._take_dirty()
         return self
 
     def keep_only(self, present: AbstractSet[str]) -> None:
@@ -102,25 +102,25 @@ class StoredWorld:
         self._without_spec.drop_absent(present)
         self._read_every_pass &= present
 
-    def touched(self) -> Collection[str] | None:
+    def dirty(self) -> Collection[str] | None:
         """The jobs (uids) that may have changed since the last refresh; None: any may have."""
-        return self._touched
+        return self._dirty
 
-    def _take_touched(self) -> Collection[str] | None:
+    def _take_dirty(self) -> Collection[str] | None:
         may_not_preempt, distrusted = self._may_not_preempt(), self._quarantine.distrusted()
         jobs, namespaces = (
             before ^ now for before, now in zip(self._may_not_preempt_before, may_not_preempt, strict=True)
         )
-        self._changed.add(*jobs, *(uid for uid, _ in distrusted ^ self._distrusted))
+        self._changed.mark(*jobs, *(uid for uid, _ in distrusted ^ self._distrusted))
         if namespaces:
             bodies = (body.metadata for body in self._stores.jobs.values())
-            self._changed.add(*(meta.uid for meta in bodies if meta.namespace in namespaces))
+            self._changed.mark(*(meta.uid for meta in bodies if meta.namespace in namespaces))
         if jobs or namespaces:
-            self.reader.external_changes.answered()
+            self.reader.external_changes.note_answer()
         self._may_not_preempt_before, self._distrusted = may_not_preempt, distrusted
         news = (each.take() for each in self._news)
         taken = [self._changed.take(), *news, self._read_every_pass, self._failed_writes.uids()]
-        pods = self._ledger.touched.take()
+        pods = self._ledger.dirty.take()
         if pods is None or None in taken:
             return None
         named = (self._stores.jobs.named(key[1], key[0]) for key in pods if isinstance(key, tuple))
@@ -131,20 +131,20 @@ class StoredWorld:
         """Read the context of the jobs."""
         self.now = now
         if self.reader.job_contexts.refresh(now):
-            self._changed.everything()
-        self._changed.add(*self.reader.shapes.take_moved())
+            self._changed.mark_all()
+        self._changed.mark(*self.reader.shapes.take_moved())
         return self
 
     def forget(self) -> None:
         """Forget the jobs that were read, so that the next refresh reads all of them."""
-        self._known = Remembered()
-        self._changed.everything()
+        self._known = KeyedCache()
+        self._changed.mark_all()
 
     def forget_some(self, uids: Iterable[str]) -> None:
         """Read these jobs again."""
         for uid in uids:
             self._known.drop(uid)
-            self._changed.add(uid)
+            self._changed.mark(uid)
 
     # -- jobs ----------------------------------------------------------------------------------------------------------
 
@@ -177,7 +177,7 @@ class StoredWorld:
             blocked=failed.blocked,
             refused=failed.refusal(meta.generation),
             report=self._report(uid),
-            answered=self._answered(uid),
+            last_answer_at=self._answered(uid),
             group=self._group(uid),
         )
         pods = own if reads_no_log else self._with_logs(uid, meta.namespace, own)

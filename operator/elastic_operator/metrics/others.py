@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from elastic_operator.metrics.picture import PolicyPicture, WatchPicture
 from elastic_operator.metrics.prefix import PREFIX
+from elastic_operator.metrics.stats import PolicyStats, WatchStats
 
 
-def policy_families(policies: Iterable[PolicyPicture]) -> Iterator[Metric]:
+def policy_families(policies: Iterable[PolicyStats]) -> Iterator[Metric]:
     """The GPUs of policies, and their problems."""
     about = (
         "GPUs of a quota policy, as in its status: guaranteed, used, borrowed (used beyond the guarantee), lent (others"
@@ -29,7 +29,7 @@ def policy_families(policies: Iterable[PolicyPicture]) -> Iterator[Metric]:
     yield from (family, conditions)
 
 
-def watch_families(watches: Mapping[str, WatchPicture], kopf_restarts: int) -> Iterator[Metric]:
+def watch_families(watches: Mapping[str, WatchStats], kopf_restarts: int) -> Iterator[Metric]:
     """How recent the news of each watch are."""
     age = GaugeMetricFamily(
         f"{PREFIX}watch_last_event_age_seconds", "Seconds since a watch last said anything.", labels=["kind"]

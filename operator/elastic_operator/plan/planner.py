@@ -13,12 +13,12 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from math import floor, inf
 
-from elastic_operator.memory import RememberedOne, Touched
+from elastic_operator.memory import DirtySet, SingleCache
 from elastic_operator.plan.allocation.allocate import Allocator, next_change
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.blame import culprits_of_allocation
+from elastic_operator.plan.delay_queue import DelayQueue
 from elastic_operator.plan.demands import demand_while_quarantined, renew_demand
-from elastic_operator.plan.dues import Dues
 from elastic_operator.plan.facts.decisions import Grant, Plan
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.snapshot import EvictionLimits, JobDemand, Node, PendingPod, Snapshot, gpus_in
@@ -43,8 +43,8 @@ class Decisions:
     """The result of one pass. All its decisions are of one moment, because a pass awaits nothing.
 
     `obs` are all jobs by uid, and `snapshot` is the input of the allocation. `is_new`: the allocation was made in this
-    pass. `until` is when (epoch seconds) time alone may change it. `would_be` is the allocation with the evictions that
-    `DryRun` only reports. `error` was raised by the look ahead (143) or in `would_be`; the pass did without that part.
+    pass. `until` is when (epoch seconds) time alone may change it. `dry_run` is the allocation with the evictions that
+    `DryRun` only reports. `error` was raised by the look ahead (143) or in `dry_run`; the pass did without that part.
     """
 
     policies: Resolved
@@ -54,7 +54,7 @@ class Decisions:
     is_new: bool
     until: float
     stopped: Reason | None
-    would_be: Allocation | None = None
+    dry_run: Allocation | None = None
     error: Exception | None = None
 
 
@@ -65,13 +65,13 @@ class Planner:
         self._timed = timed
         self._jobs: dict[str, JobMemory] = {}
         self._observed_jobs = ObservedJobs()
-        self._again: Touched[str] = Touched()
+        self._again: DirtySet[str] = DirtySet()
         """Jobs (uids) to be observed whatever the world says."""
-        self._observe_at = Dues()
+        self._observe_at = DelayQueue()
         """When time alone may change how a job is observed (epoch seconds)."""
         self.plans = Plans()
-        self._snapshot: RememberedOne[tuple[object, ...], Snapshot] = RememberedOne()
-        self._allocator, self._would_be_allocator = LookaheadAllocator(), Allocator()
+        self._snapshot: SingleCache[tuple[object, ...], Snapshot] = SingleCache()
+        self._allocator, self._dry_run_allocator = LookaheadAllocator(), Allocator()
         self._decided: Decisions | None = None
 
     # -- memory --------------------------------------------------------------------------------------------------------
@@ -79,7 +79,7 @@ class Planner:
     def forget(self) -> None:
         """Forget all jobs and the last allocation, so that the next pass decides everything again."""
         self.forget_some(self._jobs)
-        self._again.everything()
+        self._again.mark_all()
         self._snapshot.drop()
         self._observed_jobs = ObservedJobs()
         self.forget_allocation()
@@ -95,7 +95,7 @@ class Planner:
 
     def forget_allocation(self) -> None:
         """Forget the allocation's state: the next allocation begins anew."""
-        self._allocator, self._would_be_allocator, self._decided = LookaheadAllocator(), Allocator(), None
+        self._allocator, self._dry_run_allocator, self._decided = LookaheadAllocator(), Allocator(), None
 
     @property
     def futile_preemptors(self) -> frozenset[str]:
@@ -127,14 +127,14 @@ class Planner:
 
     def _to_observe(self, world: World) -> Collection[str]:
         """The jobs (uids) to observe: their observation may differ from that of the last pass. The others are kept."""
-        uids, touched, again = world.jobs(), world.touched(), self._again.take()
+        uids, dirty, again = world.jobs(), world.dirty(), self._again.take()
         new: Collection[str] = ()
         if uids is not self._observed_jobs.uids:
             self._keep_only(uids)
             new = [uid for uid in uids if uid not in self._jobs]
-        if touched is None or again is None:
+        if dirty is None or again is None:
             return tuple(uids)
-        some = {*touched, *again, *self._observe_at.due(world.now)}
+        some = {*dirty, *again, *self._observe_at.due(world.now)}
         return (*sorted(uid for uid in some if uid in self._jobs), *new)
 
     def _keep_only(self, uids: Collection[str]) -> None:
@@ -176,7 +176,7 @@ class Planner:
         if not world.quarantine(uid, error, in_allocation=in_allocation, at_grant=at_grant):
             return None
         memory = self._jobs.setdefault(uid, JobMemory())
-        self._again.add(uid)
+        self._again.mark(uid)
         return self._observe_as(world, memory, world.job(uid))
 
     def _take_snapshot(self, world: World) -> Snapshot:
@@ -229,17 +229,17 @@ class Planner:
         # By identity (23).
         same = last is not None and snapshot is last.snapshot and stopped == last.stopped
         if last is not None and same and now < last.until:
-            self._decided = replace(last, policies=world.policies, obs=obs, is_new=False, would_be=None, error=None)
+            self._decided = replace(last, policies=world.policies, obs=obs, is_new=False, dry_run=None, error=None)
             return self._decided
         to_allocate = _to_allocate(snapshot, now, reclaim)
         with self._timed():
             allocation, error = self._look_ahead(to_allocate)
-            would_be = None
+            dry_run = None
             if stopped is not None and reclaim.is_dry_run:
-                would_be, error = self._would_be(to_allocate, error)
+                dry_run, error = self._dry_run(to_allocate, error)
             _ = allocation.nominations  # they are made when they are read, and an error is handled here
         until = min(next_change(to_allocate), now + reclaim.next_capacity(allocation), self._allocator.again_at)
-        self._decided = Decisions(world.policies, obs, snapshot, allocation, True, until, stopped, would_be, error)
+        self._decided = Decisions(world.policies, obs, snapshot, allocation, True, until, stopped, dry_run, error)
         return self._decided
 
     def _look_ahead(self, snapshot: Snapshot) -> tuple[Allocation, Exception | None]:
@@ -251,13 +251,13 @@ class Planner:
             # This raises again if the look ahead is not the cause.
             return self._allocator.allocate_unchecked(snapshot), error
 
-    def _would_be(self, snapshot: Snapshot, error: Exception | None) -> tuple[Allocation | None, Exception | None]:
+    def _dry_run(self, snapshot: Snapshot, error: Exception | None) -> tuple[Allocation | None, Exception | None]:
         """The evictions that the mode DryRun reports and does not carry out; None if this raises."""
         try:
             asked = replace(snapshot, reclaiming=True, eviction_limits=EvictionLimits())
-            return self._would_be_allocator.allocate(asked), error
+            return self._dry_run_allocator.allocate(asked), error
         except Exception as raised:  # noqa: BLE001 - it is returned
-            self._would_be_allocator = Allocator()
+            self._dry_run_allocator = Allocator()
             return None, raised
 
     # -- reconcile -----------------------------------------------------------------------------------------------------
@@ -307,5 +307,5 @@ def _valid_until(obs: Observation, now: float) -> float:
     """
     if obs.commit:
         return -inf
-    until = min((time for time in (*obs.wake_at, obs.no_pods_before) if time > now), default=inf)
+    until = min((time for time in (*obs.requeue_at, obs.no_pods_before) if time > now), default=inf)
     return until if obs.status is obs.job.status else min(until, floor(now) + 1.0)

@@ -32,7 +32,7 @@ class World(Protocol):
     def jobs(self) -> Collection[str]:
         """The uids of all jobs; the same object while no job is created or deleted."""
 
-    def touched(self) -> Collection[str] | None:
+    def dirty(self) -> Collection[str] | None:
         """The jobs (uids) of which something may have changed since the last moment; None: of any."""
 
     def job(self, uid: str) -> Job:

@@ -40,12 +40,12 @@ class ExternalChanges:
             self.since, self._changed = now, False
         self._seen = seen
 
-    def answered(self) -> None:
+    def note_answer(self) -> None:
         """Note that the API server's answer about a job's pods differs from the one before (139)."""
         self._changed = True
 
     def _job_changed(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
-        is_same = old is not None and new is not None and old.says_the_same(new) and _ended_alike(old, new)
+        is_same = old is not None and new is not None and old.has_same_content(new) and _ended_alike(old, new)
         self._changed = self._changed or not is_same
 
 

@@ -17,7 +17,7 @@ from elastic_operator.read.pod_priority import PodPriorities
 from elastic_operator.read.policies import Policies
 from elastic_operator.read.priority import Priority, priority_of
 from elastic_operator.read.specs import Specs, class_named_by
-from elastic_operator.read.uncounted import Uncounted
+from elastic_operator.read.uncounted_devices import UncountedDevices
 from elastic_operator.settings import Settings
 
 
@@ -37,7 +37,7 @@ class JobContexts:
     ) -> None:
         self._classes, self._settings, self._now = stores.priority_classes, settings, now
         self._specs, self._nodes, self._policies, self._external_changes = specs, nodes, policies, external_changes
-        self._uncounted = Uncounted(stores.device_classes)
+        self._uncounted = UncountedDevices(stores.device_classes)
         self._pod_priorities = PodPriorities(stores.priority_classes)
         self._unready: Unready = {}
         self._seen: object = None
@@ -62,7 +62,7 @@ class JobContexts:
             node_outage=self._nodes.outages.present if unready else None,
             misplaced=self._nodes.misplaced(pods),
             grace_ceiling=self.grace_ceiling(body.metadata.namespace),
-            uncounted_devices=self._uncounted.why(parsed.asked),
+            uncounted_devices=self._uncounted.why(parsed.device_requests),
             dropped_pod_priority=self._pod_priorities.why_dropped(parsed.spec),
             no_external_change=self._no_external_change(body),
         )

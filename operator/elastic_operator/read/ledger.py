@@ -19,7 +19,7 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.interned import Interned
 from elastic_operator.cluster.meta import OwnerReference
 from elastic_operator.cluster.pod import Pod
-from elastic_operator.memory import Touched
+from elastic_operator.memory import DirtySet
 from elastic_operator.plan.facts.gpus import count_gpus
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.snapshot import HostPort, Load, Node, Resources
@@ -75,7 +75,7 @@ class Ledger:
         """Raised with each change that may affect a node or a job."""
         self._revisions: dict[str | None, int] = {}
         """By node with pods, the revision of their last change."""
-        self.touched: Touched[str | tuple[str, str]] = Touched()
+        self.dirty: DirtySet[str | tuple[str, str]] = DirtySet()
         """The jobs, by uid or by (namespace, name), whose pods may have changed: pods being created, own pods, and pods
         of others with their names.
         """
@@ -274,11 +274,11 @@ class Ledger:
         if self._parse(job_name, meta.name) is not None:
             names = meta.namespace, job_name
             change(self._names, names, meta.uid)
-            self.touched.add(names)
+            self.dirty.mark(names)
 
     def _assumed_changed(self, job_uid: str, node: str | None) -> None:
         self._node_changed(node)
-        self.touched.add(job_uid)
+        self.dirty.mark(job_uid)
 
     def _node_changed(self, node: str | None) -> None:
         """Note that the use of the node by pods has changed."""

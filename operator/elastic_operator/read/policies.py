@@ -10,7 +10,7 @@ from elastic_api.invalid import InvalidSpecError
 from elastic_api.parse import parse_policy
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
-from elastic_operator.memory import Remembered, RememberedOne
+from elastic_operator.memory import KeyedCache, SingleCache
 from elastic_operator.plan.blame import culprits
 from elastic_operator.plan.policies.resolve import Namespace, Policy, Resolved, resolve
 from elastic_operator.quarantine import Quarantine
@@ -36,9 +36,9 @@ class Policies:
     ) -> None:
         self._policies, self._namespaces = policies, namespaces
         self._flavors, self._quarantine = frozenset(flavors), quarantine
-        self._made: RememberedOne[object, Resolved] = RememberedOne()
+        self._made: SingleCache[object, Resolved] = SingleCache()
         self._sources: tuple[tuple[Policy, ...], tuple[Namespace, ...]] = (), ()
-        self._parsed: Remembered[int, Policy] = Remembered()
+        self._parsed: KeyedCache[int, Policy] = KeyedCache()
         """Each policy that is not quarantined, by its generation."""
         self._good: dict[str, Policy] = {}
         """The last version of each policy from which teams could be made."""

@@ -12,7 +12,7 @@ from elastic_operator.loop.reclaim.eviction_limiter import EvictionLimiter
 from elastic_operator.loop.stored_world import StoredWorld
 from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.metrics import Metrics
-from elastic_operator.process import Process, job_feed
+from elastic_operator.process import Process, job_informer
 from elastic_operator.quarantine import Quarantine
 from elastic_operator.read.reader import Reader
 from elastic_operator.settings import Settings
@@ -38,7 +38,7 @@ async def take(connection: Connection, settings: Settings) -> Recording:
     be read.
     """
     async with Session(connection) as session:
-        process = Process(settings, session, Metrics(), job_feed(settings, connection, session))
+        process = Process(settings, session, Metrics(), job_informer(settings, connection, session))
         try:
             await _try_each_list(process, session)
             async with asyncio.timeout(LIST_SECONDS):
@@ -59,7 +59,7 @@ async def _try_each_list(process: Process, session: Session) -> None:
     Kinds that are not installed have no objects; without jobs there is nothing to take a snapshot of.
     """
     try:
-        for path in process.watches.feed.paths:
+        for path in process.watches.informer.paths:
             await session.get(path, params={"limit": "1"})
     except NotServed:
         raise InputError(

@@ -36,7 +36,7 @@ class RecordedWorld:
         """The uids of all jobs."""
         return self._jobs.keys()
 
-    def touched(self) -> None:
+    def dirty(self) -> None:
         """Any job may have changed, because there was no moment before."""
 
     def job(self, uid: str) -> Job:
@@ -111,7 +111,7 @@ class RecordedReclaim:
     def __init__(self, recording: Recording) -> None:
         self.stopped: Reason | None = recording.stopped
         self.is_dry_run = recording.is_dry_run
-        self._eviction_limits = recording.brakes
+        self._eviction_limits = recording.eviction_limits
 
     def eviction_limits(self, gpus: int) -> EvictionLimits:  # noqa: ARG002 - the result is recorded
         """The limits on evictions."""

@@ -44,7 +44,8 @@ class Recording:
     """The moment. `settings` is a snapshot with the settings alone.
 
     The teams are made from `policies` and `namespaces`. `nodes` have their use by pods, without the pods in the demands
-    of jobs, as in `plan.facts.snapshot`. `stopped`, `is_dry_run` and `brakes` are the answers of `plan.world.Reclaim`.
+    of jobs, as in `plan.facts.snapshot`. `stopped`, `is_dry_run` and `eviction_limits` are the answers of
+    `plan.world.Reclaim`.
     """
 
     now: float
@@ -56,7 +57,7 @@ class Recording:
     pending_pods: tuple[PendingPod, ...] = ()
     stopped: Reason | None = None
     is_dry_run: bool = False
-    brakes: EvictionLimits = field(default_factory=EvictionLimits)
+    eviction_limits: EvictionLimits = field(default_factory=EvictionLimits)
 
 
 def record(world: World, reclaim: Reclaim, policies: Sequence[Policy], namespaces: Sequence[Namespace]) -> Recording:
@@ -72,7 +73,7 @@ def record(world: World, reclaim: Reclaim, policies: Sequence[Policy], namespace
         pending_pods=snapshot.pending_pods,
         stopped=reclaim.stopped,
         is_dry_run=reclaim.is_dry_run,
-        brakes=reclaim.eviction_limits(gpus_in(snapshot)),
+        eviction_limits=reclaim.eviction_limits(gpus_in(snapshot)),
     )
 
 

@@ -15,7 +15,7 @@ from elastic_operator.tools.snapshot_file import plain
 from elastic_operator.tools.table import Row, aligned
 
 HEAD = ("JOB", "TEAM", "FLAVOR", "PODS", "GPUS", "LIMITED BY")
-NOT_TOLD = ("conditions", "history", "pods", "queue", "selector", "training")
+NOT_SHOWN = ("conditions", "history", "pods", "queue", "selector", "training")
 """Parts of a status that are shown elsewhere, or that decide nothing."""
 
 
@@ -24,10 +24,10 @@ def as_data(recording: Recording) -> dict[str, Any]:
     outcome = decide(recording)
     return {
         "kind": "Decisions",
-        "version": 2,
+        "version": 3,
         "now": recording.now,
         "jobs": [_job(decision) for decision in outcome.jobs],
-        "reclaims": plain(outcome.nominations),
+        "nominations": plain(outcome.nominations),
         "stopped": outcome.stopped and {"reason": outcome.stopped.code, "message": outcome.stopped.message},
     }
 
@@ -65,13 +65,13 @@ def _observed(d: Decision) -> dict[str, Any]:
     obs = d.obs
     return {
         "events": plain(obs.events),
-        "live": [pod.name for pod in obs.members],
-        "gone": [{"name": pod.name, "reason": reason} for pod, reason in obs.to_delete],
+        "members": [pod.name for pod in obs.members],
+        "to_delete": [{"name": pod.name, "reason": reason} for pod, reason in obs.to_delete],
         "lost_nodes": plain(obs.lost_nodes),
         "kept_nodes": plain(obs.kept_nodes),
         "avoided": plain(obs.avoided),
-        "hold_until": obs.no_pods_before,
-        "held_back": obs.is_in_backoff,
+        "no_pods_before": obs.no_pods_before,
+        "in_backoff": obs.is_in_backoff,
     }
 
 
@@ -81,12 +81,12 @@ def _grant(d: Decision) -> dict[str, Any] | None:
         return None
     gets = d.grant.assignment
     pods = {"keep": d.placed(gets.keep), "release": d.placed(gets.release), "create": gets.create}
-    preemptors = {"takers": plain(names_of(d.grant.preemptors))} if d.grant.preemptors else {}
+    preemptors = {"preemptors": plain(names_of(d.grant.preemptors))} if d.grant.preemptors else {}
     grant = plain(d.grant)
     del grant["assignment"], grant["why"]
     why = {"limit": d.limit, "message": d.message}
-    if d.grant.why.wake_at is not None:
-        why["wake_at"] = plain(d.grant.why.wake_at)
+    if d.grant.why.requeue_at is not None:
+        why["requeue_at"] = plain(d.grant.why.requeue_at)
     return {"replicas": gets.replicas, **plain(pods), **why, **grant, **preemptors}
 
 
@@ -153,7 +153,7 @@ def _once(d: Decision, text: str) -> str:
 
 def _written(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
     """The other fields of the status that change."""
-    for name in sorted({*before, *after} - {*NOT_TOLD}):
+    for name in sorted({*before, *after} - {*NOT_SHOWN}):
         old, new = (
             json.dumps(status[name], ensure_ascii=False) if name in status else "" for status in (before, after)
         )

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable
 
 from elastic_operator.build.network_policy import JobNetwork, build_network_policy
-from elastic_operator.cluster import apply, objects
+from elastic_operator.cluster import api_requests, objects
 from elastic_operator.cluster.backoff import Backoff
 from elastic_operator.cluster.errors import ClusterError
 from elastic_operator.cluster.session import Session
@@ -32,7 +32,7 @@ async def _is_done(session: Session, network: JobNetwork, job: objects.CustomMet
     """Write the job's NetworkPolicy; False if a later try may succeed. All other errors are logged."""
     try:
         manifest = build_network_policy(job, network)
-        await apply.ensure_network_policy(session, manifest, job_uid=job.uid)
+        await api_requests.ensure_network_policy(session, manifest, job_uid=job.uid)
     except ClusterError as error:
         if error.remedy.may_pass:
             return False

@@ -13,7 +13,7 @@ from typing import Any
 
 from elastic_api.quantity import QuantityError, units
 from elastic_operator.build.resource_quota import QUOTA_NAME, build_resource_quota
-from elastic_operator.cluster import apply, objects
+from elastic_operator.cluster import api_requests, objects
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.facts.snapshot import Snapshot
@@ -71,12 +71,12 @@ class PlainPodQuotas:
         if same and self._namespaces_seen == self._namespaces.revision:
             return
         self._seen, self._namespaces_seen = now, self._namespaces.revision
-        self._upkeep.has_news()
+        self._upkeep.notify()
 
     def quota_changed(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
         """A listener of the quotas' store. It ignores the status, which changes with each pod."""
         if old is None or new is None or old.spec.unpack() != new.spec.unpack():
-            self._upkeep.has_news()
+            self._upkeep.notify()
 
     async def run(self) -> None:
         """Write until cancelled."""
@@ -119,15 +119,15 @@ class PlainPodQuotas:
         known = write.known
         if write.limits is None:
             assert known is not None, "what is not to be, and is not, is not written"
-            await apply.delete_resource_quota(self._session, write.namespace, QUOTA_NAME, uid=known.metadata.uid)
+            await api_requests.delete_resource_quota(self._session, write.namespace, QUOTA_NAME, uid=known.metadata.uid)
             self._quotas.observe_deleted(known.metadata.uid)
             return
         manifest = self._manifest(write.namespace, write.limits)
         if known is None:
-            answer = await apply.create_resource_quota(self._session, manifest)
+            answer = await api_requests.create_resource_quota(self._session, manifest)
         else:
             version = known.metadata.resource_version
-            answer = await apply.replace_resource_quota(self._session, manifest, resource_version=version)
+            answer = await api_requests.replace_resource_quota(self._session, manifest, resource_version=version)
         self._quotas.observe(answer)
 
 

@@ -30,7 +30,7 @@ class Upkeep:
         self._news = asyncio.Event()
         self._failures: dict[str, str] = {}
 
-    def has_news(self) -> None:
+    def notify(self) -> None:
         """Note a change, so that due writes are looked for soon."""
         self._news.set()
 

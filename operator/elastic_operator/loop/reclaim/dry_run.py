@@ -20,7 +20,7 @@ from elastic_api.template import limits_of, main_container, requests_of
 from elastic_operator.build.names import service_name
 from elastic_operator.build.pod import build_pod
 from elastic_operator.build.request import BuildSettings
-from elastic_operator.cluster import apply, objects
+from elastic_operator.cluster import api_requests, objects
 from elastic_operator.cluster.errors import ApiError, ClusterError, refuses_pod
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.stores import Stores
@@ -68,7 +68,7 @@ class DryRunner:
         for create in {common or create.role: create for create in dry_run.creates}.values():
             manifest = self._manifest(dry_run.job, spec, create)
             try:
-                await apply.try_pod(self._session, manifest)
+                await api_requests.try_pod(self._session, manifest)
             except ClusterError as error:
                 explained = tuple(dry_run.leaving()) if _is_about_quota(error) else ()
                 if not explained:
@@ -95,7 +95,7 @@ class DryRunner:
             requests.subtract(requests_of(spec))
             limits.subtract(limits_of(spec))
         try:
-            await apply.try_pod(self._session, summed_pod(manifest, requests, limits))
+            await api_requests.try_pod(self._session, summed_pod(manifest, requests, limits))
         except ApiError as error:
             if not _is_about_quota(error):
                 if refuses_pod(error):

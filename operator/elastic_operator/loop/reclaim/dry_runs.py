@@ -145,7 +145,7 @@ class DryRuns:
         try:
             dry_run = question.dry_run()
         except Exception:  # noqa: BLE001 - whatever it is, it is this job's, and no other's
-            self.cannot_be_asked(question.job)
+            self.note_fault(question.job)
             return
         if dry_run is None:
             return
@@ -182,19 +182,19 @@ class DryRuns:
             if not dry_run.besides:
                 self._refused(job, error, dry_run.needed)
         except ClusterError as error:
-            self._hear_nothing(job.namespace, error)
+            self._note_no_answer(job.namespace, error)
         except Exception:  # noqa: BLE001 - as in `_put`
-            self.cannot_be_asked(job)
+            self.note_fault(job)
         else:
             self._silences.pop(job.namespace, None)
             self.answers.accepted(dry_run)
 
-    def cannot_be_asked(self, job: Job) -> None:
+    def note_fault(self, job: Job) -> None:
         """Note an error of the operator's own at the job's pods: nothing is preempted for the job for a while."""
         log.exception("job=%s: it cannot be asked whether its pods would be accepted", job.key)
         self.answers.back_off(job.uid, MAX_SILENCE_SECONDS)
 
-    def _hear_nothing(self, namespace: str, error: ClusterError) -> None:
+    def _note_no_answer(self, namespace: str, error: ClusterError) -> None:
         before, patience = self._silences.get(namespace, NEVER_FAILED), error.retry_after or 0.0
         self._silences[namespace] = before.failed(
             time.monotonic(), FIRST_SILENCE_SECONDS, MAX_SILENCE_SECONDS, at_least=patience

@@ -163,7 +163,7 @@ class EvictionGate:
         try:
             creates = self._creates(uid)
         except Exception:  # noqa: BLE001 - whatever it is, it is the preemptor's
-            self._dry_runs.cannot_be_asked(obs.job)
+            self._dry_runs.note_fault(obs.job)
             return False
         if not creates:
             return True

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-from elastic_operator.cluster import apply, objects
+from elastic_operator.cluster import api_requests, objects
 from elastic_operator.cluster.errors import ClusterError, Conflict, NotFound, Unreachable
 from elastic_operator.cluster.events import EventRecorder, pod_subject
 from elastic_operator.cluster.session import Session
@@ -259,7 +259,7 @@ class Nominator:
         """
         meta = before.metadata
         try:
-            pod = await apply.get_pod(self._session, meta.namespace, meta.name)
+            pod = await api_requests.get_pod(self._session, meta.namespace, meta.name)
         except NotFound:
             self._pods.observe_deleted(meta.uid)
             return False

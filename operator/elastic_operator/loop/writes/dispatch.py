@@ -16,10 +16,10 @@ from typing import Any
 
 from elastic_api.pod_names import pod_name
 from elastic_operator.cluster import objects
-from elastic_operator.cluster.dropped_fields import DroppedFields
 from elastic_operator.cluster.errors import ApiError, ClusterError, PodRefused, Remedy, ServerError
-from elastic_operator.loop.writes.act import Actor
+from elastic_operator.cluster.pruned_fields import PrunedFields
 from elastic_operator.loop.writes.failed_writes import FailedWrites
+from elastic_operator.loop.writes.plan_executor import PlanExecutor
 from elastic_operator.loop.writes.status_times import StatusTimes
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.decisions import Event, Plan
@@ -75,23 +75,23 @@ class Dispatcher:
     def __init__(
         self,
         *,
-        actor: Actor,
+        executor: PlanExecutor,
         shapes: Shapes,
         ledger: Ledger,
         failed_writes: FailedWrites,
         metrics: Metrics,
-        dropped_fields: DroppedFields,
+        pruned_fields: PrunedFields,
         fresh: Callable[[], bool],
         done: Callable[[str], None],
         failed: Callable[[str, Exception], object],
         worked: Callable[[str], None] = lambda _: None,
         refused: Callable[[Job], None] = lambda _: None,
     ) -> None:
-        self.actor, self.shapes, self.ledger = actor, shapes, ledger
+        self.executor, self.shapes, self.ledger = executor, shapes, ledger
         self.failed_writes, self.metrics, self.fresh = failed_writes, metrics, fresh
         self.done, self.failed, self.worked, self.refused = done, failed, worked, refused
         self._busy: dict[str, asyncio.Task[None]] = {}
-        self.status_times = StatusTimes(dropped_fields)
+        self.status_times = StatusTimes(pruned_fields)
 
     def busy(self, uid: str) -> bool:
         """Whether a plan of that job is under way."""
@@ -201,7 +201,7 @@ class Dispatcher:
             if work.gate is not None and not await work.gate():
                 return
             with self.metrics.reconcile.time():
-                await self.actor.carry_out(
+                await self.executor.carry_out(
                     job,
                     work.plan,
                     written=work.written,
@@ -235,7 +235,7 @@ class Dispatcher:
         if tries in (1, EVENT_ATTEMPTS) or tries % LOGGED_ATTEMPTS == 0:
             log.warning("job=%s attempt=%d error=%s", job.key, tries, error)
         if tries == EVENT_ATTEMPTS and _is_about_the_job(error):
-            self.actor.record_events(job, [Event("WriteFailed", f"{error}. It is tried again.", "Warning")])
+            self.executor.record_events(job, [Event("WriteFailed", f"{error}. It is tried again.", "Warning")])
 
 
 def _is_about_the_job(error: ClusterError) -> bool:

@@ -107,7 +107,7 @@ def _keep_where_reserved(state: AllocationState, entry: Entry) -> bool:
     if node is None or not entry.gang or not state.snapshot.reclaiming:
         return False
     loads: list[Load] = [member for one, member in state.residents[node].values() if one.demand.preemptible]
-    loads += [one.requirements(seat.role).shape for one, seat in state.seated[node] if not one.promised_node]
+    loads += [one.requirements(seat.role).shape for one, seat in state.seated[node] if not one.nominated_node]
     if not state.board.fits_without(entry.master, node, loads):
         return False
     state.seat(entry, Seat(ROLE_MASTER, node, ready=False))

@@ -16,7 +16,7 @@ from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.equivalence import equivalence_key
 from elastic_operator.plan.allocation.eviction_limits import OverLimit
 from elastic_operator.plan.allocation.explain_nodes import why_waiting, with_time_of_request
-from elastic_operator.plan.allocation.explain_quota import others_hold, why_no_flavor, why_quota, why_too_large
+from elastic_operator.plan.allocation.explain_quota import used_by_others, why_no_flavor, why_quota, why_too_large
 from elastic_operator.plan.allocation.node_requests import may_request_nodes
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.allocation.supply import Supplies, Supply
@@ -107,12 +107,12 @@ class Explainer:
             why = limited.reason
             return Why(Reason(why.code, f"{_wanted(need)}. {why.message}"))
         lacking = self._why_no_room(need)
-        text, wake_at = with_time_of_request(entry, lacking.message, self._state.now)
+        text, requeue_at = with_time_of_request(entry, lacking.message, self._state.now)
         if demand.avoided:
             text = f"{text} Avoided for now: {'; '.join(demand.avoided[:_SHOWN])}."
         if not entry.may_preempt(self._state.now):
             text = f"{text} {_MAY_NOT_PREEMPT}"
-        return Why(Reason(lacking.code, text), wake_at)
+        return Why(Reason(lacking.code, text), requeue_at)
 
     def _over_limit(self, entry: Entry) -> OverLimit | None:
         """The step that a limit on evictions does not allow the entry; also known if the pass examined only an entry
@@ -155,7 +155,7 @@ class Explainer:
             return _nodes(need)
         if self._supplies.without_others(need.entry, supply.requirements, team=need.entry.team) >= need.count:
             return _other_jobs(need)
-        return others_hold(need.entry, need.size, _wanted(need), _usable(need))
+        return used_by_others(need.entry, need.size, _wanted(need), _usable(need))
 
 
 def _no_such_node(need: _Need) -> Reason:

@@ -66,7 +66,7 @@ def may_borrow_again(entry: Entry, right: Tier) -> bool:
 
 def _grow_freely(state: AllocationState, entry: Entry, size: int) -> bool:
     """Grow into free room. Released members are kept again before new pods are seated."""
-    if not entry.loses_members or entry.starts_anew:
+    if not entry.loses_members or entry.replaces_master:
         master, workers = entry.missing(size)
         return seat_all(state, entry, master=master, workers=workers)
     mark = state.journal.mark()

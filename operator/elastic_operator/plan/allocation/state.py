@@ -161,7 +161,7 @@ class AllocationState:
         pod is seated once there is room now or soon (41). Until then the pod is served like any entry, and preempts the
         pods on that node.
         """
-        node = self.board.number.get(entry.promised_node)
+        node = self.board.number.get(entry.nominated_node)
         if node is None or (entry.reserved_node and not self.board.fits(entry.master, node)):
             return
         self.seat(entry, Seat(ROLE_MASTER, node, ready=self.board.is_free(entry.master, node)))
@@ -330,7 +330,7 @@ class AllocationState:
             self.seated[seat.node].append((entry, seat))
         else:
             self.seated[seat.node].remove((entry, seat))
-        self.charge(entry, sign * entry.requirements(seat.role).gpus, not_yet_held=not entry.promised_node)
+        self.charge(entry, sign * entry.requirements(seat.role).gpus, not_yet_held=not entry.nominated_node)
         self.this_pass.changed.add(entry)
 
 

@@ -57,8 +57,8 @@ class Victims:
         """Record that the entry keeps its own pods after all. The pods that it had preempted are now evicted for its
         preemptors.
         """
-        took = entry.took
-        self._journal.set(entry, "took", ())
+        took = entry.victims
+        self._journal.set(entry, "victims", ())
         for one in took:
             node = one.victim_job.node_of.get(one.pod.uid)
             there = [preemptor for preemptor in entry.preemptors if node in preemptor.near] or entry.preemptors
@@ -74,14 +74,14 @@ class Victims:
         False if the limits allow fewer evictions for the heir; the caller then rolls back.
         """
         lacking, passed, rest = gpus, list[Victim](), list[Victim]()
-        for one in preemptor.took:
+        for one in preemptor.victims:
             is_there = one.victim_job.node_of.get(one.pod.uid) == node and one.victim_job is not heir
             if is_there and lacking > 0 and not self._keeps(one.victim_job, one.pod):
                 passed.append(one)
                 lacking -= one.pod.gpus
             else:
                 rest.append(one)
-        self._journal.set(preemptor, "took", tuple(rest))
+        self._journal.set(preemptor, "victims", tuple(rest))
         for one in passed:
             is_left = any(left.victim_job is one.victim_job for left in rest)
             others = [other for other in one.victim_job.preemptors if other is not preemptor or is_left]
@@ -94,7 +94,7 @@ class Victims:
         for its whole team.
         """
         waits = self._waits_behind(preemptor)
-        if not (preemptor.took or preemptor.gang or preemptor.demand.uid in self.known_preemptors):
+        if not (preemptor.victims or preemptor.gang or preemptor.demand.uid in self.known_preemptors):
             return waits
         who = preemptor_of(preemptor)
         return waits, self.evictions.of(who), who in self.evictions.recent_preemptors, self._limits.withheld_from(who)
@@ -127,7 +127,7 @@ class Victims:
     def _attribute(self, taken: Iterable[Victim], preemptor: Entry) -> None:
         """Make that entry the preemptor of these pods."""
         taken = tuple([one._replace(preemptor=preemptor) for one in taken])
-        self._journal.set(preemptor, "took", (*preemptor.took, *taken))
+        self._journal.set(preemptor, "victims", (*preemptor.victims, *taken))
         for one in taken:
             change = partial(self._set, one.pod.uid)
             self._journal.do(partial(change, one), undo=partial(change, self.pods.get(one.pod.uid)))

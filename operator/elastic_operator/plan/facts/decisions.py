@@ -42,7 +42,7 @@ class Why:
     """
 
     reason: Reason
-    wake_at: float | None = None
+    requeue_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,4 +198,4 @@ class Plan:
     delete_job: bool = False
     route: Route | None = None
     membership: Membership | None = None
-    wake_at: float | None = None
+    requeue_at: float | None = None

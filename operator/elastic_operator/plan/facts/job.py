@@ -122,11 +122,11 @@ class Group:
     Empty if the logs show no group, or one of more or fewer pods.
     """
 
-    asked_since: float
+    read_since: float
     pods: frozenset[str] = frozenset()
 
 
-NOBODY_ASKS = Group(-inf)
+LOGS_NOT_READ = Group(-inf)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,11 +177,11 @@ class JobFeedback:
     """The refusal of this generation's pods by the API server, which will not accept them until the spec changes."""
     report: GroupReport | None = None
     """The last report of one of the job's masters."""
-    answered: float | None = -inf
+    last_answer_at: float | None = -inf
     """When a master last answered, or when the operator began to ask every second, if that is later. None: the operator
     is about to begin; -inf: no master is asked (92).
     """
-    group: Group | None = NOBODY_ASKS
+    group: Group | None = LOGS_NOT_READ
     """The group that the logs of the job's pods show since they are read; None: the reading is about to begin (146)."""
 
 
@@ -245,7 +245,7 @@ class Job:
     """The rules by which the job's pods may request new nodes; None if they may not (49)."""
     start_seconds: int = 0
     """How long its pods have to start on a node; 0 for no limit (136)."""
-    dropped_status_fields: frozenset[str] = frozenset()
+    pruned_status_fields: frozenset[str] = frozenset()
     """Fields of its status that the API server drops, because its definition is of an older release."""
     what_if: str = ""
     """The value of the annotation by which a suspended job asks what it would get (160)."""

@@ -292,7 +292,7 @@ class PendingPod:
     """Whether pods of others may be preempted for it. If not, it only gets free room."""
 
     @property
-    def promised(self) -> bool:
+    def has_reservation(self) -> bool:
         """Whether a place is reserved for the pod."""
         return bool(self.reserved or self.nominated)
 

@@ -148,7 +148,7 @@ def _kept(obs: Observation) -> str:
         return f" Not Ready: {listed(sorted(obs.training_nodes))}; its pods there train, and are not given up."
     if not obs.kept_nodes or obs.job.context.node_outage is None:
         return ""
-    many = f"{obs.job.context.node_outage.away} of {obs.job.context.node_outage.of} nodes"
+    many = f"{obs.job.context.node_outage.unready} of {obs.job.context.node_outage.total} nodes"
     return f" {many} are not Ready, {listed(sorted(obs.kept_nodes))} among them: its pods there are not given up yet."
 
 

@@ -45,7 +45,7 @@ def hold_if_flapping(obs: Observation, now: float) -> Observation:
         until = end_of_wait(now + _held_seconds(obs))
         granted = status.target_replicas if obs.members else 0
         status = status.model_copy(update={"held_until": until, "target_replicas": granted})
-        return replace(obs, status=status, wake_at=(*obs.wake_at, seconds(until)))
+        return replace(obs, status=status, requeue_at=(*obs.requeue_at, seconds(until)))
     until, edited = status.held_until, obs.job.generation != status.observed_generation
     began = seconds(until) - _held_seconds(obs)  # or up to a second earlier: the end is a whole second
     is_another = (
@@ -53,7 +53,7 @@ def hold_if_flapping(obs: Observation, now: float) -> Observation:
     )
     if now >= seconds(until) or edited or is_another:
         return replace(obs, status=status.model_copy(update={"held_until": None}))
-    return replace(obs, wake_at=(*obs.wake_at, seconds(until)))
+    return replace(obs, requeue_at=(*obs.requeue_at, seconds(until)))
 
 
 def why_held(status: JobStatus) -> str:

@@ -9,7 +9,7 @@ from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.text import Reason, pods
 from elastic_operator.plan.facts.times import seconds, status_time
 from elastic_operator.plan.job.active_time import active_for, uses_nodes
-from elastic_operator.plan.job.failures import FORGOTTEN, UNMARKED, has_progressed, was_asked_to_go
+from elastic_operator.plan.job.failures import FORGOTTEN, UNMARKED, has_progressed, was_deleted_before_exit
 from elastic_operator.plan.job.observation import (
     NO_WAITS,
     Observation,
@@ -37,7 +37,7 @@ def deadline(obs: Observation, now: float) -> Observation:
     holds = uses_nodes(obs)
     left = limit - active_for(obs.status, holds=holds, now=now)
     if left > 0:
-        return replace(obs, wake_at=(*obs.wake_at, now + left)) if holds else obs
+        return replace(obs, requeue_at=(*obs.requeue_at, now + left)) if holds else obs
     return fail(obs, now, "DeadlineExceeded", f"activeDeadlineSeconds ({limit}) passed; raise it to run longer.")
 
 
@@ -46,7 +46,7 @@ def success(obs: Observation, now: float) -> Observation:
     before (18).
     """
     for pod in present(obs):
-        if pod.role == ROLE_MASTER and pod.main.exit_code == 0 and not was_asked_to_go(pod):
+        if pod.role == ROLE_MASTER and pod.main.exit_code == 0 and not was_deleted_before_exit(pod):
             why = Reason("Succeeded", "The master finished with exit code 0.")
             status = obs.status.model_copy(update={"completion_time": status_time(now), **NO_WAITS})
             status = set_condition(status, ConditionType.SUCCEEDED, "True", why, obs.job.generation, now)
@@ -101,7 +101,7 @@ def _forgets(obs: Observation, now: float, since: float, **fields: object) -> Ob
     """The observation with these status fields, if nothing has failed for long enough since that time."""
     due = since + FORGET_FAILURES_SECONDS
     if now < due:
-        return replace(obs, wake_at=(*obs.wake_at, due))
+        return replace(obs, requeue_at=(*obs.requeue_at, due))
     return replace(obs, status=obs.status.model_copy(update=fields))
 
 

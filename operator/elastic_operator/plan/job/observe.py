@@ -18,7 +18,7 @@ from elastic_operator.plan.job.classify_pods import classify_pods, classify_unre
 from elastic_operator.plan.job.failures import give_up_after_failure
 from elastic_operator.plan.job.flapping import hold_if_flapping
 from elastic_operator.plan.job.losses import losses
-from elastic_operator.plan.job.lost_nodes import judge_nodes
+from elastic_operator.plan.job.lost_nodes import find_lost_nodes
 from elastic_operator.plan.job.not_started import not_started
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.unplaceable import blocked, misplaced, refused, unschedulable
@@ -35,7 +35,7 @@ def observe(job: Job, now: float) -> Observation:
         return obs
     if job.spec is None:
         return lifecycle.success(classify_unread_pods(obs), now)
-    obs = classify_pods(judge_nodes(obs, now))
+    obs = classify_pods(find_lost_nodes(obs, now))
     for rule in _ELASTIC if job.spec.is_elastic else _TORCHRUN:
         before, obs = obs.status, rule(obs, now)
         if obs.status is before:
@@ -95,7 +95,7 @@ _ELASTIC = (
     warn,
     misplaced,
     elastic_rules.losses,
-    elastic_rules.absence,
+    elastic_rules.end_without_master,
     refused,
     blocked,
     unschedulable,

@@ -12,7 +12,7 @@ from elastic_operator.plan.facts.times import seconds, status_time
 from elastic_operator.plan.job.observation import Deletion, Observation, add_change, end_incarnation
 
 
-def start_over_if_needed(obs: Observation, grant: Grant) -> Observation:
+def restart_if_needed(obs: Observation, grant: Grant) -> Observation:
     """Begin a new incarnation if all pods are given up, or if the running pods were made with a `min:max` that excludes
     the new size (11).
 
@@ -51,7 +51,7 @@ def _is_starting(obs: Observation) -> bool:
     return obs.status.running_since is None and all(pod.created >= last for pod in obs.members)
 
 
-def write_down_change(obs: Observation, grant: Grant, now: float) -> Observation:
+def record_change(obs: Observation, grant: Grant, now: float) -> Observation:
     """Record a new target in the history, with an event. Shrinking is written down before it is done.
 
     Growth is not (25): a replica that finds the new pods without the status decides the same again, and no pod waits

@@ -17,7 +17,7 @@ from elastic_operator.plan.facts.text import listed
 from elastic_operator.plan.facts.times import doubled, end_of_wait, seconds
 from elastic_operator.plan.facts.waits import WAITS
 from elastic_operator.plan.job.elastic_rules import next_master
-from elastic_operator.plan.job.losses import due_for_a_master, reported
+from elastic_operator.plan.job.losses import end_backoff_for_master, reported
 from elastic_operator.plan.job.observation import Deletion, Observation, end_incarnation, master_of, replace_all
 from elastic_worker.contract import ROLE_MASTER
 
@@ -47,7 +47,7 @@ def misplaced(obs: Observation, now: float) -> Observation:
     if left and master_in(left) is None and master_in(going) is not None:
         if not obs.spec.is_elastic:
             return replace_all(obs, end_incarnation(status), event)
-        status = next_master(due_for_a_master(status, obs.spec.minimum, now), now)
+        status = next_master(end_backoff_for_master(status, obs.spec.minimum, now), now)
     to_delete = (*obs.to_delete, *(Deletion(pod, why[pod.uid]) for pod in going))
     return replace(obs, status=status, members=left, to_delete=to_delete, commit=True, events=(*obs.events, event))
 
@@ -71,7 +71,7 @@ def blocked(obs: Observation, now: float) -> Observation:
     leaving = any(pod.deleting_since is not None for pod in obs.job.pods)
     if not obs.job.feedback.blocked or leaving or obs.spec.suspend:
         return obs
-    return try_later(obs, now, obs.members, RetryCause.FAILED_CREATE, obs.job.feedback.blocked)
+    return back_off(obs, now, obs.members, RetryCause.FAILED_CREATE, obs.job.feedback.blocked)
 
 
 def unschedulable(obs: Observation, now: float) -> Observation:
@@ -86,13 +86,13 @@ def unschedulable(obs: Observation, now: float) -> Observation:
     waits = [(pod, (pod.unschedulable_since or 0.0) + _patience(obs, pod)) for pod in pods]
     due = [pod for pod, until in waits if now >= until]
     if not due:
-        return replace(obs, wake_at=(*obs.wake_at, *(until for _, until in waits)))
+        return replace(obs, requeue_at=(*obs.requeue_at, *(until for _, until in waits)))
     left = tuple(pod for pod in obs.members if pod not in due)
     if _requests_nodes(obs, due[0]):
         why = f"No node was added within {_patience(obs, due[0]):.0f} s for {due[0].name}: {due[0].unschedulable}"
-        return try_later(obs, now, left, RetryCause.NODES_NOT_PROVISIONED, why)
+        return back_off(obs, now, left, RetryCause.NODES_NOT_PROVISIONED, why)
     why = f"the scheduler cannot place {due[0].name}: {due[0].unschedulable}"
-    return try_later(obs, now, left, RetryCause.UNSCHEDULABLE, why)
+    return back_off(obs, now, left, RetryCause.UNSCHEDULABLE, why)
 
 
 def may_preempt_at(failed: Retry | None) -> float:
@@ -108,7 +108,7 @@ def may_preempt_at(failed: Retry | None) -> float:
 
 
 def is_awaited(obs: Observation, pod: OwnPod) -> bool:
-    """Whether the pod is a master that other pods wait for. `elastic_rules.absence` limits that time."""
+    """Whether the pod is a master that other pods wait for. `elastic_rules.end_without_master` limits that time."""
     return pod.role == ROLE_MASTER and obs.status.master_lost_time is not None
 
 
@@ -124,12 +124,12 @@ def _requests_nodes(obs: Observation, pod: OwnPod) -> bool:
     return obs.job.provisioning is not None and pod.node is None and placed < obs.spec.minimum
 
 
-def try_later(obs: Observation, now: float, left: tuple[OwnPod, ...], cause: RetryCause, why: str) -> Observation:
+def back_off(obs: Observation, now: float, left: tuple[OwnPod, ...], cause: RetryCause, why: str) -> Observation:
     """Keep only the pods `left`, and try again later. Keep none if they lack the master or are fewer than the
     minimum.
 
     If the scheduler cannot place the others, fewer than the minimum stay, too. Pods that wait for their next master
-    stay, and it counts as one of them: `elastic_rules.absence` limits their wait.
+    stay, and it counts as one of them: `elastic_rules.end_without_master` limits their wait.
 
     The failed size, or any size if no pod is left, is tried again after `WAITS` plus up to half, by the job's uid, so
     that two competing jobs do not retry in step. If no new node came, sizes are tried meanwhile, but no new nodes are

@@ -185,7 +185,7 @@ class Candidates:
         if entry is preemptor:
             return not self._growing
         if entry.is_pending_pod:
-            return bool(entry.seats) and not entry.promised_node and entry.account in self._victim_accounts
+            return bool(entry.seats) and not entry.nominated_node and entry.account in self._victim_accounts
         if not entry.demand.preemptible or (preemptor.is_pending_pod and not self._state.snapshot.reclaiming):
             return False
         if preemptor.has_kube_scheduler_preempt(entry):

@@ -151,7 +151,7 @@ def _is_promised(state: AllocationState, node: int, preemptor: Entry) -> bool:
     """
     others = (entry for entry, _ in state.seated[node] if entry is not preemptor and entry.is_pending_pod)
     others = (entry for entry in others if not state.this_pass.serving or entry.gang != state.this_pass.serving)
-    return any(other.promised_node or other.took for other in others)
+    return any(other.nominated_node or other.victims for other in others)
 
 
 def _as_they_leave(entry: Entry) -> Iterable[int]:

@@ -15,7 +15,7 @@ from typing import Any
 log = logging.getLogger(__name__)
 
 
-class DroppedFields:
+class PrunedFields:
     """Dropped fields of one kind; `fields` are paths in the status, such as `history[].excused`."""
 
     def __init__(self, plural: str) -> None:

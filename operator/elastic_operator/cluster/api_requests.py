@@ -1,4 +1,6 @@
-"""The writes. Each is conditional, so a write that is late, repeated, or made from old facts does no harm.
+"""Requests to the API server: conditional writes, and the reads beside them. No server-side apply.
+
+Each write is conditional, so one that is late, repeated, or made from old facts does no harm.
 
 A create has a deterministic name (8) and succeeds if our object exists. A delete names a uid and succeeds if that
 object does not exist any more. A change names a resourceVersion: of what it was decided on, or for a job's status the
