@@ -1,4 +1,4 @@
-"""kopf as the host of the feed of jobs: it only passes on the events of its watch.
+"""kopf as the watch source of the informer of jobs: it only passes on the events of its watch.
 
 No handler writes, keeps state or can fail: the loop decides, from the stores. kopf takes the process's signal handlers
 at its start, and cancels all later tasks of its event loop at its end, so it has a thread and an event loop of its own
@@ -141,8 +141,8 @@ class EndlessPauses:
 
 
 def kopf_settings() -> kopf.OperatorSettings:
-    """Settings for kopf as a feed only: it writes nothing, scans nothing, locks nothing, and limits the time of a
-    request.
+    """Settings for kopf as a watch source only: it writes nothing, scans nothing, locks nothing, and limits the time of
+    a request.
     """
     settings = kopf.OperatorSettings()
     settings.persistence.diffbase_storage = NoDiffs()

@@ -116,7 +116,7 @@ class SingleCache(Generic[K, T]):
 class PerJobMemory(Protocol):
     """A memory of jobs. All such memories of a leader's loop are in one list (`loop/compose.py`)."""
 
-    def keep_only(self, present: Set[str]) -> None:
+    def forget_deleted(self, present: Set[str]) -> None:
         """Forget deleted jobs; `present` are the uids of the existing ones."""
         ...
 

@@ -1,8 +1,8 @@
 """The operator process: puts its parts together and supervises them.
 
-Everything that only reads (watches, the job feed) runs from the start, on a standby too, so that a new leader finds
-warm stores. Everything that writes runs while this process holds the lease, and every write asks the lease again. A
-thread with a connection of its own renews the lease, so that a long turn of the event loop does not hold it up (90).
+Everything that only reads (watches, the informer of jobs) runs from the start, on a standby too, so that a new leader
+finds warm stores. Everything that writes runs while this process holds the lease, and every write asks the lease again.
+A thread with a connection of its own renews the lease, so that a long turn of the event loop does not hold it up (90).
 """
 
 from __future__ import annotations
@@ -386,7 +386,7 @@ def namespace() -> str:
 
 
 def job_informer(settings: Settings, connection: Connection, session: Session) -> JobInformer:
-    """The feed of the jobs that are served."""
+    """The informer of the jobs that are served."""
 
     async def kopf(sink: EventSink) -> None:
         kopf_host = await asyncio.to_thread(_without_kubernetes, "elastic_operator.kopf_host")

@@ -141,7 +141,7 @@ class Quarantine:
         fault = self._faults.get(uid)
         return fault if fault is not None and fault.version == version and time.monotonic() < fault.again_at else None
 
-    def distrusted(self) -> frozenset[tuple[str, bool]]:
+    def barred_from_preemption(self) -> frozenset[tuple[str, bool]]:
         """The objects (uids, any version) for which no pod is preempted now, each with whether it is also left out
         of the pass.
         """
@@ -159,7 +159,7 @@ class Quarantine:
             return True
         return fault.version != version and fault.versions < MAX_VERSIONS
 
-    def worked(self, uid: str) -> None:
+    def note_success(self, uid: str) -> None:
         """Note that the object could use its grant, so that its next error counts as the first."""
         if self._faults:
             self._faults.pop(uid, None)

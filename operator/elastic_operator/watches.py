@@ -35,7 +35,7 @@ STALE_SECONDS = 90.0
 
 @dataclass(slots=True)
 class Watches:
-    """The watches by kind, and the feed of jobs."""
+    """The watches by kind, and the informer of jobs."""
 
     all: dict[str, Reflector[Any] | Namespaced[Any]]
     informer: JobInformer

@@ -66,7 +66,7 @@ def creates(count: int) -> tuple[CreatePod, ...]:
 
 
 async def ask(server: Server, dry_run: DryRun) -> None:
-    await DryRunner(server, Services(), BuildSettings("", "")).ask(dry_run)  # type: ignore[arg-type]
+    await DryRunner(server, Services(), BuildSettings("", "")).run(dry_run)  # type: ignore[arg-type]
 
 
 async def test_one_pod_is_one_request_and_several_are_two():

@@ -46,7 +46,7 @@ class Asked:
         """All of these, and what is asked then."""
         for order, job in enumerate(jobs):
             self.wants(job, order=order, besides=besides)
-        self.dry_runs.ask_next()
+        self.dry_runs.start_next()
         await asyncio.sleep(0)
 
     async def answer(self, uid: str, error: Exception | None = None) -> None:
@@ -145,7 +145,7 @@ def test_that_a_job_may_not_take_is_another_answer_while_it_lasts(error: Excepti
             await asked.want([job])
             await asked.answer(job.uid, error)
             assert (asked.dry_runs.may_preempt(job), asked.dry_runs.may_not_preempt() == before) == (False, False)
-            moments.passed += dry_runs.MAX_SILENCE_SECONDS + 1
+            moments.passed += dry_runs.MAX_NO_ANSWER_SECONDS + 1
             assert (asked.dry_runs.may_preempt(job), asked.dry_runs.may_not_preempt() == before) == (True, True)
             await asked.dry_runs.stop()
 
@@ -159,7 +159,7 @@ def test_a_gateway_that_names_an_hour_stops_no_namespace_s_preemption_for_so_lon
             await asked.want([job])
             await asked.answer(job.uid, api_error(503, b"", retry_after="3600"))
             assert not asked.dry_runs.may_preempt(job)
-            moments.passed += dry_runs.MAX_SILENCE_SECONDS + 1
+            moments.passed += dry_runs.MAX_NO_ANSWER_SECONDS + 1
             assert asked.dry_runs.may_preempt(job)
 
     asyncio.run(story())

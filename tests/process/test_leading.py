@@ -12,7 +12,7 @@ from elastic_operator import process
 from elastic_operator.cluster.lease import LeaderElector
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
-from elastic_operator.job_informer import JobInformer, EventSink
+from elastic_operator.job_informer import EventSink, JobInformer
 from elastic_operator.metrics import Metrics
 from elastic_operator.process import Process
 from elastic_operator.settings import Settings

@@ -265,7 +265,7 @@ async def test_no_master_is_asked_for_a_deleted_job(listener):
     async with launcher(SAID) as port:
         listener.follow(port)
         await listener.news(at=0)
-        listener.poller.keep_only(set())
+        listener.poller.forget_deleted(set())
         assert listener.poller.report("job") is None
         assert listener.poller.dirty.take() == {"job"}
         listener.follow(port)

@@ -119,7 +119,7 @@ class World:
     def _forget_absent(self, obs: Mapping[str, Observation]) -> None:
         """As each pass does."""
         for memory in (self.stored, self.stored.reader.specs, self.stored.reader.shapes):
-            memory.keep_only(obs.keys())
+            memory.forget_deleted(obs.keys())
 
     def decide_anew(self) -> Decisions:
         """As a process that has just started decides."""

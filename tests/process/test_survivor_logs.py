@@ -132,7 +132,7 @@ async def test_a_kubelet_that_hangs_shows_nothing_and_is_asked_again():
 
 @pytest.mark.parametrize(
     "end",
-    [lambda logs: logs.follow("job", "team-a", None), lambda logs: logs.keep_only(set())],
+    [lambda logs: logs.follow("job", "team-a", None), lambda logs: logs.forget_deleted(set())],
     ids=["Ready again", "the job is gone"],
 )
 async def test_logs_are_not_read_any_more_without_a_question(end: Callable[[SurvivorLogs], None]):

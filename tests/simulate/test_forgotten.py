@@ -43,7 +43,7 @@ def parts_of(thing: Any) -> list[Any]:
 
 def test_every_memory_of_jobs_is_in_the_list_that_each_pass_goes_through() -> None:
     controller = World(Moments(), Random(1)).operator.controller
-    found = {type(one) for one in parts_of(controller) if hasattr(one, "keep_only")}
+    found = {type(one) for one in parts_of(controller) if hasattr(one, "forget_deleted")}
     assert found - set(OF_OTHERS) == {type(one) for one in controller.of_jobs}
 
 

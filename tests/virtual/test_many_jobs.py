@@ -53,11 +53,11 @@ def test_statuses_that_cannot_be_written_do_not_keep_the_passes_going() -> None:
 
 def test_the_times_of_jobs_are_gone_through_only_when_a_job_has_come_or_gone() -> None:
     forgets, counts = list[None](), list[int]()
-    keep_only = JobTimes.keep_only
+    forget_deleted = JobTimes.forget_deleted
 
     def counted(self: JobTimes, present: Set[str]) -> None:
         forgets.append(None)
-        keep_only(self, present)
+        forget_deleted(self, present)
 
     def count(_: ProcessWorld) -> None:
         counts.append(len(forgets))
@@ -69,7 +69,7 @@ def test_the_times_of_jobs_are_gone_through_only_when_a_job_has_come_or_gone() -
         Row("a job goes", (count, delete_job("other")), stays=5),
         Row("it is over", (count,)),
     )
-    with patch.object(JobTimes, "keep_only", counted):
+    with patch.object(JobTimes, "forget_deleted", counted):
         world = tell(story, 1)
     began, after_a_loss, after_the_end = counts
     assert (after_a_loss, after_the_end) == (began, began + 1)

@@ -22,7 +22,7 @@ class PrunedFields:
         self._plural = plural
         self.fields: frozenset[str] = frozenset()
 
-    def learn(self, sent: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
+    def compare(self, sent: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
         """Compare a sent status with the API server's answer."""
         paths = frozenset(_paths(sent, ""))
         missing = paths - frozenset(_paths(answer, ""))

@@ -83,11 +83,11 @@ def make_controller(
         awake.set()
 
     def worked(uid: str) -> None:
-        quarantine.worked(uid)
-        dry_runs.answers.made(uid)
+        quarantine.note_success(uid)
+        dry_runs.answers.note_created(uid)
 
     dry_runs = DryRuns(
-        DryRunner(executor.session, stores, executor.build).ask,
+        DryRunner(executor.session, stores, executor.build).run,
         lambda job, error, needed: reconciler.refused(job, error, needed),
         again=decide_again,
     )
@@ -114,7 +114,7 @@ def make_controller(
         done=decide_again,
         failed=lambda uid, error: planner.quarantine(world, uid, error, at_grant=True),
         worked=worked,
-        refused=dry_runs.answers.were_refused,
+        refused=dry_runs.answers.note_refused_create,
     )
     forecasts = Forecasts(world, metrics=metrics, clock=clock, again=decide_again)
     eviction_gate = EvictionGate(

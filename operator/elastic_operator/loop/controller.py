@@ -155,10 +155,10 @@ class Controller:
             allocation = decisions.allocation
             if decisions.is_new:
                 self._report_safely(lambda: self._take_note(decisions, now))
-            self._forget_absent(decisions)
+            self._forget_deleted(decisions)
             self._keep_places(allocation, now)
             self.reconciler.plan_all(decisions, now)
-            self.dry_runs.ask_next()
+            self.dry_runs.start_next()
             self.reconciler.renew_messages(decisions, now, storms=self._batching.storms)
             self._report_safely(lambda: self._on_decisions(decisions))
         again = min(self.world.reader.quarantine.next_try(since=began), self.dry_runs.next_try(), self._resync_at)
@@ -189,13 +189,13 @@ class Controller:
         self.reconciler.reason_messages.later(allocation)
         self._reclaim_reporter.note_allocation(replace(decisions.snapshot, now=now), allocation)
 
-    def _forget_absent(self, decisions: Decisions) -> None:
+    def _forget_deleted(self, decisions: Decisions) -> None:
         """Make the memories forget deleted jobs, if a job was deleted or everything is decided again."""
         present = self.world.jobs()
         if present is not self._present:  # by identity (23)
             self._present = present
             for memory in self.of_jobs:
-                memory.keep_only(decisions.obs.keys())
+                memory.forget_deleted(decisions.obs.keys())
 
     def _keep_places(self, allocation: Allocation, now: float) -> None:
         """Keep places for pods of others, and report the pods that get none."""

@@ -130,7 +130,7 @@ class Reconciler:
     def _plan_or_quarantine(self, obs: Observation, allocation: Allocation, now: float) -> bool:
         """Make and begin the job's plan; False if it is made already. If this raises, the job is quarantined."""
         try:
-            if self._planner.plans.is_made(obs, allocation, time.monotonic()):
+            if self._planner.plans.is_up_to_date(obs, allocation, time.monotonic()):
                 return False
             if not obs.job.fault:
                 self._plan(obs, allocation, now)

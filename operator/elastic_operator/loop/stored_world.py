@@ -65,8 +65,8 @@ class StoredWorld:
         self._without_spec: KeyedCache[object, Job] = KeyedCache()
         """Jobs that are quarantined, or deleted and still there."""
         self._may_not_preempt_before: tuple[AbstractSet[str], AbstractSet[str]] = frozenset(), frozenset()
-        self._distrusted: AbstractSet[tuple[str, bool]] = frozenset()
-        """The objects that the quarantine distrusted at the last refresh."""
+        self._barred_from_preemption: AbstractSet[tuple[str, bool]] = frozenset()
+        """The objects that the quarantine barred from preemption at the last refresh."""
         self._mine: SingleCache[int, AbstractSet[str]] = SingleCache()
         """The jobs (uids) that are served."""
         self._changed: DirtySet[str] = DirtySet()
@@ -96,7 +96,7 @@ class StoredWorld:
         self._dirty = self._take_dirty()
         return self
 
-    def keep_only(self, present: AbstractSet[str]) -> None:
+    def forget_deleted(self, present: AbstractSet[str]) -> None:
         """Forget deleted jobs; `present` are the uids of the existing ones."""
         self._known.drop_absent(present)
         self._without_spec.drop_absent(present)
@@ -107,17 +107,17 @@ class StoredWorld:
         return self._dirty
 
     def _take_dirty(self) -> Collection[str] | None:
-        may_not_preempt, distrusted = self._may_not_preempt(), self._quarantine.distrusted()
+        may_not_preempt, barred_from_preemption = self._may_not_preempt(), self._quarantine.barred_from_preemption()
         jobs, namespaces = (
             before ^ now for before, now in zip(self._may_not_preempt_before, may_not_preempt, strict=True)
         )
-        self._changed.mark(*jobs, *(uid for uid, _ in distrusted ^ self._distrusted))
+        self._changed.mark(*jobs, *(uid for uid, _ in barred_from_preemption ^ self._barred_from_preemption))
         if namespaces:
             bodies = (body.metadata for body in self._stores.jobs.values())
             self._changed.mark(*(meta.uid for meta in bodies if meta.namespace in namespaces))
         if jobs or namespaces:
             self.reader.external_changes.note_answer()
-        self._may_not_preempt_before, self._distrusted = may_not_preempt, distrusted
+        self._may_not_preempt_before, self._barred_from_preemption = may_not_preempt, barred_from_preemption
         news = (each.take() for each in self._news)
         taken = [self._changed.take(), *news, self._read_every_pass, self._failed_writes.uids()]
         pods = self._ledger.dirty.take()
@@ -171,7 +171,7 @@ class StoredWorld:
             return self._job_without_spec(body, fault)
         self._without_spec.drop(uid)
         own, specs, failed = self._ledger.own_pods(uid), self.reader.specs, self._failed_writes.of(uid)
-        reads_no_log = specs.status(body).finished or specs.of(body).tells_by_itself
+        reads_no_log = specs.status(body).finished or specs.of(body).reports_failures
         feedback = JobFeedback(
             trouble=failed.message,
             blocked=failed.blocked,
@@ -263,7 +263,7 @@ class StoredWorld:
         )
         return True
 
-    def cannot_tell_demand(self, job: Job, error: Exception) -> None:
+    def note_unknown_demand(self, job: Job, error: Exception) -> None:
         """Report that the pods of a quarantined job count as used by others because of this error."""
         log.debug("job=%s is quarantined, and its pods count as used by others", job.key, exc_info=error)
 

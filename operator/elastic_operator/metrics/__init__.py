@@ -36,18 +36,18 @@ class Metrics(Counters):
 
 
 class _Shown(Collector):
-    """A picture, for prometheus_client."""
+    """The stats, for prometheus_client."""
 
     def __init__(self, stats: OperatorStats) -> None:
         self._stats = stats
 
     def collect(self) -> Iterable[Metric]:
-        """The families of the picture."""
+        """The families of the stats."""
         return families(self._stats)
 
 
 def families(stats: OperatorStats) -> Iterator[Metric]:
-    """The families of the picture; of jobs and policies only in the process that leads, so that they count
+    """The families of the stats; of jobs and policies only in the process that leads, so that they count
     once (75).
     """
     yield from watch_families(stats.watches, stats.kopf_restarts)

@@ -1,4 +1,4 @@
-"""The series of jobs, from a picture of them. A deleted job is in no later picture, so its series end."""
+"""The series of jobs, from `JobStats`. A deleted job has no later ones, so its series end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The series of quota policies and of watches, from a picture of them."""
+"""The series of quota policies and of watches, from `PolicyStats` and `WatchStats`."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class JobTimes:
         ready = planned.status.condition(ConditionType.READY)
         self.note(planned.obs.job.uid, ready.reason if ready else "", report_of(planned.obs))
 
-    def keep_only(self, present: Set[str]) -> None:
+    def forget_deleted(self, present: Set[str]) -> None:
         """Forget deleted jobs; `present` are the uids of the existing ones."""
         for uid in self._jobs.keys() - present:
             del self._jobs[uid]

@@ -45,7 +45,7 @@ def demand_while_quarantined(world: World, memory: JobMemory, job: Job) -> JobDe
             return demand_in_quarantine(memory.good, job.pods)
         return _demand_of_held(job, job.active_pods, _flavor_held(world, job.active_pods))
     except Exception as error:  # noqa: BLE001 - the world reports the error
-        world.cannot_tell_demand(job, error)
+        world.note_unknown_demand(job, error)
         return None
 
 

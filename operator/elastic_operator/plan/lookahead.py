@@ -72,7 +72,7 @@ class LookaheadAllocator:
         self._forget_old(snapshot.now)
         for tries in range(_MAX_DECISIONS):
             allocation = self._now.allocate(_without(snapshot, left_out))
-            if not allocation.takes_away or tries == _MAX_DECISIONS - 1:
+            if not allocation.has_shrinking_jobs or tries == _MAX_DECISIONS - 1:
                 break
             more = short_lived(snapshot, allocation, self._next.allocate(carried_out(snapshot, allocation)))
             more = {uid: why for uid, why in more.items() if self._is_left_out(uid, why, snapshot.now)}

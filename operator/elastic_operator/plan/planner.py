@@ -130,14 +130,14 @@ class Planner:
         uids, dirty, again = world.jobs(), world.dirty(), self._again.take()
         new: Collection[str] = ()
         if uids is not self._observed_jobs.uids:
-            self._keep_only(uids)
+            self._forget_deleted(uids)
             new = [uid for uid in uids if uid not in self._jobs]
         if dirty is None or again is None:
             return tuple(uids)
         some = {*dirty, *again, *self._observe_at.due(world.now)}
         return (*sorted(uid for uid in some if uid in self._jobs), *new)
 
-    def _keep_only(self, uids: Collection[str]) -> None:
+    def _forget_deleted(self, uids: Collection[str]) -> None:
         for uid in self._jobs.keys() - set(uids):
             del self._jobs[uid]
             self._observe_at.drop(uid)

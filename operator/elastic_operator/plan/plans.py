@@ -73,7 +73,7 @@ class Plans:
             else:
                 self._outdated.pop(uid, None)
 
-    def is_made(self, obs: Observation, allocation: Allocation, at: float) -> bool:
+    def is_up_to_date(self, obs: Observation, allocation: Allocation, at: float) -> bool:
         """Whether another plan for the job would be the same, up to its wording."""
         known = self.of(obs.job.uid)
         if known is None or not known.is_current(obs, at):

@@ -75,7 +75,7 @@ class World(Protocol):
         carried out.
         """
 
-    def cannot_tell_demand(self, job: Job, error: Exception) -> None:
+    def note_unknown_demand(self, job: Job, error: Exception) -> None:
         """Report that a quarantined job has no demand because of this error, so that its pods count as used by
         others.
         """

@@ -53,8 +53,8 @@ cause ten writes a second.
 class _Polled:
     """The master of the job with that uid. It is asked again and again, and at once to `poll_now`.
 
-    `answered` is when it last answered, or when it was first asked. It has been asked every second since `fast_since`,
-    if at all. Both times are without the steps of the clock.
+    `last_answer_at` is when it last answered, or when it was first asked. It has been asked every second since
+    `fast_since`, if at all. Both times are without the steps of the clock.
     """
 
     uid: str
@@ -122,7 +122,7 @@ class MasterPoller:
             if target.fast:
                 polled.poll_now.set()
 
-    def keep_only(self, present: Set[str]) -> None:
+    def forget_deleted(self, present: Set[str]) -> None:
         """Forget deleted jobs; `present` are the uids of the existing ones."""
         for uid in self._polled.keys() - present:
             self._forget(uid)
@@ -151,12 +151,12 @@ class MasterPoller:
     async def _poll_periodically(self, polled: _Polled) -> None:
         while True:
             try:
-                self._take(polled, await self._poll(polled.target))
+                self._on_answer(polled, await self._poll(polled.target))
             except Exception:
                 log.exception("job=%s its progress cannot be read", polled.target.job_name)
             await _pause(polled)
 
-    def _take(self, polled: _Polled, report: GroupReport | None) -> None:
+    def _on_answer(self, polled: _Polled, report: GroupReport | None) -> None:
         known, now = polled.report, self._without_steps()
         if report is not None:
             polled.last_answer_at = now

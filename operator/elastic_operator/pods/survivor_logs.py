@@ -82,7 +82,7 @@ class SurvivorLogs:
         else:
             reading.left = left
 
-    def keep_only(self, present: Set[str]) -> None:
+    def forget_deleted(self, present: Set[str]) -> None:
         """Forget deleted jobs; `present` are the uids of the existing ones."""
         for uid in self._readings.keys() - present:
             self._forget(uid)

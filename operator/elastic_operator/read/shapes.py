@@ -55,7 +55,7 @@ class Shapes:
         self._revisions = (-1, -1)
         self._equal: Interned[str, PodShape] = Interned()
 
-    def keep_only(self, present: Set[str]) -> None:
+    def forget_deleted(self, present: Set[str]) -> None:
         """Forget deleted jobs; `present` are the uids of the existing ones."""
         self._shapes.drop_absent(present)
 

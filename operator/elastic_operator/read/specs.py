@@ -37,7 +37,7 @@ class Parsed:
     unused: str = ""
 
     @property
-    def tells_by_itself(self) -> bool:
+    def reports_failures(self) -> bool:
         """Whether the job's pods write the reason of a failure into their termination message, so that no log need be
         read (14).
         """
@@ -60,7 +60,7 @@ class Specs:
         self._parsed: KeyedCache[int, Parsed] = KeyedCache()
         self._statuses: KeyedCache[tuple[str, int], JobStatus] = KeyedCache()
 
-    def keep_only(self, present: Set[str]) -> None:
+    def forget_deleted(self, present: Set[str]) -> None:
         """Forget deleted jobs; `present` are the uids of the existing ones."""
         self._parsed.drop_absent(present)
         self._statuses.drop_absent(present)

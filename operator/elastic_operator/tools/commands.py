@@ -79,7 +79,7 @@ def _take(arguments: argparse.Namespace) -> str:
 
 def _taken(arguments: argparse.Namespace) -> str:
     connection, loaded = live.connect(arguments.kubeconfig, arguments.context), _settings(arguments)
-    return snapshot_file.encode(asyncio.run(live.take(connection, loaded)))
+    return snapshot_file.encode(asyncio.run(live.take_snapshot(connection, loaded)))
 
 
 def _add_replay(commands: Subparsers) -> None:

@@ -34,7 +34,7 @@ class Decision:
         return self.obs.job
 
     @property
-    def held(self) -> int:
+    def replicas_before(self) -> int:
         """The pods that it had: the members of its demand; without a demand, the pods that are not leaving."""
         return len(self.demand.members if self.demand else self.job.active_pods)
 
@@ -49,7 +49,7 @@ class Decision:
         )
 
     @property
-    def gpus_held(self) -> int:
+    def gpus_before(self) -> int:
         """The GPUs of the pods that it had."""
         if self.demand is None:
             return sum(pod.gpus for pod in self.job.active_pods)

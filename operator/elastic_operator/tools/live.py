@@ -33,7 +33,7 @@ def connect(kubeconfig: str | None, context: str | None) -> Connection:
         raise InputError([f"no cluster: {error}; give --kubeconfig and --context, or set KUBECONFIG"]) from None
 
 
-async def take(connection: Connection, settings: Settings) -> Recording:
+async def take_snapshot(connection: Connection, settings: Settings) -> Recording:
     """The recording from which a new leader with these settings would decide now. Raises InputError if something cannot
     be read.
     """

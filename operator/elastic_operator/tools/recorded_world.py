@@ -97,7 +97,7 @@ class RecordedWorld:
         self._jobs[uid] = replace(known, facts=facts)
         return True
 
-    def cannot_tell_demand(self, job: Job, error: Exception) -> None:
+    def note_unknown_demand(self, job: Job, error: Exception) -> None:
         """Nothing: its pods count as used, and a recording has no log."""
 
     def quarantine_pod(self, pod: PendingPod, error: Exception) -> None:  # noqa: ARG002 - it is left out

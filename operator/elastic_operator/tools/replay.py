@@ -50,9 +50,9 @@ def _job(d: Decision) -> dict[str, Any]:
         "uid": d.job.uid,
         "team": d.team,
         "flavor": d.demand.flavor if d.demand else "",
-        "before": d.held,
+        "before": d.replicas_before,
         "after": d.replicas,
-        "gpus_before": d.gpus_held,
+        "gpus_before": d.gpus_before,
         "gpus_after": d.gpus,
         "observed": _observed(d),
         "grant": _grant(d),
@@ -103,7 +103,7 @@ def _reclaim(outcome: Outcome, reclaim: Nomination) -> str:
 
 def _row(d: Decision) -> Row:
     flavor = d.demand.flavor if d.demand else ""
-    cells = (d.job.key, d.team, flavor, _change(d.held, d.replicas), _change(d.gpus_held, d.gpus), d.limit)
+    cells = (d.job.key, d.team, flavor, _change(d.replicas_before, d.replicas), _change(d.gpus_before, d.gpus), d.limit)
     return Row(cells, tuple(_below(d)))
 
 

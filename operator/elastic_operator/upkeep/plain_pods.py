@@ -89,7 +89,7 @@ class PlainPodQuotas:
         limits = self._limits(*self._seen)
         known = {quota.metadata.namespace: quota for quota in self._quotas if quota.metadata.deletion_timestamp is None}
         names = {*limits, *known}
-        self._upkeep.keep_only(names)
+        self._upkeep.forget_deleted(names)
         writes = [_Write(name, known.get(name), limits.get(name)) for name in sorted(names)]
         due = [write for write in writes if not self._is_as_it_should(write)]
         return {

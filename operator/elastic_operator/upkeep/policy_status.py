@@ -88,14 +88,14 @@ class PolicyStatuses:
             if kept(wanted) != kept(body.status.unpack()):
                 due[name] = partial(self._write, body, wanted)
         self._found = found
-        self._upkeep.keep_only({body.metadata.name for body in self._policies})
+        self._upkeep.forget_deleted({body.metadata.name for body in self._policies})
         return due
 
     async def _write(self, policy: objects.CustomObject, status: dict[str, Any]) -> None:
         meta, changes = policy.metadata, api_requests.merge_diff(policy.status.unpack(), status)
         body = {"metadata": {"resourceVersion": meta.resource_version}, "status": changes}
         answer = await self._session.patch(f"{COLLECTION}/{meta.name}/status", body)
-        self._pruned_fields.learn(status, answer.get("status", {}))
+        self._pruned_fields.compare(status, answer.get("status", {}))
         self._policies.observe(objects.decode(answer, objects.CustomObject))
 
 

@@ -30,7 +30,7 @@ from elastic_operator.plan.planner import Decisions
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-REST = 9.0
+IDLE_FACTOR = 9.0
 """The rest after each decision, as a multiple of the time that the decision took."""
 WHAT_IF_ANSWER_SECONDS = 15.0
 """The most seconds for the decisions of one answer, because a user waits for it. If the job starts after the last of
@@ -77,7 +77,7 @@ class Forecasts:
             self.what_ifs.forget(obs.job.uid)
             return with_place(obs, status, self.queue_positions.queue_place(obs.job.uid, written=status.queue))
         answered = self.what_ifs.with_answer(obs, status)
-        if answered is None and self.what_ifs.ask(obs):
+        if answered is None and self.what_ifs.enqueue(obs):
             self._news.set()
         return answered or status
 
@@ -155,8 +155,8 @@ class Forecasts:
             step_began = time.monotonic()
             end = await asyncio.to_thread(_step, steps, step_began - began > seconds)
             took = time.monotonic() - step_began
-            self._free_at = step_began + took + REST * took
-            self._spent += took + REST * took
+            self._free_at = step_began + took + IDLE_FACTOR * took
+            self._spent += took + IDLE_FACTOR * took
             self._metrics.forecast.observe(took)
         return end.value
 

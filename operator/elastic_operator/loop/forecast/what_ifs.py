@@ -53,7 +53,7 @@ class WhatIfs:
                 return with_answer(status, place, forecast)
         return None
 
-    def ask(self, obs: Observation) -> bool:
+    def enqueue(self, obs: Observation) -> bool:
         """Queue the job's question; returns whether the question is new."""
         is_new = obs.job.uid not in self._namespaces
         self._namespaces[obs.job.uid] = obs.job.namespace
@@ -64,7 +64,7 @@ class WhatIfs:
         self._namespaces.pop(uid, None)
         self._answers.pop(uid, None)
 
-    def keep_only(self, present: Set[str]) -> None:
+    def forget_deleted(self, present: Set[str]) -> None:
         """Forget deleted jobs."""
         drop_absent(present, self._namespaces, self._answers)
 

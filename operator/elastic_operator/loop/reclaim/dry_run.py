@@ -60,7 +60,7 @@ class DryRunner:
     def __init__(self, session: Session, stores: Stores, build: BuildSettings) -> None:
         self._session, self._stores, self._build = session, stores, build
 
-    async def ask(self, dry_run: DryRun) -> None:
+    async def run(self, dry_run: DryRun) -> None:
         """Ask about all pods of the dry run. Raises PodRefused, and ClusterError if there was no answer."""
         spec, leaving = dry_run.job.spec, tuple[objects.Pod, ...]()
         assert spec is not None, "pods are planned from a spec that could be read"

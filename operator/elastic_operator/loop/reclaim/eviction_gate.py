@@ -91,7 +91,7 @@ class EvictionGate:
         """Take the decisions of this pass, and whether the stores are fresh."""
         self._obs, self._allocation, self._fresh = obs, allocation, fresh
 
-    def keep_only(self, present: Set[str]) -> None:
+    def forget_deleted(self, present: Set[str]) -> None:
         """Forget deleted jobs; `present` are the uids of the existing ones."""
         drop_absent(present, self._waits_since)
 
@@ -179,7 +179,7 @@ class EvictionGate:
             return None
         job, assignment = obs.job, self._now.assignment(uid)
         ready = sum(slot.ready for slot in assignment.create)
-        others = [self._obs[uid].job for uid in sorted(self._dry_runs.asked() - {job.uid}) if uid in self._obs]
+        others = [self._obs[uid].job for uid in sorted(self._dry_runs.started() - {job.uid}) if uid in self._obs]
         besides = ((other, self._creates(other.uid)) for other in others if other.namespace == job.namespace)
         return DryRun(
             job,

@@ -162,7 +162,7 @@ class Dispatcher:
         delay = inf if plan.commit_first else self.status_times.write_delay(body, only)
         if delay > 0:
             return delay
-        if self.status_times.may_be_alone(job.uid):
+        if self.status_times.may_write_status_only(job.uid):
             self._begin(_Work(job, only, body.status.unpack(), clears=False))
         return inf
 

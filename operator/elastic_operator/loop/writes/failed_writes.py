@@ -54,7 +54,7 @@ class FailedWrites:
     def __init__(self) -> None:
         self._jobs: dict[str, FailedWrite] = {}
 
-    def keep_only(self, present: Set[str]) -> None:
+    def forget_deleted(self, present: Set[str]) -> None:
         """Forget deleted jobs; `present` are the uids of the existing ones."""
         drop_absent(present, self._jobs)
 

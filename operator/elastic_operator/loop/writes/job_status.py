@@ -56,7 +56,7 @@ class JobStatuses:
             await self._refresh(job)
             raise
         if answer is not None:
-            self.pruned_fields.learn(new, answer.get("status", {}))
+            self.pruned_fields.compare(new, answer.get("status", {}))
             self._stores.jobs.observe(objects.decode(answer, objects.CustomObject))
             self._written(job, status)
         return True

@@ -60,7 +60,7 @@ class StatusTimes:
         self._pruned_fields = pruned_fields
         self._known: dict[str, _Times] = {}
 
-    def keep_only(self, present: Set[str]) -> None:
+    def forget_deleted(self, present: Set[str]) -> None:
         """Forget deleted jobs; `present` are the uids of the existing ones."""
         drop_absent(present, self._known)
 
@@ -95,7 +95,7 @@ class StatusTimes:
         known = self._of(uid)
         known.written, known.behind_since = time.monotonic() - soon, None
 
-    def may_be_alone(self, uid: str) -> bool:
+    def may_write_status_only(self, uid: str) -> bool:
         """Whether the status may be written now without another write. If so, it may not be again for
         `MESSAGE_SECONDS`.
         """

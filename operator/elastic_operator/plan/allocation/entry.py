@@ -23,7 +23,7 @@ class Victim(NamedTuple):
     preemptor: Entry
 
     @property
-    def stands(self) -> bool:
+    def is_preempted(self) -> bool:
         """Whether the pod is still preempted: its victim job does not keep it after all."""
         return self.pod not in self.victim_job.kept
 

@@ -55,7 +55,7 @@ class Allocation(Mapping[str, Grant]):
                 preemptors=_named(preemptors),
                 reclaimed=any(map(entry.is_eviction_by, preemptors)),
                 victim_jobs=_named(
-                    one.victim_job for one in entry.victims if one.stands and one.victim_job.team != entry.team
+                    one.victim_job for one in entry.victims if one.is_preempted and one.victim_job.team != entry.team
                 ),
             )
         return self._grants[uid]
@@ -77,7 +77,7 @@ class Allocation(Mapping[str, Grant]):
         return self._state.snapshot
 
     @property
-    def takes_away(self) -> bool:
+    def has_shrinking_jobs(self) -> bool:
         """Whether any job loses a pod."""
         return any(entry.loses_members for entry in self._state.this_pass.changed)
 
@@ -152,11 +152,11 @@ class Allocation(Mapping[str, Grant]):
 
     def is_at_others_cost(self, uid: str) -> bool:
         """Whether pods of other jobs are preempted for the job."""
-        return any(one.stands for one in self._entries[uid].victims)
+        return any(one.is_preempted for one in self._entries[uid].victims)
 
     def gpus_taken_for(self, uid: str) -> int:
         """The GPUs of the pods that are preempted for the job, in its own team and in others."""
-        return sum(one.pod.gpus for one in self._entries[uid].victims if one.stands)
+        return sum(one.pod.gpus for one in self._entries[uid].victims if one.is_preempted)
 
     def rank(self, uid: str) -> int:
         """The job's position in the order in which jobs are served."""
@@ -176,7 +176,7 @@ class Allocation(Mapping[str, Grant]):
 
 def _nomination(state: AllocationState, entry: Entry) -> Nomination:
     node = entry.seats[0].node
-    gone = [one for one in entry.victims if one.stands]
+    gone = [one for one in entry.victims if one.is_preempted]
     return Nomination(
         uid=entry.demand.uid,
         namespace=entry.demand.namespace,

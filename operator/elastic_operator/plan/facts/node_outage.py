@@ -27,7 +27,7 @@ class NodeTimes:
     """One node. `since`: when it became not Ready, or when it came back; None for a Ready node that did not come back
     lately.
 
-    `went`: for a node that is back, when it had become not Ready; None if that is not known. `out_of_service`:
+    `unready_since`: for a node that is back, when it had become not Ready; None if that is not known. `out_of_service`:
     somebody has given the node up by that taint.
     """
 

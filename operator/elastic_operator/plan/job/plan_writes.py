@@ -12,7 +12,7 @@ from elastic_operator.plan.facts.roles import leaving_order
 from elastic_operator.plan.job.conditions import with_conditions
 from elastic_operator.plan.job.counts import with_counts
 from elastic_operator.plan.job.observation import Observation
-from elastic_operator.plan.job.pending_reasons import seen_by
+from elastic_operator.plan.job.pending_reasons import scheduler_deadlines
 from elastic_operator.plan.job.resize import why_smaller
 from elastic_worker.contract import ROLE_MASTER
 
@@ -29,7 +29,7 @@ def make_plan(
     status = _as_it_can_be_kept(
         with_conditions(replace(obs, status=with_counts(obs, now)), grant, now), obs.job.pruned_status_fields
     )
-    due = (*obs.requeue_at, *seen_by(obs), obs.no_pods_before, grant.why.requeue_at if grant else None)
+    due = (*obs.requeue_at, *scheduler_deadlines(obs), obs.no_pods_before, grant.why.requeue_at if grant else None)
     wakes = [w for w in due if w and w > now]
     return Plan(
         status=status,

@@ -138,7 +138,7 @@ class Options:
                     (unit.gpus - sum(p.gpus for p in parts)),
                     (unit.held_gpus - sum(p.held_gpus for p in parts)),
                 )
-                trial.take(unit.entry.account, pods=held, not_yet_held=gpus - held)
+                trial.count_victims(unit.entry.account, pods=held, not_yet_held=gpus - held)
         chosen = _needed(state, preemptor, role, node, chosen)
         return Option(node, tuple(chosen), _price(chosen, node, check, gang=bool(state.this_pass.serving)))
 
