@@ -163,5 +163,5 @@ def quiet() -> None:
     """Drop kopf's line about each handled event."""
     for name in ("kopf.objects", "kopf.activities"):
         logging.getLogger(name).setLevel(logging.WARNING)
-    # kopf logs that it gets no signals, which is intended, and the reason of its end, which JobFeed logs.
+    # kopf logs that it gets no signals, which is intended, and the reason of its end, which JobInformer logs.
     logging.getLogger("kopf._core").setLevel(logging.CRITICAL)

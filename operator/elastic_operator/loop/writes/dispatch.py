@@ -64,7 +64,7 @@ class Dispatcher:
     """The plans under way.
 
     Args:
-        dropped_fields: The fields of statuses that the API server drops.
+        pruned_fields: The fields of statuses that the API server drops.
         fresh: Whether the stores are recent enough to create pods.
         done: Called with a job's uid when its plan is carried out or has failed.
         failed: Called with a job's uid and an error of the operator's own that made its plan fail.
