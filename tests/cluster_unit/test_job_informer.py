@@ -37,7 +37,7 @@ async def nobody(_take: Any) -> None:
 
 @asynccontextmanager
 async def feeding(session: Session, *namespaces: str):
-    """A feed whose kopf is the test."""
+    """An informer whose kopf is the test."""
     informer = JobInformer(session, Store[CustomObject](), nobody, namespaces=namespaces)
     async with running(informer._sweep_forever()):
         await at_rest()

@@ -1,4 +1,4 @@
-"""Builders for what metrics show: pictures, and the samples that come of them."""
+"""Builders for what metrics show: the stats, and the samples that come of them."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from tests.plan.jobs import BOTH, make_job, plan, started
 
 
 class Refused:
-    """An actor whose every write fails in the same way."""
+    """An executor whose every write fails in the same way."""
 
     def __init__(self, error: ClusterError) -> None:
         self.error = error
@@ -31,7 +31,7 @@ class Refused:
 
 
 class Stopped:
-    """An actor that is stopped when the master's creation has been sent, and the worker's has not."""
+    """An executor that is stopped when the master's creation has been sent, and the worker's has not."""
 
     def __init__(self) -> None:
         self.begun = asyncio.Event()
@@ -69,7 +69,7 @@ def dispatch(executor: Any, plan: Plan, *, ledger: Any = None, done: Any = lambd
 
 
 async def failed_write(error: ClusterError) -> Dispatcher:
-    """A dispatcher that was told by its actor of that error."""
+    """A dispatcher that was told by its executor of that error."""
     done = asyncio.Event()
     dispatcher = dispatch(Refused(error), Plan(status=make_job().status, delete_job=True), done=lambda _: done.set())
     await done.wait()
@@ -117,7 +117,7 @@ async def test_of_a_plan_that_is_cut_short_only_pods_that_may_exist_still_take_r
 
 
 class Noted:
-    """An actor that does everything at once; `told` says of each plan whether the status went with it, and `events`
+    """An executor that does everything at once; `told` says of each plan whether the status went with it, and `events`
     are all of theirs.
     """
 

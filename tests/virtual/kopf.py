@@ -1,4 +1,4 @@
-"""What kopf does for the feed of jobs, in kopf's way: it tells of no deletion that it missed, and ends on surprises."""
+"""What kopf does for the informer, in kopf's way: it tells of no deletion that it missed, and ends on surprises."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ def has_unknown_outcome(error: ClusterError) -> bool:
 
 
 def severity(error: BaseException) -> int:
-    """The gravity of an error among those of several writes: the gravest error is the one to act on.
+    """The severity of an error among those of several writes: the gravest error is the one to act on.
 
     An error that time mends must not hide an error that a person has to mend. Neither may hide an error of the
     operator's own, or a cancellation.

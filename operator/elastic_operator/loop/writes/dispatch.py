@@ -1,4 +1,4 @@
-"""Hands plans to the actor: one at a time per job, and only if it has writes and the job's next try is due
+"""Hands plans to the executor: one at a time per job, and only if it has writes and the job's next try is due
 (controller-runtime: the workqueue, with one worker per key).
 
 A plan that cannot be handed over now is not queued: `start` returns after how many seconds to decide on the job again.
