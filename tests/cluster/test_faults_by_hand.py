@@ -39,14 +39,14 @@ def lost_and_back(training, delete, *, after):
 
 
 def one_by_one(team, name, *options):
-    """Master first."""
+    """Master first. The operator may have deleted the others before their turn comes."""
     for pod in team.pods(name):
-        team.delete_pod(f"{name}-{pod}", *options)
+        team.delete_pod(f"{name}-{pod}", "--ignore-not-found", *options)
 
 
 def backwards(team, name):
     for pod in reversed(team.pods(name)):
-        team.delete_pod(f"{name}-{pod}", *FORCE)
+        team.delete_pod(f"{name}-{pod}", "--ignore-not-found", *FORCE)
 
 
 def all_at_once(team, name, *options):
