@@ -64,8 +64,9 @@ class NamespaceSelector(ApiModel):
         default_factory=dict, description="Labels that a namespace must have, each with this value."
     )
     match_expressions: list[LabelExpression] = Field(
-        default_factory=list, max_length=MAX_EXPRESSIONS, description="Requirements that a namespace must meet, all of"
-        " them."
+        default_factory=list,
+        max_length=MAX_EXPRESSIONS,
+        description="Requirements that a namespace must meet, all of them.",
     )
 
 

@@ -173,9 +173,7 @@ class Retry(StatusModel):
 
     reason: Text = Field(description="The reason for the wait.")
     not_before: Time = Field(description="When the operator tries again.")
-    attempt: int = Field(
-        default=1, description="The number of failed tries in a row; the wait doubles with each."
-    )
+    attempt: int = Field(default=1, description="The number of failed tries in a row; the wait doubles with each.")
     size: int | None = Field(
         default=None, description="The size in pods that failed; the operator tries smaller ones meanwhile."
     )
@@ -232,9 +230,7 @@ class LastFailure(StatusModel):
 
     time: Time = Field(description="When the container ended.")
     pod: str = Field(description="The pod.")
-    rank: int | None = Field(
-        default=None, description="The rank of the training process that failed first, if known."
-    )
+    rank: int | None = Field(default=None, description="The rank of the training process that failed first, if known.")
     exit_code: int | None = Field(
         default=None, description="Its exit code, or the negative number of the signal that killed it."
     )
@@ -356,11 +352,12 @@ class JobStatus(StatusModel):
     world_size: int = Field(default=0, description="Training processes of the pods whose main container runs.")
     gpus: int = Field(default=0, description="GPUs that the job's pods hold.")
     selector: str = Field(default="", description="Label selector of the job's pods, for autoscalers.")
-    incarnation: int = Field(default=0, description="The operator increments it when it replaces all pods; the"
-    " rendezvous id contains it.")
+    incarnation: int = Field(
+        default=0, description="The operator increments it when it replaces all pods; the rendezvous id contains it."
+    )
     master_epoch: int | None = Field(
-        default=None, description="The number of masters that the job has had, in Elastic mode; pods obey only the"
-        " newest."
+        default=None,
+        description="The number of masters that the job has had, in Elastic mode; pods obey only the newest.",
     )
     master_lost_time: Time | None = Field(
         default=None, description="Since when there has been no running master, in Elastic mode."
@@ -378,9 +375,7 @@ class JobStatus(StatusModel):
     checkpoint_at_failure: int | None = Field(
         default=None, description="The latest checkpoint at any of the failures in a row."
     )
-    step_at_failure: int | None = Field(
-        default=None, description="The latest step at any of the failures in a row."
-    )
+    step_at_failure: int | None = Field(default=None, description="The latest step at any of the failures in a row.")
     start_time: Time | None = Field(default=None, description="When the job's first pods were created.")
     active_seconds: int | None = Field(
         default=None, description="Seconds with pods on nodes, up to the last time it had none."

@@ -78,8 +78,9 @@ class Counters:
 
     def _of_the_process(self) -> None:
         self.build_info = self._gauge(
-            "build_info", "1; the operator's version, and the version of its"
-            " contract with pods.", "version contract python"
+            "build_info",
+            "1; the operator's version, and the version of its contract with pods.",
+            "version contract python",
         )
         self.build_info.labels(version("elastic-pytorch-operator"), contract.VERSION, platform.python_version()).set(1)
         self.leader = self._gauge("leader", "1 while this process leads.")
@@ -101,9 +102,7 @@ class Counters:
             "reconcile_seconds", "Time to carry out one plan for one job, API calls included.", WRITE
         )
         self.reconcile_errors = self._counter("reconcile_errors", "Plans that failed.")
-        self.pass_errors = self._counter(
-            "pass_errors", "Passes that failed by an error that no single object caused."
-        )
+        self.pass_errors = self._counter("pass_errors", "Passes that failed by an error that no single object caused.")
         self.internal_errors = self._counter(
             "internal_errors",
             "Internal errors of the operator at one object, which it quarantined while it served all others; the log"
@@ -144,8 +143,8 @@ class Counters:
             "forecast_seconds", "Time of one step of a what-if answer or an estimate, beside the passes.", PASS
         )
         self.forecast_errors = self._counter(
-            "forecast_errors", "What-if answers and estimates that failed by an internal error of the operator; the log"
-            " has the error."
+            "forecast_errors",
+            "What-if answers and estimates that failed by an internal error of the operator; the log has the error.",
         )
         self.what_ifs = self._counter(
             "what_ifs", "Answered what-if questions of suspended jobs, by whether their minimum would start.", "fits"
@@ -173,14 +172,13 @@ class Counters:
             "reclaim_requested_gpus",
             "GPUs that jobs and foreign pods lacked, and for which the operator evicted pods of other teams.",
         )
-        self.evicted_gpus = self._counter("reclaim_evicted_gpus", "GPUs of the pods that the operator evicted for other"
-        " teams.")
+        self.evicted_gpus = self._counter(
+            "reclaim_evicted_gpus", "GPUs of the pods that the operator evicted for other teams."
+        )
         self.nominations = self._counter("nominations", "Foreign pods for which the operator reserved a node.")
         self.reservations = self._gauge("reservations", "Foreign pods with a reserved node that are not bound yet.")
         self.reservations_expired = self._counter("reservations_expired", "Reservations that expired.")
-        self.waiting_for_limit = self._gauge(
-            "reclaim_breaker_open", "Jobs and pods that wait for a limit of reclaim."
-        )
+        self.waiting_for_limit = self._gauge("reclaim_breaker_open", "Jobs and pods that wait for a limit of reclaim.")
         text = (
             "Of these, the ones that wait in vain: they need more evictions at once than a configured limit ever"
             " allows."
