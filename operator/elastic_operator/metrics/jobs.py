@@ -36,8 +36,7 @@ def job_families(jobs: Iterable[JobPicture]) -> Iterator[Metric]:
 
 
 def _kept_nodes(jobs: list[JobPicture]) -> Metric:
-    about = "Nodes with pods of jobs that have not been Ready for too long, and that the operator does not give up,"
-    " because there are too many at once."
+    about = "Nodes with pods of jobs that are not Ready for too long, and that the operator keeps: too many at once."
     kept: set[str] = set().union(*(job.obs.kept_nodes for job in jobs))
     return GaugeMetricFamily(f"{PREFIX}kept_nodes", about, value=len(kept))
 
