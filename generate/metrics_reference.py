@@ -27,9 +27,9 @@ _HEAD = """\
 <!-- Made from the metrics themselves by `make generated`; do not edit. -->
 # Metrics
 
-Each replica of the operator shows its own at `/metrics`, on the port of its probes. Series of jobs and of quota
-policies come from the replica that leads, and end with the job or the policy. Counters begin at 0 with each process; a
-job's restarts and resizes, which stand in its status, go on where they were.
+Each replica of the operator serves its metrics at `/metrics`, on the port of its probes. Only the leader has series of
+jobs and of quota policies; they end with the job or the policy. Counters start at 0 in each process; a job's restarts
+and resizes continue, because its status has them.
 """
 
 
@@ -42,15 +42,15 @@ GROUPS: tuple[tuple[str, str, Callable[[str], bool]], ...] = (
     ("All jobs", "", _one_of("jobs", "resize", "restarts", "queue_wait")),
     (
         "Sharing between teams",
-        "What the words mean: [Share GPUs between teams](quotas.md).",
+        "The terms: [Who gets how many GPUs](quotas.md).",
         _one_of("quota", "reclaim", "evict", "would_evict", "nominations", "reservations"),
     ),
     ("The operator", "", lambda name: name.startswith(PREFIX)),
     ("Its process", "", lambda name: name.startswith("process_")),
     (
         "Each pod in Elastic mode",
-        "The launcher shows these at port 29401 of each pod (with `hostNetwork`: `ELASTIC_STATUS_PORT`); the "
-        "master's knows most.",
+        "The launcher serves these at port 29401 of each pod (with `hostNetwork`: `ELASTIC_STATUS_PORT`); the "
+        "master's has the most.",
         lambda name: name.startswith(LAUNCHER),
     ),
 )

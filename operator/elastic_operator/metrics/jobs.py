@@ -35,20 +35,20 @@ def job_families(jobs: Iterable[JobStats]) -> Iterator[Metric]:
     yield _flapping(jobs)
 
 
-def _kept_nodes(jobs: list[JobStats]) -> Metric:
-    about = "Nodes with pods of jobs that are not Ready for too long, and are not given up: too many at once."
+def _kept_nodes(jobs: list[JobPicture]) -> Metric:
+    about = "Nodes with pods of jobs that are not Ready for too long, and that the operator keeps: too many at once."
     kept: set[str] = set().union(*(job.obs.kept_nodes for job in jobs))
     return GaugeMetricFamily(f"{PREFIX}kept_nodes", about, value=len(kept))
 
 
-def _uncounted(jobs: list[JobStats]) -> Metric:
-    about = "Jobs that ask for devices of dynamic resource allocation, which the operator does not count yet."
+def _uncounted(jobs: list[JobPicture]) -> Metric:
+    about = "Jobs that request devices by dynamic resource allocation, which the operator does not count."
     value = sum(bool(job.obs.job.context.uncounted_devices) for job in jobs)
     return GaugeMetricFamily(f"{PREFIX}uncounted_jobs", about, value=value)
 
 
-def _flapping(jobs: list[JobStats]) -> Metric:
-    about = "Jobs that are held at what they have, because their size was changed too often without a cause."
+def _flapping(jobs: list[JobPicture]) -> Metric:
+    about = "Jobs that the operator holds at their size, because it changed too often without a cause."
     value = sum(job.status.held_until is not None for job in jobs)
     return GaugeMetricFamily(f"{PREFIX}flapping_jobs", about, value=value)
 
@@ -80,8 +80,8 @@ def _status(jobs: list[JobStats]) -> Metric:
 
 def _pods(jobs: list[JobStats]) -> Metric:
     about = (
-        "Pods of a job that has not ended: minimum and maximum (as its spec says), target (granted now),"
-        " running (whose main container runs) and ready."
+        "Pods of a job that has not ended: minimum and maximum (from its spec), target (granted now), running (the main"
+        " container runs) and ready."
     )
     family = GaugeMetricFamily(f"{PREFIX}job_pods", about, labels=[*JOB, "state"])
     for job in jobs:
@@ -146,19 +146,19 @@ def _one(
 
 
 TRAINING = (
-    ("job_step", "Optimizer steps done, as the job's master reported within the last half minute; Elastic mode."),
-    ("job_epoch", "Passes over the data that are done; scripts that use the library."),
-    ("job_loss", "The loss as the script last reported it, if it is a finite number; scripts that use the library."),
+    ("job_step", "Completed optimizer steps, as the job's master reported within the last half minute; Elastic mode."),
+    ("job_epoch", "Completed passes over the data; scripts that use the library."),
+    ("job_loss", "The loss that the script last reported, if it is a finite number; scripts that use the library."),
     (
         "job_goodput_ratio",
-        "Part of the time (0 to 1) in which steps were done that counted, since the master's first training process"
-        " started; scripts that use the library.",
+        "The share of time (0 to 1) spent in steps that counted, since the master's first training process started;"
+        " scripts that use the library.",
     ),
     ("job_last_checkpoint_step", "The step of the newest complete checkpoint; Elastic mode."),
     (
         "job_last_progress_timestamp_seconds",
-        "When the step last moved, or another master began, as far as this process saw it; not while the job waits for"
-        " GPUs; Elastic mode.",
+        "When this process last saw the step advance or another master begin; not while the job waits for GPUs; Elastic"
+        " mode.",
     ),
 )
 
@@ -191,9 +191,9 @@ def _progress(job: JobStats, report: GroupReport | None) -> Iterator[tuple[str, 
 
 def _time(jobs: list[JobStats]) -> Metric:
     about = (
-        "Where the time of a job went while this process led. For scripts that use the library as their own account"
-        " says (regroup is reform; its part other, such as evaluation, is left out), and waiting as the operator sees"
-        " it. For all others by the reason of Ready: Queued and Suspended are waiting, Starting and Rendezvousing"
+        "The use of a job's time while this process led. For scripts that use the library it is their own account"
+        " (regroup is reform; the part other, such as evaluation, is omitted), and waiting as the operator sees it. For"
+        " all others it follows the reason of Ready: Queued and Suspended are waiting, Starting and Rendezvousing"
         " startup, Resizing reform, Restarting lost, Running and Degraded productive; there checkpoint stays 0."
     )
     family = CounterMetricFamily(f"{PREFIX}job_time_seconds", about, labels=[*JOB, "kind"])
