@@ -35,19 +35,19 @@ def job_families(jobs: Iterable[JobStats]) -> Iterator[Metric]:
     yield _flapping(jobs)
 
 
-def _kept_nodes(jobs: list[JobPicture]) -> Metric:
+def _kept_nodes(jobs: list[JobStats]) -> Metric:
     about = "Nodes with pods of jobs that are not Ready for too long, and that the operator keeps: too many at once."
     kept: set[str] = set().union(*(job.obs.kept_nodes for job in jobs))
     return GaugeMetricFamily(f"{PREFIX}kept_nodes", about, value=len(kept))
 
 
-def _uncounted(jobs: list[JobPicture]) -> Metric:
+def _uncounted(jobs: list[JobStats]) -> Metric:
     about = "Jobs that request devices by dynamic resource allocation, which the operator does not count."
     value = sum(bool(job.obs.job.context.uncounted_devices) for job in jobs)
     return GaugeMetricFamily(f"{PREFIX}uncounted_jobs", about, value=value)
 
 
-def _flapping(jobs: list[JobPicture]) -> Metric:
+def _flapping(jobs: list[JobStats]) -> Metric:
     about = "Jobs that the operator holds at their size, because it changed too often without a cause."
     value = sum(job.status.held_until is not None for job in jobs)
     return GaugeMetricFamily(f"{PREFIX}flapping_jobs", about, value=value)
