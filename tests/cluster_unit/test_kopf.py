@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import ssl
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice, pairwise
 from pathlib import Path
@@ -61,6 +64,37 @@ async def test_kopf_is_given_no_job_by_its_list_and_passes_on_what_its_watch_sho
     assert told[:2] == [(None, {}), bookmark("".join(namespaces))]
     ((type_, job),) = told[2:]
     assert (type_, job["metadata"], job["spec"]) == ("ADDED", after["metadata"], after["spec"])
+
+
+@pytest.fixture
+def _uncollected() -> Iterator[None]:
+    """The garbage collector does not run."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("_uncollected")
+async def test_kopf_keeps_only_the_metadata_of_the_jobs_that_it_has_passed_on(api: FakeApi):
+    """Its views of an object refer to each other, so what they show stays until a collection of all garbage (182)."""
+    api.always["GET"] = discovered
+    spec, status, fields = ({name: ["large"]} for name in ("a-spec", "a-status", "managed-fields"))
+    job = {"metadata": {"managedFields": [{"fieldsV1": fields}]}, "spec": spec, "status": status}
+    told = list[set[str]]()
+
+    async def edited(api: FakeApi, heard: int) -> None:
+        api.put(f"{JOBS_OF_A}/toy", job)
+        await until_async("it", lambda: len(told) > heard, seconds=WAIT_SECONDS, report=lambda: (told, api.seen))
+
+    async with running(Kopf(connection_to(api), ())(lambda _, job: told.append(set(job)))):
+        await until_async("a watch", lambda: len(told) > 1, seconds=WAIT_SECONDS, report=lambda: (told, api.seen))
+        for _ in range(20):
+            await edited(api, len(told))
+        names = {*spec, *status, *fields}
+        found = Counter(name for one in gc.get_objects() if type(one) is dict for name in names & one.keys())
+    assert all({"metadata", "spec", "status"} <= job for job in told[2:])
+    assert max(found.values()) <= 3, f"after 20 events: {found}"  # the test's own, and those that are on their way
 
 
 async def test_each_watch_of_kopf_that_goes_on_is_told(api: FakeApi, monkeypatch: pytest.MonkeyPatch):
