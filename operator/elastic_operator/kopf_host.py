@@ -27,6 +27,12 @@ from elastic_operator.job_feed import NO_JOB, WATCH_SECONDS, Take, bookmark
 LOGIN_SECONDS = 600
 """kopf's session uses its token for this long. The kubelet renews service account tokens well before they end."""
 
+IDLE_SECONDS = 0.1
+"""kopf keeps a task and a queue of a job for so long after each event; by default for 5 s (182)."""
+
+IDENTITY = ("name", "namespace", "uid", "resourceVersion")
+"""The fields of metadata that kopf reads after it has passed an event on."""
+
 
 class NoDiffs(kopf.DiffBaseStorage):
     """Stores nothing on users' objects, because no change handler needs it."""
@@ -126,15 +132,14 @@ class Kopf:
 
 
 def taken_out(body: Any) -> dict[str, Any]:
-    """The object of an event, of which kopf keeps the metadata without the managed fields.
+    """The object of an event, of which only its identity is left for kopf.
 
-    kopf's views of an object refer to each other, so only the garbage collector finds them, after thousands of events.
-    With whole objects they took most of the memory that a leader needs to start many jobs (182).
+    kopf's views of an object refer to each other, so they stay until the garbage collector looks at all that is old. A
+    whole job would stay with them after each of its events (182).
     """
     found = dict(body)
-    kept = {name: value for name, value in found["metadata"].items() if name != "managedFields"}
     body.clear()
-    body["metadata"] = kept
+    body["metadata"] = {name: value for name, value in found["metadata"].items() if name in IDENTITY}
     return found
 
 
@@ -166,6 +171,7 @@ def kopf_settings() -> kopf.OperatorSettings:
     settings.networking.request_timeout = 15
     settings.networking.connect_timeout = 5
     settings.networking.error_backoffs = EndlessPauses()  # otherwise it ends after a minute of 403 or 5xx
+    settings.queueing.idle_timeout = IDLE_SECONDS
     settings.watching.chunk_size = PAGE
     settings.watching.server_timeout = WATCH_SECONDS
     settings.process.ultimate_exiting_timeout = None  # otherwise kopf kills this process some time after kopf ended
