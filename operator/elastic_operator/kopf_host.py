@@ -27,6 +27,12 @@ from elastic_operator.job_informer import NO_JOB, WATCH_SECONDS, EventSink, book
 LOGIN_SECONDS = 600
 """kopf's session uses its token for this long. The kubelet renews service account tokens well before they end."""
 
+IDLE_SECONDS = 0.1
+"""The time for which kopf keeps a job's task and queue after an event; 5 s by default (182)."""
+
+IDENTITY = ("name", "namespace", "uid", "resourceVersion")
+"""The fields of metadata that kopf reads after it has passed an event on."""
+
 
 class NoDiffs(kopf.DiffBaseStorage):
     """Stores nothing on users' objects, because no change handler needs it."""
@@ -85,8 +91,8 @@ class Kopf:
             authorization = asyncio.run_coroutine_threadsafe(self.connection.credentials.header(), ours)
             return self._session(await asyncio.wrap_future(authorization), ask, sockets)
 
-        async def pass_on(type: str | None, body: kopf.Body, **_: Any) -> None:
-            ours.call_soon_threadsafe(sink, type, dict(body))
+        async def pass_on(type: str | None, event: kopf.RawEvent, **_: Any) -> None:
+            ours.call_soon_threadsafe(sink, type, taken_out(event["object"]))
 
         async def ask(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
             """Send a request of kopf. Of its list, kopf gets the resourceVersion only, from which it watches (173)."""
@@ -125,6 +131,18 @@ class Kopf:
         )
 
 
+def taken_out(body: Any) -> dict[str, Any]:
+    """The object of an event. Only its identity stays in `body`, which kopf keeps.
+
+    kopf's views of an object refer to each other, so they stay until the garbage collector's next full collection. A
+    whole job would stay with them after each of its events (182).
+    """
+    found = dict(body)
+    body.clear()
+    body["metadata"] = {name: value for name, value in found["metadata"].items() if name in IDENTITY}
+    return found
+
+
 def namespace_in(path: str) -> str:
     """The namespace whose collection is at that path; "" for the collection of all namespaces."""
     *_, kind, name, _ = path.split("/")
@@ -153,6 +171,7 @@ def kopf_settings() -> kopf.OperatorSettings:
     settings.networking.request_timeout = 15
     settings.networking.connect_timeout = 5
     settings.networking.error_backoffs = EndlessPauses()  # otherwise it ends after a minute of 403 or 5xx
+    settings.queueing.idle_timeout = IDLE_SECONDS
     settings.watching.chunk_size = PAGE
     settings.watching.server_timeout = WATCH_SECONDS
     settings.process.ultimate_exiting_timeout = None  # otherwise kopf kills this process some time after kopf ended
