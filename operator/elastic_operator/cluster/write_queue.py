@@ -26,6 +26,8 @@ class WriteQueue:
 
     def __init__(self, count: int) -> None:
         self._count = self._free = count
+        self._moved = asyncio.Event()
+        """Set for a moment whenever a write has ended."""
         self._waiting = {urgency: deque[asyncio.Future[None]]() for urgency in Urgency}
 
     @asynccontextmanager
@@ -45,6 +47,11 @@ class WriteQueue:
         urgent = (len(queue) for urgency, queue in self._waiting.items() if urgency is not Urgency.CREATE)
         return sum(urgent) > self._count
 
+    async def until_it_flows(self) -> None:
+        """Wait while it is backed up."""
+        while self.is_backed_up:
+            await self._moved.wait()
+
     async def _take(self, queue: deque[asyncio.Future[None]]) -> None:
         if self._free:
             self._free -= 1
@@ -62,6 +69,8 @@ class WriteQueue:
 
     def _give_back(self) -> None:
         """Give the turn to the next waiter. A cancelled waiter leaves its queue by itself."""
+        self._moved.set()
+        self._moved.clear()
         for queue in self._waiting.values():
             for turn in queue:
                 if not turn.done():

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 STORM_SECONDS = 1.0
@@ -15,20 +13,9 @@ STORM_FACTOR = 4.0
 MAX_STORM_DELAY_SECONDS = 0.5
 """The longest wait before a pass in a storm, and so before each of the five to ten steps of a reclaim."""
 MAX_BACKED_UP_SECONDS = 1.0
-"""The longest additional wait while writes of earlier passes wait for their turns."""
-LOOK_SECONDS = 0.05
-"""How often it is looked whether they still wait."""
-
-
-async def until_writes_flow(is_backed_up: Callable[[], bool]) -> None:
-    """Wait while `is_backed_up`, but no longer than `MAX_BACKED_UP_SECONDS`.
-
-    What a pass decides is written behind the writes that wait already. Meanwhile it would only take turns of the event
-    loop from these.
-    """
-    end = time.monotonic() + MAX_BACKED_UP_SECONDS
-    while is_backed_up() and time.monotonic() < end:
-        await asyncio.sleep(LOOK_SECONDS)
+"""The longest further wait while the writes of earlier passes are backed up. What a pass decides is written behind
+these, and meanwhile the pass would only take turns of the event loop from them.
+"""
 
 
 @dataclass(slots=True)

@@ -148,5 +148,5 @@ def make_controller(
         awake=awake,
         on_decisions=on_decisions,
         of_jobs=(*read, *of_pods, *of_writes, *of_messages, times),
-        is_backed_up=lambda: actor.session.writes.is_backed_up,
+        until_writes_flow=lambda: actor.session.writes.until_it_flows(),
     )

@@ -89,7 +89,7 @@ def test_twice_the_objects_cost_at_most_a_little_more_than_twice_the_calls(work:
 
 
 def test_growth_that_found_no_room_is_searched_again_only_after_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each of the three rounds searched all nodes for each team: two thirds of a pass while a gang takes nodes (180)."""
+    """Each of three rounds searched all nodes for each team: two thirds of a pass while a gang takes nodes (180)."""
     searched, search = list[str](), Options._search
 
     def counted(self: Options, role: str, check: PreemptionCheck | None) -> object:

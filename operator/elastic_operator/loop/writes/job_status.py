@@ -29,9 +29,7 @@ class JobStatuses:
         self._session, self._stores, self._written = session, stores, written
         self.dropped_fields = DroppedFields(PLURAL)
 
-    async def write(
-        self, job: Job, status: JobStatus, *, stored: dict[str, Any], before_delete: bool = False
-    ) -> bool:
+    async def write(self, job: Job, status: JobStatus, *, stored: dict[str, Any], before_delete: bool = False) -> bool:
         """Write the status; `stored` is the one that the API server has. Returns whether the job still exists.
 
         `before_delete`: pods are deleted once it is written.
