@@ -5,8 +5,10 @@ one another.
 from __future__ import annotations
 
 from collections.abc import Set
+from typing import Any
 from unittest.mock import patch
 
+from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.write_queue import WriteQueue
 from elastic_operator.loop import controller, reconciler
 from elastic_operator.metrics.times import JobTimes
@@ -102,3 +104,20 @@ def test_passes_wait_while_writes_of_earlier_passes_wait_for_their_turns() -> No
     with patch.object(controller.Controller, "run_pass", counted):
         tell(story, 1)
     assert len(passes) <= 20, "one pass a second, and the last ones"
+
+
+def test_only_the_status_that_a_deletion_waits_for_goes_before_other_changes() -> None:
+    """Jobs that made way a little later than others waited behind the reports of these (147)."""
+    said, patch_object = list[tuple[str, bool]](), Session.patch
+
+    async def noted(self: Session, path: str, body: Any, *, before_delete: bool = False, **more: Any) -> Any:
+        said.append((path.rpartition("/")[0].rpartition("/")[2], before_delete))
+        return await patch_object(self, path, body, before_delete=before_delete, **more)
+
+    story = (
+        Row("a job runs", (nodes(1, 8), replica(), job("toy", big=2)), (settled("toy", 2),), stays=5),
+        Row("it shrinks", (lambda _: said.clear(), edit("toy", maxReplicas=1)), (settled("toy", 1),), stays=5),
+    )
+    with patch.object(Session, "patch", noted):
+        tell(story, 1)
+    assert said == [("toy", True), ("toy", False)], "the decision, then the report"
