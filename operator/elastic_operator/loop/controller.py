@@ -112,7 +112,8 @@ class Controller:
                 await asyncio.sleep(took)  # leave half of the time to the watches and writes in a storm
                 await asyncio.sleep(self._batching.delay(took, woken=self._awake.is_set(), now=time.monotonic()))
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._until_writes_flow(), MAX_BACKED_UP_SECONDS)
+                    async with asyncio.timeout(MAX_BACKED_UP_SECONDS):
+                        await self._until_writes_flow()
                 await waited_for(self._awake, wait)
         finally:
             forecasting.cancel()
