@@ -58,7 +58,7 @@ class Wire:
         """Replace an object."""
         return self._carry_out(Request("PUT", path, body=body))
 
-    async def patch(self, path: str, body: Body, *, content_type: str = "") -> Body:
+    async def patch(self, path: str, body: Body, *, content_type: str = "", **_: object) -> Body:
         """Merge into an object, or its status."""
         return self._write("PATCH", path, body, strategic="strategic" in content_type)
 

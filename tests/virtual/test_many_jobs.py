@@ -5,14 +5,17 @@ one another.
 from __future__ import annotations
 
 from collections.abc import Set
+from typing import Any
 from unittest.mock import patch
 
+from elastic_operator.cluster.session import Session
+from elastic_operator.cluster.write_queue import WriteQueue
 from elastic_operator.loop import controller, reconciler
 from elastic_operator.metrics.times import JobTimes
 from tests.kit.requests import Refusal, Request
-from tests.virtual.deeds import delete_job, delete_pod, job, made, nodes, on, replica, settled
+from tests.virtual.deeds import delete_job, delete_pod, edit, fault, job, made, nodes, on, replica, settled
 from tests.virtual.line import Line
-from tests.virtual.story import Row, tell
+from tests.virtual.story import Fact, Row, tell
 from tests.virtual.world import ProcessWorld
 
 HELD, AT_ONCE = 12, 3
@@ -74,3 +77,47 @@ def test_the_times_of_jobs_are_gone_through_only_when_a_job_has_come_or_gone() -
     began, after_a_loss, after_the_end = counts
     assert (after_a_loss, after_the_end) == (began, began + 1)
     assert set(world.replicas[0].process.times._jobs) == {world.job("toy")["metadata"]["uid"]}
+
+
+def test_passes_wait_while_writes_of_earlier_passes_wait_for_their_turns() -> None:
+    """What they decide could only be written later. A gang's 800 deletions waited for pass after pass (181)."""
+    passes, run_pass, names = list[None](), controller.Controller.run_pass, [f"job-{index}" for index in range(16)]
+
+    def counted(self: controller.Controller) -> float:
+        passes.append(None)
+        return run_pass(self)
+
+    def few_at_once(world: ProcessWorld) -> None:
+        process = world.replicas[0].process
+        assert process is not None
+        process.session.writes = WriteQueue(2)
+        passes.clear()
+
+    def are(size: int) -> tuple[Fact, ...]:
+        return tuple(settled(name, size) for name in names)
+
+    starts, shrinks = [job(name, big=2) for name in names], [edit(name, maxReplicas=1) for name in names]
+    story = (
+        Row("jobs run", (nodes(4, 8), replica(), *starts), are(2), within=30, stays=5),
+        Row("all of them shrink", (few_at_once, fault(delay=0.2), *shrinks), are(1), within=30),
+    )
+    with patch.object(controller.Controller, "run_pass", counted):
+        tell(story, 1)
+    assert len(passes) <= 20, "one pass a second, and the last ones"
+
+
+def test_only_the_status_that_a_deletion_waits_for_goes_before_other_changes() -> None:
+    """Jobs that made way a little later than others waited behind the reports of these (147)."""
+    said, patch_object = list[tuple[str, bool]](), Session.patch
+
+    async def noted(self: Session, path: str, body: Any, *, before_delete: bool = False, **more: Any) -> Any:
+        said.append((path.rpartition("/")[0].rpartition("/")[2], before_delete))
+        return await patch_object(self, path, body, before_delete=before_delete, **more)
+
+    story = (
+        Row("a job runs", (nodes(1, 8), replica(), job("toy", big=2)), (settled("toy", 2),), stays=5),
+        Row("it shrinks", (lambda _: said.clear(), edit("toy", maxReplicas=1)), (settled("toy", 1),), stays=5),
+    )
+    with patch.object(Session, "patch", noted):
+        tell(story, 1)
+    assert said == [("toy", True), ("toy", False)], "the decision, then the report"

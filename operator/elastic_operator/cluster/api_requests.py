@@ -269,8 +269,11 @@ async def patch_job_status(
     resource_version: str,
     old: Mapping[str, Any],
     new: Mapping[str, Any],
+    before_delete: bool = False,
 ) -> dict[str, Any] | None:
     """Turn the status `old`, which the job had at that resourceVersion, into `new`; None if they are equal.
+
+    `before_delete`: pods are deleted once it is written.
 
     Raises:
         Conflict: the job changed since.
@@ -281,7 +284,7 @@ async def patch_job_status(
     if not changes:
         return None
     body = {"metadata": {"resourceVersion": resource_version}, "status": changes}
-    return await session.patch(f"{_job(namespace, name)}/status", body)
+    return await session.patch(f"{_job(namespace, name)}/status", body, before_delete=before_delete)
 
 
 def merge_diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:

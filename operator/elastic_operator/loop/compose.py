@@ -148,4 +148,5 @@ def make_controller(
         awake=awake,
         on_decisions=on_decisions,
         of_jobs=(*read, *of_pods, *of_writes, *of_messages, times),
+        until_writes_flow=lambda: executor.session.writes.until_it_flows(),
     )

@@ -13,13 +13,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.waiting import waited_for
 from elastic_operator.loop import reconciler
-from elastic_operator.loop.batching import Batching
+from elastic_operator.loop.batching import MAX_BACKED_UP_SECONDS, Batching
 from elastic_operator.loop.forecast.forecasts import Forecasts
 from elastic_operator.loop.reclaim.dry_runs import DryRuns
 from elastic_operator.loop.reclaim.eviction_limiter import EvictionLimiter
@@ -54,6 +55,7 @@ class Controller:
         on_decisions: Called at the end of each pass with its decisions; with None after a failed pass, when earlier
             decisions must not be read any more.
         of_jobs: All memories of jobs.
+        until_writes_flow: Waits while many writes wait for their turns.
     """
 
     def __init__(
@@ -72,13 +74,14 @@ class Controller:
         awake: asyncio.Event,
         on_decisions: Callable[[Decisions | None], None],
         of_jobs: Sequence[PerJobMemory],
+        until_writes_flow: Callable[[], Awaitable[None]],
     ) -> None:
         self.world, self.planner, self.reconciler = world, planner, reconciler
         self.nominator, self.dry_runs, self.forecasts = nominator, dry_runs, forecasts
         self._limiter, self._reclaim_reporter, self.of_jobs = limiter, reclaim_reporter, of_jobs
         self._metrics, self._clock, self._awake, self._on_decisions = metrics, clock, awake, on_decisions
         self._stores, self._ledger = world.reader.stores, world.reader.ledger
-        self._stepped = clock.stepped
+        self._stepped, self._until_writes_flow = clock.stepped, until_writes_flow
         self.last_pass = time.monotonic()
         self.decisions: Decisions | None = None
         """Of the last pass."""
@@ -108,6 +111,9 @@ class Controller:
                 took = time.monotonic() - started
                 await asyncio.sleep(took)  # leave half of the time to the watches and writes in a storm
                 await asyncio.sleep(self._batching.delay(took, woken=self._awake.is_set(), now=time.monotonic()))
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(MAX_BACKED_UP_SECONDS):
+                        await self._until_writes_flow()
                 await waited_for(self._awake, wait)
         finally:
             forecasting.cancel()

@@ -29,8 +29,10 @@ class JobStatuses:
         self._session, self._stores, self._written = session, stores, written
         self.pruned_fields = PrunedFields(PLURAL)
 
-    async def write(self, job: Job, status: JobStatus, *, stored: dict[str, Any]) -> bool:
+    async def write(self, job: Job, status: JobStatus, *, stored: dict[str, Any], before_delete: bool = False) -> bool:
         """Write the status; `stored` is the one that the API server has. Returns whether the job still exists.
+
+        `before_delete`: pods are deleted once it is written.
 
         The write names the newest known resourceVersion, not the one of the decision: the operator is the only writer
         of the status, and an edit of the job meanwhile wakes the loop anyway.
@@ -48,6 +50,7 @@ class JobStatuses:
                 resource_version=body.metadata.resource_version,
                 old=stored,
                 new=new,
+                before_delete=before_delete,
             )
         except NotFound:
             self._stores.jobs.observe_deleted(job.uid)

@@ -64,7 +64,8 @@ class PlanExecutor:
         `sent` collects the names of pods that may have been created, even if another write fails (48).
         """
         if plan.commit_first:
-            if not await self._statuses.write(job, plan.status, stored=written):
+            urgent = bool(plan.deletes)
+            if not await self._statuses.write(job, plan.status, stored=written, before_delete=urgent):
                 return
             self.record_events(job, plan.events)
         writes = [self._masters.write_membership(job, plan.membership)] if plan.membership is not None else []

@@ -15,6 +15,7 @@ from elastic_operator.plan.allocation.accounts import Accounts
 from elastic_operator.plan.allocation.entry import Entry, keep_order
 from elastic_operator.plan.allocation.journal import Journal
 from elastic_operator.plan.allocation.node_board import NodeBoard, Seat
+from elastic_operator.plan.allocation.pass_memo import PassMemo
 from elastic_operator.plan.allocation.pass_state import PassState
 from elastic_operator.plan.allocation.queues import Queues
 from elastic_operator.plan.allocation.refusal import Refusal, Rule, refusal
@@ -147,6 +148,7 @@ class AllocationState:
 
         Of a node that takes no new pods only the GPUs in use count as capacity, those of jobs' members included (35).
         """
+        self.this_pass.no_growth = PassMemo(self.journal)  # other shares entitle teams to other pods
         self.accounts.begin_division()
         for node in self.board.closed:
             for entry, member in self.residents[node].values():
