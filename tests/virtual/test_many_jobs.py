@@ -4,7 +4,9 @@ one another.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Set
+from itertools import pairwise
 from typing import Any
 from unittest.mock import patch
 
@@ -12,11 +14,12 @@ from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.write_queue import WriteQueue
 from elastic_operator.loop import controller, reconciler
 from elastic_operator.metrics.times import JobTimes
+from elastic_operator.plan.allocation.allocate import Allocator
 from tests.kit.requests import Refusal, Request
 from tests.virtual.deeds import delete_job, delete_pod, edit, fault, job, made, nodes, on, replica, settled
 from tests.virtual.line import Line
 from tests.virtual.story import Fact, Row, tell
-from tests.virtual.world import ProcessWorld
+from tests.virtual.world import ProcessWorld, live
 
 HELD, AT_ONCE = 12, 3
 
@@ -121,3 +124,34 @@ def test_only_the_status_that_a_deletion_waits_for_goes_before_other_changes() -
     with patch.object(Session, "patch", noted):
         tell(story, 1)
     assert said == [("toy", True), ("toy", False)], "the decision, then the report"
+
+
+def test_failed_passes_are_a_second_apart_although_events_wake_the_loop() -> None:
+    """Each of them logs a traceback, and makes the next one read all jobs again."""
+    failed_at = list[float]()
+
+    def broken(_allocator: Allocator, _snapshot: Any) -> Any:
+        raise ValueError("made up")
+
+    async def scenario(world: ProcessWorld) -> None:
+        nodes(1, 8)(world)
+        world.start()
+        job("toy", big=1)(world)
+        await world.until("the job runs", lambda: world.settled("toy", 1), seconds=10)
+        process = world.replicas[0].process
+        assert process is not None
+        assert process.controller is not None
+        with patch.object(Allocator, "allocate", broken):
+            process.controller.forget()
+            for _ in range(250):
+                process.controller.wake()
+                await asyncio.sleep(0.01)
+        failed_at.extend(at for at, _, line in world.said.lines if "a pass failed" in line)
+        world.said.failure = ""  # the error was made up
+        job("other", big=1)(world)
+        await world.until("the other job runs", lambda: world.settled("other", 1), seconds=5)
+
+    live(1, scenario)
+    gaps = [later - earlier for earlier, later in pairwise(failed_at)]
+    assert len(gaps) >= 1
+    assert min(gaps) >= controller.AFTER_ERROR_SECONDS

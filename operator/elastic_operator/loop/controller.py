@@ -42,7 +42,9 @@ alone has made due, even if no part of the operator announced the time.
 LEAST_WAIT_SECONDS = 0.01
 """The least time between two passes, in which the watches, the writes and the probes have their turn."""
 AFTER_ERROR_SECONDS = 1.0
-"""A failed pass is tried again after this time, because it may fail again at once."""
+"""A failed pass is tried again after this time and no sooner, whatever changes meanwhile: it may fail again at once,
+and the next one reads everything again.
+"""
 BETWEEN_SLICES_SECONDS = 1.0
 """A resync decides again on as many jobs as a pass makes plans for, once in this time."""
 
@@ -110,6 +112,9 @@ class Controller:
                 wait = self._guarded_pass()
                 took = time.monotonic() - started
                 await asyncio.sleep(took)  # leave half of the time to the watches and writes in a storm
+                if wait is None:
+                    await asyncio.sleep(AFTER_ERROR_SECONDS)
+                    continue
                 await asyncio.sleep(self._batching.delay(took, woken=self._awake.is_set(), now=time.monotonic()))
                 with suppress(TimeoutError):
                     async with asyncio.timeout(MAX_BACKED_UP_SECONDS):
@@ -136,14 +141,15 @@ class Controller:
         except Exception:  # an error at a job or pod comes again in the pass, which logs it
             log.debug("the next pass reads everything at once, because reading ahead raised", exc_info=True)
 
-    def _guarded_pass(self) -> float:
+    def _guarded_pass(self) -> float | None:
+        """Make one pass; returns as `run_pass`, or None if it failed."""
         try:
             wait = self.run_pass()
         except Exception:
             self._metrics.pass_errors.inc()
             log.exception("a pass failed; the next one starts from the stores again")
             self.forget()
-            return AFTER_ERROR_SECONDS
+            return None
         self.last_pass = time.monotonic()
         return wait
 
