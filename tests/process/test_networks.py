@@ -15,6 +15,7 @@ from elastic_operator.cluster.errors import (
     NameTaken,
     ServerError,
     TooManyRequests,
+    Unauthorized,
     Unreachable,
 )
 from elastic_operator.upkeep import networks
@@ -23,6 +24,7 @@ from tests.cluster_unit.build import stored_job
 PASSES = [
     Unreachable("no answer"),
     TooManyRequests("later", status=429),
+    Unauthorized("the token has expired", status=401),
     ServerError("not now", status=500),
     Conflict("changed", status=409),
 ]

@@ -96,7 +96,11 @@ class BadRequest(ApiError):
 
 
 class Unauthorized(ApiError):
-    """401: the credentials are not, or no longer, accepted."""
+    """401: the credentials are not, or no longer, accepted. The session reads them again for the next request, and
+    users can do nothing about it.
+    """
+
+    remedy = Remedy.WAIT
 
 
 class Forbidden(ApiError):
