@@ -6,10 +6,12 @@ from typing import Any
 from unittest.mock import patch
 
 from elastic_operator.cluster.errors import Unreachable
+from elastic_operator.loop.reclaim.reclaim_reporter import ReclaimReporter
 from tests.simulate import operators
 from tests.simulate import server as kinds
 from tests.simulate.facts import node_of, terminating
 from tests.simulate.operators import SETTINGS
+from tests.simulate.raising import MadeUpError
 from tests.simulate.server import Body
 from tests.simulate.test_quarantine import add_job, add_policy, lived, pods_of
 from tests.simulate.world import METRICS, World
@@ -295,3 +297,18 @@ def test_a_large_reclaim_whose_pods_go_one_after_the_other_is_not_stopped_halfwa
         assert len(pods_of(world, job)) == 40
 
     lived(story)
+
+
+def test_a_report_that_raises_costs_no_preemptor_its_turn() -> None:
+    async def story(world: World) -> None:
+        teams(world, nodes=8, red=8, blue=20)
+        await world.advance(30)
+        gang = add_job(world, "red", minReplicas=8, maxReplicas=8)
+        for _ in range(15):
+            add_job(world, "blue", minReplicas=1, maxReplicas=1)
+            await world.advance(10)
+        assert len(pods_of(world, gang)) == 8
+
+    broken = patch.object(ReclaimReporter, "report_futile", side_effect=MadeUpError("a report"))
+    with with_limits(max_evictions_per_decision=8, max_evictions_per_minute=8), broken:
+        lived(story)

@@ -166,6 +166,8 @@ class Controller:
             self.forecasts.note_decisions(decisions)
             allocation = decisions.allocation
             if decisions.is_new:
+                self._limiter.note_waiting(allocation)
+                self.reconciler.reason_messages.later(allocation)
                 self._report_safely(lambda: self._take_note(decisions, now))
             self._forget_deleted(decisions)
             self._keep_places(allocation, now)
@@ -187,7 +189,7 @@ class Controller:
             log.exception("what was decided cannot be reported; it is carried out nevertheless")
 
     def _take_note(self, decisions: Decisions, now: float) -> None:
-        """Count and log the new allocation, and mark each job's message on why it is not bigger for renewal."""
+        """Count and log the new allocation."""
         allocation = decisions.allocation
         if decisions.error is not None:
             self._metrics.pass_errors.inc()
@@ -197,8 +199,6 @@ class Controller:
             self._reclaim_reporter.report_futile(decisions.snapshot, self.planner.futile_preemptors)
         if decisions.dry_run is not None:
             self._reclaim_reporter.would_reclaim(decisions.dry_run)
-        self._limiter.note_waiting(allocation)
-        self.reconciler.reason_messages.later(allocation)
         self._reclaim_reporter.note_allocation(replace(decisions.snapshot, now=now), allocation)
 
     def _forget_deleted(self, decisions: Decisions) -> None:
