@@ -158,7 +158,7 @@ class JobInformer:
         try:
             job = objects.decode(raw, objects.CustomObject)
             int(job.metadata.resource_version)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is this job's, and no other's
+        except Exception as error:  # noqa: BLE001 - any error is handled as an error of this job only
             self._report(raw, error)
             return self._as_it_was(raw)
         return job

@@ -348,7 +348,7 @@ async def _kept_up(what: str, work: Callable[[], Awaitable[None]]) -> None:
         try:
             return await work()
         except Exception:
-            log.exception("the %s has ended by an error and begins again", what)
+            log.exception("task %s failed; restarting it", what)
         await asyncio.sleep(backoff.next(worked=time.monotonic() - began))
 
 

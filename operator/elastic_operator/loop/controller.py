@@ -141,7 +141,7 @@ class Controller:
             wait = self.run_pass()
         except Exception:
             self._metrics.pass_errors.inc()
-            log.exception("a pass failed; the next one starts from the stores again")
+            log.exception("pass failed; the next pass reads all stores again")
             self.forget()
             return AFTER_ERROR_SECONDS
         self.last_pass = time.monotonic()
@@ -178,14 +178,14 @@ class Controller:
             report()
         except Exception:
             self._metrics.pass_errors.inc()
-            log.exception("what was decided cannot be reported; it is carried out nevertheless")
+            log.exception("cannot report the decisions of this pass; they are carried out")
 
     def _take_note(self, decisions: Decisions, now: float) -> None:
         """Count and log the new allocation, and mark each job's message on why it is not bigger for renewal."""
         allocation = decisions.allocation
         if decisions.error is not None:
             self._metrics.pass_errors.inc()
-            text = "what looks ahead (143), or the mode DryRun, raised; the allocation is carried out nevertheless"
+            text = "the look-ahead (143) or the DryRun allocation raised an error; the allocation is used without it"
             log.error(text, exc_info=decisions.error)
         if decisions.stopped is None:
             self._reclaim_reporter.report_futile(decisions.snapshot, self.planner.futile_preemptors)

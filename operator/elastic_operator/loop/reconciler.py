@@ -134,7 +134,7 @@ class Reconciler:
                 return False
             if not obs.job.fault:
                 self._plan(obs, allocation, now)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is this job's, and no other's
+        except Exception as error:  # noqa: BLE001 - any error is handled as an error of this job only
             quarantined = self._quarantine_job(obs.job.uid, error)
             assert quarantined is not None, "a pass awaits nothing, so the job is still there"
             obs = quarantined
@@ -218,7 +218,7 @@ class Reconciler:
                 continue
             try:
                 self._renew_message(known.obs, allocation, now)
-            except Exception as error:  # noqa: BLE001 - whatever it is, it is this job's, and no other's
+            except Exception as error:  # noqa: BLE001 - any error is handled as an error of this job only
                 self._quarantine_job(uid, error)
                 self._wake()
 

@@ -164,7 +164,7 @@ class StoredWorld:
 
     def _read(self, uid: str) -> Job:
         body = self._stores.jobs.get(uid)
-        assert body is not None, "asked of jobs that are there"
+        assert body is not None, "the job is in the store"
         meta = body.metadata
         fault = self._quarantine.fault(uid, meta.generation)
         if fault is not None or meta.deletion_timestamp is not None:

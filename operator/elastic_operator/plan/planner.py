@@ -148,7 +148,7 @@ class Planner:
         memory = self._jobs.setdefault(uid, JobMemory())
         try:
             self._observe_as(world, memory, world.job(uid))
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is this job's, and no other's
+        except Exception as error:  # noqa: BLE001 - any error is handled as an error of this job only
             self.quarantine(world, uid, error)
 
     def _observe_as(self, world: World, memory: JobMemory, job: Job) -> Observation:

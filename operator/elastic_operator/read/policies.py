@@ -76,7 +76,7 @@ class Policies:
         if fault is None:
             try:
                 return policy_of(body)
-            except Exception as error:  # noqa: BLE001 - whatever it is, it is this policy's, and no other's
+            except Exception as error:  # noqa: BLE001 - any error is handled as an error of this policy only
                 fault = self._quarantine.quarantine("policy", meta.uid, meta.name, error, version=meta.generation)
         created = convert.epoch(meta.creation_timestamp or "")
         return self._stand_in(Policy(meta.uid, meta.name, created, None), fault.message)

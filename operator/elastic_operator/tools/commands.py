@@ -60,7 +60,7 @@ def _add_share(commands: Subparsers) -> None:
 
 
 def _add_take(commands: Subparsers) -> None:
-    parser = commands.add_parser("snapshot", help="write down what the operator decides from, now")
+    parser = commands.add_parser("snapshot", help="save the inputs of one pass as JSON")
     parser.add_argument("--output", metavar="FILE", help="write to this file instead of the standard output")
     parser.add_argument("--schema", action="store_true", help="print the JSON Schema of the file instead")
     parser.add_argument("--kubeconfig", metavar="FILE", help="the cluster's kubeconfig ($KUBECONFIG)")
@@ -83,7 +83,7 @@ def _taken(arguments: argparse.Namespace) -> str:
 
 
 def _add_replay(commands: Subparsers) -> None:
-    parser = commands.add_parser("replay", help="decide a pass again from a snapshot's file, and say why")
+    parser = commands.add_parser("replay", help="repeat the decisions of a snapshot, with reasons")
     _add_snapshot(parser)
     parser.set_defaults(tool=_replay)
 
@@ -94,7 +94,7 @@ def _replay(arguments: argparse.Namespace) -> str:
 
 
 def _add_simulate(commands: Subparsers) -> None:
-    parser = commands.add_parser("simulate", help="who would get what if jobs or policies were changed")
+    parser = commands.add_parser("simulate", help="show the effect of changed jobs or policies on a snapshot")
     _add_snapshot(parser)
     parser.add_argument("--change", metavar="FILE", help="manifests of jobs and policies, as for kubectl apply")
     parser.add_argument(

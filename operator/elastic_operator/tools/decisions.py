@@ -123,7 +123,7 @@ def _decision(
     if not obs.job.fault:
         try:
             plan = planner.plan(obs, grant, world.now)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is this job's, and no other's
+        except Exception as error:  # noqa: BLE001 - any error is handled as an error of this job only
             quarantined = planner.quarantine(world, uid, error, at_grant=True)
             assert quarantined is not None, "the job is there"
             obs = quarantined

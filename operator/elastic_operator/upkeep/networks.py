@@ -36,7 +36,7 @@ async def _is_done(session: Session, network: JobNetwork, job: objects.CustomMet
     except ClusterError as error:
         if error.remedy.may_pass:
             return False
-        log.warning("job=%s/%s its NetworkPolicy is not as it should be: %s", job.namespace, job.name, error)
+        log.warning("job=%s/%s cannot update the NetworkPolicy: %s", job.namespace, job.name, error)
     except Exception:
-        log.exception("job=%s/%s its NetworkPolicy cannot be made", job.namespace, job.name)
+        log.exception("job=%s/%s cannot build the NetworkPolicy", job.namespace, job.name)
     return True

@@ -118,7 +118,7 @@ class PlainPodQuotas:
     async def _write(self, write: _Write) -> None:
         known = write.known
         if write.limits is None:
-            assert known is not None, "what is not to be, and is not, is not written"
+            assert known is not None, "a namespace without limits and without a quota needs no write"
             await api_requests.delete_resource_quota(self._session, write.namespace, QUOTA_NAME, uid=known.metadata.uid)
             self._quotas.observe_deleted(known.metadata.uid)
             return

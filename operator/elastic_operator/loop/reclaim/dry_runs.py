@@ -144,7 +144,7 @@ class DryRuns:
             return
         try:
             dry_run = question.dry_run()
-        except Exception:  # noqa: BLE001 - whatever it is, it is this job's, and no other's
+        except Exception:  # noqa: BLE001 - any error is handled as an error of this job only
             self.note_fault(question.job)
             return
         if dry_run is None:

@@ -162,7 +162,7 @@ class EvictionGate:
             return True
         try:
             creates = self._creates(uid)
-        except Exception:  # noqa: BLE001 - whatever it is, it is the preemptor's
+        except Exception:  # noqa: BLE001 - any error is handled as an error of the preemptor
             self._dry_runs.note_fault(obs.job)
             return False
         if not creates:

@@ -1,7 +1,7 @@
 """Why a job is not bigger, or does not run: the reason and the sentence that users read.
 
-A sentence says the wish, the supply, the limit, and what to do. It does not change with the clock alone. It is made
-from the final board, and decides nothing.
+Each message states what the job requests, what is free, which limit applies, and one action. A message does not change
+while only time passes. This module reads the final state and decides nothing.
 """
 
 from __future__ import annotations
@@ -49,12 +49,13 @@ _GROWS_LATER = (
     " or wait."
 )
 _MAY_NOT_PREEMPT = (
-    "No pods are evicted for it for now: last time its own pods could not use the room. Edit the job to have it tried"
-    " at once, or wait."
+    "The operator evicts no pods for this job for now, because the job's pods could not be created or scheduled the"
+    " last time. Edit the job to retry at once, or wait."
 )
 _GROWS_LESS = (
-    "growth costs the job what it did since its last checkpoint, so it waits until what it gains is worth that. Run it"
-    " in Elastic mode with the library or elasticity.checkpointPath, set elasticity.scaleUpDelaySeconds to 0, or wait."
+    "the job delays its growth, because each change of size sends it back to its last checkpoint. To avoid the delay,"
+    " run it in Elastic mode with the library or with elasticity.checkpointPath, or set"
+    " elasticity.scaleUpDelaySeconds to 0."
 )
 
 

@@ -116,8 +116,8 @@ def edited(obs: Observation, now: float) -> Observation:  # noqa: ARG001 - a rul
         return obs
     if ended >= MAX_WAITS_ENDED:
         text = (
-            f"The wait continues: {ended} edits have ended a wait since the job last ran for ten minutes, and no more"
-            " may."
+            f"The back-off continues. {ended} edits have already ended a back-off since the job last ran for ten"
+            " minutes; further edits do not."
         )
         return replace(obs, events=(*obs.events, Event("ScaleUpBlocked", text)))
     return replace(obs, status=obs.status.model_copy(update={"failed_size": None, "waits_ended_by_edits": ended + 1}))
