@@ -208,14 +208,14 @@ def test_an_unreadable_spec_leaves_running_pods_alone_and_says_what_is_wrong():
 
 
 def test_what_the_api_server_refuses_is_an_invalid_spec():
-    job = make_job((), status=make_status(replicas=0), refused="unknown field spec.containrs")
+    job = make_job((), status=make_status(replicas=0), pods_rejected_until_edit="unknown field spec.containrs")
     planned = plan(job)
     assert reasons(planned)["Ready"] == ("False", "InvalidSpec")
     assert "containrs" in planned.status.condition("Ready").message
 
 
 def test_trouble_with_writes_is_told():
-    job = make_job((), status=make_status(replicas=0), trouble="exceeded quota: pods=0")
+    job = make_job((), status=make_status(replicas=0), write_error="exceeded quota: pods=0")
     planned = plan(job, make_grant(create=["master-0", "worker-0"]))
     assert planned.status.condition("Ready").message == "exceeded quota: pods=0"
 

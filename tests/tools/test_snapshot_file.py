@@ -16,13 +16,13 @@ from elastic_api.policy import PolicySpec
 from elastic_api.status import Condition, JobStatus, LastFailure, Retry, RetryCause
 from elastic_operator.plan.facts.group_report import Goodput, GroupChange, GroupReport
 from elastic_operator.plan.facts.job import (
+    FlapWindow,
     Group,
     Job,
     JobContext,
     JobFeedback,
     LastOutput,
     MainContainer,
-    NoExternalChange,
     OwnPod,
     Provisioning,
 )
@@ -133,7 +133,7 @@ JOBS = facts(
         unready=st.dictionaries(WORDS, TIMES, max_size=2),
         ignored_priority=maybe(facts(Reason)),
         node_outage=maybe(facts(NodeOutage)),
-        no_external_change=maybe(facts(NoExternalChange)),
+        flap_window=maybe(facts(FlapWindow)),
     ),
 )
 JOB_SHAPES = facts(JobShape, master=SHAPES, worker=SHAPES)
@@ -141,8 +141,8 @@ PREEMPTORS = st.builds(Preemptor, WORDS, WORDS)
 EVICTION_LIMITS = facts(
     EvictionLimits,
     evicted_last_minute=st.dictionaries(WORDS, PREEMPTORS, max_size=2),
-    firm=st.frozensets(st.sampled_from(EvictionLimit)),
-    first=maybe(PREEMPTORS),
+    configured=st.frozensets(st.sampled_from(EvictionLimit)),
+    longest_waiting=maybe(PREEMPTORS),
 )
 SETTINGS = facts(
     Snapshot,

@@ -22,13 +22,13 @@ async def renew(session: Session, network: JobNetwork, jobs: Iterable[objects.Cu
     """Write all NetworkPolicies, one after the other. Writes that may succeed later are repeated at the end (88)."""
     left, backoff = [job.metadata for job in jobs], Backoff()
     while True:
-        left = [job for job in left if not await _is_done(session, network, job)]
+        left = [job for job in left if not await _try_write(session, network, job)]
         if not left:
             return
         await asyncio.sleep(backoff.next())
 
 
-async def _is_done(session: Session, network: JobNetwork, job: objects.CustomMeta) -> bool:
+async def _try_write(session: Session, network: JobNetwork, job: objects.CustomMeta) -> bool:
     """Write the job's NetworkPolicy; False if a later try may succeed. All other errors are logged."""
     try:
         manifest = build_network_policy(job, network)

@@ -358,7 +358,7 @@ def test_fewer_than_the_minimum_with_the_next_master_do_not_wait():
     job = make_elastic_job(
         WARM, spec=make_elastic_spec(minReplicas=4, maxReplicas=4), target_replicas=4, **WITHOUT_MASTER
     )
-    seen = see(with_facts(job, blocked="exceeded quota"))
+    seen = see(with_facts(job, pods_rejected="exceeded quota"))
     assert (seen.status.incarnation, seen.status.target_replicas) == (2, 0)
 
 

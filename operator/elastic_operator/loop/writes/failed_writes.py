@@ -24,16 +24,17 @@ MAX_NAME_TAKEN_SECONDS = 2.0
 
 @dataclass(slots=True)
 class FailedWrite:
-    """The failures of one job: `refused` holds for `generation` only, the other fields as long as tries fail.
+    """The failures of one job: `pods_rejected_until_edit` holds for `generation` only, the other fields as long as
+    tries fail.
 
-    `attempts` are the tries that failed in a row (monotonic). The user reads `message`. `blocked` says why the API
-    server accepts no more pods of the job for now (27).
+    `attempts` are the tries that failed in a row (monotonic). The user reads `message`. `pods_rejected` says why the
+    API server accepts no more pods of the job for now (27).
     """
 
     attempts: Attempts = NEVER_FAILED
     message: str = ""
-    blocked: str = ""
-    refused: str = ""
+    pods_rejected: str = ""
+    pods_rejected_until_edit: str = ""
     generation: int = 0
 
     def wait(self, now: float) -> float:
@@ -42,7 +43,7 @@ class FailedWrite:
 
     def refusal(self, generation: int) -> str:
         """The API server's refusal of this generation; "" if there is none."""
-        return self.refused if self.generation == generation else ""
+        return self.pods_rejected_until_edit if self.generation == generation else ""
 
 
 _NONE = FailedWrite()
@@ -65,8 +66,10 @@ class FailedWrites:
     def clear(self, job: Job) -> None:
         """Forget failed tries after a success. A final refusal stays until the job is edited."""
         known = self._jobs.pop(job.uid, None)
-        if known is not None and known.refused and known.generation == job.generation:
-            self._jobs[job.uid] = FailedWrite(refused=known.refused, generation=known.generation)
+        if known is not None and known.pods_rejected_until_edit and known.generation == job.generation:
+            self._jobs[job.uid] = FailedWrite(
+                pods_rejected_until_edit=known.pods_rejected_until_edit, generation=known.generation
+            )
 
     def of(self, uid: str) -> FailedWrite:
         """The job's failed writes; an empty record if there are none."""
@@ -95,9 +98,9 @@ class FailedWrites:
 def _take_refusal(known: FailedWrite, job: Job, refusal: PodRefused) -> None:
     assert job.spec is not None, "pods are created from a spec that could be read"
     if refusal.remedy is Remedy.EDIT:
-        known.refused = pod_refusal(
+        known.pods_rejected_until_edit = pod_refusal(
             job.spec, role=refusal.role, message=refusal.error.message, own_variables=refusal.own_variables
         )
         known.generation = job.generation
     else:
-        known.blocked = known.message = pod_blocked(refusal.error.message)
+        known.pods_rejected = known.message = pod_blocked(refusal.error.message)

@@ -31,7 +31,7 @@ class Victims:
         self.evictions = EvictionCount(limits.evicted_last_minute)
         self.over_limit: dict[Entry, OverLimit] = {}
         self.known_preemptors = frozenset(
-            preemptor.uid for preemptor in (*self.evictions.recent_preemptors, limits.first) if preemptor
+            preemptor.uid for preemptor in (*self.evictions.recent_preemptors, limits.longest_waiting) if preemptor
         )
 
     def note(self, victim_job: Entry, members: Iterable[Member], preemptor: Entry) -> None:
@@ -61,13 +61,15 @@ class Victims:
         self._journal.set(entry, "victims", ())
         for one in took:
             node = one.victim_job.node_of.get(one.pod.uid)
-            there = [preemptor for preemptor in entry.preemptors if node in preemptor.near] or entry.preemptors
+            there = [
+                preemptor for preemptor in entry.preemptors if node in preemptor.occupied_nodes
+            ] or entry.preemptors
             others = [preemptor for preemptor in one.victim_job.preemptors if preemptor is not entry]
             self._journal.set(one.victim_job, "preemptors", tuple(dict.fromkeys((*others, *there))))
             for preemptor in there:
                 self._attribute([one], preemptor)
 
-    def pass_on(self, preemptor: Entry, node: int, heir: Entry, *, gpus: int) -> bool:
+    def pass_on(self, preemptor: Entry, node: int, new_preemptor: Entry, *, gpus: int) -> bool:
         """Make the heir the preemptor of the pods on that node that were preempted for `gpus` GPUs: the heir has the
         room now.
 
@@ -75,7 +77,7 @@ class Victims:
         """
         lacking, passed, rest = gpus, list[Victim](), list[Victim]()
         for one in preemptor.victims:
-            is_there = one.victim_job.node_of.get(one.pod.uid) == node and one.victim_job is not heir
+            is_there = one.victim_job.node_of.get(one.pod.uid) == node and one.victim_job is not new_preemptor
             if is_there and lacking > 0 and not self._keeps(one.victim_job, one.pod):
                 passed.append(one)
                 lacking -= one.pod.gpus
@@ -85,9 +87,9 @@ class Victims:
         for one in passed:
             is_left = any(left.victim_job is one.victim_job for left in rest)
             others = [other for other in one.victim_job.preemptors if other is not preemptor or is_left]
-            self._journal.set(one.victim_job, "preemptors", tuple(dict.fromkeys((*others, heir))))
-            self._attribute([one], heir)
-        return over_limit(self._limits, heir, self.evictions, len(passed), waits=False) is None
+            self._journal.set(one.victim_job, "preemptors", tuple(dict.fromkeys((*others, new_preemptor))))
+            self._attribute([one], new_preemptor)
+        return over_limit(self._limits, new_preemptor, self.evictions, len(passed), waits=False) is None
 
     def limits_on(self, preemptor: Entry) -> Hashable:
         """A key of everything that decides whether a limit on evictions stops this preemptor, apart from what is equal
@@ -118,7 +120,7 @@ class Victims:
 
         Else small preemptors would use up the limit each minute, and a large one would never pass (138).
         """
-        ahead = (entry for entry, one in self.over_limit.items() if not one.waits_for_a_person)
+        ahead = (entry for entry, one in self.over_limit.items() if not one.needs_higher_limit)
         team = preemptor_of(preemptor).team
         return any(not one.served and one.rank < preemptor.rank and preemptor_of(one).team == team for one in ahead)
 

@@ -73,8 +73,8 @@ def _phase(obs: Observation, grant: Grant | None, now: float) -> Reason:
         wait = round_up(obs.no_pods_before - now)
         again = f"{status.retry.reason} Tried again in about {max(5, -(-wait // 5) * 5)} s."
         return Reason(Phase.DEGRADED if _enough(obs) else Phase.RESTARTING, again)
-    if job.feedback.trouble:
-        return Reason(Phase.DEGRADED if _enough(obs) else Phase.STARTING, _left_behind(obs) or job.feedback.trouble)
+    if job.feedback.write_error:
+        return Reason(Phase.DEGRADED if _enough(obs) else Phase.STARTING, _left_behind(obs) or job.feedback.write_error)
     nodes_asked = (
         grant is not None and grant.limit == SizeReason.WAITING_FOR_NODES and not any(map(is_running, obs.members))
     )

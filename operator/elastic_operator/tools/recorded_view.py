@@ -1,4 +1,4 @@
-"""A recording as the planner's world."""
+"""A recording as the planner's view of the cluster."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from elastic_operator.plan.policies.resolve import resolve
 from elastic_operator.tools.recording import Recording
 
 
-class RecordedWorld:
+class RecordedView:
     """One moment of the cluster, which does not pass. A job at which the planner raises is quarantined, as in the
     operator.
     """
