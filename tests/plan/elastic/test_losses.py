@@ -343,7 +343,7 @@ WAITS_FOR_A_NODE = is_pending(make_worker(2), node=None, bound=False, unschedula
 @pytest.mark.parametrize(
     ("pods", "facts", "size"),
     [
-        pytest.param(WARM, {"blocked": "exceeded quota"}, 4, id="the next master is refused"),
+        pytest.param(WARM, {"pods_rejected": "exceeded quota"}, 4, id="the next master is refused"),
         pytest.param([*WARM, WAITS_FOR_A_NODE], {}, 4, id="a worker more finds no node"),
     ],
 )
