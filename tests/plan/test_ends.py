@@ -416,7 +416,7 @@ def test_a_job_that_is_edited_over_and_over_waits_from_some_edit_on_until_it_has
         tried.append(planned.status.failed_size is None)
         status = planned.status.model_copy(update={"failed_size": waits})
     assert tried == [True] * 5 + [False] * 2
-    assert "The wait continues" in planned.events[-1].message
+    assert "The back-off continues" in planned.events[-1].message
     runs = started(waits_ended_by_edits=5)
     assert plan(make_job(status=runs), BOTH, now=604).status.waits_ended_by_edits == 5
     assert plan(make_job(status=runs), BOTH, now=605).status.waits_ended_by_edits is None
