@@ -56,7 +56,7 @@ class Options:
         """The options that were found for an equivalent preemptor, if this preemptor has no pods of its own to release
         (44).
         """
-        preemptor, known = self._preemptor, self._state.this_pass.round.options
+        preemptor, cached = self._preemptor, self._state.this_pass.round.options
         own = bool(preemptor.size) or self._only is not None
         key = (
             None if own else equivalence_key(self._state, preemptor),
@@ -64,9 +64,9 @@ class Options:
             need,
             self._candidates.kind,
         )
-        if own or key not in known:
-            known[key] = self._search(role, check)
-        return known[key]
+        if own or key not in cached:
+            cached[key] = self._search(role, check)
+        return cached[key]
 
     def _search(self, role: str, check: PreemptionCheck | None) -> OptionHeap:
         nodes = self._preemptor.requirements(role).node_set & (
@@ -77,16 +77,16 @@ class Options:
         heapify(found)
         return found
 
-    def _pop_cheapest_valid(self, known: OptionHeap, role: str, check: PreemptionCheck | None) -> Option | None:
-        while known:
-            price, node = heappop(known)
-            while known and known[0] == (price, node):
-                heappop(known)
+    def _pop_cheapest_valid(self, heap: OptionHeap, role: str, check: PreemptionCheck | None) -> Option | None:
+        while heap:
+            price, node = heappop(heap)
+            while heap and heap[0] == (price, node):
+                heappop(heap)
             option = self._option(role, node, check)
             if option is None:
                 continue
-            heappush(known, (option.price, node))
-            if option.price <= price or known[0] == (option.price, node):
+            heappush(heap, (option.price, node))
+            if option.price <= price or heap[0] == (option.price, node):
                 return option
         return None
 
@@ -131,8 +131,8 @@ class Options:
                 return None
             unit = min(able, key=lambda unit: unit_order(unit, trial))
             parts = [part for part in chosen if unit.whole and part.entry is unit.entry]
-            chosen = [one for one in chosen if one not in parts] + [unit]
-            pool = [one for one in pool if one is not unit and not (unit.whole and one.entry is unit.entry)]
+            chosen = [part for part in chosen if part not in parts] + [unit]
+            pool = [other for other in pool if other is not unit and not (unit.whole and other.entry is unit.entry)]
             if trial and unit.entry.account:
                 gpus, held = (
                     (unit.gpus - sum(p.gpus for p in parts)),
@@ -164,7 +164,7 @@ def _as_they_leave(entry: Entry) -> Iterable[int]:
 
 def _needed(state: AllocationState, preemptor: Entry, role: str, node: int, chosen: list[Unit]) -> list[Unit]:
     for unit in chosen[::-1]:
-        fewer = [one for one in chosen if one is not unit]
+        fewer = [other for other in chosen if other is not unit]
         if fewer and _fits_without(state, preemptor, role, node, fewer):
             chosen = fewer
     return chosen
