@@ -55,7 +55,7 @@ class Operator:
         connection = Connection("http://memory", Credentials(lambda: None))
         self.session = session = Session(connection, http=self.server)  # type: ignore[arg-type]
         metrics, settings, clock = Metrics(), Settings(), session.clock
-        ledger = Ledger(job_of=self.stores.jobs.get, parse=parse_pod_name, changed=self._wake)
+        ledger = Ledger(job_of=self.stores.jobs.get, parse=parse_pod_name, on_change=self._wake)
         self.stores.pods.subscribe(ledger.pod_changed)
         self.controller: Controller | None = None
         self._fill(load)
@@ -71,8 +71,8 @@ class Operator:
             settings=settings,
             metrics=metrics,
             clock=clock,
-            poller=MasterPoller(now=clock.time, changed=self._wake),
-            fresh=lambda: True,
+            poller=MasterPoller(now=clock.time, on_change=self._wake),
+            is_fresh=lambda: True,
             times=JobTimes(),
             on_decisions=self._on_decisions,
         )

@@ -140,7 +140,7 @@ class Ours:
             pending_pods=tuple(self._requests(world)),
             starvation_seconds=SETTINGS.starvation_seconds,
             eviction_limits=EvictionLimits(
-                *SETTINGS.reclaim.most_evictions(world.trace.gpus), evicted_last_minute=gone, firm=frozenset()
+                *SETTINGS.reclaim.most_evictions(world.trace.gpus), evicted_last_minute=gone, configured=frozenset()
             ),
         )
 

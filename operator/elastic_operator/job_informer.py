@@ -158,12 +158,12 @@ class JobInformer:
         try:
             job = objects.decode(raw, objects.CustomObject)
             int(job.metadata.resource_version)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is this job's, and no other's
+        except Exception as error:  # noqa: BLE001 - any error is handled as an error of this job only
             self._report(raw, error)
-            return self._as_it_was(raw)
+            return self._last_readable_version(raw)
         return job
 
-    def _as_it_was(self, raw: dict[str, Any]) -> objects.CustomObject | None:
+    def _last_readable_version(self, raw: dict[str, Any]) -> objects.CustomObject | None:
         """The job's last readable version, with the metadata that can still be read."""
         known = None
         with suppress(LookupError, TypeError, ValueError):

@@ -98,7 +98,7 @@ class Process:
             job_of=self.stores.jobs.get,
             parse=parse_pod_name,
             gpu_resources=settings.gpu_resources,
-            changed=self._wake,
+            on_change=self._wake,
             on_error=self.stores.pods.on_error,
         )
         informer.store.subscribe(self._job_changed)
@@ -141,8 +141,8 @@ class Process:
             if running.done():
                 running.result()
         finally:
-            await _cancelled(stopping)
-            await _cancelled(running)
+            await _cancel_and_wait(stopping)
+            await _cancel_and_wait(running)
 
     async def run(self, elect: Election) -> None:
         """Run until cancelled."""
@@ -186,7 +186,7 @@ class Process:
                         failed = True
                         log.error("leading ended: %s", error, exc_info=error)
             finally:
-                await _uninterrupted(self._stand_down(displaced, leading, election))
+                await _run_to_completion(self._stand_down(displaced, leading, election))
             log.warning("not leading any more; standing by")
             self.elector = self._candidate()
             await asyncio.sleep(backoff.next(worked=time.monotonic() - began) if failed else LEAD_AGAIN_SECONDS)
@@ -195,9 +195,9 @@ class Process:
         self, displaced: asyncio.Task[None], leading: asyncio.Task[None], election: asyncio.Task[None]
     ) -> None:
         """End the leader's tasks, and then its lease: no other replica may begin before this one's last write."""
-        await _cancelled(displaced)
-        await _cancelled(leading)
-        await _cancelled(election)  # this hands the lease back; nothing is written any more
+        await _cancel_and_wait(displaced)
+        await _cancel_and_wait(leading)
+        await _cancel_and_wait(election)  # this hands the lease back; nothing is written any more
         self.controller = self.statuses = self.quotas = None
         self.metrics.stand_by()
 
@@ -221,13 +221,13 @@ class Process:
             ending.callback(gc.unfreeze)
             drop = self.metrics.events_dropped.inc
             events = EventRecorder(self.session, instance=self.elector.identity, on_drop=drop)
-            _keep_up("writing of events", events.run, ending)
+            _start_supervised("writing of events", events.run, ending)
             ending.push_async_callback(events.flush)
             self.statuses = PolicyStatuses(self.session, self.stores.policies, now=self.session.clock.time)
-            _keep_up("reports on policies", self.statuses.run, ending)
-            _keep_up("renewal of NetworkPolicies", self._renew_networks, ending)
+            _start_supervised("reports on policies", self.statuses.run, ending)
+            _start_supervised("renewal of NetworkPolicies", self._renew_networks, ending)
             self.quotas = self._plain_pod_quotas()
-            _keep_up("limits of plain pods", partial(self._keep_quotas, self.quotas), ending)
+            _start_supervised("limits of plain pods", partial(self._keep_quotas, self.quotas), ending)
             self.times = JobTimes()
             self.controller = self._controller(events)
             await self.controller.run()
@@ -289,8 +289,8 @@ class Process:
             settings=self.settings,
             metrics=self.metrics,
             clock=clock,
-            poller=MasterPoller(now=clock.time, changed=self._wake, stepped=lambda: clock.stepped),
-            fresh=self.watches.fresh,
+            poller=MasterPoller(now=clock.time, on_change=self._wake, stepped=lambda: clock.stepped),
+            is_fresh=self.watches.fresh,
             times=self.times,
             on_decisions=self._on_decisions,
         )
@@ -335,12 +335,12 @@ class Process:
         return ""
 
 
-def _keep_up(what: str, work: Callable[[], Awaitable[None]], ending: contextlib.AsyncExitStack) -> None:
+def _start_supervised(what: str, work: Callable[[], Awaitable[None]], ending: contextlib.AsyncExitStack) -> None:
     """Run the work until `ending`."""
-    ending.push_async_callback(_cancelled, asyncio.create_task(_kept_up(what, work)))
+    ending.push_async_callback(_cancel_and_wait, asyncio.create_task(_run_with_restarts(what, work)))
 
 
-async def _kept_up(what: str, work: Callable[[], Awaitable[None]]) -> None:
+async def _run_with_restarts(what: str, work: Callable[[], Awaitable[None]]) -> None:
     """Do the work, and begin it again after an error. The error is logged here, because nobody awaits the result."""
     backoff = Backoff()
     while True:
@@ -348,11 +348,11 @@ async def _kept_up(what: str, work: Callable[[], Awaitable[None]]) -> None:
         try:
             return await work()
         except Exception:
-            log.exception("the %s has ended by an error and begins again", what)
+            log.exception("task %s failed; restarting it", what)
         await asyncio.sleep(backoff.next(worked=time.monotonic() - began))
 
 
-async def _cancelled(task: asyncio.Task[Any]) -> None:
+async def _cancel_and_wait(task: asyncio.Task[Any]) -> None:
     """Cancel the task and wait for its end, however it ends. The caller's own cancellation is not swallowed."""
     task.cancel()
     await asyncio.wait({task})
@@ -360,7 +360,7 @@ async def _cancelled(task: asyncio.Task[Any]) -> None:
         task.exception()  # it was logged where it happened
 
 
-async def _uninterrupted(work: Coroutine[Any, Any, None]) -> None:
+async def _run_to_completion(work: Coroutine[Any, Any, None]) -> None:
     """Do the work to its end, even if the caller is cancelled meanwhile."""
     task = asyncio.create_task(work)
     try:

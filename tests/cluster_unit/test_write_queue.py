@@ -77,7 +77,7 @@ async def test_it_is_backed_up_while_more_changes_wait_than_may_be_under_way(urg
     writes = [asyncio.ensure_future(one(queue, "x", done, urgency=urgency)) for _ in range(2 + waiting)]
     await asyncio.sleep(0)
     assert queue.is_backed_up is is_backed_up
-    await queue.until_it_flows()
+    await queue.until_not_backed_up()
     assert bool(done) is is_backed_up, "it waits for writes to end"
     assert len(done) < len(writes), "it waits no longer than needed"
     await asyncio.gather(*writes)

@@ -208,14 +208,14 @@ def test_an_unreadable_spec_leaves_running_pods_alone_and_says_what_is_wrong():
 
 
 def test_what_the_api_server_refuses_is_an_invalid_spec():
-    job = make_job((), status=make_status(replicas=0), refused="unknown field spec.containrs")
+    job = make_job((), status=make_status(replicas=0), pods_rejected_until_edit="unknown field spec.containrs")
     planned = plan(job)
     assert reasons(planned)["Ready"] == ("False", "InvalidSpec")
     assert "containrs" in planned.status.condition("Ready").message
 
 
 def test_trouble_with_writes_is_told():
-    job = make_job((), status=make_status(replicas=0), trouble="exceeded quota: pods=0")
+    job = make_job((), status=make_status(replicas=0), write_error="exceeded quota: pods=0")
     planned = plan(job, make_grant(create=["master-0", "worker-0"]))
     assert planned.status.condition("Ready").message == "exceeded quota: pods=0"
 
@@ -416,7 +416,7 @@ def test_a_job_that_is_edited_over_and_over_waits_from_some_edit_on_until_it_has
         tried.append(planned.status.failed_size is None)
         status = planned.status.model_copy(update={"failed_size": waits})
     assert tried == [True] * 5 + [False] * 2
-    assert "The wait continues" in planned.events[-1].message
+    assert "The back-off continues" in planned.events[-1].message
     runs = started(waits_ended_by_edits=5)
     assert plan(make_job(status=runs), BOTH, now=604).status.waits_ended_by_edits == 5
     assert plan(make_job(status=runs), BOTH, now=605).status.waits_ended_by_edits is None

@@ -59,9 +59,9 @@ def dispatch(executor: Any, plan: Plan, *, ledger: Any = None, done: Any = lambd
         failed_writes=FailedWrites(),
         metrics=Metrics(),
         pruned_fields=PrunedFields("jobs"),
-        fresh=lambda: True,
-        done=done,
-        failed=lambda _uid, _error: None,
+        is_fresh=lambda: True,
+        on_done=done,
+        on_internal_error=lambda _uid, _error: None,
     )
     meta = Meta(name=job.name, namespace=job.namespace, uid=job.uid, resource_version="1")
     dispatcher.start(objects.CustomObject(metadata=meta, status=objects.EMPTY), job, plan)
@@ -96,12 +96,12 @@ async def test_a_job_that_the_api_server_took_no_more_pods_of_is_in_no_trouble_o
     await done.wait()
     done.clear()
     dispatcher.failed_writes.add(job, PodRefused(Forbidden("exceeded quota", status=403), role="worker"), 0.0)
-    dispatcher.fresh = lambda: False
+    dispatcher.is_fresh = lambda: False
     await asyncio.sleep(1.0)
     meta = Meta(name=job.name, namespace=job.namespace, uid=job.uid, resource_version="1")
     dispatcher.start(objects.CustomObject(metadata=meta, status=objects.EMPTY), job, plan)
     await done.wait()
-    assert dispatcher.failed_writes.of(job.uid).blocked == ""
+    assert dispatcher.failed_writes.of(job.uid).pods_rejected == ""
 
 
 async def test_of_a_plan_that_is_cut_short_only_pods_that_may_exist_still_take_room():

@@ -30,7 +30,7 @@ class Asked:
         self.names: list[str] = []
         self.decided_again: list[str] = []
         self._answers: dict[str, asyncio.Future[None]] = {}
-        self.dry_runs = DryRuns(self._ask, lambda *_: None, again=self.decided_again.append)
+        self.dry_runs = DryRuns(self._ask, lambda *_: None, requeue=self.decided_again.append)
 
     async def _ask(self, dry_run: DryRun) -> None:
         self.names.append(dry_run.job.uid)

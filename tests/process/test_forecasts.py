@@ -18,7 +18,7 @@ from elastic_operator.plan.forecast.answer import Answer, no_answer
 from elastic_operator.plan.forecast.starts import MAX_STEPS, Steps
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.planner import Decisions
-from elastic_operator.plan.policies.resolve import Resolved
+from elastic_operator.plan.policies.resolve import ResolvedPolicies
 from tests.kit import virtual_time
 from tests.plan.allocate.world import make_job, make_node, make_snapshot
 from tests.plan.jobs import make_job as make_facts
@@ -33,7 +33,7 @@ class Life:
     def __init__(self) -> None:
         self.heard: list[str] = []
         clock = SimpleNamespace(time=lambda: time.time())
-        self.forecasts = Forecasts(None, metrics=Metrics(), clock=clock, again=self.heard.append)
+        self.forecasts = Forecasts(None, metrics=Metrics(), clock=clock, requeue=self.heard.append)
         self.forecasts.what_ifs.begin = self._begin
         self._obs: dict[str, Observation] = {}
 
@@ -56,7 +56,9 @@ class Life:
         """A pass has decided; these jobs wait."""
         runs = make_job("runs", 1, on="n1", age=99)
         snapshot = make_snapshot([make_node("n1", 1)], [runs, *(make_job(uid, 1) for uid in waiting)])
-        self.forecasts.note_decisions(Decisions(Resolved(), self._obs, snapshot, allocate(snapshot), True, 0.0, None))
+        self.forecasts.note_decisions(
+            Decisions(ResolvedPolicies(), self._obs, snapshot, allocate(snapshot), True, 0.0, None)
+        )
 
     def answers(self, namespace: str) -> int:
         """How many jobs of the namespace were answered."""

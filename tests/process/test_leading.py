@@ -96,7 +96,7 @@ async def test_a_side_task_that_fails_after_it_has_worked_for_long_begins_again_
         await asyncio.sleep(3600)
         raise OSError("once in a month")
 
-    async with running(process._kept_up("work", work)):
+    async with running(process._run_with_restarts("work", work)):
         await asyncio.sleep(12.5 * 3600)
     pauses = [later - earlier - 3600 for earlier, later in pairwise(begun)]
     assert len(pauses) == 12

@@ -67,7 +67,7 @@ class Listener:
         self.heard = asyncio.Event()
         self.stepped = 0.0
         self.poller = MasterPoller(
-            now=lambda: time.time() + self.stepped, changed=self.heard.set, stepped=lambda: self.stepped
+            now=lambda: time.time() + self.stepped, on_change=self.heard.set, stepped=lambda: self.stepped
         )
         self.poller.dirty.take()
 

@@ -25,7 +25,7 @@ from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.errors import Unreachable
 from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.stores import Stores
-from elastic_operator.loop.stored_world import StoredWorld
+from elastic_operator.loop.store_view import StoreView
 from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.plan import demands
 from elastic_operator.plan.allocation.allocate import Allocator
@@ -91,7 +91,7 @@ class World:
         """Another process leads."""
         self.stored, self.planner = self.new_world(), Planner()
 
-    def new_world(self) -> StoredWorld:
+    def new_world(self) -> StoreView:
         clock = self.clock = ServerClock(monotonic=lambda: self.now)
         clock.offset = 0.0
         reader = Reader(self.stores, self.ledger, self.settings, clock=clock, quarantine=quarantine.Quarantine())
@@ -100,7 +100,7 @@ class World:
             "may_preempt": lambda job: job.name not in self.refused,
             "may_not_preempt": lambda: (frozenset(f"uid-{name}" for name in self.refused), frozenset()),
         }
-        return StoredWorld(reader, logs.with_logs, self.failed_writes, **passed)
+        return StoreView(reader, logs.with_logs, self.failed_writes, **passed)
 
     def look(self) -> Sight:
         sight = Sight(*self.planner.observe(self.stored.refresh(self.now)))

@@ -74,8 +74,8 @@ class Operator:
             ),
             metrics=metrics,
             clock=self.wire.clock,
-            poller=MasterPoller(now=self.wire.clock.time, changed=lambda: None),
-            fresh=lambda: True,
+            poller=MasterPoller(now=self.wire.clock.time, on_change=lambda: None),
+            is_fresh=lambda: True,
             times=self.times,
         )
         self._hear_all(dice)

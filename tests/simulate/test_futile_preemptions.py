@@ -99,7 +99,7 @@ def test_no_pod_is_evicted_while_the_stores_are_not_fresh(add: Callable[[World, 
         job = teams(world, red=4)
         await world.advance(30)
         evicted, fresh = Evicted(world), False
-        world.operator.controller.reconciler.dispatcher.fresh = lambda: fresh
+        world.operator.controller.reconciler.dispatcher.is_fresh = lambda: fresh
         add(world, "red")
         await world.advance(300)
         assert evicted.times == []
@@ -118,7 +118,7 @@ def test_a_job_that_ends_while_the_stores_are_not_fresh_ends_though_others_are_t
     async def story(world: World) -> None:
         job = teams(world, red=4)
         await world.advance(30)
-        world.operator.controller.reconciler.dispatcher.fresh = lambda: False
+        world.operator.controller.reconciler.dispatcher.is_fresh = lambda: False
         add_small_job(world, "red")
         await world.advance(30)
         master = next(pod for pod in pods_of(world, job) if is_master(pod))

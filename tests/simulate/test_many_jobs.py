@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 from elastic_operator.cluster.errors import Unreachable
 from elastic_operator.loop import reason_messages, reconciler
-from elastic_operator.loop import stored_world as stored
+from elastic_operator.loop import store_view as stored
 from elastic_operator.plan import planner
 from elastic_operator.read import specs
 from elastic_operator.read.pending import pending_pods as waiting_pods

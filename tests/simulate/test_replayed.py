@@ -9,7 +9,7 @@ from math import inf
 
 import pytest
 
-from elastic_operator.loop.stored_world import StoredWorld
+from elastic_operator.loop.store_view import StoreView
 from elastic_operator.plan.planner import Planner
 from elastic_operator.tools import snapshot_file
 from elastic_operator.tools.decisions import Decision, decide
@@ -33,7 +33,7 @@ class Replays:
     def decide(self, planner, world, reclaim):
         """Decide, and compare who gets what."""
         decisions = self._decide(planner, world, reclaim)
-        if not isinstance(world, StoredWorld):
+        if not isinstance(world, StoreView):
             return decisions
         recorded = record(world, reclaim, *world.reader.policies.sources())
         read = snapshot_file.decode(json.loads(snapshot_file.encode(recorded)), source="f")

@@ -19,7 +19,7 @@ from elastic_api.template import fingerprint, main_container
 from elastic_operator.build import elastic_pod
 from elastic_operator.build.names import Owner, owner_reference
 from elastic_operator.build.request import BuildSettings
-from elastic_operator.build.torchrun_environment import environment, grace_seconds, with_users
+from elastic_operator.build.torchrun_environment import environment, grace_seconds, merge_env
 from elastic_operator.build.wrapper import wrapped
 from elastic_operator.plan.facts.decisions import CreatePod
 from elastic_operator.plan.facts.pod_shape import with_node_names
@@ -93,7 +93,7 @@ def _make_torchrun(
         port=port,
         gpu_resources=settings.gpu_resources,
     )
-    main["env"] = with_users(ours, main["env"])
+    main["env"] = merge_env(ours, main["env"])
     main.update(wrapped(main))
 
 

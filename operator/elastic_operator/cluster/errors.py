@@ -26,11 +26,11 @@ class Remedy(Enum):
     The order is that of `severity`: the gravest is last.
     """
 
-    DECIDE_AGAIN = "at once, from what has changed meanwhile; it is not reported"
-    NEXT_LEADER = "this process writes no more; it is not reported"
-    WAIT = "the same again, after a pause"
-    USER = "the same again, after a pause, and a message says what to do about it"
-    EDIT = "only another template can help: nothing, until the job is edited"
+    DECIDE_AGAIN = "decide again at once from the new state; do not report"
+    NEXT_LEADER = "stop writing, because another replica leads; do not report"
+    WAIT = "retry the same write after a pause"
+    USER = "retry the same write after a pause, and tell the user what to do"
+    EDIT = "do not retry before the user edits the job"
 
     @property
     def may_pass(self) -> bool:

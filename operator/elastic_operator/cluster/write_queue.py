@@ -47,7 +47,7 @@ class WriteQueue:
         urgent = (len(queue) for urgency, queue in self._waiting.items() if urgency is not Urgency.CREATE)
         return sum(urgent) > self._count
 
-    async def until_it_flows(self) -> None:
+    async def until_not_backed_up(self) -> None:
         """Wait while it is backed up."""
         while self.is_backed_up:
             await self._moved.wait()

@@ -16,7 +16,7 @@ from elastic_operator.loop.reclaim.eviction_limiter import EvictionLimiter
 from elastic_operator.loop.reclaim.nominator import Nominator
 from elastic_operator.loop.reclaim.reclaim_reporter import ReclaimReporter
 from elastic_operator.loop.reconciler import Reconciler
-from elastic_operator.loop.stored_world import StoredWorld
+from elastic_operator.loop.store_view import StoreView
 from elastic_operator.loop.writes.dispatch import Dispatcher
 from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.loop.writes.plan_executor import PlanExecutor
@@ -42,14 +42,14 @@ def make_controller(
     metrics: Metrics,
     clock: ServerClock,
     poller: MasterPoller,
-    fresh: Callable[[], bool],
+    is_fresh: Callable[[], bool],
     times: JobTimes,
     on_decisions: Callable[[Decisions | None], None] = lambda _: None,
 ) -> Controller:
     """A controller with all its parts.
 
     Args:
-        fresh: Whether the stores can be trusted to create pods.
+        is_fresh: Whether the stores can be trusted to create pods.
         times: Sees each plan that is made.
         on_decisions: Called at the end of each pass with its decisions.
     """
@@ -73,25 +73,25 @@ def make_controller(
         events=executor.events,
         metrics=metrics,
         now=clock.time,
-        changed=awake.set,
+        on_change=awake.set,
     )
     survivors = SurvivorLogs(logs, now=clock.time, stepped=lambda: clock.stepped)
     planner = Planner(metrics.allocate.time)
 
-    def decide_again(uid: str) -> None:
+    def requeue(uid: str) -> None:
         planner.plans.forget(uid)
         awake.set()
 
-    def worked(uid: str) -> None:
+    def on_pods_created(uid: str) -> None:
         quarantine.note_success(uid)
         dry_runs.answers.note_created(uid)
 
     dry_runs = DryRuns(
         DryRunner(executor.session, stores, executor.build).run,
         lambda job, error, needed: reconciler.refused(job, error, needed),
-        again=decide_again,
+        requeue=requeue,
     )
-    world = StoredWorld(
+    view = StoreView(
         reader,
         logs.with_logs,
         failed_writes,
@@ -100,7 +100,7 @@ def make_controller(
         group=survivors.group,
         may_preempt=dry_runs.may_preempt,
         may_not_preempt=dry_runs.may_not_preempt,
-        news=(poller.dirty, survivors.dirty),
+        dirty_sets=(poller.dirty, survivors.dirty),
         job_read=dry_runs.answers.job_read,
     )
     dispatcher = Dispatcher(
@@ -110,19 +110,19 @@ def make_controller(
         failed_writes=failed_writes,
         metrics=metrics,
         pruned_fields=executor.pruned_fields,
-        fresh=fresh,
-        done=decide_again,
-        failed=lambda uid, error: planner.quarantine(world, uid, error, at_grant=True),
-        worked=worked,
-        refused=dry_runs.answers.note_refused_create,
+        is_fresh=is_fresh,
+        on_done=requeue,
+        on_internal_error=lambda uid, error: planner.quarantine(view, uid, error, at_grant=True),
+        on_pods_created=on_pods_created,
+        on_pod_rejected=dry_runs.answers.note_refused_create,
     )
-    forecasts = Forecasts(world, metrics=metrics, clock=clock, again=decide_again)
+    forecasts = Forecasts(view, metrics=metrics, clock=clock, requeue=requeue)
     eviction_gate = EvictionGate(
         dry_runs=dry_runs, nominator=nominator, limiter=limiter, pods=stores.pods, reads=logs.reads
     )
     reconciler = Reconciler(
         planner=planner,
-        world=world,
+        view=view,
         dispatcher=dispatcher,
         eviction_gate=eviction_gate,
         poller=poller,
@@ -131,11 +131,11 @@ def make_controller(
         on_plan=times.note_plan,
         with_forecast=forecasts.with_forecast,
     )
-    read, of_pods = (reader.specs, reader.shapes, world), (poller, survivors)
+    read, of_pods = (reader.specs, reader.shapes, view), (poller, survivors)
     of_writes = (dry_runs, dry_runs.answers, eviction_gate, failed_writes, dispatcher.status_times)
     of_messages = (reconciler.reason_messages, forecasts.what_ifs, forecasts.queue_positions)
     return Controller(
-        world=world,
+        world=view,
         planner=planner,
         reconciler=reconciler,
         limiter=limiter,
@@ -148,5 +148,5 @@ def make_controller(
         awake=awake,
         on_decisions=on_decisions,
         of_jobs=(*read, *of_pods, *of_writes, *of_messages, times),
-        until_writes_flow=lambda: executor.session.writes.until_it_flows(),
+        until_not_backed_up=lambda: executor.session.writes.until_not_backed_up(),
     )

@@ -27,7 +27,7 @@ from elastic_operator.loop.reclaim.eviction_limiter import EvictionLimiter
 from elastic_operator.loop.reclaim.nominator import Nominator
 from elastic_operator.loop.reclaim.reclaim_reporter import ReclaimReporter
 from elastic_operator.loop.reconciler import RESYNC_SECONDS, Reconciler
-from elastic_operator.loop.stored_world import StoredWorld
+from elastic_operator.loop.store_view import StoreView
 from elastic_operator.memory import PerJobMemory
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocation.result import Allocation
@@ -63,7 +63,7 @@ class Controller:
     def __init__(
         self,
         *,
-        world: StoredWorld,
+        world: StoreView,
         planner: Planner,
         reconciler: Reconciler,
         limiter: EvictionLimiter,
@@ -76,14 +76,14 @@ class Controller:
         awake: asyncio.Event,
         on_decisions: Callable[[Decisions | None], None],
         of_jobs: Sequence[PerJobMemory],
-        until_writes_flow: Callable[[], Awaitable[None]],
+        until_not_backed_up: Callable[[], Awaitable[None]],
     ) -> None:
         self.world, self.planner, self.reconciler = world, planner, reconciler
         self.nominator, self.dry_runs, self.forecasts = nominator, dry_runs, forecasts
         self._limiter, self._reclaim_reporter, self.of_jobs = limiter, reclaim_reporter, of_jobs
         self._metrics, self._clock, self._awake, self._on_decisions = metrics, clock, awake, on_decisions
         self._stores, self._ledger = world.reader.stores, world.reader.ledger
-        self._stepped, self._until_writes_flow = clock.stepped, until_writes_flow
+        self._stepped, self._until_not_backed_up = clock.stepped, until_not_backed_up
         self.last_pass = time.monotonic()
         self.decisions: Decisions | None = None
         """Of the last pass."""
@@ -118,7 +118,7 @@ class Controller:
                 await asyncio.sleep(self._batching.delay(took, woken=self._awake.is_set(), now=time.monotonic()))
                 with suppress(TimeoutError):
                     async with asyncio.timeout(MAX_BACKED_UP_SECONDS):
-                        await self._until_writes_flow()
+                        await self._until_not_backed_up()
                 await waited_for(self._awake, wait)
         finally:
             forecasting.cancel()
@@ -147,7 +147,7 @@ class Controller:
             wait = self.run_pass()
         except Exception:
             self._metrics.pass_errors.inc()
-            log.exception("a pass failed; the next one starts from the stores again")
+            log.exception("pass failed; the next pass reads all stores again")
             self.forget()
             return None
         self.last_pass = time.monotonic()
@@ -186,14 +186,14 @@ class Controller:
             report()
         except Exception:
             self._metrics.pass_errors.inc()
-            log.exception("what was decided cannot be reported; it is carried out nevertheless")
+            log.exception("cannot report the decisions of this pass; they are carried out")
 
     def _take_note(self, decisions: Decisions, now: float) -> None:
         """Count and log the new allocation."""
         allocation = decisions.allocation
         if decisions.error is not None:
             self._metrics.pass_errors.inc()
-            text = "what looks ahead (143), or the mode DryRun, raised; the allocation is carried out nevertheless"
+            text = "the look-ahead (143) or the DryRun allocation raised an error; the allocation is used without it"
             log.error(text, exc_info=decisions.error)
         if decisions.stopped is None:
             self._reclaim_reporter.report_futile(decisions.snapshot, self.planner.futile_preemptors)

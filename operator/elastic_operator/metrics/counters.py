@@ -95,8 +95,7 @@ class Counters:
         self.allocate = self._histogram("allocate_seconds", "Time of one allocation over all jobs.", PASS)
         self.not_lasting = self._counter(
             "not_lasting",
-            "Jobs that got nothing in an allocation, because the next allocation would have evicted their pods, or kept"
-            " the victims.",
+            "Grants that the operator withheld, because the next pass would have undone them.",
         )
         self.reconcile = self._histogram(
             "reconcile_seconds", "Time to carry out one plan for one job, API calls included.", WRITE
@@ -180,8 +179,8 @@ class Counters:
         self.reservations_expired = self._counter("reservations_expired", "Reservations that expired.")
         self.waiting_for_limit = self._gauge("reclaim_breaker_open", "Jobs and pods that wait for a limit of reclaim.")
         text = (
-            "Of these, the ones that wait in vain: they need more evictions at once than a configured limit ever"
-            " allows."
+            "Jobs and pods that need more evictions at once than the configured limit allows. They wait until an"
+            " administrator raises the limit."
         )
         self.too_large = self._gauge("reclaim_too_large", text)
         self.reclaim_unanswered = self._gauge(

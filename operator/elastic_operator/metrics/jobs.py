@@ -26,8 +26,8 @@ def job_families(jobs: Iterable[JobStats]) -> Iterator[Metric]:
     yield _info(jobs)
     yield _status(jobs)
     yield _pods(jobs)
-    yield from (_one(jobs, name, about, of) for name, about, of in NOW)
-    yield from (_one(jobs, name, about, of, kind=CounterMetricFamily) for name, about, of in SO_FAR)
+    yield from (_per_job(jobs, name, about, of) for name, about, of in GAUGES)
+    yield from (_per_job(jobs, name, about, of, kind=CounterMetricFamily) for name, about, of in COUNTERS)
     yield from _training(jobs)
     yield _time(jobs)
     yield _kept_nodes(jobs)
@@ -101,7 +101,7 @@ def _counts(job: JobStats) -> Iterator[tuple[str, int]]:
     yield "ready", job.status.ready_replicas
 
 
-NOW: tuple[tuple[str, str, Callable[[JobStats], float | None]], ...] = (
+GAUGES: tuple[tuple[str, str, Callable[[JobStats], float | None]], ...] = (
     (
         "job_world_size",
         "Training processes of a job that has not ended.",
@@ -114,7 +114,7 @@ NOW: tuple[tuple[str, str, Callable[[JobStats], float | None]], ...] = (
     ),
     ("job_created_timestamp_seconds", "When the job was created.", lambda job: job.obs.job.created),
 )
-SO_FAR: tuple[tuple[str, str, Callable[[JobStats], float | None]], ...] = (
+COUNTERS: tuple[tuple[str, str, Callable[[JobStats], float | None]], ...] = (
     (
         "job_restarts",
         "Unplanned changes of a job: failures and lost pods. From its status, so it outlives the operator.",
@@ -128,7 +128,7 @@ SO_FAR: tuple[tuple[str, str, Callable[[JobStats], float | None]], ...] = (
 )
 
 
-def _one(
+def _per_job(
     jobs: list[JobStats],
     name: str,
     about: str,

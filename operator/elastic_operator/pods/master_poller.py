@@ -76,9 +76,9 @@ class MasterPoller:
     """
 
     def __init__(
-        self, *, now: Callable[[], float], changed: Callable[[], None], stepped: Callable[[], float] = lambda: 0.0
+        self, *, now: Callable[[], float], on_change: Callable[[], None], stepped: Callable[[], float] = lambda: 0.0
     ) -> None:
-        self._now, self._changed, self._stepped = now, changed, stepped
+        self._now, self._on_change, self._stepped = now, on_change, stepped
         self._polled: dict[str, _Polled] = {}
         self.dirty: DirtySet[str] = DirtySet()
         """The jobs (uids) whose report has changed, or has ended."""
@@ -167,7 +167,7 @@ class MasterPoller:
             return
         polled.report = report
         self.dirty.mark(polled.uid)
-        self._changed()
+        self._on_change()
 
     def _may_pass_on(self, polled: _Polled, known: GroupReport | None, report: GroupReport) -> bool:
         """Whether to pass the report on now: news of the group while there are tokens, progress after a while.

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.facts.snapshot import Resources
-from elastic_operator.plan.policies.resolve import Resolved
+from elastic_operator.plan.policies.resolve import ResolvedPolicies
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.nodes import NodeAvailability
 
@@ -27,13 +27,13 @@ class ExternalChanges:
     def __init__(self, jobs: Store[objects.CustomObject], ledger: Ledger) -> None:
         self._ledger = ledger
         self._changed = True
-        self._seen: tuple[NodeAvailability, Resolved, Mapping[str, Resources]] | None = None
+        self._seen: tuple[NodeAvailability, ResolvedPolicies, Mapping[str, Resources]] | None = None
         self.since = 0.0
         """The time of the last change, at the last refresh (epoch seconds)."""
         self.close = jobs.subscribe(self._job_changed)
         """Ends the subscription, because the store lives longer than this leader."""
 
-    def refresh(self, availability: NodeAvailability, policies: Resolved, now: float) -> None:
+    def refresh(self, availability: NodeAvailability, policies: ResolvedPolicies, now: float) -> None:
         """Find the changes since the last refresh."""
         seen = availability, policies, self._ledger.plain_gpus()
         if self._changed or seen != self._seen:

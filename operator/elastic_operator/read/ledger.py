@@ -39,7 +39,7 @@ class Ledger:
         job_of: The job with a uid; None if it does not exist (any more).
         parse: (job name, pod name) to (role, index), None if a job of that name has no such pod.
         gpu_resources: Extended resources that count as GPUs.
-        changed: Called when a change of a pod affects its node or a job.
+        on_change: Called when a change of a pod affects its node or a job.
         on_error: Called for each pod that cannot be read.
         now: A monotonic clock.
     """
@@ -50,14 +50,14 @@ class Ledger:
         job_of: Callable[[str], objects.CustomObject | None],
         parse: Callable[[str, str], tuple[str, int] | None],
         gpu_resources: Sequence[str] = GPU_RESOURCES,
-        changed: Callable[[], None] = lambda: None,
+        on_change: Callable[[], None] = lambda: None,
         on_error: Callable[[], None] = lambda: None,
         now: Callable[[], float] = lambda: time.monotonic(),
     ) -> None:
         self._job_of = job_of
         self._parse = parse
         self._gpu_resources = tuple(gpu_resources)
-        self._changed = changed
+        self._on_change = on_change
         self._on_error = on_error
         self._now = now
         self._entries: dict[str, CountedPod] = {}
@@ -102,7 +102,7 @@ class Ledger:
             self._add(entry)
         elif before is not None:
             self._leaving.forget(before.pod.metadata.uid)
-        self._changed()
+        self._on_change()
 
     def job_changed(self, job_uid: str) -> None:
         """Decide again which pods are a job's own, after its creation or deletion."""

@@ -9,7 +9,7 @@ from elastic_operator.cluster.connection import Connection, load_connection
 from elastic_operator.cluster.errors import ClusterError, NotServed
 from elastic_operator.cluster.session import Session
 from elastic_operator.loop.reclaim.eviction_limiter import EvictionLimiter
-from elastic_operator.loop.stored_world import StoredWorld
+from elastic_operator.loop.store_view import StoreView
 from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.metrics import Metrics
 from elastic_operator.process import Process, job_informer
@@ -48,9 +48,9 @@ async def take_snapshot(connection: Connection, settings: Settings) -> Recording
         except TimeoutError:
             problem = f"did not answer within {LIST_SECONDS:.0f} s; try again"
             raise InputError([f"{connection.base_url}: {problem}"]) from None
-        world = _world(process).refresh(session.clock.time())
+        view = _view(process).refresh(session.clock.time())
         # No pod has been evicted for others yet.
-        return record(world, EvictionLimiter(settings.reclaim), *world.reader.policies.sources())
+        return record(view, EvictionLimiter(settings.reclaim), *view.reader.policies.sources())
 
 
 async def _try_each_list(process: Process, session: Session) -> None:
@@ -70,9 +70,9 @@ async def _try_each_list(process: Process, session: Session) -> None:
             await session.get(path, params={"limit": "1"})
 
 
-def _world(process: Process) -> StoredWorld:
-    """The world of this recording. Failed pods count as failed at once, without their logs."""
+def _view(process: Process) -> StoreView:
+    """The view for this recording. Failed pods count as failed at once, without their logs."""
     reader = Reader(
         process.stores, process.ledger, process.settings, clock=process.session.clock, quarantine=Quarantine()
     )
-    return StoredWorld(reader, lambda _uid, _namespace, pods: pods, FailedWrites())
+    return StoreView(reader, lambda _uid, _namespace, pods: pods, FailedWrites())

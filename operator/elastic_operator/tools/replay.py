@@ -79,15 +79,15 @@ def _grant(d: Decision) -> dict[str, Any] | None:
     """The grant, with its pods by their roles and nodes."""
     if d.grant is None:
         return None
-    gets = d.grant.assignment
-    pods = {"keep": d.placed(gets.keep), "release": d.placed(gets.release), "create": gets.create}
+    assignment = d.grant.assignment
+    pods = {"keep": d.placed(assignment.keep), "release": d.placed(assignment.release), "create": assignment.create}
     preemptors = {"preemptors": plain(names_of(d.grant.preemptors))} if d.grant.preemptors else {}
     grant = plain(d.grant)
     del grant["assignment"], grant["why"]
     why = {"limit": d.limit, "message": d.message}
     if d.grant.why.requeue_at is not None:
         why["requeue_at"] = plain(d.grant.why.requeue_at)
-    return {"replicas": gets.replicas, **plain(pods), **why, **grant, **preemptors}
+    return {"replicas": assignment.replicas, **plain(pods), **why, **grant, **preemptors}
 
 
 # -- text --------------------------------------------------------------------------------------------------------------
@@ -112,8 +112,12 @@ def _below(d: Decision) -> Iterator[str]:
         yield d.message
     yield from (f"observed: {_event(event)}" for event in d.obs.events)
     if d.grant is not None:
-        gets = d.grant.assignment
-        moves = (("keep", d.placed(gets.keep)), ("release", d.placed(gets.release)), ("create", gets.create))
+        assignment = d.grant.assignment
+        moves = (
+            ("keep", d.placed(assignment.keep)),
+            ("release", d.placed(assignment.release)),
+            ("create", assignment.create),
+        )
         yield from (f"{what}: {in_words(pods)}" for what, pods in moves if pods)
         if d.grant.preemptors:
             yield f"released for: {', '.join(names_of(d.grant.preemptors))}"

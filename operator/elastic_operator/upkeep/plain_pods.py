@@ -17,8 +17,8 @@ from elastic_operator.cluster import api_requests, objects
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.facts.snapshot import Snapshot
-from elastic_operator.plan.policies.plain_pod_limits import Holdings, kept_by, plain_pod_limits
-from elastic_operator.plan.policies.resolve import Resolved
+from elastic_operator.plan.policies.plain_pod_limits import Holdings, non_preemptible_gpus, plain_pod_limits
+from elastic_operator.plan.policies.resolve import ResolvedPolicies
 from elastic_operator.upkeep.upkeep import Upkeep, Writes
 
 Limits = Mapping[str, int]
@@ -59,11 +59,11 @@ class PlainPodQuotas:
     ) -> None:
         self._session, self._quotas, self._namespaces = session, quotas, namespaces
         self._plain, self._classes, self._serves = plain, classes, serves
-        self._seen: tuple[Resolved, Snapshot, Holdings] | None = None
+        self._seen: tuple[ResolvedPolicies, Snapshot, Holdings] | None = None
         self._namespaces_seen = -1
         self._upkeep = Upkeep("namespace", "its quota of plain pods", self._due)
 
-    def pass_ended(self, resolved: Resolved, snapshot: Snapshot) -> None:
+    def pass_ended(self, resolved: ResolvedPolicies, snapshot: Snapshot) -> None:
         """Take the result of a pass. An unchanged result costs nothing."""
         now, last = (resolved, snapshot, self._plain()), self._seen
         # By identity (23).
@@ -91,21 +91,21 @@ class PlainPodQuotas:
         names = {*limits, *known}
         self._upkeep.forget_deleted(names)
         writes = [_Write(name, known.get(name), limits.get(name)) for name in sorted(names)]
-        due = [write for write in writes if not self._is_as_it_should(write)]
+        due = [write for write in writes if not self._is_up_to_date(write)]
         return {
             write.namespace: partial(self._write, write) for write in sorted(due, key=lambda one: one.raises_a_limit)
         }
 
-    def _limits(self, resolved: Resolved, snapshot: Snapshot, plain: Holdings) -> dict[str, dict[str, int]]:
+    def _limits(self, resolved: ResolvedPolicies, snapshot: Snapshot, plain: Holdings) -> dict[str, dict[str, int]]:
         """The limits by namespace, for namespaces that exist and are served."""
-        kept = kept_by(snapshot.jobs, snapshot.gpu_resources)
+        kept = non_preemptible_gpus(snapshot.jobs, snapshot.gpu_resources)
         limits = plain_pod_limits(resolved.teams, resolved.team_of, snapshot.flavors, plain=plain, kept=kept)
         there = {
             namespace.metadata.name for namespace in self._namespaces if namespace.metadata.deletion_timestamp is None
         }
         return {name: one for name, one in limits.items() if name in there and self._serves(name)}
 
-    def _is_as_it_should(self, write: _Write) -> bool:
+    def _is_up_to_date(self, write: _Write) -> bool:
         if write.known is None or write.limits is None:
             return write.known is None and write.limits is None
         wanted = self._manifest(write.namespace, write.limits)["spec"]
@@ -118,7 +118,7 @@ class PlainPodQuotas:
     async def _write(self, write: _Write) -> None:
         known = write.known
         if write.limits is None:
-            assert known is not None, "what is not to be, and is not, is not written"
+            assert known is not None, "a namespace without limits and without a quota needs no write"
             await api_requests.delete_resource_quota(self._session, write.namespace, QUOTA_NAME, uid=known.metadata.uid)
             self._quotas.observe_deleted(known.metadata.uid)
             return

@@ -343,7 +343,7 @@ WAITS_FOR_A_NODE = is_pending(make_worker(2), node=None, bound=False, unschedula
 @pytest.mark.parametrize(
     ("pods", "facts", "size"),
     [
-        pytest.param(WARM, {"blocked": "exceeded quota"}, 4, id="the next master is refused"),
+        pytest.param(WARM, {"pods_rejected": "exceeded quota"}, 4, id="the next master is refused"),
         pytest.param([*WARM, WAITS_FOR_A_NODE], {}, 4, id="a worker more finds no node"),
     ],
 )
@@ -358,7 +358,7 @@ def test_fewer_than_the_minimum_with_the_next_master_do_not_wait():
     job = make_elastic_job(
         WARM, spec=make_elastic_spec(minReplicas=4, maxReplicas=4), target_replicas=4, **WITHOUT_MASTER
     )
-    seen = see(with_facts(job, blocked="exceeded quota"))
+    seen = see(with_facts(job, pods_rejected="exceeded quota"))
     assert (seen.status.incarnation, seen.status.target_replicas) == (2, 0)
 
 

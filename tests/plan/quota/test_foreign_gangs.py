@@ -237,7 +237,7 @@ def test_jobs_make_way_for_a_gang_once_and_do_not_grow_in_between(seed):
 
 @pytest.mark.parametrize("limit", ["per_team", "per_cluster"])
 def test_a_gang_counts_as_one_preemptor_to_the_limits(limit):
-    limits = EvictionLimits(**{"per_team": 1000, "per_cluster": 1000, limit: 10}, firm=frozenset())
+    limits = EvictionLimits(**{"per_team": 1000, "per_cluster": 1000, limit: 10}, configured=frozenset())
     snapshot = cluster(8, guaranteed=32, pending_pods=gang(4, 8), eviction_limits=limits)
     found = allocate(snapshot)
     assert (len(found.nominations), found.over_limit) == (4, ()), "the first of its team in a minute may pass"
@@ -246,8 +246,8 @@ def test_a_gang_counts_as_one_preemptor_to_the_limits(limit):
     assert (len(found.nominations), [one.wanted for _, one in found.over_limit]) == (0, [32])
     gone = {f"{i}": Preemptor("a", "g") for i in range(5)}
     assert len(allocate(replace(snapshot, eviction_limits=replace(limits, evicted_last_minute=gone))).nominations) == 4
-    found = allocate(replace(snapshot, eviction_limits=replace(limits, firm=frozenset(EvictionLimit))))
-    assert (len(found.nominations), [one.waits_for_a_person for _, one in found.over_limit]) == (0, [True])
+    found = allocate(replace(snapshot, eviction_limits=replace(limits, configured=frozenset(EvictionLimit))))
+    assert (len(found.nominations), [one.needs_higher_limit for _, one in found.over_limit]) == (0, [True])
 
 
 def test_a_gang_has_its_places_although_a_job_of_another_team_takes_a_whole_job_in_vain(monkeypatch):

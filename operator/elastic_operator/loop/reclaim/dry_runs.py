@@ -58,7 +58,7 @@ class DryRuns:
         ask: Asks the API server. Raises ClusterError.
         refused: `refused(job, error, needed)`: the job's own pods were refused; `needed`: for its minimum. Not called
             if the pods of other jobs filled the quota.
-        again: `again(uid)`: plan again for a victim job that waited for an answer.
+        requeue: `requeue(uid)`: plan again for a victim job that waited for an answer.
     """
 
     def __init__(
@@ -66,9 +66,9 @@ class DryRuns:
         ask: Callable[[DryRun], Awaitable[None]],
         refused: Callable[[Job, PodRefused, bool], object],
         *,
-        again: Callable[[str], object],
+        requeue: Callable[[str], object],
     ) -> None:
-        self._ask, self._refused, self._again = ask, refused, again
+        self._ask, self._refused, self._requeue = ask, refused, requeue
         self.answers = DryRunAnswers()
         self._without_answer: dict[str, Attempts] = {}
         """The namespaces in which the last questions got no answer (monotonic)."""
@@ -144,7 +144,7 @@ class DryRuns:
             return
         try:
             dry_run = question.dry_run()
-        except Exception:  # noqa: BLE001 - whatever it is, it is this job's, and no other's
+        except Exception:  # noqa: BLE001 - any error is handled as an error of this job only
             self.note_fault(question.job)
             return
         if dry_run is None:
@@ -156,7 +156,7 @@ class DryRuns:
     def _end(self, uid: str) -> None:
         question, _ = self._running.pop(uid)
         for victim_job in question.victim_jobs:
-            self._again(victim_job)
+            self._requeue(victim_job)
 
     async def stop(self) -> None:
         """Cancel the questions under way."""

@@ -53,8 +53,10 @@ class Deferred:
             return grant
         now = grant.deferring(self.pods, obs.status.target_replicas, self.preemptors)
         known = obs.status.condition(ConditionType.FULL_SIZE)
-        gets = now.assignment
-        is_other = bool(gets.release) or len(gets.keep) + len(gets.create) != obs.status.target_replicas
+        assignment = now.assignment
+        is_other = (
+            bool(assignment.release) or len(assignment.keep) + len(assignment.create) != obs.status.target_replicas
+        )
         if is_other or known is None or known.reason not in [reason for reason in SizeReason if reason.is_of_grant]:
             return now
         if known.observed_generation != obs.job.generation:
@@ -162,7 +164,7 @@ class EvictionGate:
             return True
         try:
             creates = self._creates(uid)
-        except Exception:  # noqa: BLE001 - whatever it is, it is the preemptor's
+        except Exception:  # noqa: BLE001 - any error is handled as an error of the preemptor
             self._dry_runs.note_fault(obs.job)
             return False
         if not creates:

@@ -199,7 +199,7 @@ class Entry:
         return self.master if role == ROLE_MASTER else self.worker
 
     @property
-    def near(self) -> frozenset[int]:
+    def occupied_nodes(self) -> frozenset[int]:
         """The numbers of the nodes on which the entry has or gets pods."""
         return frozenset(
             [self.node_of[m.uid] for m in self.kept if m.uid in self.node_of] + [s.node for s in self.seats]

@@ -1,8 +1,8 @@
 """Gangs of pending pods: all pods of a gang that wait get their places in one pass, or none does (144).
 
-A part of a Job that trains on all of its pods does nothing, so no pod is preempted for a part. A gang keeps the places
-that it was promised before, because the pods that held them are deleted. While its nodes are cleared, a gang is served
-before all others (171).
+A Job that needs all of its pods cannot work with some of them. So the operator preempts no pod for a part of a gang. A
+gang keeps the places that it was promised before, because the pods that held them are deleted. While its nodes are
+cleared, a gang is served before all others (171).
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.eviction_limits import OverLimit
 from elastic_operator.plan.allocation.explain import Explainer
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.decisions import Assignment, Eviction, Grant, Nomination, Why
+from elastic_operator.plan.facts.decisions import Assignment, Eviction, Grant, Nomination, SizeExplanation
 from elastic_operator.plan.facts.snapshot import Preemptor, Snapshot
 from elastic_operator.plan.facts.text import Reason
 
@@ -60,11 +60,11 @@ class Allocation(Mapping[str, Grant]):
             )
         return self._grants[uid]
 
-    def _why(self, entry: Entry) -> Why:
+    def _why(self, entry: Entry) -> SizeExplanation:
         why = self.would_not_last.get(entry.demand.uid)
         if why is None:
             return self._explainer.why(entry)
-        return Why(Reason(SizeReason.WOULD_NOT_LAST, f"{why} {_KEEPS}"))
+        return SizeExplanation(Reason(SizeReason.WOULD_NOT_LAST, f"{why} {_KEEPS}"))
 
     @property
     def _state(self) -> AllocationState:

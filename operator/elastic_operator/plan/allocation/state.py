@@ -120,7 +120,7 @@ class AllocationState:
         for member in entry.kept:
             if member.node is not None:
                 continue
-            seat = self.board.find(member.role, entry.requirements(member.role), entry.near)
+            seat = self.board.find(member.role, entry.requirements(member.role), entry.occupied_nodes)
             if seat is not None:
                 self.journal.do(
                     partial(self._count_at, entry, member, seat.node),

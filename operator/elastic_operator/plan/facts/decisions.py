@@ -36,7 +36,7 @@ class Assignment:
 
 
 @dataclass(frozen=True, slots=True)
-class Why:
+class SizeExplanation:
     """Why a job is not bigger, or not running: a `SizeReason` with its sentence, and when that may change without any
     other change.
     """
@@ -54,7 +54,7 @@ class Grant:
     """
 
     assignment: Assignment
-    why: Why
+    why: SizeExplanation
     preemptors: Mapping[str, str] = field(default_factory=dict)
     reclaimed: bool = False
     victim_jobs: Mapping[str, str] = field(default_factory=dict)

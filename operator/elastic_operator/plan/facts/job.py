@@ -156,24 +156,24 @@ class Provisioning:
 
 
 @dataclass(frozen=True, slots=True)
-class NoExternalChange:
+class FlapWindow:
     """The time since when nothing has changed from outside (epoch seconds), and whether jobs of the team take turns
     (143).
     """
 
-    since: float
-    in_turns: bool = False
+    no_external_change_since: float
+    time_sharing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class JobFeedback:
     """News of a job beside its object and its pods: from the operator's writes, its master and its pods' logs."""
 
-    trouble: str = ""
+    write_error: str = ""
     """Why the last write for the job failed, while the write is retried."""
-    blocked: str = ""
+    pods_rejected: str = ""
     """Why the API server accepts no more of the job's pods for now (27)."""
-    refused: str = ""
+    pods_rejected_until_edit: str = ""
     """The refusal of this generation's pods by the API server, which will not accept them until the spec changes."""
     report: GroupReport | None = None
     """The last report of one of the job's masters."""
@@ -206,7 +206,7 @@ class JobContext:
     """The devices that the job requests and that are not counted."""
     dropped_pod_priority: str = ""
     """A sentence on PriorityClasses in its templates that its pods do not get (97)."""
-    no_external_change: NoExternalChange | None = None
+    flap_window: FlapWindow | None = None
     """Set if the job's size was changed often enough for it to matter (143)."""
 
 
@@ -268,4 +268,4 @@ class Job:
     @property
     def needs_edit(self) -> str:
         """Why the job gets no pods before somebody edits it; "" if there is no such reason."""
-        return self.invalid or self.feedback.refused
+        return self.invalid or self.feedback.pods_rejected_until_edit

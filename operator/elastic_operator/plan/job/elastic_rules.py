@@ -65,7 +65,7 @@ def over_after_restarts(obs: Observation, now: float) -> Observation:
     return fail(replace(obs, status=status), now, "RestartLimitReached", too_many)
 
 
-def losses(obs: Observation, now: float) -> Observation:
+def record_lost_pods(obs: Observation, now: float) -> Observation:
     """Replace lost pods one by one. The other pods train on, or wait for a new master."""
     master_is_lost = bool(obs.members and obs.status.replicas) and master_of(obs) is None
     lost = lost_count(obs)

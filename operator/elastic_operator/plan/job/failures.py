@@ -117,8 +117,8 @@ def too_many_in_all(obs: Observation, failures: int) -> str:
     )
 
 
-UNMARKED: dict[str, object] = {"checkpoint_at_failure": None, "step_at_failure": None}
-FORGOTTEN: dict[str, object] = {"failures": 0, **UNMARKED}
+NO_PROGRESS_MARKS: dict[str, object] = {"checkpoint_at_failure": None, "step_at_failure": None}
+NO_FAILURES: dict[str, object] = {"failures": 0, **NO_PROGRESS_MARKS}
 """The fields of a status without failures in a row."""
 
 
@@ -142,7 +142,7 @@ def has_progressed(status: JobStatus) -> bool | None:
     return reached > before
 
 
-def _marked(status: JobStatus) -> dict[str, object]:
+def _progress_marks(status: JobStatus) -> dict[str, object]:
     """The progress of the training at this failure, or at an earlier failure of the row if that was further."""
     training, in_a_row = status.training or Training(), status.failures and not has_progressed(status)
     before = status if in_a_row else JobStatus()
@@ -165,7 +165,7 @@ def count_failure(obs: Observation, first: OwnPod, now: float) -> tuple[Observat
     update = {
         "failures": failures,
         "total_failures": in_all,
-        **_marked(obs.status),
+        **_progress_marks(obs.status),
         "restarts": obs.status.restarts + 1,
         "running_since": None,
     }

@@ -34,7 +34,7 @@ REASONS = ("PodLost", MASTER_LOST)
 """The reasons of losses in a job's history."""
 
 
-def losses(obs: Observation, now: float) -> Observation:
+def record_lost_pods(obs: Observation, now: float) -> Observation:
     """Fewer members than last reported: pods were lost. Without its master, an incarnation is over (13).
 
     It is also over if it lost a node (47), unless the others have formed a group without that node (146). Nothing ends

@@ -12,7 +12,7 @@ from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.observation import Observation, set_condition
 from elastic_operator.plan.job.unplaceable import back_off, is_awaited
 
-UNNAMED = 12
+NO_REASON_FACTOR = 12
 """The limit is this many times as long if the kubelet names no trouble: it may attach a volume, change the owner of its
 files, or, if older, pull an image.
 """
@@ -57,7 +57,7 @@ def _since(pod: OwnPod) -> float:
 
 def _start_seconds(obs: Observation, pod: OwnPod) -> int:
     """How long the pod has to start."""
-    return obs.job.start_seconds * (UNNAMED if pod.main.waiting_reason in STARTS else 1)
+    return obs.job.start_seconds * (NO_REASON_FACTOR if pod.main.waiting_reason in STARTS else 1)
 
 
 def _why_not_started(obs: Observation, due: list[OwnPod]) -> str:

@@ -26,7 +26,7 @@ def make_plan(
 ) -> Plan:
     """The plan with these deletions and creations, and the status that follows from them and from the observation."""
     obs = replace(obs, planned_deletions=frozenset(pod.uid for pod in deletes))
-    status = _as_it_can_be_kept(
+    status = _for_older_crd(
         with_conditions(replace(obs, status=with_counts(obs, now)), grant, now), obs.job.pruned_status_fields
     )
     due = (*obs.requeue_at, *scheduler_deadlines(obs), obs.no_pods_before, grant.why.requeue_at if grant else None)
@@ -42,7 +42,7 @@ def make_plan(
     )
 
 
-def _as_it_can_be_kept(status: JobStatus, pruned_status_fields: frozenset[str]) -> JobStatus:
+def _for_older_crd(status: JobStatus, pruned_status_fields: frozenset[str]) -> JobStatus:
     """The status for a custom resource definition of an older release, which drops `failedSize`: the wait that ends
     last is in `retry`, and is read from there (154).
     """

@@ -39,7 +39,7 @@ def reconcile(obs: Observation, grant: Grant | None, *, now: float) -> Plan:
     return replace(plan, membership=changed_membership(remaining, now))
 
 
-def _creates(obs: Observation, gets: Assignment, now: float) -> tuple[CreatePod, ...]:
+def _creates(obs: Observation, assignment: Assignment, now: float) -> tuple[CreatePod, ...]:
     """Pods whose room and name are free. A group starts only when its whole minimum can be created at once.
 
     None are created for a job of which only the pods are known. Its pods run on, and borrowed GPUs are given back (99).
@@ -49,11 +49,11 @@ def _creates(obs: Observation, gets: Assignment, now: float) -> tuple[CreatePod,
     names = {(pod.role, pod.index) for pod in obs.job.pods}
     if pod_name(obs.job.name, ROLE_MASTER, 0) in obs.job.foreign_names:
         names.add((ROLE_MASTER, 0))
-    slots = [slot for slot in gets.create if slot.ready and (slot.role, slot.index) not in names]
+    slots = [slot for slot in assignment.create if slot.ready and (slot.role, slot.index) not in names]
     if not obs.members and not _can_start(obs, slots):
         return ()
     slots = _to_an_allowed_size(obs, sorted(slots, key=master_first))
-    return creates(obs, slots, membership=first_membership(obs, gets.release, slots))
+    return creates(obs, slots, membership=first_membership(obs, assignment.release, slots))
 
 
 def _to_an_allowed_size(obs: Observation, slots: list[Slot]) -> list[Slot]:

@@ -25,7 +25,7 @@ UNSCHEDULABLE_SECONDS = 60.0
 """A pod that the scheduler has not placed for this long is deleted (10)."""
 
 
-def misplaced(obs: Observation, now: float) -> Observation:
+def recreate_misplaced_pods(obs: Observation, now: float) -> Observation:
     """Pods planned for a node that has closed or filled since, and not bound to it, are created elsewhere (142).
 
     They have done no work and nothing is to blame, so no loss is counted and no back-off begins. The hold (143) of a
@@ -40,7 +40,8 @@ def misplaced(obs: Observation, now: float) -> Observation:
     event, left = Event("PodsPlannedAnew", text), tuple(pod for pod in obs.members if pod.uid not in why)
     counted = len(reported(obs)) - len(reported(replace(obs, members=left)))
     names = {pod.name for pod in going}
-    known = [pod for pod in obs.status.pods if pod.name not in names]  # so `losses` does not count them as lost
+    # So `record_lost_pods` does not count them as lost.
+    known = [pod for pod in obs.status.pods if pod.name not in names]
     status = obs.status.model_copy(update={"replicas": max(0, obs.status.replicas - counted), "pods": known})
     if not left:
         status = status.model_copy(update={"held_until": None})
@@ -52,7 +53,7 @@ def misplaced(obs: Observation, now: float) -> Observation:
     return replace(obs, status=status, members=left, to_delete=to_delete, commit=True, events=(*obs.events, event))
 
 
-def refused(obs: Observation, now: float) -> Observation:  # noqa: ARG001 - a rule like the others
+def delete_rejected_pods(obs: Observation, now: float) -> Observation:  # noqa: ARG001 - a rule like the others
     """Delete the pods of a job below its minimum if no more can be created before somebody edits the job."""
     if not obs.job.needs_edit or not obs.members:
         return obs
@@ -62,19 +63,19 @@ def refused(obs: Observation, now: float) -> Observation:  # noqa: ARG001 - a ru
     return replace_all(obs, end_incarnation(obs.status, target_replicas=0), event)
 
 
-def blocked(obs: Observation, now: float) -> Observation:
+def back_off_after_rejection(obs: Observation, now: float) -> Observation:
     """The API server accepts no more pods of the job. More are tried again later (27).
 
     Pods below the minimum are deleted meanwhile, because they may block other jobs, such as a second job under the same
     quota. If pods of the job are being deleted, they may be what blocks it, so nothing is done until they are removed.
     """
     leaving = any(pod.deleting_since is not None for pod in obs.job.pods)
-    if not obs.job.feedback.blocked or leaving or obs.spec.suspend:
+    if not obs.job.feedback.pods_rejected or leaving or obs.spec.suspend:
         return obs
-    return back_off(obs, now, obs.members, RetryCause.FAILED_CREATE, obs.job.feedback.blocked)
+    return back_off(obs, now, obs.members, RetryCause.FAILED_CREATE, obs.job.feedback.pods_rejected)
 
 
-def unschedulable(obs: Observation, now: float) -> Observation:
+def delete_unschedulable_pods(obs: Observation, now: float) -> Observation:
     """Delete pods that the scheduler cannot place, and do not try their size for a while (10).
 
     Pods that request new nodes have more time. If no node comes, the rest of the minimum is deleted with them (49).

@@ -107,9 +107,9 @@ def _swap(state: AllocationState, entry: Entry, member: Member, seats: Sequence[
     state.unseat(entry, given_up)
     moved = _keep_by_moving(state, entry, member)
     if moved is not None:
-        heir = next((other for other in moved if given_up.node in other.near), None)
+        new_preemptor = next((other for other in moved if given_up.node in other.occupied_nodes), None)
         gpus = entry.requirements(given_up.role).gpus
-        if heir is None or state.victims.pass_on(entry, given_up.node, heir, gpus=gpus):
+        if new_preemptor is None or state.victims.pass_on(entry, given_up.node, new_preemptor, gpus=gpus):
             return True
     state.journal.roll_back(mark)
     return False

@@ -1,4 +1,4 @@
-"""The planner's world, read from the stores."""
+"""The planner's view of the cluster, read from the stores."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from elastic_operator.plan.facts.job import LOGS_NOT_READ, Group, Job, JobFeedba
 from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.snapshot import Member, Node, PendingPod, Snapshot
 from elastic_operator.plan.job.remaining_pods import flavor_in_use
-from elastic_operator.plan.policies.resolve import Resolved
+from elastic_operator.plan.policies.resolve import ResolvedPolicies
 from elastic_operator.quarantine import Fault
 from elastic_operator.read.jobs import JobInputs
 from elastic_operator.read.reader import Reader
@@ -27,7 +27,7 @@ FEW_JOBS = 16
 """Up to this many new or changed jobs are read without a turn of the event loop: a large template takes 10 ms."""
 
 
-class StoredWorld:
+class StoreView:
     """The stores as one moment of the cluster: that of the last `refresh`.
 
     Args:
@@ -37,7 +37,7 @@ class StoredWorld:
         group: By a job's uid, the group that its pods' logs show.
         may_preempt: Whether the API server would accept the job's pods.
         may_not_preempt: The jobs (uids) and the namespaces for which `may_preempt` is false.
-        news: The jobs (uids) with another `report` or `group`.
+        dirty_sets: The jobs (uids) with another `report` or `group`.
         job_read: Called with each job that is read and is not quarantined.
     """
 
@@ -52,12 +52,12 @@ class StoredWorld:
         group: Callable[[str], Group | None] = lambda _: LOGS_NOT_READ,
         may_preempt: Callable[[Job], bool] = lambda _: True,
         may_not_preempt: Callable[[], tuple[AbstractSet[str], AbstractSet[str]]] = lambda: (frozenset(), frozenset()),
-        news: Sequence[DirtySet[str]] = (),
+        dirty_sets: Sequence[DirtySet[str]] = (),
         job_read: Callable[[Job], object] = lambda _: None,
     ) -> None:
         self.reader, self._with_logs, self._failed_writes = reader, with_logs, failed_writes
         self._report, self._answered, self._group, self._may_preempt = report, answered, group, may_preempt
-        self._may_not_preempt, self._news, self._job_read = may_not_preempt, news, job_read
+        self._may_not_preempt, self._dirty_sets, self._job_read = may_not_preempt, dirty_sets, job_read
         self._quarantine, self._stores, self._ledger = reader.quarantine, reader.stores, reader.ledger
         self.now = 0.0
         self.empty = _without_contents(reader.settings)
@@ -84,12 +84,12 @@ class StoredWorld:
         self._changed.mark(*(body.metadata.uid for body in (old, new) if body is not None))
 
     @property
-    def policies(self) -> Resolved:
+    def policies(self) -> ResolvedPolicies:
         """The teams, by the quota policies."""
         return self.reader.policies.resolved
 
-    def refresh(self, now: float) -> StoredWorld:
-        """Read the stores at `now` (epoch seconds on the API server's clock); returns this world."""
+    def refresh(self, now: float) -> StoreView:
+        """Read the stores at `now` (epoch seconds on the API server's clock); returns this view."""
         self.reader.first_seen.begin_pass()
         self.refresh_contexts(now)
         self._ledger.expire()
@@ -118,7 +118,7 @@ class StoredWorld:
         if jobs or namespaces:
             self.reader.external_changes.note_answer()
         self._may_not_preempt_before, self._barred_from_preemption = may_not_preempt, barred_from_preemption
-        news = (each.take() for each in self._news)
+        news = (each.take() for each in self._dirty_sets)
         taken = [self._changed.take(), *news, self._read_every_pass, self._failed_writes.uids()]
         pods = self._ledger.dirty.take()
         if pods is None or None in taken:
@@ -127,7 +127,7 @@ class StoredWorld:
         by_uid = (key for key in pods if isinstance(key, str))
         return {*by_uid, *(job.metadata.uid for job in named if job is not None)}.union(*filter(None, taken))
 
-    def refresh_contexts(self, now: float) -> StoredWorld:
+    def refresh_contexts(self, now: float) -> StoreView:
         """Read the context of the jobs."""
         self.now = now
         if self.reader.job_contexts.refresh(now):
@@ -164,7 +164,7 @@ class StoredWorld:
 
     def _read(self, uid: str) -> Job:
         body = self._stores.jobs.get(uid)
-        assert body is not None, "asked of jobs that are there"
+        assert body is not None, "the job is in the store"
         meta = body.metadata
         fault = self._quarantine.fault(uid, meta.generation)
         if fault is not None or meta.deletion_timestamp is not None:
@@ -173,9 +173,9 @@ class StoredWorld:
         own, specs, failed = self._ledger.own_pods(uid), self.reader.specs, self._failed_writes.of(uid)
         reads_no_log = specs.status(body).finished or specs.of(body).reports_failures
         feedback = JobFeedback(
-            trouble=failed.message,
-            blocked=failed.blocked,
-            refused=failed.refusal(meta.generation),
+            write_error=failed.message,
+            pods_rejected=failed.pods_rejected,
+            pods_rejected_until_edit=failed.refusal(meta.generation),
             report=self._report(uid),
             last_answer_at=self._answered(uid),
             group=self._group(uid),
@@ -183,7 +183,7 @@ class StoredWorld:
         pods = own if reads_no_log else self._with_logs(uid, meta.namespace, own)
         inputs = self.reader.jobs.inputs(body, pods, feedback)
         job = self._known.get(uid, inputs, self.reader.jobs.job, inputs)
-        is_plain = pods is own and not feedback.trouble and job.status.held_until is None
+        is_plain = pods is own and not feedback.write_error and job.status.held_until is None
         (self._read_every_pass.discard if is_plain else self._read_every_pass.add)(uid)
         return job
 

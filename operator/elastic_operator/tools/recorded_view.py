@@ -1,4 +1,4 @@
-"""A recording as the planner's world."""
+"""A recording as the planner's view of the cluster."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from elastic_operator.plan.policies.resolve import resolve
 from elastic_operator.tools.recording import Recording
 
 
-class RecordedWorld:
+class RecordedView:
     """One moment of the cluster, which does not pass. A job at which the planner raises is quarantined, as in the
     operator.
     """
@@ -50,7 +50,7 @@ class RecordedWorld:
     def shape(self, job: Job) -> JobShape:
         """The requirements of the job's pods of a node."""
         shape = self._jobs[job.uid].shape
-        assert shape is not None, "asked of jobs that may have pods"
+        assert shape is not None, "the job may have pods"
         return shape
 
     def assumed(self, uid: str) -> tuple[Member, ...]:
@@ -72,8 +72,8 @@ class RecordedWorld:
 
     def nodes(
         self,
-        members: AbstractSet[str],  # noqa: ARG002 - what they are without is recorded
-        leaving: Sequence[tuple[str, OwnPod]],  # noqa: ARG002 - and what leaves
+        members: AbstractSet[str],  # noqa: ARG002 - unused: the recording has the nodes already
+        leaving: Sequence[tuple[str, OwnPod]],  # noqa: ARG002 - unused, too
     ) -> tuple[Node, ...]:
         """All nodes, as the planner saw them."""
         return self._nodes

@@ -11,10 +11,10 @@ from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.snapshot import EvictionLimits, Member, Node, PendingPod, Snapshot
 from elastic_operator.plan.facts.text import Reason
-from elastic_operator.plan.policies.resolve import Resolved
+from elastic_operator.plan.policies.resolve import ResolvedPolicies
 
 
-class World(Protocol):
+class ClusterView(Protocol):
     """One moment of the cluster. Facts that have not changed since the last moment are the same objects."""
 
     @property
@@ -22,7 +22,7 @@ class World(Protocol):
         """Epoch seconds on the API server's clock."""
 
     @property
-    def policies(self) -> Resolved:
+    def policies(self) -> ResolvedPolicies:
         """The teams of the quota policies, and the namespaces of each."""
 
     @property
