@@ -1,4 +1,4 @@
-"""Operators that break one rule each of what stands between the loop and the API server: lease, reflector, ledger."""
+"""Mutants: operators that break one rule each, in the lease, the reflector, or the ledger."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""The stories and histories would notice: an operator that breaks one rule is caught by the one that `caught` names."""
+"""Mutation tests: for each mutant, the scenario or history that `caught` names breaks a rule."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.virtual.caught import CAUGHT_BY, RENEW, breaks, live_unbroken, read_seeds
+from tests.virtual.caught import CAUGHT_BY, RENEW, breaks, read_seeds, run_unbroken
 from tests.virtual.mutants import MUTANTS
 
 pytestmark = pytest.mark.simulation
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.simulation
 def test_an_operator_that_breaks_this_rule_is_caught_and_only_the_broken_one(mutant: str) -> None:
     seed = read_seeds()[mutant]
     assert breaks(mutant, seed), f"seed {seed} does not show any more that {mutant}: {RENEW}"
-    live_unbroken(mutant, seed)
+    run_unbroken(mutant, seed)
 
 
 def test_each_rule_that_an_operator_breaks_has_its_story() -> None:
