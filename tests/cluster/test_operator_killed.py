@@ -102,7 +102,7 @@ class Hunt:
 
 @pytest.mark.extended
 @pytest.mark.timeout(900)
-def test_an_operator_killed_fifty_times_disturbs_no_training_and_does_everything_once(team):
+def test_fifty_kills_of_the_operator_disturb_no_training(team):
     seed = int(os.environ.get("KILLS_SEED") or random.randrange(2**32))
     print(f"deeds and moments are chosen by KILLS_SEED={seed}; what they meet is the machine's")
     rng = random.Random(seed)

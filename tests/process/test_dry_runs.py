@@ -114,9 +114,7 @@ def test_an_answer_that_was_not_used_for_a_minute_does_not_count() -> None:
     asyncio.run(scenario())
 
 
-def test_who_waits_for_an_answer_is_decided_on_again_and_a_namespace_without_answers_is_asked_one_thing_at_a_time() -> (
-    None
-):
+def test_silent_namespace_gets_one_dry_run_at_a_time() -> None:
     async def scenario() -> None:
         clock, asked = VirtualClock(), Asked()
         with patch.object(dry_runs, "time", clock), patch.object(dry_run_answers, "time", clock):
@@ -184,7 +182,7 @@ def test_that_pods_of_other_jobs_fill_the_quota_does_not_count_as_the_job_s_own_
     asyncio.run(scenario())
 
 
-def test_after_three_edits_of_a_job_in_trouble_others_rest_from_it_until_its_pods_could_be_had() -> None:
+def test_three_edits_of_a_failing_job_stop_evictions_for_it() -> None:
     clock, asked = VirtualClock(), Asked()
     trouble = make_status(failed_size=Retry(reason="x", not_before=at(0), size=1))
 

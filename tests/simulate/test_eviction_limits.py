@@ -58,7 +58,7 @@ class Evicted:
         return max((sum(begin <= time < begin + 60 for time in self.times) for begin in self.times), default=0)
 
 
-def test_a_minimum_that_would_evict_too_many_waits_for_a_person_and_another_team_gets_its_guarantee() -> None:
+def test_minimum_over_the_eviction_limit_waits_and_blocks_no_other_team() -> None:
     async def scenario(world: World) -> None:
         teams(world, red=12, blue=2)
         await world.advance(30)

@@ -81,7 +81,7 @@ def is_flapping(world: World, job: Body) -> bool:
     return bool(flapping) and flapping[0]["status"] == "True"
 
 
-def test_a_job_that_the_planner_changes_in_each_pass_is_held_after_four_changes_for_ten_minutes() -> None:
+def test_flapping_job_is_held_for_ten_minutes_after_four_changes() -> None:
     async def scenario(world: World) -> None:
         world.add_node(4, "a")
         evicted = Evicted(world)

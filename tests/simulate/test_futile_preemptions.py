@@ -353,7 +353,7 @@ def test_a_pending_pod_does_not_wait_long_for_answers_about_a_job_that_takes_fro
         run_scenario(scenario)
 
 
-def test_after_three_refusals_of_pods_that_had_passed_no_pod_is_evicted_for_the_job() -> None:
+def test_three_rejections_after_dry_runs_stop_evictions_for_the_job() -> None:
     async def scenario(world: World) -> None:
         owner = teams(world, nodes=4, red=4)
         await world.advance(30)

@@ -46,7 +46,7 @@ def writes_of_statuses(world: World) -> list[str]:
     return found
 
 
-def test_what_the_api_server_drops_is_not_written_over_and_over_and_is_warned_of_once(
+def test_pruned_fields_are_written_once_and_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.WARNING)

@@ -69,7 +69,7 @@ def nothing_is_counted(world: ProcessWorld) -> None:
 
 @pytest.mark.parametrize("mode", [{}, ELASTIC], ids=["torchrun", "elastic"])
 @pytest.mark.parametrize("close", [cordoned, under_pressure, not_ready, gone])
-def test_pods_that_wait_for_a_node_that_closes_are_made_elsewhere_at_once(
+def test_pods_of_a_closed_node_are_recreated_elsewhere_at_once(
     close: Callable[[ProcessWorld, str], None], mode: dict[str, Any]
 ) -> None:
     async def scenario(world: ProcessWorld) -> None:
@@ -144,9 +144,7 @@ def test_where_there_is_no_other_room_they_wait_without_a_pod_and_come_when_ther
 
 @pytest.mark.parametrize("mode", [{}, ELASTIC], ids=["torchrun", "elastic"])
 @pytest.mark.parametrize(("more", "size"), [(0, 3), (1, 4)], ids=["full", "room elsewhere"])
-def test_a_pod_whose_place_a_pod_of_others_has_taken_does_not_wait_for_it(
-    more: int, size: int, mode: dict[str, Any]
-) -> None:
+def test_pod_whose_place_a_foreign_pod_took_is_recreated(more: int, size: int, mode: dict[str, Any]) -> None:
     """Both were planned for the last GPU of a node, and the scheduler bound the other one."""
 
     async def scenario(world: ProcessWorld) -> None:

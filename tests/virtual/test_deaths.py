@@ -206,7 +206,7 @@ def created(world: ProcessWorld) -> Counter[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 100))])
-def test_operators_that_die_after_each_single_write_get_to_the_same_end(seed: int) -> None:
+def test_operators_killed_after_each_write_reach_the_same_result(seed: int) -> None:
     assert disturbed(seed, [1] * MOST_DEATHS) > 30
 
 

@@ -190,7 +190,7 @@ async def gives_a_master_without_a_place_that_of_the_highest_worker(world: Proce
     ],
     ids=lambda scenario: scenario.__name__.replace("_", " "),
 )
-def test_the_operator_of_an_elastic_job(scenario: Callable[[ProcessWorld], Awaitable[None]], seed: int) -> None:
+def test_operator_of_an_elastic_job(scenario: Callable[[ProcessWorld], Awaitable[None]], seed: int) -> None:
     async def play(world: ProcessWorld) -> None:
         nodes(2, 2)(world)
         replica()(world)

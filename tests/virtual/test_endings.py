@@ -71,7 +71,7 @@ async def begins(world: ProcessWorld, **spec: Any) -> None:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_a_job_that_crashes_every_eleven_minutes_ends_after_its_restarts(seed: int) -> None:
+def test_job_that_crashes_every_eleven_minutes_fails_after_max_restarts(seed: int) -> None:
     async def scenario(world: ProcessWorld) -> None:
         await begins(world, recovery={"maxRestarts": 4})
         for failure in range(1, 6):
@@ -97,7 +97,7 @@ class Trains:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_where_steps_are_known_ten_minutes_of_running_without_one_more_are_no_progress(seed: int) -> None:
+def test_ten_minutes_without_a_new_step_are_no_progress(seed: int) -> None:
     trains = Trains()
 
     async def scenario(world: ProcessWorld) -> None:
@@ -190,7 +190,7 @@ BACK_OFF: Scenario = (
 @pytest.mark.parametrize(
     "scenario", [BACK_OFF, holds_gpus(MOUNTS, 3600, TOLD_LATE)], ids=["an image", "nobody knows what"]
 )
-def test_a_job_whose_pods_do_not_start_gives_its_gpus_back_and_tries_again_later(scenario: Scenario, seed: int) -> None:
+def test_job_whose_pods_do_not_start_frees_gpus_and_retries(scenario: Scenario, seed: int) -> None:
     run_scenario(scenario, seed)
 
 
@@ -206,7 +206,7 @@ COPIES: Scenario = (
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_init_containers_may_run_for_as_long_as_they_need(seed: int) -> None:
+def test_init_containers_have_no_time_limit(seed: int) -> None:
     run_scenario(COPIES, seed)
 
 

@@ -39,7 +39,7 @@ def test_the_rules_hold_in_thousands_of_histories_of_operators(seeds: range) -> 
     _live_through(seeds)
 
 
-def test_a_seed_is_lived_again_to_the_last_word() -> None:
+def test_equal_seeds_give_equal_logs_and_requests() -> None:
     first, second = run_history(3, events=8), run_history(3, events=8)
     assert first.logs.lines == second.logs.lines
     assert [e.request for r in first.replicas for e in r.line.log] == [

@@ -11,11 +11,11 @@ pytestmark = pytest.mark.simulation
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)
-def test_an_operator_that_breaks_this_rule_is_caught_and_only_the_broken_one(mutant: str) -> None:
+def test_mutant_breaks_a_rule_and_the_operator_does_not(mutant: str) -> None:
     seed = read_seeds()[mutant]
     assert breaks(mutant, seed), f"seed {seed} does not show any more that {mutant}: {RENEW}"
     run_unbroken(mutant, seed)
 
 
-def test_each_rule_that_an_operator_breaks_has_its_story() -> None:
+def test_each_mutant_has_a_scenario_and_a_seed() -> None:
     assert CAUGHT_BY.keys() == MUTANTS.keys() == read_seeds().keys()

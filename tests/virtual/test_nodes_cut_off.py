@@ -112,7 +112,7 @@ SCENARIOS: dict[str, Scenario] = {
 
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_of_many_nodes_that_went_at_once_none_is_given_up_before_most_are_back(name: str, seed: int) -> None:
+def test_node_outage_keeps_pods_until_most_nodes_are_ready(name: str, seed: int) -> None:
     run_scenario(SCENARIOS[name], seed)
 
 
@@ -159,7 +159,7 @@ ENDS: dict[str, tuple[Action, ...]] = {
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_a_node_that_only_the_api_server_cannot_hear_is_not_given_up_before_the_master_misses_its_pods(
+def test_not_ready_node_keeps_pods_while_the_master_reports_them(
     end: str,
 ) -> None:
     job_of_two = job("one", small=2, big=2, gpus=4, runtime={"mode": "Elastic"})
@@ -190,7 +190,7 @@ def test_a_node_that_only_the_api_server_cannot_hear_is_not_given_up_before_the_
     run_scenario(scenario, 1, status=MASTER.status)
 
 
-def test_where_a_node_is_heard_of_late_the_master_is_asked_before_the_node_is_given_up() -> None:
+def test_late_node_event_asks_the_master_before_the_node_is_lost() -> None:
     MASTER.training = Master.training
     scenario: Scenario = (
         Step(
@@ -247,7 +247,7 @@ def three(spare: int = 1) -> Step:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_a_torchrun_group_that_goes_on_without_a_lost_node_is_left_alone(seed: int) -> None:
+def test_torchrun_group_without_a_lost_node_keeps_training(seed: int) -> None:
     scenario: Scenario = (
         three(),
         Step("they say so", (train(*NAMES),), hold_seconds=10),
@@ -260,9 +260,7 @@ def test_a_torchrun_group_that_goes_on_without_a_lost_node_is_left_alone(seed: i
 
 @pytest.mark.parametrize("said", [train(*NAMES), lambda _: None], ids=["the group before", "nothing"])
 @pytest.mark.parametrize("seed", range(2))
-def test_a_torchrun_group_that_waits_for_a_lost_node_stands_still_no_longer_than_until_that_is_given_up(
-    said: Action, seed: int
-) -> None:
+def test_torchrun_pods_are_replaced_after_node_loss_seconds(said: Action, seed: int) -> None:
     """Nothing ends its connections: it stood still for 240 s, until the node came back."""
     scenario: Scenario = (
         three(),
@@ -293,7 +291,7 @@ def test_a_torchrun_group_is_replaced_where_logs_cannot_be_read() -> None:
 
 
 @pytest.mark.parametrize("goes_on", [True, False])
-def test_a_leader_that_comes_late_asks_before_it_gives_up_the_node_of_a_torchrun_job(goes_on: bool) -> None:
+def test_new_leader_reads_logs_before_a_torchrun_node_is_lost(goes_on: bool) -> None:
     after = (Step("they go on", (TRAIN_ON,)),) if goes_on else ()
     end = (
         Step("they are left alone", expect=LEFT_ALONE, within_seconds=50, hold_seconds=300, never=(incarnation(2),))
@@ -311,7 +309,7 @@ def test_a_leader_that_comes_late_asks_before_it_gives_up_the_node_of_a_torchrun
     run_scenario(scenario, 1)
 
 
-def test_a_torchrun_group_that_goes_on_below_its_size_is_left_alone_where_there_is_no_room() -> None:
+def test_smaller_torchrun_group_is_left_alone_without_room() -> None:
     scenario: Scenario = (
         three(spare=0),
         Step(

@@ -311,5 +311,5 @@ yet and its job is deleted, so the operator gives its place away (a known limit)
 
 
 @pytest.mark.parametrize(("name", "seed"), [(name, seed) for name in SCENARIOS for seed in SEEDS.get(name, (0, 1))])
-def test_what_happened_meanwhile_is_found_out(name: str, seed: int) -> None:
+def test_operator_catches_up_after_api_server_faults(name: str, seed: int) -> None:
     run_scenario(SCENARIOS[name], seed)

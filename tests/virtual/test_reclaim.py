@@ -35,7 +35,7 @@ class Losses:
 
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("step", STEPS)
-def test_a_leader_that_dies_in_the_middle_of_a_reclaim_evicts_no_second_pod(step: str, seed: int) -> None:
+def test_leader_killed_during_a_reclaim_evicts_no_second_pod(step: str, seed: int) -> None:
     async def scenario(world: ProcessWorld) -> None:
         nodes(2, 4)(world)
         for team, guaranteed in ((OWNER, 4), (GUEST, 0)):
@@ -91,7 +91,7 @@ def test_a_leader_that_dies_in_the_middle_of_a_reclaim_evicts_no_second_pod(step
 
 
 @pytest.mark.parametrize("seed", [2, 3])
-def test_pods_that_are_planned_for_elsewhere_while_they_are_nominated_do_not_have_it_decided_over_and_over(
+def test_nominated_pods_with_new_places_cause_no_repeated_decisions(
     seed: int,
 ) -> None:
     """Each decision would be the same until the nomination is answered: in virtual time, one without end."""
@@ -121,7 +121,7 @@ def test_pods_that_are_planned_for_elsewhere_while_they_are_nominated_do_not_hav
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_a_pod_of_a_gang_that_changes_while_it_is_nominated_undoes_nothing_that_was_decided(seed: int) -> None:
+def test_changed_pod_of_a_nominated_gang_undoes_no_decision(seed: int) -> None:
     """The rest of its gang was not planned for meanwhile: jobs were to grow again, or a place was emptied in vain."""
     count, size, gpus = 10, 6, 4
 

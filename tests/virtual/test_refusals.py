@@ -89,7 +89,7 @@ def writes_a_status(request: Request) -> bool:
 
 
 @SEEDS
-def test_a_server_that_does_not_know_the_kind_yet_delays_a_job_and_does_not_count_it_as_deleted(seed: int) -> None:
+def test_unknown_kind_delays_a_job_and_does_not_delete_it(seed: int) -> None:
     refused = (lambda world: bool(world.replicas[0].line.requests(where=writes_a_status)),)
     run_scenario(
         (

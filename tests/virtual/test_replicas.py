@@ -291,5 +291,5 @@ SCENARIOS: dict[str, Scenario] = {
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_whatever_becomes_of_one_the_other_goes_on(name: str, seed: int) -> None:
+def test_standby_takes_over_after_any_fault_of_the_leader(name: str, seed: int) -> None:
     run_scenario(SCENARIOS[name], seed)

@@ -229,6 +229,6 @@ SCENARIOS: dict[str, tuple[Scenario, Settings]] = {
 
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_everything_has_its_time(name: str, seed: int) -> None:
+def test_delays_and_turns_end_on_time(name: str, seed: int) -> None:
     scenario, settings = SCENARIOS[name]
     run_scenario(scenario, seed, settings=settings)

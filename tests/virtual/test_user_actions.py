@@ -105,5 +105,5 @@ SCENARIOS: dict[str, Scenario] = {
 
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_what_people_do_comes_to_what_they_wanted(name: str, seed: int) -> None:
+def test_user_actions_have_the_documented_effect(name: str, seed: int) -> None:
     run_scenario(SCENARIOS[name], seed)

@@ -167,9 +167,7 @@ def lease(world: ProcessWorld) -> tuple[str, int]:
 
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("step", [HOUR, -HOUR])
-def test_a_step_of_the_api_server_s_clock_takes_no_pod_and_makes_no_wait_longer_than_it_may_be(
-    step: int, seed: int
-) -> None:
+def test_clock_step_of_the_api_server_costs_no_pod(step: int, seed: int) -> None:
     async def scenario(world: ProcessWorld) -> None:
         waits = Waits(world)
         await waits.begin()
@@ -184,9 +182,7 @@ def test_a_step_of_the_api_server_s_clock_takes_no_pod_and_makes_no_wait_longer_
 
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("step", [HOUR, -HOUR])
-def test_an_operator_that_starts_after_a_step_takes_no_pod_and_waits_no_longer_than_it_may(
-    step: int, seed: int
-) -> None:
+def test_operator_that_starts_after_a_clock_step_deletes_no_pod(step: int, seed: int) -> None:
     async def scenario(world: ProcessWorld) -> None:
         waits = Waits(world)
         await waits.begin()
@@ -200,7 +196,7 @@ def test_an_operator_that_starts_after_a_step_takes_no_pod_and_waits_no_longer_t
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_everything_takes_its_own_time_while_the_operator_s_own_clock_steps_forth_and_back(seed: int) -> None:
+def test_clock_steps_of_the_operator_change_no_wait(seed: int) -> None:
     async def scenario(world: ProcessWorld) -> None:
         waits, loop = Waits(world), asyncio.get_running_loop()
         await waits.begin()
@@ -265,5 +261,5 @@ NO_SCHEDULER: Scenario = (
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_pods_that_no_scheduler_looks_at_are_named_with_what_to_see_after(seed: int) -> None:
+def test_pods_without_a_scheduler_are_reported_with_what_to_check(seed: int) -> None:
     run_scenario(NO_SCHEDULER, seed)
