@@ -88,7 +88,7 @@ async def test_only_trouble_is_warned_of(caplog, error, warnings):
     assert (dispatcher.failed_writes.of(make_job().uid).wait(0.0) > 0) == bool(warnings)
 
 
-async def test_a_job_that_the_api_server_took_no_more_pods_of_is_in_no_trouble_once_its_status_says_so():
+async def test_rejected_pods_clear_their_error_once_the_status_has_it():
     """Stores that are not fresh make no pods, and no second status, event and longer wait either."""
     job, done = make_job(), asyncio.Event()
     plan = Plan(status=job.status, commit_first=True)

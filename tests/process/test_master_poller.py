@@ -216,7 +216,7 @@ async def test_a_job_that_changes_once_is_heard_at_once_and_one_that_always_does
         assert listener.poller.report("job").generation == latest
 
 
-async def test_a_team_of_masters_that_always_tell_something_new_has_one_ration_and_others_have_theirs(listener):
+async def test_chatty_masters_of_a_team_share_one_rate_limit(listener):
     numbers, told = count(), Counter()
     with patch.object(MasterPoller, "_get", lambda *_: answer({**SAID, "generation": next(numbers)})):
         for team, jobs in (("many", 1000), ("few", 10)):

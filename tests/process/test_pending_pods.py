@@ -232,7 +232,7 @@ def test_no_pod_rests_for_longer_than_a_day_whatever_is_written():
 
 
 @pytest.mark.parametrize("times", [2000, 2**20, -(10**400)], ids=["many", "more", "below all numbers"])
-def test_however_often_somebody_says_that_a_node_did_not_work_out_it_is_left_alone_for_an_hour_at_most(times: int):
+def test_failed_node_is_avoided_for_at_most_an_hour(times: int):
     said = f'{{"node": "n1", "since": 1, "until": 2, "avoid": {{"n1": {{"until": 0, "times": {times}}}}}}}'
     reserved = reservation_of(World().pod(nominated="n1", reservation=said))
     assert NOW < reserved.ran_out(NOW).avoid["n1"].until <= NOW + MAX_AVOIDED_SECONDS
@@ -299,7 +299,7 @@ def test_an_annotation_that_anybody_may_have_written_reserves_nothing():
     assert (world.look().reserved, world.look().nominated) == ("", "n2")
 
 
-def test_an_annotation_of_an_older_operator_counts_beside_its_nomination_and_is_to_be_written_down_as_a_condition():
+def test_reservation_annotation_of_an_older_operator_becomes_a_condition():
     world = World()
     world.pod(annotated=Reservation("n1", NOW - 1, NOW + 30), nominated="n1")
     assert world.look().reserved == "n1"

@@ -1,6 +1,6 @@
-"""Errors that are put into the operator: one station of its way from the stores to the writes raises for one object.
+"""Errors inside the operator: one function between the stores and the writes raises an error for one object.
 
-Names are unique in a world, so an object is known by its own; a job is known in its template by the label `OF`.
+Names are unique in a world, so a name identifies an object. A template has the name of its job in the label `OF`.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Raising:
     def begin(self, name: str, station: str) -> None:
         """From now on that station raises for the object."""
         self._broken[name] = self.server.aside[name] = station
-        self._since.setdefault(name, self.server.moments.passed)
+        self._since.setdefault(name, self.server.clock.passed)
         self._until.pop(name, None)
 
     def end(self, name: str) -> None:
@@ -91,24 +91,24 @@ class Raising:
 
         A job that raised at what it was given takes nothing from others for a while.
         """
-        now, station = self.server.moments.passed, self._broken.pop(name)
+        now, station = self.server.clock.passed, self._broken.pop(name)
         until = now + min(MAX_QUARANTINE_SECONDS, now - self._since[name] + FIRST_SECONDS)
         self._until[name] = until + (NO_PREEMPTION_SECONDS if station in AT_WHAT_IS_GIVEN else 0.0)
 
     def tried_again(self) -> bool:
         """Whether the operator has surely tried again all for which nothing raises any more; they count as the rest."""
-        now = self.server.moments.passed
+        now = self.server.clock.passed
         for name in [name for name, until in self._until.items() if until <= now]:
             del self._until[name], self.server.aside[name]
         return not self._until
 
     def heard(self, operator: Operator) -> None:
         """After a pass: the policies that are quarantined hold as they last did for this operator."""
-        told, in_force = operator.controller.world.policies.problems, self.server.in_force
+        problems, in_force = operator.controller.world.policies.problems, self.server.in_force
         in_force.clear()
         for policy in self.server.all(kinds.POLICIES):
             uid = policy["metadata"]["uid"]
-            if all(problem.code != "InternalError" for problem in told.get(uid, ())):
+            if all(problem.code != "InternalError" for problem in problems.get(uid, ())):
                 self._held[uid] = policy["spec"]
             elif name_of(policy) in self.server.aside:
                 in_force[uid] = self._held.get(uid)

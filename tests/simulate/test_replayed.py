@@ -1,4 +1,4 @@
-"""Each pass of random histories is decided again from its file as the operator decided it."""
+"""The operator decides each pass of random histories again, from a snapshot file, with the same result."""
 
 from __future__ import annotations
 

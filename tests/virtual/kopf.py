@@ -1,4 +1,4 @@
-"""What kopf does for the informer, in kopf's way: it tells of no deletion that it missed, and ends on surprises."""
+"""A stand-in for kopf. Like kopf, it reports no deletion that it missed, and ends on an unexpected event."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ FOR_EVER = 1e9
 
 
 class KopfEndedError(Exception):
-    """It does so on events that it does not expect."""
+    """kopf ends on an unexpected event."""
 
 
 class Kopf:
-    """Watches all jobs over `session`; its lists have none."""
+    """Watches all jobs through `session`. Its lists are empty."""
 
     def __init__(self, session: Session) -> None:
         self._session = session

@@ -1,4 +1,4 @@
-"""Operators that break one rule each of what stands between the loop and the API server: lease, reflector, ledger."""
+"""Mutants: operators that break one rule each, in the lease, the reflector, or the ledger."""
 
 from __future__ import annotations
 
@@ -96,10 +96,10 @@ MUTANTS: Mapping[str, Mutant] = {
     "a leader begins with what it knows": _instead(Watches, "catch_up", _nothing),
     "after 410 nothing is listed": _instead(Reflector, "run", _watches_on_after_410),
     "what a list does not have stays": _instead(Store, "observe_list", _drops_nothing),
-    "late news bring back what was deleted": _instead(Store, "_bury", _ignored),
+    "late news bring back what was deleted": _instead(Store, "_add_tombstone", _ignored),
     "a silent watch is waited for": _instead(Session, "stream", _heard_for_ever(Session.stream)),
     "jobs that kopf does not tell of are not looked for": _instead(JobInformer, "_sweep_forever", _nothing),
-    "kopf is not started again": _instead(JobInformer, "_host_forever", _nothing),
+    "kopf is not started again": _instead(JobInformer, "_watch_forever", _nothing),
     "a pod whose making was not answered was not made": _instead(AssumedPods, "await_seen", AssumedPods.forget),
     "pods of a job that is gone stay its own": _instead(Ledger, "job_changed", _ignored),
     "stores that are old are trusted": _instead(Watches, "fresh", lambda _self: True),

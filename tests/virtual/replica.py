@@ -1,4 +1,4 @@
-"""A replica of the operator: the whole process, on a line of its own, with what may become of processes."""
+"""A replica of the operator: the whole process, on a line of its own. It can be killed, stopped and frozen."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def _connection() -> Connection:
 
 
 class Replica:
-    """One operator process; it runs from the start."""
+    """One operator process. It runs from its construction on."""
 
-    def __init__(self, name: str, api: Api, settings: Settings, dice: Random, *, who: str = "") -> None:
-        self.name, self.line = name, Line(api, dice)
+    def __init__(self, name: str, api: Api, settings: Settings, rng: Random, *, who: str = "") -> None:
+        self.name, self.line = name, Line(api, rng)
         self.place, self.beside = Place(name), Place(name)
         """Its main thread, and that of the election."""
         self.process: Process | None = None

@@ -1,6 +1,4 @@
-"""However many jobs there are, and whatever of them cannot be written, a pass costs little and the passes do not chase
-one another.
-"""
+"""With many jobs, and with many failing writes, a pass stays short, and one pass does not cause the next."""
 
 from __future__ import annotations
 
@@ -16,10 +14,10 @@ from elastic_operator.loop import controller, reconciler
 from elastic_operator.metrics.times import JobTimes
 from elastic_operator.plan.allocation.allocate import Allocator
 from tests.kit.requests import Refusal, Request
-from tests.virtual.deeds import delete_job, delete_pod, edit, fault, job, made, nodes, on, replica, settled
+from tests.virtual.actions import creations, delete_job, delete_pod, edit, fault, job, nodes, on, replica, settled
 from tests.virtual.line import Line
-from tests.virtual.story import Fact, Row, tell
-from tests.virtual.world import ProcessWorld, live
+from tests.virtual.scenario import Condition, Step, run_scenario
+from tests.virtual.world import ProcessWorld, run_world
 
 HELD, AT_ONCE = 12, 3
 
@@ -46,13 +44,13 @@ def test_statuses_that_cannot_be_written_do_not_keep_the_passes_going() -> None:
         counts.append(len(passes))
 
     held = [job(f"held-{index}", big=1) for index in range(HELD)]
-    story = (
-        Row("writes are refused", (nodes(2, 8), replica(), on(0, refuse), *held), stays=60),
-        Row("a minute passes", (count,), stays=60),
-        Row("another job comes", (count, job("toy", big=1)), (settled("toy", 1),), within=3),
+    scenario = (
+        Step("writes are refused", (nodes(2, 8), replica(), on(0, refuse), *held), hold_seconds=60),
+        Step("a minute passes", (count,), hold_seconds=60),
+        Step("another job comes", (count, job("toy", big=1)), (settled("toy", 1),), within_seconds=3),
     )
     with patch.object(reconciler, "MAX_PLANS", AT_ONCE), patch.object(controller.Controller, "run_pass", counted):
-        tell(story, 1)
+        run_scenario(scenario, 1)
     before, after = counts
     assert after - before <= 4 * HELD, "a pass for each try, which are half a minute apart, and some for what they tell"
 
@@ -68,15 +66,22 @@ def test_the_times_of_jobs_are_gone_through_only_when_a_job_has_come_or_gone() -
     def count(_: ProcessWorld) -> None:
         counts.append(len(forgets))
 
-    story = (
-        Row("two jobs run", (nodes(2, 8), replica(), job(big=2), job("other", big=1)), (settled("toy", 2),), stays=5),
-        Row("a pod is lost", (count, delete_pod("toy-worker-0")), (lambda world: made(world)["toy-worker-0"] == 2,)),
-        Row("it runs again", (), (settled("toy", 2),), stays=60),
-        Row("a job goes", (count, delete_job("other")), stays=5),
-        Row("it is over", (count,)),
+    scenario = (
+        Step(
+            "two jobs run",
+            (nodes(2, 8), replica(), job(big=2), job("other", big=1)),
+            (settled("toy", 2),),
+            hold_seconds=5,
+        ),
+        Step(
+            "a pod is lost", (count, delete_pod("toy-worker-0")), (lambda world: creations(world)["toy-worker-0"] == 2,)
+        ),
+        Step("it runs again", (), (settled("toy", 2),), hold_seconds=60),
+        Step("a job goes", (count, delete_job("other")), hold_seconds=5),
+        Step("it is over", (count,)),
     )
     with patch.object(JobTimes, "forget_deleted", counted):
-        world = tell(story, 1)
+        world = run_scenario(scenario, 1)
     began, after_a_loss, after_the_end = counts
     assert (after_a_loss, after_the_end) == (began, began + 1)
     assert set(world.replicas[0].process.times._jobs) == {world.job("toy")["metadata"]["uid"]}
@@ -96,16 +101,16 @@ def test_passes_wait_while_writes_of_earlier_passes_wait_for_their_turns() -> No
         process.session.writes = WriteQueue(2)
         passes.clear()
 
-    def are(size: int) -> tuple[Fact, ...]:
+    def are(size: int) -> tuple[Condition, ...]:
         return tuple(settled(name, size) for name in names)
 
     starts, shrinks = [job(name, big=2) for name in names], [edit(name, maxReplicas=1) for name in names]
-    story = (
-        Row("jobs run", (nodes(4, 8), replica(), *starts), are(2), within=30, stays=5),
-        Row("all of them shrink", (few_at_once, fault(delay=0.2), *shrinks), are(1), within=30),
+    scenario = (
+        Step("jobs run", (nodes(4, 8), replica(), *starts), are(2), within_seconds=30, hold_seconds=5),
+        Step("all of them shrink", (few_at_once, fault(delay=0.2), *shrinks), are(1), within_seconds=30),
     )
     with patch.object(controller.Controller, "run_pass", counted):
-        tell(story, 1)
+        run_scenario(scenario, 1)
     assert len(passes) <= 20, "one pass a second, and the last ones"
 
 
@@ -117,12 +122,12 @@ def test_only_the_status_that_a_deletion_waits_for_goes_before_other_changes() -
         said.append((path.rpartition("/")[0].rpartition("/")[2], before_delete))
         return await patch_object(self, path, body, before_delete=before_delete, **more)
 
-    story = (
-        Row("a job runs", (nodes(1, 8), replica(), job("toy", big=2)), (settled("toy", 2),), stays=5),
-        Row("it shrinks", (lambda _: said.clear(), edit("toy", maxReplicas=1)), (settled("toy", 1),), stays=5),
+    scenario = (
+        Step("a job runs", (nodes(1, 8), replica(), job("toy", big=2)), (settled("toy", 2),), hold_seconds=5),
+        Step("it shrinks", (lambda _: said.clear(), edit("toy", maxReplicas=1)), (settled("toy", 1),), hold_seconds=5),
     )
     with patch.object(Session, "patch", noted):
-        tell(story, 1)
+        run_scenario(scenario, 1)
     assert said == [("toy", True), ("toy", False)], "the decision, then the report"
 
 
@@ -146,12 +151,12 @@ def test_failed_passes_are_a_second_apart_although_events_wake_the_loop() -> Non
             for _ in range(250):
                 process.controller.wake()
                 await asyncio.sleep(0.01)
-        failed_at.extend(at for at, _, line in world.said.lines if "a pass failed" in line)
+        failed_at.extend(at for at, _, line in world.said.lines if "pass failed" in line)
         world.said.failure = ""  # the error was made up
         job("other", big=1)(world)
         await world.until("the other job runs", lambda: world.settled("other", 1), seconds=5)
 
-    live(1, scenario)
+    run_world(1, scenario)
     gaps = [later - earlier for earlier, later in pairwise(failed_at)]
     assert len(gaps) >= 1
     assert min(gaps) >= controller.AFTER_ERROR_SECONDS
