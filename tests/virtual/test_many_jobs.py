@@ -151,8 +151,8 @@ def test_failed_passes_are_a_second_apart_although_events_wake_the_loop() -> Non
             for _ in range(250):
                 process.controller.wake()
                 await asyncio.sleep(0.01)
-        failed_at.extend(at for at, _, line in world.said.lines if "pass failed" in line)
-        world.said.failure = ""  # the error was made up
+        failed_at.extend(at for at, _, line in world.logs.lines if "pass failed" in line)
+        world.logs.failure = ""  # the error was made up
         job("other", big=1)(world)
         await world.until("the other job runs", lambda: world.settled("other", 1), seconds=5)
 
