@@ -131,7 +131,7 @@ class Definition:
                 # Without defaults: the operator reads back exactly what it wrote.
                 "status": {
                     **structural_schema(self.status, defaults=False),
-                    "description": "What is, as the operator last saw it.",
+                    "description": "The observed state, as the operator last saw it.",
                 },
             },
         }

@@ -171,7 +171,7 @@ JOB = Definition(
     description="A PyTorch training job that runs with any allowed number of pods between minReplicas and maxReplicas:"
     " it grows into idle GPUs and gives them back.",
     spec=JobSpec,
-    spec_description="What is wanted. The operator never writes it.",
+    spec_description="The desired state. The operator never writes it.",
     status=JobStatus,
     rules=RULES,
     columns=COLUMNS,

@@ -17,7 +17,7 @@ from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.meta import Struct
 from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.stores import Stores
-from elastic_operator.loop.stored_world import StoredWorld
+from elastic_operator.loop.store_view import StoreView
 from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.snapshot import Snapshot
@@ -49,7 +49,7 @@ class World:
         clock.offset = 0.0
         reader = Reader(self.stores, ledger, Settings(), clock=clock, quarantine=Quarantine())
         logs = FailureLogs(None, lambda _: "pytorch", lambda: None)  # type: ignore[arg-type] # no pod here fails
-        self.world, self.planner = StoredWorld(reader, logs.with_logs, FailedWrites()), Planner()
+        self.world, self.planner = StoreView(reader, logs.with_logs, FailedWrites()), Planner()
         self._allocator = LookaheadAllocator()
 
     def forget(self) -> None:

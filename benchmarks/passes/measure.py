@@ -23,7 +23,7 @@ from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.session import Session
 from elastic_operator.loop.compose import make_controller
 from elastic_operator.loop.controller import Controller
-from elastic_operator.loop.writes.act import Actor
+from elastic_operator.loop.writes.plan_executor import PlanExecutor
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.times import JobTimes
 from elastic_operator.plan.planner import Decisions
@@ -55,7 +55,7 @@ class Operator:
         connection = Connection("http://memory", Credentials(lambda: None))
         self.session = session = Session(connection, http=self.server)  # type: ignore[arg-type]
         metrics, settings, clock = Metrics(), Settings(), session.clock
-        ledger = Ledger(job_of=self.stores.jobs.get, parse=parse_pod_name, changed=self._wake)
+        ledger = Ledger(job_of=self.stores.jobs.get, parse=parse_pod_name, on_change=self._wake)
         self.stores.pods.subscribe(ledger.pod_changed)
         self.controller: Controller | None = None
         self._fill(load)
@@ -66,13 +66,13 @@ class Operator:
         self.controller = make_controller(
             stores=self.stores,
             ledger=ledger,
-            actor=Actor(session, self.stores, self.events, build),
+            executor=PlanExecutor(session, self.stores, self.events, build),
             logs=FailureLogs(session, lambda _: "pytorch", self._wake),
             settings=settings,
             metrics=metrics,
             clock=clock,
-            poller=MasterPoller(now=clock.time, changed=self._wake),
-            fresh=lambda: True,
+            poller=MasterPoller(now=clock.time, on_change=self._wake),
+            is_fresh=lambda: True,
             times=JobTimes(),
             on_decisions=self._on_decisions,
         )

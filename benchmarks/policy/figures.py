@@ -158,6 +158,6 @@ def ratio(runs: Sequence[Run], figure: Sum, *, policy: str = OURS, over: str = W
 
 
 def _interval(seeds: list[int], figure: Callable[[Sequence[int]], float]) -> Interval:
-    dice = Random(1)
-    drawn = sorted(figure(dice.choices(seeds, k=len(seeds))) for _ in range(RESAMPLES))
+    rng = Random(1)
+    drawn = sorted(figure(rng.choices(seeds, k=len(seeds))) for _ in range(RESAMPLES))
     return Interval(figure(seeds), quantile(drawn, 0.025), quantile(drawn, 0.975))

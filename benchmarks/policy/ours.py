@@ -140,7 +140,7 @@ class Ours:
             pending_pods=tuple(self._requests(world)),
             starvation_seconds=SETTINGS.starvation_seconds,
             eviction_limits=EvictionLimits(
-                *SETTINGS.reclaim.most_evictions(world.trace.gpus), evicted_last_minute=gone, firm=frozenset()
+                *SETTINGS.reclaim.most_evictions(world.trace.gpus), evicted_last_minute=gone, configured=frozenset()
             ),
         )
 
@@ -151,7 +151,7 @@ class Ours:
             return
         obs = known.obs = observe(known.job, now)
         undecided = obs.commit or obs.status is not obs.job.status
-        times = (time for time in (*obs.wake_at, obs.no_pods_before) if time > now)
+        times = (time for time in (*obs.requeue_at, obs.no_pods_before) if time > now)
         known.until = -inf if undecided else min(times, default=inf)
         demand = demand_of(obs, _shape(job.trace)) if obs.wants_pods else None
         known.demand = known.demand if demand == known.demand else demand
@@ -267,7 +267,7 @@ class Ours:
             grant = allocation[name] if share is not None else None
             plan = reconcile(obs, grant, now=now)
             known.settled = obs, share
-            known.again_at = plan.wake_at if plan.wake_at is not None else inf
+            known.again_at = plan.requeue_at if plan.requeue_at is not None else inf
             moved |= self._do(world, known, plan, taken, now)
         return moved
 

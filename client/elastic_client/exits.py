@@ -39,7 +39,7 @@ MEANINGS = {
     Code.DEFECT: "an error of this client, or an answer that it does not know",
     Code.INTERRUPTED: "you pressed Ctrl-C",
     Code.UNREAD: "the reader of the output has ended, as `head -1` does",
-    Code.STOPPED: "it was told to stop, by SIGTERM, SIGHUP or SIGQUIT, or its terminal was closed",
+    Code.STOPPED: "SIGTERM, SIGHUP or SIGQUIT ended it, or its terminal was closed",
 }
 
 

@@ -1,4 +1,4 @@
-"""kopf as the host of the feed of jobs: it only passes on the events of its watch.
+"""kopf as the watch source of the informer of jobs: it only passes on the events of its watch.
 
 No handler writes, keeps state or can fail: the loop decides, from the stores. kopf takes the process's signal handlers
 at its start, and cancels all later tasks of its event loop at its end, so it has a thread and an event loop of its own
@@ -22,10 +22,16 @@ from elastic_operator.cluster.connection import Connection
 from elastic_operator.cluster.lists import PAGE
 from elastic_operator.cluster.own_loop import run_in_own_loop
 from elastic_operator.cluster.sockets import Sockets
-from elastic_operator.job_feed import NO_JOB, WATCH_SECONDS, Take, bookmark
+from elastic_operator.job_informer import NO_JOB, WATCH_SECONDS, EventSink, bookmark
 
 LOGIN_SECONDS = 600
 """kopf's session uses its token for this long. The kubelet renews service account tokens well before they end."""
+
+IDLE_SECONDS = 0.1
+"""The time for which kopf keeps a job's task and queue after an event; 5 s by default (182)."""
+
+IDENTITY = ("name", "namespace", "uid", "resourceVersion")
+"""The fields of metadata that kopf reads after it has passed an event on."""
 
 
 class NoDiffs(kopf.DiffBaseStorage):
@@ -72,21 +78,21 @@ class Kopf:
     def __init__(self, connection: Connection, namespaces: Sequence[str]) -> None:
         self.connection, self.namespaces = connection, namespaces
 
-    async def __call__(self, take: Take) -> None:
+    async def __call__(self, sink: EventSink) -> None:
         """Run until it ends."""
         quiet()
         ours = asyncio.get_running_loop()
-        await run_in_own_loop(lambda: self._run(take, ours))
+        await run_in_own_loop(lambda: self._run(sink, ours))
 
-    async def _run(self, take: Take, ours: asyncio.AbstractEventLoop) -> None:
+    async def _run(self, sink: EventSink, ours: asyncio.AbstractEventLoop) -> None:
         sockets = Sockets()
 
         async def login(**_: Any) -> kopf.AiohttpSession:
             authorization = asyncio.run_coroutine_threadsafe(self.connection.credentials.header(), ours)
             return self._session(await asyncio.wrap_future(authorization), ask, sockets)
 
-        async def pass_on(type: str | None, body: kopf.Body, **_: Any) -> None:
-            ours.call_soon_threadsafe(take, type, dict(body))
+        async def pass_on(type: str | None, event: kopf.RawEvent, **_: Any) -> None:
+            ours.call_soon_threadsafe(sink, type, taken_out(event["object"]))
 
         async def ask(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
             """Send a request of kopf. Of its list, kopf gets the resourceVersion only, from which it watches (173)."""
@@ -97,7 +103,7 @@ class Kopf:
             response = await send(request)
             if of_jobs and response.ok:
                 answered = bookmark(namespace_in(request.url.path)) if watches else (None, {})
-                ours.call_soon_threadsafe(take, *answered)
+                ours.call_soon_threadsafe(sink, *answered)
             return response
 
         registry = kopf.OperatorRegistry()
@@ -125,6 +131,18 @@ class Kopf:
         )
 
 
+def taken_out(body: Any) -> dict[str, Any]:
+    """The object of an event. Only its identity stays in `body`, which kopf keeps.
+
+    kopf's views of an object refer to each other, so they stay until the garbage collector's next full collection. A
+    whole job would stay with them after each of its events (182).
+    """
+    found = dict(body)
+    body.clear()
+    body["metadata"] = {name: value for name, value in found["metadata"].items() if name in IDENTITY}
+    return found
+
+
 def namespace_in(path: str) -> str:
     """The namespace whose collection is at that path; "" for the collection of all namespaces."""
     *_, kind, name, _ = path.split("/")
@@ -141,8 +159,8 @@ class EndlessPauses:
 
 
 def kopf_settings() -> kopf.OperatorSettings:
-    """Settings for kopf as a feed only: it writes nothing, scans nothing, locks nothing, and limits the time of a
-    request.
+    """Settings for kopf as a watch source only: it writes nothing, scans nothing, locks nothing, and limits the time of
+    a request.
     """
     settings = kopf.OperatorSettings()
     settings.persistence.diffbase_storage = NoDiffs()
@@ -153,6 +171,7 @@ def kopf_settings() -> kopf.OperatorSettings:
     settings.networking.request_timeout = 15
     settings.networking.connect_timeout = 5
     settings.networking.error_backoffs = EndlessPauses()  # otherwise it ends after a minute of 403 or 5xx
+    settings.queueing.idle_timeout = IDLE_SECONDS
     settings.watching.chunk_size = PAGE
     settings.watching.server_timeout = WATCH_SECONDS
     settings.process.ultimate_exiting_timeout = None  # otherwise kopf kills this process some time after kopf ended
@@ -163,5 +182,5 @@ def quiet() -> None:
     """Drop kopf's line about each handled event."""
     for name in ("kopf.objects", "kopf.activities"):
         logging.getLogger(name).setLevel(logging.WARNING)
-    # kopf logs that it gets no signals, which is intended, and the reason of its end, which JobFeed logs.
+    # kopf logs that it gets no signals, which is intended, and the reason of its end, which JobInformer logs.
     logging.getLogger("kopf._core").setLevel(logging.CRITICAL)

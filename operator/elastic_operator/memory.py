@@ -9,44 +9,44 @@ K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
 
-MAX_TOUCHED = 10_000
+MAX_DIRTY = 10_000
 """The most keys that are remembered. With more, the answer is that any may have changed: a standby replica, which
 takes none, would remember ever more.
 """
 
 
-class Touched(Generic[K]):
-    """The keys that were touched since the last `take` (dirty set).
+class DirtySet(Generic[K]):
+    """The keys that were marked since the last `take`.
 
-    At first, and after `everything()`, the answer is None: any key may have changed.
+    At first, and after `mark_all()`, the answer is None: any key may have changed.
     """
 
     def __init__(self) -> None:
         self._keys: set[K] | None = None
 
-    def add(self, *keys: K) -> None:
+    def mark(self, *keys: K) -> None:
         """Note that the things with these keys may have changed."""
         if self._keys is not None:
             self._keys.update(keys)
-            if len(self._keys) > MAX_TOUCHED:
+            if len(self._keys) > MAX_DIRTY:
                 self._keys = None
 
-    def everything(self) -> None:
+    def mark_all(self) -> None:
         """Note that any thing may have changed."""
         self._keys = None
 
     def peek(self) -> Set[K] | None:
-        """The same keys as `take`, which stay touched."""
+        """The same keys as `take`, which stay marked."""
         return self._keys
 
     def take(self) -> Set[K] | None:
-        """The keys that were touched since the last `take`; None if any may have been."""
+        """The keys that were marked since the last `take`; None if any may have been."""
         keys, self._keys = self._keys, set()
         return keys
 
 
-class Remembered(Generic[K, T]):
-    """Things by name, each with the key that it was made from (cache). A thing is void when its key differs.
+class KeyedCache(Generic[K, T]):
+    """Things by name, each with the key that it was made from. A thing is void when its key differs.
 
     A thing that is made again and equals the thing before stays the same object, so its users see by `is` that it is
     unchanged (23). A None is not kept.
@@ -86,8 +86,8 @@ class Remembered(Generic[K, T]):
         drop_absent(present, self._kept)
 
 
-class RememberedOne(Generic[K, T]):
-    """One thing with the key that it was made from, as in `Remembered` (cache)."""
+class SingleCache(Generic[K, T]):
+    """One thing with the key that it was made from, as in `KeyedCache`."""
 
     def __init__(self) -> None:
         self._kept: tuple[K, T] | None = None
@@ -113,10 +113,10 @@ class RememberedOne(Generic[K, T]):
         self._kept = None
 
 
-class OfJobs(Protocol):
+class PerJobMemory(Protocol):
     """A memory of jobs. All such memories of a leader's loop are in one list (`loop/compose.py`)."""
 
-    def keep_only(self, present: Set[str]) -> None:
+    def forget_deleted(self, present: Set[str]) -> None:
         """Forget deleted jobs; `present` are the uids of the existing ones."""
         ...
 

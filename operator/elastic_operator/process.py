@@ -1,8 +1,8 @@
 """The operator process: puts its parts together and supervises them.
 
-Everything that only reads (watches, the job feed) runs from the start, on a standby too, so that a new leader finds
-warm stores. Everything that writes runs while this process holds the lease, and every write asks the lease again. A
-thread with a connection of its own renews the lease, so that a long turn of the event loop does not hold it up (90).
+Everything that only reads (watches, the informer of jobs) runs from the start, on a standby too, so that a new leader
+finds warm stores. Everything that writes runs while this process holds the lease, and every write asks the lease again.
+A thread with a connection of its own renews the lease, so that a long turn of the event loop does not hold it up (90).
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from elastic_operator.cluster.backoff import Backoff
 from elastic_operator.cluster.connection import Connection, load_connection
 from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.installation import Installation
-from elastic_operator.cluster.lease import Election, Elector, in_own_thread
+from elastic_operator.cluster.lease import Election, LeaderElector, in_own_thread
 from elastic_operator.cluster.metrics_access import MetricsAccess
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.waiting import waited_for
-from elastic_operator.job_feed import JobFeed, Take
+from elastic_operator.job_informer import EventSink, JobInformer
 from elastic_operator.loop.compose import make_controller
 from elastic_operator.loop.controller import Controller
-from elastic_operator.loop.writes.act import Actor
+from elastic_operator.loop.writes.plan_executor import PlanExecutor
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.changes import changes
-from elastic_operator.metrics.picture import Picture
+from elastic_operator.metrics.stats import OperatorStats
 from elastic_operator.metrics.times import JobTimes
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.planner import Decisions
@@ -77,13 +77,13 @@ class Process:
     """One operator process. `who` signs the lease, by default `identity()`."""
 
     def __init__(
-        self, settings: Settings, session: Session, metrics: Metrics, feed: JobFeed, *, who: str | None = None
+        self, settings: Settings, session: Session, metrics: Metrics, informer: JobInformer, *, who: str | None = None
     ) -> None:
         self.settings, self.session, self.metrics, self._who = settings, session, metrics, who
         self.elector = self._candidate()
         self.watches = watch_all(
             session,
-            feed,
+            informer,
             served=settings.watch_namespaces,
             quotas=settings.plain_pod_quota.enabled,
             on_error=metrics.count_error,
@@ -98,10 +98,10 @@ class Process:
             job_of=self.stores.jobs.get,
             parse=parse_pod_name,
             gpu_resources=settings.gpu_resources,
-            changed=self._wake,
+            on_change=self._wake,
             on_error=self.stores.pods.on_error,
         )
-        feed.store.subscribe(self._job_changed)
+        informer.store.subscribe(self._job_changed)
         self.stores.pods.subscribe(self.ledger.pod_changed)
         for kind, watch in self.watches.all.items():
             if kind in WRITTEN_OFTEN:
@@ -110,7 +110,7 @@ class Process:
                 watch.store.subscribe(self._quota_changed)
             elif kind != "pods":
                 watch.store.subscribe(self._wake_always)
-        feed.store.subscribe(self._wake_always)
+        informer.store.subscribe(self._wake_always)
 
     def _job_changed(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
         """Decide which pods are a job's own when the job is created and when it is deleted; its name never changes."""
@@ -126,7 +126,7 @@ class Process:
         self._wake()
 
     def _wake_if_new(self, old: Any, new: Any) -> None:
-        if old is None or new is None or not new.says_the_same(old):
+        if old is None or new is None or not new.has_same_content(old):
             self._wake()
 
     def _wake(self) -> None:
@@ -141,8 +141,8 @@ class Process:
             if running.done():
                 running.result()
         finally:
-            await _cancelled(stopping)
-            await _cancelled(running)
+            await _cancel_and_wait(stopping)
+            await _cancel_and_wait(running)
 
     async def run(self, elect: Election) -> None:
         """Run until cancelled."""
@@ -163,11 +163,11 @@ class Process:
             for kind, watch in self.watches.all.items():
                 if kind != CLASSES:
                     group.create_task(watch.run())
-            group.create_task(self.watches.feed.run())
+            group.create_task(self.watches.informer.run())
 
-    def _candidate(self) -> Elector:
+    def _candidate(self) -> LeaderElector:
         """A new candidate for the lease. From now on every write asks it."""
-        elector = Elector(namespace=namespace(), name=LEASE, identity=self._who or identity())
+        elector = LeaderElector(namespace=namespace(), name=LEASE, identity=self._who or identity())
         self.session.remaining = elector.remaining
         return elector
 
@@ -186,7 +186,7 @@ class Process:
                         failed = True
                         log.error("leading ended: %s", error, exc_info=error)
             finally:
-                await _uninterrupted(self._stand_down(displaced, leading, election))
+                await _run_to_completion(self._stand_down(displaced, leading, election))
             log.warning("not leading any more; standing by")
             self.elector = self._candidate()
             await asyncio.sleep(backoff.next(worked=time.monotonic() - began) if failed else LEAD_AGAIN_SECONDS)
@@ -195,9 +195,9 @@ class Process:
         self, displaced: asyncio.Task[None], leading: asyncio.Task[None], election: asyncio.Task[None]
     ) -> None:
         """End the leader's tasks, and then its lease: no other replica may begin before this one's last write."""
-        await _cancelled(displaced)
-        await _cancelled(leading)
-        await _cancelled(election)  # this hands the lease back; nothing is written any more
+        await _cancel_and_wait(displaced)
+        await _cancel_and_wait(leading)
+        await _cancel_and_wait(election)  # this hands the lease back; nothing is written any more
         self.controller = self.statuses = self.quotas = None
         self.metrics.stand_by()
 
@@ -221,13 +221,13 @@ class Process:
             ending.callback(gc.unfreeze)
             drop = self.metrics.events_dropped.inc
             events = EventRecorder(self.session, instance=self.elector.identity, on_drop=drop)
-            _keep_up("writing of events", events.run, ending)
+            _start_supervised("writing of events", events.run, ending)
             ending.push_async_callback(events.flush)
             self.statuses = PolicyStatuses(self.session, self.stores.policies, now=self.session.clock.time)
-            _keep_up("reports on policies", self.statuses.run, ending)
-            _keep_up("renewal of NetworkPolicies", self._renew_networks, ending)
+            _start_supervised("reports on policies", self.statuses.run, ending)
+            _start_supervised("renewal of NetworkPolicies", self._renew_networks, ending)
             self.quotas = self._plain_pod_quotas()
-            _keep_up("limits of plain pods", partial(self._keep_quotas, self.quotas), ending)
+            _start_supervised("limits of plain pods", partial(self._keep_quotas, self.quotas), ending)
             self.times = JobTimes()
             self.controller = self._controller(events)
             await self.controller.run()
@@ -265,7 +265,7 @@ class Process:
             if self.statuses is not None:
                 self.statuses.pass_failed()
             return
-        self.watches.feed.decided()
+        self.watches.informer.decided()
         if self.statuses is not None:
             self.statuses.pass_ended(decisions)
         if self.quotas is not None:
@@ -284,13 +284,13 @@ class Process:
         return make_controller(
             stores=self.stores,
             ledger=self.ledger,
-            actor=Actor(self.session, self.stores, events, build, written=self._job_written),
+            executor=PlanExecutor(self.session, self.stores, events, build, written=self._job_written),
             logs=FailureLogs(self.session, self._main_container, self._wake),
             settings=self.settings,
             metrics=self.metrics,
             clock=clock,
-            poller=MasterPoller(now=clock.time, changed=self._wake, stepped=lambda: clock.stepped),
-            fresh=self.watches.fresh,
+            poller=MasterPoller(now=clock.time, on_change=self._wake, stepped=lambda: clock.stepped),
+            is_fresh=self.watches.fresh,
             times=self.times,
             on_decisions=self._on_decisions,
         )
@@ -316,15 +316,15 @@ class Process:
         if found.queue_wait is not None and self.controller is not None:
             self.controller.forecasts.started(job.uid)
 
-    def picture(self) -> Picture:
+    def stats(self) -> OperatorStats:
         """The present state for /metrics."""
         controller, statuses = self.controller, self.statuses
-        return Picture(
+        return OperatorStats(
             leads=controller is not None,
-            jobs=self.times.pictures(controller.planner.plans.all(), controller.policy_of) if controller else (),
-            policies=statuses.pictures() if statuses else (),
-            watches=self.watches.pictures(),
-            kopf_restarts=self.watches.feed.restarts,
+            jobs=self.times.all_stats(controller.planner.plans.all(), controller.policy_of) if controller else (),
+            policies=statuses.all_stats() if statuses else (),
+            watches=self.watches.all_stats(),
+            kopf_restarts=self.watches.informer.restarts,
         )
 
     def health(self) -> str:
@@ -335,12 +335,12 @@ class Process:
         return ""
 
 
-def _keep_up(what: str, work: Callable[[], Awaitable[None]], ending: contextlib.AsyncExitStack) -> None:
+def _start_supervised(what: str, work: Callable[[], Awaitable[None]], ending: contextlib.AsyncExitStack) -> None:
     """Run the work until `ending`."""
-    ending.push_async_callback(_cancelled, asyncio.create_task(_kept_up(what, work)))
+    ending.push_async_callback(_cancel_and_wait, asyncio.create_task(_run_with_restarts(what, work)))
 
 
-async def _kept_up(what: str, work: Callable[[], Awaitable[None]]) -> None:
+async def _run_with_restarts(what: str, work: Callable[[], Awaitable[None]]) -> None:
     """Do the work, and begin it again after an error. The error is logged here, because nobody awaits the result."""
     backoff = Backoff()
     while True:
@@ -348,11 +348,11 @@ async def _kept_up(what: str, work: Callable[[], Awaitable[None]]) -> None:
         try:
             return await work()
         except Exception:
-            log.exception("the %s has ended by an error and begins again", what)
+            log.exception("task %s failed; restarting it", what)
         await asyncio.sleep(backoff.next(worked=time.monotonic() - began))
 
 
-async def _cancelled(task: asyncio.Task[Any]) -> None:
+async def _cancel_and_wait(task: asyncio.Task[Any]) -> None:
     """Cancel the task and wait for its end, however it ends. The caller's own cancellation is not swallowed."""
     task.cancel()
     await asyncio.wait({task})
@@ -360,7 +360,7 @@ async def _cancelled(task: asyncio.Task[Any]) -> None:
         task.exception()  # it was logged where it happened
 
 
-async def _uninterrupted(work: Coroutine[Any, Any, None]) -> None:
+async def _run_to_completion(work: Coroutine[Any, Any, None]) -> None:
     """Do the work to its end, even if the caller is cancelled meanwhile."""
     task = asyncio.create_task(work)
     try:
@@ -385,15 +385,15 @@ def namespace() -> str:
     return os.environ.get("POD_NAMESPACE") or "elastic-system"
 
 
-def job_feed(settings: Settings, connection: Connection, session: Session) -> JobFeed:
-    """The feed of the jobs that are served."""
+def job_informer(settings: Settings, connection: Connection, session: Session) -> JobInformer:
+    """The informer of the jobs that are served."""
 
-    async def kopf(take: Take) -> None:
+    async def kopf(sink: EventSink) -> None:
         kopf_host = await asyncio.to_thread(_without_kubernetes, "elastic_operator.kopf_host")
-        await kopf_host.Kopf(connection, feed.namespaces)(take)
+        await kopf_host.Kopf(connection, informer.namespaces)(sink)
 
-    feed = JobFeed(session, Store(), kopf, namespaces=settings.watch_namespaces)
-    return feed
+    informer = JobInformer(session, Store(), kopf, namespaces=settings.watch_namespaces)
+    return informer
 
 
 def _without_kubernetes(module: str) -> Any:
@@ -416,12 +416,12 @@ async def _assembled(settings: Settings) -> AsyncIterator[Process]:
         Session(connection, on_request=metrics.count_request) as session,
         Session(connection, on_request=metrics.count_request) as asking,  # on a standby, too: it needs no lease
     ):
-        process = Process(settings, session, metrics, job_feed(settings, connection, session))
+        process = Process(settings, session, metrics, job_informer(settings, connection, session))
         async with serving(
             settings.port,
             metrics,
             health=process.health,
-            picture=process.picture,
+            stats=process.stats,
             unready=process.installation.elsewhere,
             metrics_access=MetricsAccess(asking) if settings.authorize_metrics else None,
         ):

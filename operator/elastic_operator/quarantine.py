@@ -81,7 +81,7 @@ class Quarantine:
             return None
         try:
             return work()
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is this object's, and no other's
+        except Exception as error:  # noqa: BLE001 - any error is handled as an error of this object only
             self.quarantine(kind, uid, name, error)
             return None
 
@@ -121,9 +121,10 @@ class Quarantine:
         # The text of an error in the allocation may name other tenants' objects.
         text = type(error).__name__ if in_allocation else f"{type(error).__name__}: {error}"
         text = text if len(text) <= MAX_ERROR_CHARACTERS else f"{text[:MAX_ERROR_CHARACTERS]}..."
+        continued = " Its pods continue." if kind == "job" else ""
         message = (
-            f"The operator met an error of its own at this {kind} and leaves it as it is: {text}. It tries again by"
-            " itself, and at once when the spec changes; all others are served. The operator's log has the traceback."
+            f"An internal error of the operator stopped work on this {kind}: {text}.{continued} The operator retries"
+            " automatically, and at once after an edit of the spec. The operator's log has the traceback."
         )
         self._raised += 1
         log.error("%s=%s is quarantined for %.0f s: %r", kind, name, attempts.until - now, error, exc_info=error)
@@ -141,7 +142,7 @@ class Quarantine:
         fault = self._faults.get(uid)
         return fault if fault is not None and fault.version == version and time.monotonic() < fault.again_at else None
 
-    def distrusted(self) -> frozenset[tuple[str, bool]]:
+    def barred_from_preemption(self) -> frozenset[tuple[str, bool]]:
         """The objects (uids, any version) for which no pod is preempted now, each with whether it is also left out
         of the pass.
         """
@@ -159,7 +160,7 @@ class Quarantine:
             return True
         return fault.version != version and fault.versions < MAX_VERSIONS
 
-    def worked(self, uid: str) -> None:
+    def note_success(self, uid: str) -> None:
         """Note that the object could use its grant, so that its next error counts as the first."""
         if self._faults:
             self._faults.pop(uid, None)

@@ -38,7 +38,7 @@ class SettingsError(ValueError):
 
 
 class Logging(ApiModel):
-    """How the operator logs."""
+    """The operator's log."""
 
     format: Literal["text", "json"] = "text"
     """Lines for people, or one JSON object a line."""
@@ -61,7 +61,7 @@ def _apart(flavors: tuple[GpuFlavor, ...]) -> tuple[GpuFlavor, ...]:
     """The flavors, after a check that no GPU belongs to two of them."""
     for one, other in combinations(flavors, 2):
         if one.name == other.name:
-            raise ValueError(f"two flavors are called {one.name!r}; give each a name of its own")
+            raise ValueError(f"two flavors are called {one.name!r}; give each a different name")
         shared = sorted(set(one.resources) & set(other.resources))
         told_apart = any(other.node_selector.get(key, value) != value for key, value in one.node_selector.items())
         if shared and not told_apart:
@@ -83,10 +83,10 @@ class DefaultBorrowing(ApiModel):
 
 
 class DefaultPolicy(ApiModel):
-    """The rules for namespaces that no GPUQuotaPolicy covers. Nothing is guaranteed to them (111).
+    """The rules for namespaces that no GPUQuotaPolicy covers. They have no guarantee (111).
 
     They borrow together as one team and divide its GPUs among themselves, so more namespaces get no more. With
-    `per_namespace` each is a team of its own and may borrow this much.
+    `per_namespace` each is a separate team and may borrow this much.
     """
 
     per_namespace: bool = False
@@ -94,13 +94,13 @@ class DefaultPolicy(ApiModel):
     borrowing: DefaultBorrowing = DefaultBorrowing()
     """How many idle GPUs they may use."""
     priority: int = Field(0, ge=-MAX_PRIORITY, le=MAX_PRIORITY)
-    """The tier in which idle GPUs are handed out; the highest tier is first."""
+    """The tier for idle GPUs; the highest tier is first."""
     per_job: PerJob = PerJob()
     """The limits of one of their jobs."""
 
 
 class ReclaimMode(StrEnum):
-    """Whether GPUs are taken back for teams that are entitled to them."""
+    """Whether the operator reclaims GPUs for teams that are entitled to them."""
 
     ON = "On"
     DRY_RUN = "DryRun"
@@ -126,21 +126,21 @@ class ReclaimSettings(ApiModel):
     """
 
     mode: Annotated[ReclaimMode, BeforeValidator(_as_written)] = ReclaimMode.ON
-    """With DryRun, evictions are only reported, in events and metrics."""
+    """With DryRun, the operator only reports evictions, in events and metrics."""
     paused: bool = False
     """For an emergency: no GPUs are reclaimed; idle ones are still granted."""
     max_evictions_per_decision: int | None = Field(None, ge=1)
     """The most pods of others that may be evicted within a minute for the jobs and pending pods of one team; None: half
-    as many as the cluster has GPUs, at least 16.
+    the number of the cluster's GPUs, at least 16.
     """
     max_evictions_per_minute: int | None = Field(None, ge=1)
-    """The most pods of others that may be evicted within a minute for all teams; None: as many as the cluster has GPUs,
-    at least 32.
+    """The most pods of others that may be evicted within a minute for all teams; None: the number of the cluster's
+    GPUs, at least 32.
     """
     reservation_seconds: int = Field(30, ge=1, le=3600)
-    """How many seconds a pending pod keeps its place after the place is free."""
+    """Seconds for which a pending pod's place stays reserved after it is free."""
     max_grace_period_seconds: int = Field(300, ge=1, le=86_400)
-    """The longest grace of a leaving pod (seconds), unless its team's policy has another one."""
+    """The longest grace period of a leaving pod (seconds), unless its team's policy has another one."""
 
     def most_evictions(self, gpus: int) -> tuple[int, int]:
         """The most pods that may be evicted within a minute for one team, and for all, in a cluster with this many GPUs
@@ -162,13 +162,13 @@ class JobNetworkPolicy(ApiModel):
     ingress: tuple[IngressRule, ...] = ()
     """The peers that may connect to them, as in a NetworkPolicy."""
     egress: tuple[EgressRule, ...] | None = None
-    """Where they may connect to beside each other and DNS, as in a NetworkPolicy; None: anywhere."""
+    """Further peers to which they may connect, beside each other and DNS, as in a NetworkPolicy; None: anywhere."""
 
 
 class PlainPodQuota(ApiModel):
-    """How plain pods (pods of no job) are kept within the guarantee of their team (98).
+    """The limit of plain pods (pods of no job) to the guarantee of their team (98).
 
-    It needs the chart's admission rules, by which only the operator may give a pod the PriorityClasses of jobs' pods.
+    It needs the chart's admission rules: only the operator may give a pod the PriorityClasses of jobs' pods.
     """
 
     enabled: bool = False
@@ -192,27 +192,25 @@ class Settings(ApiModel):
     flavors: Annotated[tuple[GpuFlavor, ...], AfterValidator(_apart)] = Field(
         (GpuFlavor(name=DEFAULT_FLAVOR, resources=GPU_RESOURCES),), min_length=1
     )
-    """The kinds of GPU. No GPU may be of two kinds."""
+    """The kinds of GPU. No GPU may have two kinds."""
     default_policy: DefaultPolicy = DefaultPolicy()
     """The rules for namespaces that no GPUQuotaPolicy covers."""
     starvation_seconds: int = Field(600, ge=0, le=MAX_SECONDS)
-    """For a job that has waited this many seconds, room that becomes free is held before younger jobs of its team and
-    priority.
-    """
+    """Seconds after which a waiting job gets room that becomes free before younger jobs of its team and priority."""
     reclaim: ReclaimSettings = ReclaimSettings()
     """Whether and how fast GPUs are reclaimed for teams that are entitled to them."""
     nominate_for: tuple[str, ...] = ("default-scheduler",)
-    """Schedulers for whose pods GPUs are reclaimed; they must heed status.nominatedNodeName."""
+    """Schedulers for whose pods GPUs are reclaimed; they must honour status.nominatedNodeName."""
     provisioning: Literal["None", "PendingPods"] = "None"
     """PendingPods: if a job within its quota lacks only nodes, the pods of its minimum wait for new nodes (49)."""
     provisioning_delay_seconds: int = Field(30, ge=0, le=MAX_SECONDS)
-    """How many seconds a job lacks nodes before such pods are created."""
+    """Seconds for which a job lacks nodes before the operator creates such pods."""
     provisioning_timeout_seconds: int = Field(900, ge=1, le=MAX_SECONDS)
-    """How many seconds they wait before they are deleted; they are created again later."""
+    """Seconds after which the operator deletes these pods; it creates them again later."""
     start_timeout_seconds: int = Field(300, ge=0, le=MAX_SECONDS)
-    """How many seconds pods may take to start on their nodes before the job gives its GPUs back (136); 0: for ever."""
+    """Seconds in which pods must start on their nodes, otherwise the job gives its GPUs back (136); 0: no limit."""
     watch_namespaces: tuple[str, ...] = ()
-    """Namespaces whose jobs are served; empty: all."""
+    """Namespaces whose jobs the operator serves; empty: all."""
     worker_priority_class_name: str = "elastic-pytorch-worker"
     """The PriorityClass of the workers' pods; "" leaves it to the API server."""
     master_priority_class_name: str = "elastic-pytorch-master"
@@ -222,13 +220,13 @@ class Settings(ApiModel):
     worker_image: str = ""
     """The image with the launcher for the pods of Elastic jobs; the chart sets it."""
     worker_image_pull_secrets: tuple[SecretName, ...] = ()
-    """Secrets, in the namespaces of the jobs, by which the kubelet pulls the workerImage."""
+    """Secrets, in the namespaces of the jobs, with which the kubelet pulls the workerImage."""
     job_network_policy: JobNetworkPolicy = JobNetworkPolicy()
     """A NetworkPolicy for each job."""
     authorize_metrics: bool = False
     """Whether only accounts whose roles in the cluster allow them to get /metrics may read it."""
     plain_pod_quota: Annotated[PlainPodQuota, AfterValidator(_needs_classes)] = PlainPodQuota()
-    """Whether plain pods are kept within the guarantee of their team."""
+    """Whether a quota limits plain pods to the guarantee of their team."""
     port: int = Field(8080, ge=0, le=65535)
     """The port of /healthz, /readyz and /metrics; 0: any free one."""
     logging: Logging = Logging()

@@ -16,8 +16,8 @@ from elastic_operator.cluster.reflector import Reflector
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import T
 from elastic_operator.cluster.stores import Stores
-from elastic_operator.job_feed import JobFeed
-from elastic_operator.metrics.picture import WatchPicture
+from elastic_operator.job_informer import JobInformer
+from elastic_operator.metrics.stats import WatchStats
 from elastic_worker import contract
 
 POLICIES = COLLECTION
@@ -35,17 +35,17 @@ STALE_SECONDS = 90.0
 
 @dataclass(slots=True)
 class Watches:
-    """The watches by kind, and the feed of jobs."""
+    """The watches by kind, and the informer of jobs."""
 
     all: dict[str, Reflector[Any] | Namespaced[Any]]
-    feed: JobFeed
+    informer: JobInformer
 
     async def catch_up(self, since: float | None = None) -> None:
         """Make every store at least as new as `since` (monotonic; by default now), because another replica may have
         written until then.
         """
         decisive = (watch for kind, watch in self.all.items() if kind not in NOT_WAITED_FOR)
-        await asyncio.gather(*(watch.catch_up(since) for watch in decisive), self.feed.catch_up(since))
+        await asyncio.gather(*(watch.catch_up(since) for watch in decisive), self.informer.catch_up(since))
 
     def fresh(self) -> bool:
         """Whether news of every store came lately."""
@@ -53,19 +53,19 @@ class Watches:
 
     def ages(self) -> dict[str, float]:
         """Seconds since the last news, by watch."""
-        return {kind: watch.age() for kind, watch in self.all.items()} | {"jobs": self.feed.age()}
+        return {kind: watch.age() for kind, watch in self.all.items()} | {"jobs": self.informer.age()}
 
-    def pictures(self) -> dict[str, WatchPicture]:
+    def all_stats(self) -> dict[str, WatchStats]:
         """Each watch as /metrics shows it."""
         shown = {
-            kind: WatchPicture(watch.age(), watch.stats.relists, watch.stats.errors) for kind, watch in self.all.items()
+            kind: WatchStats(watch.age(), watch.stats.relists, watch.stats.errors) for kind, watch in self.all.items()
         }
-        return shown | {"jobs": WatchPicture(self.feed.age(), None, self.feed.errors)}
+        return shown | {"jobs": WatchStats(self.informer.age(), None, self.informer.errors)}
 
 
 def watch_all(
     session: Session,
-    feed: JobFeed,
+    informer: JobInformer,
     *,
     served: Sequence[str],
     quotas: bool = False,
@@ -97,14 +97,14 @@ def watch_all(
             "services": own(reflector.SERVICES, objects.Service, of_jobs),
             "slices": own(reflector.ENDPOINT_SLICES, objects.EndpointSlice, of_jobs),
         },
-        feed,
+        informer,
     )
     if quotas:
         by_name = {"fieldSelector": f"metadata.name={QUOTA_NAME}"}
         watches.all[QUOTAS] = own(reflector.RESOURCE_QUOTAS, objects.CustomObject, by_name)
     for kind, watch in watches.all.items():
         watch.store.on_error = partial(on_error, SINGULAR.get(kind, kind.removesuffix("s")))
-    feed.store.on_error = partial(on_error, "job")
+    informer.store.on_error = partial(on_error, "job")
     return watches
 
 
@@ -112,4 +112,4 @@ def stores_of(watches: Watches) -> Stores:
     """The stores of the watches."""
     stores = {kind: watch.store for kind, watch in watches.all.items() if kind != QUOTAS}
     renamed = {"priority_classes": stores.pop("priorityclasses"), "device_classes": stores.pop("deviceclasses")}
-    return Stores(jobs=watches.feed.store, **renamed, **stores)
+    return Stores(jobs=watches.informer.store, **renamed, **stores)

@@ -23,7 +23,7 @@ from elastic_operator.cluster.session import Session
 from tests.simulate.api import Answer, Api, RefusedError, Request
 from tests.simulate.server import NAMESPACES, Body, Server
 from tests.virtual.line import REASONS
-from tests.virtual.world import VirtualMoments
+from tests.virtual.world import LoopClock
 
 Fault = int | web.Response | Callable[[web.Request], Any]
 """An HTTP status to answer with, an answer (that is given once), or a coroutine function that answers."""
@@ -34,7 +34,7 @@ class FakeApi:
     """The server's state; tests read and change it."""
 
     url: str = ""
-    memory: Api = field(default_factory=lambda: Api(Server(VirtualMoments())))  # type: ignore[arg-type]
+    memory: Api = field(default_factory=lambda: Api(Server(LoopClock())))  # type: ignore[arg-type]
     faults: dict[str, deque[Fault]] = field(default_factory=lambda: defaultdict(deque))
     always: dict[str, Fault] = field(default_factory=dict)
     requests: Counter[str] = field(default_factory=Counter)

@@ -18,7 +18,7 @@ from elastic_operator.cluster.errors import (
 AGAIN, LEADER, WAIT, USER, EDIT = Remedy
 ANSWERS = {
     400: USER,
-    401: USER,
+    401: WAIT,
     403: USER,
     404: WAIT,
     409: AGAIN,

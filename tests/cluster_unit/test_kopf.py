@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import ssl
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
@@ -15,7 +20,7 @@ from devcluster import pki
 from elastic_api.job import GROUP, KIND, PLURAL, VERSION
 from elastic_operator import kopf_host
 from elastic_operator.cluster.reflector import in_namespace
-from elastic_operator.job_feed import JOBS, NO_JOB, bookmark
+from elastic_operator.job_informer import JOBS, NO_JOB, bookmark
 from elastic_operator.kopf_host import EndlessPauses, Kopf
 from tests.cluster_unit.fake_api import FakeApi, connection_to, json, serving
 from tests.kit.tasks import running
@@ -61,6 +66,53 @@ async def test_kopf_is_given_no_job_by_its_list_and_passes_on_what_its_watch_sho
     assert told[:2] == [(None, {}), bookmark("".join(namespaces))]
     ((type_, job),) = told[2:]
     assert (type_, job["metadata"], job["spec"]) == ("ADDED", after["metadata"], after["spec"])
+
+
+@pytest.fixture
+def _uncollected() -> Iterator[None]:
+    """The garbage collector does not run."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("_uncollected")
+async def test_kopf_keeps_nothing_of_the_jobs_that_it_has_passed_on(api: FakeApi):
+    """Its views of an object refer to each other, so what they show stays until a collection of all garbage (182)."""
+    api.always["GET"] = discovered
+    spec, status, fields, labels = ({name: ["large"]} for name in ("a-spec", "a-status", "managed-fields", "a-label"))
+    metadata = {"managedFields": [{"fieldsV1": fields}], "labels": labels}
+    job = {"metadata": metadata, "spec": spec, "status": status}
+    told = list[dict[str, Any]]()
+
+    async with running(Kopf(connection_to(api), ())(lambda _, job: told.append(dict.fromkeys(job)))):
+        await until_async("a watch", lambda: len(told) > 1, seconds=WAIT_SECONDS, report=lambda: (told, api.seen))
+        for edit in range(20):
+            api.put(f"{JOBS_OF_A}/toy", job)
+            await until_async("it", partial(_has, told, edit + 3), seconds=WAIT_SECONDS, report=lambda: api.seen)
+        names = {*spec, *status, *fields, *labels}
+        found = Counter(name for one in gc.get_objects() if type(one) is dict for name in names & one.keys())
+    assert all({"metadata", "spec", "status"} <= job.keys() for job in told[2:])
+    assert max(found.values()) <= 3, f"after 20 events: {found}"  # the test's own, and those that are on their way
+
+
+async def test_kopf_has_no_task_of_a_job_for_long(api: FakeApi):
+    """When many jobs start, these would be hundreds, and the memory that they leave behind is not given back (182)."""
+    api.always["GET"] = discovered
+    told, jobs = list[dict[str, Any]](), 300
+    async with running(Kopf(connection_to(api), ())(lambda _, job: told.append(job))):
+        await until_async("a watch", lambda: len(told) > 1, seconds=WAIT_SECONDS, report=lambda: (told, api.seen))
+        for number in range(jobs):
+            api.put(f"{JOBS_OF_A}/toy-{number}", {"spec": {}})
+            await until_async("it", partial(_has, told, number + 3), seconds=WAIT_SECONDS, report=lambda: api.seen)
+        tasks = [one for one in gc.get_objects() if isinstance(one, asyncio.Task) and not one.done()]
+        left = [task.get_name() for task in tasks if task.get_name().startswith("worker for")]
+    assert len(left) < jobs / 2, left
+
+
+def _has(told: list[dict[str, Any]], count: int) -> bool:
+    return len(told) >= count
 
 
 async def test_each_watch_of_kopf_that_goes_on_is_told(api: FakeApi, monkeypatch: pytest.MonkeyPatch):

@@ -11,7 +11,7 @@ from itertools import pairwise
 import pytest
 
 from elastic_operator.cluster.errors import Fenced
-from elastic_operator.cluster.lease import Elector, LeaseTiming, in_own_thread, micro_time
+from elastic_operator.cluster.lease import LeaderElector, LeaseTiming, in_own_thread, micro_time
 from elastic_operator.cluster.own_loop import run_in_own_loop
 from elastic_operator.cluster.session import Session
 from tests.cluster_unit.fake_api import FakeApi, at_rest, connection_to, hang, json, session_to, status
@@ -30,11 +30,11 @@ POLL = 1.2 * TIMING.poll_seconds
 """So late may a candidate look."""
 
 
-def candidate(identity: str = "one", timing: LeaseTiming = TIMING) -> Elector:
-    return Elector(namespace="sys", name="op", identity=identity, timing=timing)
+def candidate(identity: str = "one", timing: LeaseTiming = TIMING) -> LeaderElector:
+    return LeaderElector(namespace="sys", name="op", identity=identity, timing=timing)
 
 
-async def beat(elector: Elector) -> None:
+async def beat(elector: LeaderElector) -> None:
     while True:
         elector.heartbeat()
         await asyncio.sleep(TIMING.renew_seconds)
@@ -61,7 +61,7 @@ def holder(api: FakeApi) -> str:
     return api.find(LEASE)["spec"]["holderIdentity"] if api.find(LEASE) else ""
 
 
-async def seconds_until_leading(elector: Elector) -> float:
+async def seconds_until_leading(elector: LeaderElector) -> float:
     begun = time.monotonic()
     async with asyncio.timeout(60):
         await elector.wait_until_leading()

@@ -255,7 +255,7 @@ def test_a_nominated_pod_that_asks_for_gpus_is_planned_for_and_not_counted_here(
 
 def test_pending_pods_are_the_newest_objects_and_their_controllers_count():
     changes = []
-    ledger = ledger_of(changed=lambda: changes.append("one"))
+    ledger = ledger_of(on_change=lambda: changes.append("one"))
     bare = pod("waits", gpus=1, phase="Pending")
     touched = pod("waits", gpus=1, phase="Pending", rv=2)
     adopted = pod("waits", gpus=1, phase="Pending", rv=3, owners=(owner("of-others", kind="Job"),))

@@ -133,7 +133,7 @@ def test_what_is_remembered_by_key_is_in_the_table_of_such_memories():
     named = set(re.findall(r"^\| `([\w/]+\.py)`", table, re.MULTILINE))
     package = REPOSITORY / "operator/elastic_operator"
     modules = (path for folder in ("read", "loop", "plan") for path in (package / folder).rglob("*.py"))
-    made = re.compile(r"= Remembered(One)?\(\)|default_factory=Remembered(One)?\)")
+    made = re.compile(r"= (Keyed|Single)Cache\(\)|default_factory=(Keyed|Single)Cache\)")
     remember = {str(path.relative_to(package)) for path in modules if made.search(path.read_text())}
     assert named == remember
 

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from elastic_operator.metrics.picture import JobPicture, PolicyPicture, WatchPicture
+from elastic_operator.metrics.stats import JobStats, PolicyStats, WatchStats
 from elastic_operator.metrics.times import KINDS, JobTimes
 from elastic_operator.plan.plans import Planned
-from tests.metrics.pictures import make_report, of, samples_of, show, show_elastic
+from tests.metrics.stats import make_report, of, samples_of, show, show_elastic
 from tests.plan.jobs import BOTH, START, at, ended, group, make_job, make_spec, make_status, plan, see
 from tests.plan.test_node_outage import UNREADY, kept, on_nodes
 
@@ -20,7 +20,7 @@ def test_a_job_is_one_series_of_info_and_one_of_status():
 
 def test_nodes_that_many_jobs_wait_for_count_once():
     jobs = (on_nodes(kept()), on_nodes(kept(), name="other"))
-    waiting = (JobPicture(obs=see(job, unready=UNREADY), status=make_status()) for job in jobs)
+    waiting = (JobStats(obs=see(job, unready=UNREADY), status=make_status()) for job in jobs)
     assert samples_of(*waiting)["kept_nodes",] == 2
     assert samples_of(show())["kept_nodes",] == 0
 
@@ -86,7 +86,7 @@ def test_where_its_time_went_is_told_by_kind():
 
 
 def test_series_of_jobs_and_policies_that_are_gone_are_gone():
-    policy = PolicyPicture("research", {"default": {"guaranteed": 8, "used": 2}}, {"Ready": True, "Conflict": False})
+    policy = PolicyStats("research", {"default": {"guaranteed": 8, "used": 2}}, {"Ready": True, "Conflict": False})
     assert of(samples_of(policies=(policy,)), "quota_gpus") == {
         ("flavor=default", "kind=guaranteed", "policy=research"): 8,
         ("flavor=default", "kind=used", "policy=research"): 2,
@@ -100,7 +100,7 @@ def test_series_of_jobs_and_policies_that_are_gone_are_gone():
 
 
 def test_who_does_not_lead_tells_of_watches_and_not_of_jobs():
-    found = samples_of(show(), leads=False, watches={"pods": WatchPicture(age=2.0, relists=1, errors=3)})
+    found = samples_of(show(), leads=False, watches={"pods": WatchStats(age=2.0, relists=1, errors=3)})
     assert [name for name, *_ in found if name.startswith(("job_", "jobs", "quota_"))] == []
     assert of(found, "watch_last_event_age_seconds") == {("kind=pods",): 2.0}
     assert (of(found, "watch_relists_total"), of(found, "watch_errors_total")) == (
@@ -115,5 +115,5 @@ def test_a_picture_shows_a_job_as_it_was_last_planned_and_its_policy():
     planned = [Planned(see(one), None, 0.0, plan(one, BOTH).status) for one in (job, later)]
     for one in planned:
         times.note_plan(one)
-    pictures = times.pictures(planned, {"team-b": "b"})
-    assert [(picture.obs.job.name, picture.policy) for picture in pictures] == [(job.name, ""), ("other", "b")]
+    all_stats = times.all_stats(planned, {"team-b": "b"})
+    assert [(stats.obs.job.name, stats.policy) for stats in all_stats] == [(job.name, ""), ("other", "b")]

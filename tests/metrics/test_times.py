@@ -115,7 +115,7 @@ def test_a_script_of_which_no_step_is_ever_told_does_not_stand_still():
 def test_a_job_that_is_gone_is_forgotten():
     watch = Watch()
     watch.spend(10, Phase.RUNNING, make_report(step=5))
-    watch.times.keep_only({"another"})
+    watch.times.forget_deleted({"another"})
     assert (watch.counted(), watch.times.moved_at("job")) == ({}, None)
 
 

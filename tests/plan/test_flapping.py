@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from elastic_api.status import Change, Retry, RetryCause
-from elastic_operator.plan.facts.job import MainContainer, NoExternalChange
+from elastic_operator.plan.facts.job import FlapWindow, MainContainer
 from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.snapshot import PodShape
 from elastic_operator.plan.facts.times import seconds
@@ -47,7 +47,7 @@ def job(changes, *, pods=None, no_external_change=0.0, in_turns=False, spec=None
         status=known,
         spec=spec,
         generation=generation,
-        no_external_change=NoExternalChange(START + no_external_change, in_turns=in_turns),
+        flap_window=FlapWindow(START + no_external_change, time_sharing=in_turns),
     )
 
 
@@ -61,7 +61,7 @@ def held_for(seen, now=NOW):
 def test_more_than_three_changes_in_ten_minutes_are_too_many(count, is_held):
     seen = see(job(flaps(count)))
     assert held_for(seen) == (HELD_SECONDS if is_held else None)
-    assert (START + NOW + HELD_SECONDS in seen.wake_at) is is_held
+    assert (START + NOW + HELD_SECONDS in seen.requeue_at) is is_held
 
 
 def test_a_hold_that_begins_within_a_second_is_not_cut_short():
@@ -174,7 +174,7 @@ def test_it_is_let_go_when(change, now):
 def test_a_loss_ends_it_so_that_the_lost_pod_is_replaced():
     status = plan(job(flaps(4), pods=group(2)), make_grant(keep=["master-0", "worker-0", "worker-1"])).status
     assert status.held_until is not None
-    seen = see(make_job(group(1), status=status, no_external_change=NoExternalChange(START)), now=300)
+    seen = see(make_job(group(1), status=status, flap_window=FlapWindow(START)), now=300)
     assert (seen.status.restarts, seen.status.held_until) == (1, None)
 
 
@@ -203,7 +203,7 @@ def test_a_job_without_pods_is_let_go_by_any_change_from_outside_and_waits_till_
 def test_a_change_from_outside_in_the_second_in_which_a_hold_began_ends_it():
     held = see(job(flaps(4, first=160), pods=(), replicas=0), now=200.4).status
     assert held.held_until == at(261)
-    changed = make_job((), status=held, no_external_change=NoExternalChange(START + 200.7))
+    changed = make_job((), status=held, flap_window=FlapWindow(START + 200.7))
     assert see(changed, now=201).wants_pods
 
 

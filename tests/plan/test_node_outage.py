@@ -18,7 +18,7 @@ def away(*since: float, **fields) -> list[NodeTimes]:
 
 
 def back(*since: float, went: float | None = None) -> list[NodeTimes]:
-    return [NodeTimes(f"back-{i}", ready=True, since=time, went=went) for i, time in enumerate(since)]
+    return [NodeTimes(f"back-{i}", ready=True, since=time, unready_since=went) for i, time in enumerate(since)]
 
 
 def well(count: int) -> list[NodeTimes]:
@@ -54,7 +54,7 @@ def test_many_that_went_at_once_are_kept_as_long_as_they_are_away_and_some_time_
 def test_it_says_how_many_are_away_and_which_somebody_gave_up():
     dead = [replace(node, name="dead") for node in away(90, out_of_service=True)]
     found = node_outage(away(100, 100, 100) + dead + well(2), now=200.0)
-    assert found == NodeOutage(away=3, of=5, until=inf, kept_nodes=frozenset({"away-0", "away-1", "away-2"}))
+    assert found == NodeOutage(unready=3, total=5, until=inf, kept_nodes=frozenset({"away-0", "away-1", "away-2"}))
     assert found.message.startswith("3 of 5 nodes are not Ready")
 
 
@@ -65,7 +65,7 @@ def test_a_node_that_goes_long_after_the_many_is_judged_by_itself():
 
 
 def kept(until: float = inf, nodes: tuple[str, ...] = ("n1", "n2")) -> NodeOutage:
-    return NodeOutage(away=4, of=6, until=until, kept_nodes=frozenset(nodes))
+    return NodeOutage(unready=4, total=6, until=until, kept_nodes=frozenset(nodes))
 
 
 def on_nodes(found: NodeOutage | None, *, status=None, **fields):
@@ -98,7 +98,7 @@ def test_a_pod_that_is_terminating_there_is_not_forced_meanwhile():
 def test_before_its_wait_is_over_nothing_is_said_of_it():
     planned = plan(on_nodes(kept()), BOTH, now=130, unready=UNREADY)
     assert (planned.events, planned.status.condition("NodesUnreachable")) == ((), None)
-    assert planned.wake_at == START + 140
+    assert planned.requeue_at == START + 140
 
 
 def test_a_node_that_is_none_of_the_many_is_lost_meanwhile():
@@ -107,7 +107,7 @@ def test_a_node_that_is_none_of_the_many_is_lost_meanwhile():
 
 def test_it_is_looked_at_again_when_those_that_are_not_back_are_given_up():
     obs = see(on_nodes(kept(START + 470)), unready=UNREADY)
-    assert (gone(obs), obs.wake_at) == ([], (START + 470, START + 470))
+    assert (gone(obs), obs.requeue_at) == ([], (START + 470, START + 470))
     after = plan(on_nodes(None, status=plan(on_nodes(kept()), BOTH, unready=UNREADY).status), BOTH, unready={})
     assert reasons(after)["NodesUnreachable"] == ("False", "Over")
     assert after.status.condition("NodesUnreachable").last_transition_time == time_at(200)

@@ -136,7 +136,7 @@ def test_pods_that_stay_when_a_job_has_ended_make_way():
     assert names(settled(job, make_grant(release=["worker-1", "master-0"])).deletes) == ["toy-worker-1", "toy-master-0"]
 
 
-@pytest.mark.parametrize("why", ["invalid", "refused"])
+@pytest.mark.parametrize("why", ["invalid", "pods_rejected_until_edit"])
 class TestAJobWhoseSpecIsNoUse:
     """It cannot be read, and the last that could is known; or pods made from it are refused."""
 

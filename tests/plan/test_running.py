@@ -65,7 +65,7 @@ def test_what_an_earlier_job_left_behind_is_named_with_the_command_that_removes_
 
 def test_of_pods_that_an_earlier_job_left_behind_it_is_told_rather_than_of_its_service():
     names, trouble = frozenset({"toy-master-0"}), "Service toy-master exists"
-    job = make_job((), status=make_status(replicas=0), foreign_names=names, trouble=trouble)
+    job = make_job((), status=make_status(replicas=0), foreign_names=names, write_error=trouble)
     told = plan(job, make_grant(create=["master-0", "worker-0"])).status.condition("Ready").message
     assert told.startswith("toy-master-0: not of this job")
 

@@ -167,7 +167,7 @@ def test_the_memory_is_bounded_and_used_times_stay():
     assert ages == {HOUR}
 
 
-def test_after_a_step_a_pod_deleted_while_it_ran_counts_as_deleted_whatever_its_nodes_clock_says():
+def test_running_pod_counts_as_deleted_after_a_clock_step():
     seen = Seeing()
     runs = make_pod("master-0", deleting_since=START + HOUR, main=MainContainer(running_since=START))
     ended = make_pod("master-0", deleting_since=START + HOUR, main=MainContainer(exit_code=0, finished_at=START + 9))

@@ -66,7 +66,7 @@ def creates(count: int) -> tuple[CreatePod, ...]:
 
 
 async def ask(server: Server, dry_run: DryRun) -> None:
-    await DryRunner(server, Services(), BuildSettings("", "")).ask(dry_run)  # type: ignore[arg-type]
+    await DryRunner(server, Services(), BuildSettings("", "")).run(dry_run)  # type: ignore[arg-type]
 
 
 async def test_one_pod_is_one_request_and_several_are_two():
@@ -134,7 +134,7 @@ def job_with_a_master_of_its_own() -> Job:
         pytest.param(Unreachable("no answer"), Unreachable, id="no answer"),
     ],
 )
-async def test_the_answer_about_the_workers_counts_also_if_leaving_pods_explain_that_about_the_master(error, raised):
+async def test_worker_dry_run_counts_if_terminating_pods_explain_the_masters(error, raised):
     class Second(Server):
         async def post(self, path: str, body: Any, *, params: Any) -> None:
             if len(self.asked) == 1:

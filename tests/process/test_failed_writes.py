@@ -51,7 +51,7 @@ def test_a_job_without_trouble_waits_for_nothing():
 def test_success_ends_all_trouble():
     failed_writes = after(FORBIDDEN)
     assert "exceeded quota" in failed_writes.of("uid").message
-    assert "ResourceQuota raised" in failed_writes.of("uid").blocked
+    assert "ResourceQuota raised" in failed_writes.of("uid").pods_rejected
     failed_writes.clear(a_job())
     assert failed_writes.of("uid").message == ""
 
@@ -72,14 +72,14 @@ def test_an_admission_policy_may_let_the_next_try_pass():
     told = "pods \"a\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: not on Sundays"
     failed_writes = after(refused(422, told, "Invalid"), generation=3)
     assert failed_writes.of("uid").refusal(3) == ""
-    assert "Ask who wrote that admission policy" in failed_writes.of("uid").blocked
+    assert "Ask who wrote that admission policy" in failed_writes.of("uid").pods_rejected
 
 
 def test_a_quota_or_a_webhook_may_let_the_next_try_pass():
     webhook = refused(400, 'admission webhook "x" denied the request', "BadRequest")
     failed_writes = after(FORBIDDEN, webhook, generation=3)
     assert failed_writes.of("uid").refusal(3) == ""
-    assert "Ask who runs that webhook" in failed_writes.of("uid").blocked
+    assert "Ask who runs that webhook" in failed_writes.of("uid").pods_rejected
 
 
 def test_a_taken_name_is_tried_again_soon():

@@ -67,9 +67,9 @@ class Listener:
         self.heard = asyncio.Event()
         self.stepped = 0.0
         self.poller = MasterPoller(
-            now=lambda: time.time() + self.stepped, changed=self.heard.set, stepped=lambda: self.stepped
+            now=lambda: time.time() + self.stepped, on_change=self.heard.set, stepped=lambda: self.stepped
         )
-        self.poller.touched.take()
+        self.poller.dirty.take()
 
     def follow(self, port, **fields):
         known = {
@@ -90,7 +90,7 @@ class Listener:
             await self.heard.wait()
         assert time.monotonic() == at
         self.heard.clear()
-        assert self.poller.touched.take() == {"job"}
+        assert self.poller.dirty.take() == {"job"}
         return self.poller.report("job")
 
 
@@ -159,14 +159,14 @@ async def test_since_when_a_master_is_silent_counts_only_while_it_is_asked_often
     async with launcher(SAID) as port, anybody(failing) as (wrong, _):
         listener.follow(port, fast=False)
         await listener.news(at=0)
-        assert listener.poller.answered("job") is None
+        assert listener.poller.last_answer_at("job") is None
         await asyncio.sleep(7.5)
         listener.follow(wrong)
         await asyncio.sleep(2)
-        assert listener.poller.answered("job") == NOW + 7.5
+        assert listener.poller.last_answer_at("job") == NOW + 7.5
         listener.follow(port)
         await asyncio.sleep(1)
-        assert listener.poller.answered("job") == NOW + 9.5
+        assert listener.poller.last_answer_at("job") == NOW + 9.5
 
 
 @pytest.mark.parametrize("step", [3600.0, -3600.0])
@@ -176,9 +176,9 @@ async def test_a_step_of_the_clock_makes_no_master_look_silent(listener, step):
         await listener.news(at=0)
         await asyncio.sleep(2.5)
         listener.stepped += step
-        assert 0 <= time.time() + step - listener.poller.answered("job") <= 1
+        assert 0 <= time.time() + step - listener.poller.last_answer_at("job") <= 1
         await asyncio.sleep(20)
-        assert 0 <= time.time() + step - listener.poller.answered("job") <= 1
+        assert 0 <= time.time() + step - listener.poller.last_answer_at("job") <= 1
         assert listener.poller.report("job").silent_since is None
 
 
@@ -192,7 +192,7 @@ async def test_masters_of_one_team_that_do_not_answer_make_no_other_teams_master
         await listener.news(at=MASTER_ANSWER_SECONDS)  # all places are taken at first
         for _ in range(20):
             await asyncio.sleep(1.5)
-            assert listener.poller.answered("job") >= time.time() - FAST_POLL_SECONDS - MASTER_ANSWER_SECONDS
+            assert listener.poller.last_answer_at("job") >= time.time() - FAST_POLL_SECONDS - MASTER_ANSWER_SECONDS
 
 
 async def test_a_job_that_changes_once_is_heard_at_once_and_one_that_always_does_by_and_by(listener):
@@ -216,7 +216,7 @@ async def test_a_job_that_changes_once_is_heard_at_once_and_one_that_always_does
         assert listener.poller.report("job").generation == latest
 
 
-async def test_a_team_of_masters_that_always_tell_something_new_has_one_ration_and_others_have_theirs(listener):
+async def test_chatty_masters_of_a_team_share_one_rate_limit(listener):
     numbers, told = count(), Counter()
     with patch.object(MasterPoller, "_get", lambda *_: answer({**SAID, "generation": next(numbers)})):
         for team, jobs in (("many", 1000), ("few", 10)):
@@ -265,9 +265,9 @@ async def test_no_master_is_asked_for_a_deleted_job(listener):
     async with launcher(SAID) as port:
         listener.follow(port)
         await listener.news(at=0)
-        listener.poller.keep_only(set())
+        listener.poller.forget_deleted(set())
         assert listener.poller.report("job") is None
-        assert listener.poller.touched.take() == {"job"}
+        assert listener.poller.dirty.take() == {"job"}
         listener.follow(port)
         listener.poller.follow("job", None)
         assert listener.poller.report("job") is None
@@ -279,7 +279,7 @@ async def test_another_master_of_the_job_begins_with_nothing_said(listener):
         await listener.news(at=0)
         listener.follow(port, master_uid="n", master_epoch=3)
         assert listener.poller.report("job") is None
-        assert listener.poller.touched.take() == {"job"}
+        assert listener.poller.dirty.take() == {"job"}
 
 
 async def redirect(_request):

@@ -50,7 +50,7 @@ def nominator(session: Answers, *, reserved: float | None = None) -> tuple[Nomin
         events=events,  # type: ignore[arg-type]
         metrics=metrics,
         now=lambda: NOW,
-        changed=lambda: None,
+        on_change=lambda: None,
     )
     made.plan([Nomination("uid-owner", "a", "owner", NODE, evicts_from={"giver": "a/giver"})])
     return made, metrics, told

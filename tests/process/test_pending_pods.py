@@ -128,7 +128,7 @@ def test_a_pod_that_lacks_gpus_is_a_pending_pod():
     pod = world.look()
     assert (pod.uid, pod.namespace, pod.name) == ("u", "team", "p")
     assert (pod.shape.gpus, pod.shape.node_selector) == (1, {"zone": "z"})
-    assert (pod.priority, pod.preempts, pod.unplannable, pod.promised) == (7, False, "", False)
+    assert (pod.priority, pod.preempts, pod.unplannable, pod.has_reservation) == (7, False, "", False)
 
 
 NOT_ASKED_FOR: dict[str, dict[str, Any]] = {
@@ -232,7 +232,7 @@ def test_no_pod_rests_for_longer_than_a_day_whatever_is_written():
 
 
 @pytest.mark.parametrize("times", [2000, 2**20, -(10**400)], ids=["many", "more", "below all numbers"])
-def test_however_often_somebody_says_that_a_node_did_not_work_out_it_is_left_alone_for_an_hour_at_most(times: int):
+def test_failed_node_is_avoided_for_at_most_an_hour(times: int):
     said = f'{{"node": "n1", "since": 1, "until": 2, "avoid": {{"n1": {{"until": 0, "times": {times}}}}}}}'
     reserved = reservation_of(World().pod(nominated="n1", reservation=said))
     assert NOW < reserved.ran_out(NOW).avoid["n1"].until <= NOW + MAX_AVOIDED_SECONDS
@@ -263,7 +263,7 @@ def test_a_nomination_of_somebody_else_is_left_to_them():
 def test_a_nomination_for_a_node_that_is_gone_counts_for_nothing():
     world = World()
     world.pod(nominated="gone")
-    assert not world.look().promised
+    assert not world.look().has_reservation
 
 
 UNREADABLE = {
@@ -293,13 +293,13 @@ def test_an_annotation_that_anybody_may_have_written_reserves_nothing():
     world = World()
     world.pod(annotated=FOR_EVER)
     pod = world.look()
-    assert (pod.reserved, pod.promised, may_go_to(pod)) == ("", False, ["n1", "n2"])
+    assert (pod.reserved, pod.has_reservation, may_go_to(pod)) == ("", False, ["n1", "n2"])
     assert (world.pending_pods.expired, world.pending_pods.renewable) == ((), ())
     world.pod(annotated=FOR_EVER, nominated="n2")
     assert (world.look().reserved, world.look().nominated) == ("", "n2")
 
 
-def test_an_annotation_of_an_older_operator_counts_beside_its_nomination_and_is_to_be_written_down_as_a_condition():
+def test_reservation_annotation_of_an_older_operator_becomes_a_condition():
     world = World()
     world.pod(annotated=Reservation("n1", NOW - 1, NOW + 30), nominated="n1")
     assert world.look().reserved == "n1"
@@ -361,7 +361,7 @@ def test_what_the_scheduler_promised_is_kept_though_the_pod_could_not_be_nominat
     world = World(backoff={"u": PodBackoff(NOW + 30, "it cannot be nominated: no quorum")})
     world.pod(nominated="n1")
     pod = world.look()
-    assert (pod.nominated, pod.promised, pod.unplannable) == ("n1", True, "")
+    assert (pod.nominated, pod.has_reservation, pod.unplannable) == ("n1", True, "")
 
 
 def test_what_did_not_change_is_the_same_pending_pod():

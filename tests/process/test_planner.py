@@ -25,7 +25,7 @@ from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.errors import Unreachable
 from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.stores import Stores
-from elastic_operator.loop.stored_world import StoredWorld
+from elastic_operator.loop.store_view import StoreView
 from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.plan import demands
 from elastic_operator.plan.allocation.allocate import Allocator
@@ -91,7 +91,7 @@ class World:
         """Another process leads."""
         self.stored, self.planner = self.new_world(), Planner()
 
-    def new_world(self) -> StoredWorld:
+    def new_world(self) -> StoreView:
         clock = self.clock = ServerClock(monotonic=lambda: self.now)
         clock.offset = 0.0
         reader = Reader(self.stores, self.ledger, self.settings, clock=clock, quarantine=quarantine.Quarantine())
@@ -100,7 +100,7 @@ class World:
             "may_preempt": lambda job: job.name not in self.refused,
             "may_not_preempt": lambda: (frozenset(f"uid-{name}" for name in self.refused), frozenset()),
         }
-        return StoredWorld(reader, logs.with_logs, self.failed_writes, **passed)
+        return StoreView(reader, logs.with_logs, self.failed_writes, **passed)
 
     def look(self) -> Sight:
         sight = Sight(*self.planner.observe(self.stored.refresh(self.now)))
@@ -119,7 +119,7 @@ class World:
     def _forget_absent(self, obs: Mapping[str, Observation]) -> None:
         """As each pass does."""
         for memory in (self.stored, self.stored.reader.specs, self.stored.reader.shapes):
-            memory.keep_only(obs.keys())
+            memory.forget_deleted(obs.keys())
 
     def decide_anew(self) -> Decisions:
         """As a process that has just started decides."""
@@ -482,7 +482,7 @@ def test_a_job_that_raised_takes_from_others_again_as_soon_as_its_time_is_over(m
     assert [demand.may_preempt for demand in world.look().snapshot.jobs] == [True, True]
 
 
-def test_pods_of_a_job_that_is_quarantined_count_as_used_if_it_has_no_demand_and_the_log_says_why(monkeypatch, caplog):
+def test_pods_of_a_quarantined_job_without_demand_count_as_used(monkeypatch, caplog):
     def fail(*_: object) -> None:
         raise LookupError("no demand of these pods")
 
@@ -497,7 +497,7 @@ def test_pods_of_a_job_that_is_quarantined_count_as_used_if_it_has_no_demand_and
     assert "LookupError: no demand of these pods" in caplog.text
 
 
-def test_a_job_at_which_the_allocation_raises_is_left_out_in_the_same_pass_although_nothing_of_it_has_changed(
+def test_unchanged_job_whose_allocation_raises_is_quarantined_in_that_pass(
     monkeypatch,
 ):
     world = two_jobs(masters=True)
@@ -517,7 +517,7 @@ def by_name(things):
     return {thing.name: thing for thing in things}
 
 
-def test_a_node_seen_to_turn_not_ready_has_not_been_away_for_long_whatever_clock_that_was_written_by():
+def test_not_ready_age_ignores_the_clock_that_wrote_it():
     world = World()
     world.node("n1", 4, True, False)
     world.job("second", 3, STATUSES[2], "")
@@ -562,7 +562,7 @@ def lost_and_kept(world: World) -> tuple[set[str], set[str]]:
 
 
 @pytest.mark.parametrize("another_leads", [False, True])
-def test_of_many_nodes_that_went_at_once_none_is_lost_before_most_have_been_back_for_five_minutes(another_leads):
+def test_node_outage_ends_five_minutes_after_most_nodes_are_ready(another_leads):
     world = cut_off(6)
     world.time_passes(40.0)
     assert lost_and_kept(world) == (set(), {"n0"})

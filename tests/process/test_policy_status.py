@@ -92,24 +92,24 @@ async def test_after_a_pass_every_policy_has_its_status(here: World):
 
 
 async def test_what_metrics_show_of_a_policy_is_what_its_status_says_and_ends_with_it(here: World):
-    assert here.statuses.pictures() == ()
+    assert here.statuses.all_stats() == ()
     here.apply("a", namespaces=["a"], flavors=quota(1))
     here.run_pass()
     await at_rest()
-    (picture,) = here.statuses.pictures()
-    assert picture.name == "a"
+    (stats,) = here.statuses.all_stats()
+    assert stats.name == "a"
     known = {"guaranteed": 1, "used": 2, "borrowed": 1, "lent": 0, "pending": 0, "fair_share": 2}
-    assert picture.flavors == {"default": known}
-    assert (picture.conditions["Ready"], picture.conditions["Conflict"]) == (True, False)
+    assert stats.flavors == {"default": known}
+    assert (stats.conditions["Ready"], stats.conditions["Conflict"]) == (True, False)
     limited = make_flavor(guaranteed=1, borrowing={"limit": 3})
     here.apply("a", namespaces=["a"], flavors=[limited])
-    assert here.statuses.pictures() == (picture,)
+    assert here.statuses.all_stats() == (stats,)
     here.run_pass()
     await asyncio.sleep(BETWEEN_SECONDS)
-    assert here.statuses.pictures()[0].flavors["default"]["limit"] == 4
+    assert here.statuses.all_stats()[0].flavors["default"]["limit"] == 4
     (policy,) = here.store
     here.store.observe_deleted(policy.metadata.uid)
-    assert here.statuses.pictures() == ()
+    assert here.statuses.all_stats() == ()
 
 
 async def test_what_an_older_definition_drops_is_not_written_over_and_over(here: World):
@@ -168,7 +168,7 @@ async def test_a_spec_that_no_pass_has_seen_is_not_reported_on(here: World):
     here.apply("a", namespaces=["a"], flavors=quota(1))
     await asyncio.sleep(60)
     assert here.status("a")["observedGeneration"] == 1
-    assert [picture.flavors["default"]["used"] for picture in here.statuses.pictures()] == [2]
+    assert [stats.flavors["default"]["used"] for stats in here.statuses.all_stats()] == [2]
     here.run_pass(3)
     await at_rest()
     assert (here.used("a"), here.status("a")["observedGeneration"]) == (3, 2)

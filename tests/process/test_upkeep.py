@@ -31,7 +31,7 @@ async def test_an_error_of_the_operator_s_own_at_one_object_keeps_no_other_and_i
         others.append("b")
 
     kept = Upkeep("policy", "status", lambda: {"a": raises_twice, "b": works})
-    kept.has_news()
+    kept.notify()
     with caplog.at_level(logging.ERROR):
         running = asyncio.create_task(kept.run())
         await asyncio.wait_for(written.wait(), 10.0)

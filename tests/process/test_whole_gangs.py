@@ -47,7 +47,7 @@ def test_one_that_grows_all_the_time_is_served_as_it_is_after_ten_seconds() -> N
     assert served == [now >= NOW + MAX_GROWING_SECONDS for now in times]
 
 
-def test_one_that_has_waited_for_long_and_grows_again_is_held_back_until_all_its_pods_are_there() -> None:
+def test_gang_that_grows_again_waits_until_all_pods_exist() -> None:
     gangs, later = WholeGangs(), SETTLED + 100.0
     held(gangs, gang(2), NOW)
     assert held(gangs, gang(2), SETTLED) == set()
@@ -105,7 +105,7 @@ def test_a_gang_of_too_many_pods_is_not_served() -> None:
     assert len(held(gangs, large, SETTLED)) == MAX_GANG_PODS + 1
 
 
-def test_a_gang_for_which_there_is_no_room_rests_longer_each_time_and_one_that_has_its_places_does_not() -> None:
+def test_gang_without_room_backs_off_and_a_placed_gang_does_not() -> None:
     gangs, large, tried = WholeGangs(), gang(64), frozenset({"g"})
     held(gangs, large, NOW)
     times, now = [], float(ceil(SETTLED))

@@ -108,7 +108,7 @@ def test_a_master_s_first_report_is_not_waited_for_until_the_clock_is_where_it_w
     assert not awaits_first_report(obs, START + 5 - HOUR)
 
 
-def test_the_wait_after_a_failure_doubles_up_to_its_limit_and_no_server_makes_it_longer_than_that():
+def test_backoff_doubles_to_its_limit_despite_retry_after():
     attempts, waits = NEVER_FAILED, []
     for _ in range(4):
         attempts = attempts.failed(100.0, 2.0, 10.0)

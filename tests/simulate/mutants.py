@@ -1,4 +1,4 @@
-"""Operators that break one rule each. Most are told a lie about the cluster, whatever the allocator is like."""
+"""Mutants: operators that break one rule each. Most of them get a false snapshot of the cluster."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Mutant = Callable[[], Any]
 # -- lies about the cluster ------------------------------------------------------------------------------------------
 
 
-def _told(lie: Callable[[Snapshot], Snapshot]) -> Mutant:
+def _with_snapshot(lie: Callable[[Snapshot], Snapshot]) -> Mutant:
     """The allocator is told what `lie` makes of each snapshot."""
 
     @contextmanager
@@ -56,23 +56,23 @@ def _told(lie: Callable[[Snapshot], Snapshot]) -> Mutant:
 
 
 def _nodes(lie: Callable[[Node], Node]) -> Mutant:
-    return _told(lambda snapshot: replace(snapshot, nodes=tuple(map(lie, snapshot.nodes))))
+    return _with_snapshot(lambda snapshot: replace(snapshot, nodes=tuple(map(lie, snapshot.nodes))))
 
 
 def _jobs(lie: Callable[[JobDemand], JobDemand]) -> Mutant:
-    return _told(lambda snapshot: replace(snapshot, jobs=tuple(map(lie, snapshot.jobs))))
+    return _with_snapshot(lambda snapshot: replace(snapshot, jobs=tuple(map(lie, snapshot.jobs))))
 
 
 def _teams(lie: Callable[[Team], Team]) -> Mutant:
-    return _told(lambda snapshot: replace(snapshot, teams=tuple(map(lie, snapshot.teams))))
+    return _with_snapshot(lambda snapshot: replace(snapshot, teams=tuple(map(lie, snapshot.teams))))
 
 
 def _requests(lie: Callable[[PendingPod], PendingPod]) -> Mutant:
-    return _told(lambda snapshot: replace(snapshot, pending_pods=tuple(map(lie, snapshot.pending_pods))))
+    return _with_snapshot(lambda snapshot: replace(snapshot, pending_pods=tuple(map(lie, snapshot.pending_pods))))
 
 
 def _quotas(lie: Callable[[Quota], Quota], *, parents: bool = True, others: bool = True) -> Mutant:
-    def told(snapshot: Snapshot) -> Snapshot:
+    def changed(snapshot: Snapshot) -> Snapshot:
         above = {team.parent for team in snapshot.teams}
         wanted = {t.name for t in snapshot.teams if (parents if t.name in above else others)}
         teams = (
@@ -81,7 +81,7 @@ def _quotas(lie: Callable[[Quota], Quota], *, parents: bool = True, others: bool
         )
         return replace(snapshot, teams=tuple(teams))
 
-    return _told(told)
+    return _with_snapshot(changed)
 
 
 def _without_guarantee(quota: Quota) -> Quota:
@@ -194,7 +194,9 @@ def _nominates_later(nominator: Nominator, job_uid: str) -> None:
 
 
 def _without_promises(snapshot: Snapshot) -> Snapshot:
-    return replace(snapshot, pending_pods=tuple(request for request in snapshot.pending_pods if not request.promised))
+    return replace(
+        snapshot, pending_pods=tuple(request for request in snapshot.pending_pods if not request.has_reservation)
+    )
 
 
 def _holds_for_ever(reservation: Reservation, _now: float) -> bool:
@@ -253,12 +255,12 @@ MUTANTS: Mapping[str, Mutant] = {
     "guarantees are ignored": _quotas(_without_guarantee),
     "weights are ignored": _quotas(lambda quota: replace(quota, weight=1)),
     "the tiers of teams are ignored": _teams(lambda team: replace(team, priority=0)),
-    "namespaces without a policy are teams of their own": _told(_without_the_default_policy),
+    "namespaces without a policy are teams of their own": _with_snapshot(_without_the_default_policy),
     "nothing is taken for a fair share": _instead((PreemptionCheck, "may", _only_for_guarantees)),
     "jobs that are not preemptible are": _jobs(lambda job: replace(job, preemptible=True)),
     "any size will do": _jobs(_of_any_size),
     "a job starts with less than its minimum": _instead((reconcile, "_can_start", _always)),
-    "the order of the input decides": _told(_as_old_as_they_come),
+    "the order of the input decides": _with_snapshot(_as_old_as_they_come),
     "everybody may take from everybody": _instead((PreemptionCheck, "may", _always)),
     "whole jobs are taken whatever their priority": _instead(
         (candidates.Candidates, "_may_be_preempted_whole", _always)
@@ -266,12 +268,12 @@ MUTANTS: Mapping[str, Mutant] = {
     "more is taken than is needed": _instead(
         (preempt, "preempt_units", _one_too_many), (rounds, "give_back", _nothing_is_done)
     ),
-    "nothing is taken for foreign pods": _told(lambda snapshot: replace(snapshot, pending_pods=())),
+    "nothing is taken for foreign pods": _with_snapshot(lambda snapshot: replace(snapshot, pending_pods=())),
     "foreign pods need no right": _instead((Candidates, "check", _foreign_pods_are_not_asked)),
     "foreign pods need only GPUs": _requests(lambda request: replace(request, shape=_bare(request.shape))),
     "victims go before the pod is nominated": _instead((Nominator, "gate", _nominates_later)),
     "victims go and nobody is nominated": _instead((Nominator, "gate", _nothing_is_done)),
-    "a place that is kept is given away": _told(_without_promises),
+    "a place that is kept is given away": _with_snapshot(_without_promises),
     "a nomination by the scheduler is none": _requests(lambda request: replace(request, nominated="")),
     "the scheduler's own preemption is done twice": _requests(lambda request: replace(request, preempts=False)),
     "a place is kept for ever": _instead((Reservation, "is_in_force", _holds_for_ever)),

@@ -1,4 +1,4 @@
-"""Whatever happens to a cluster, in whatever order: the rules hold (see `checker`)."""
+"""Random events in any order break no rule (see `checker`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever one team does to keep GPUs: nobody entitled waits longer than its pods may take to go (see `hostile`)."""
+"""One hostile team cannot keep GPUs from others for longer than its pods may take to end (see `hostile`)."""
 
 from __future__ import annotations
 

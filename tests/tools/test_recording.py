@@ -14,7 +14,7 @@ from elastic_operator.plan.facts.times import status_time
 from elastic_operator.plan.planner import Planner
 from elastic_operator.tools import snapshot_file
 from elastic_operator.tools.decisions import decide
-from elastic_operator.tools.recorded_world import RecordedReclaim, RecordedWorld
+from elastic_operator.tools.recorded_view import RecordedReclaim, RecordedView
 from elastic_operator.tools.recording import LEFT_OUT, record
 from tests.api.jobs import make_template, with_gpus
 from tests.plan.jobs import START, ended, group, make_job, make_status
@@ -65,7 +65,7 @@ def test_the_lines_that_processes_printed_are_left_out_and_their_number_is_kept(
     (master, worker) = group()
     failed = ended(worker, 1)
     pods = (master, replace(failed, main=replace(failed.main, last_output=output)))
-    world = RecordedWorld(replace(_one_job(), jobs=(replace(_one_job().jobs[0], facts=make_job(pods, status=status)),)))
+    world = RecordedView(replace(_one_job(), jobs=(replace(_one_job().jobs[0], facts=make_job(pods, status=status)),)))
     taken = record(world, Unlimited(), (), ())
     assert SECRET not in snapshot_file.encode(taken)
     (job,) = taken.jobs
@@ -88,7 +88,7 @@ def test_what_reclaim_may_do_is_recorded():
     reclaim = RecordedReclaim(recorded(world, Limited()))
     assert (reclaim.stopped, reclaim.is_dry_run) == (Limited.stopped, True)
     assert reclaim.eviction_limits(4) == Limited().eviction_limits(4)
-    assert reclaim.next_capacity(Planner().decide(RecordedWorld(_one_job()), reclaim).allocation) == inf
+    assert reclaim.next_capacity(Planner().decide(RecordedView(_one_job()), reclaim).allocation) == inf
 
 
 def test_a_job_at_which_the_planner_raises_is_quarantined_and_the_others_are_decided():

@@ -92,7 +92,7 @@ def test_what_is_taken_for_a_pod_that_waits_is_told_on_both_sides(desk):
     assert "  released for: team-b/notebook" in lines
     assert lines[-1] == "reclaim: pod team-b/notebook has a place on n1 when these are gone: team-a/big worker 0"
     said = json.loads(desk.says("replay", desk.snapshot(snapshot), "-o", "json"))
-    assert [(r["name"], r["node"], r["victims"]) for r in said["reclaims"]] == [("notebook", "n1", ["big-w0"])]
+    assert [(r["name"], r["node"], r["victims"]) for r in said["nominations"]] == [("notebook", "n1", ["big-w0"])]
 
 
 def lost():
@@ -117,7 +117,7 @@ def test_of_a_lost_pod_it_is_told_what_was_observed_why_pods_are_deleted_and_wha
 def test_the_data_has_the_observation_the_grant_and_the_whole_plan(desk):
     job = decided(desk, lost())["a"]
     assert [event["reason"] for event in job["observed"]["events"]] == ["NodeLost", "NewIncarnation"]
-    assert (job["observed"]["live"], job["observed"]["lost_nodes"]) == ([], ["n2"])
+    assert (job["observed"]["members"], job["observed"]["lost_nodes"]) == ([], ["n2"])
     assert job["grant"]["replicas"] == 2
     plan = job["plan"]
     assert [(pod["name"], pod["reason"], pod.get("force", False)) for pod in plan["deletes"]] == [

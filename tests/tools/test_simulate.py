@@ -10,9 +10,9 @@ import pytest
 from elastic_operator.plan.facts.team import DEFAULT_POLICY, Quota, Team
 from elastic_operator.plan.planner import Planner
 from elastic_operator.settings import Settings
-from elastic_operator.tools.changed import changed
+from elastic_operator.tools.apply_changes import apply_changes
 from elastic_operator.tools.manifests import Changes, read_changes
-from elastic_operator.tools.recorded_world import RecordedWorld
+from elastic_operator.tools.recorded_view import RecordedView
 from elastic_operator.tools.recording import RecordedJob
 from tests.api.policies import make_flavor
 from tests.plan.allocate.world import GPU, make_job, make_node
@@ -53,12 +53,12 @@ def effects(desk, recording, *arguments):
 def after_changes(recording, file, *, delete=()):
     """What the allocator decides from after the changes."""
     changes = read_changes(file, delete, gpu_resources=recording.settings.gpu_resources)
-    return seen(changed(recording, changes, Settings()).recording)
+    return seen(apply_changes(recording, changes, Settings()).recording)
 
 
 def seen(recording):
     """What the allocator decides from."""
-    return Planner().observe(RecordedWorld(recording))[1]
+    return Planner().observe(RecordedView(recording))[1]
 
 
 def changed_teams(desk, recording, *manifests, delete=()):
@@ -134,7 +134,7 @@ def test_an_edited_job_keeps_its_priority_with_its_class_only(desk, before, afte
     more = {"priorityClassName": after} if after else {}
     recording = of_class(before)
     changes = read_changes(desk.manifests(job("old", high=2, **more)), (), gpu_resources=(GPU,))
-    (edited,) = changed(recording, changes, Settings()).recording.jobs
+    (edited,) = apply_changes(recording, changes, Settings()).recording.jobs
     assert edited.facts.context.priority == priority
 
 
@@ -290,4 +290,4 @@ def test_what_is_to_be_deleted_is_there(desk):
 
 
 def test_no_changes_are_no_change():
-    assert seen(changed(shared(), Changes(), Settings()).recording) == seen(shared())
+    assert seen(apply_changes(shared(), Changes(), Settings()).recording) == seen(shared())

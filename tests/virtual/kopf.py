@@ -1,4 +1,4 @@
-"""What kopf does for the feed of jobs, in kopf's way: it tells of no deletion that it missed, and ends on surprises."""
+"""A stand-in for kopf. Like kopf, it reports no deletion that it missed, and ends on an unexpected event."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Any
 
 from elastic_operator.cluster.errors import ClusterError, Expired
 from elastic_operator.cluster.session import Session
-from elastic_operator.job_feed import JOBS, NO_JOB, WATCH_SECONDS, Take, bookmark
+from elastic_operator.job_informer import JOBS, NO_JOB, WATCH_SECONDS, EventSink, bookmark
 from elastic_operator.kopf_host import EndlessPauses
 
 FOR_EVER = 1e9
 
 
 class KopfEndedError(Exception):
-    """It does so on events that it does not expect."""
+    """kopf ends on an unexpected event."""
 
 
 class Kopf:
-    """Watches all jobs over `session`; its lists have none."""
+    """Watches all jobs through `session`. Its lists are empty."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    async def __call__(self, take: Take) -> None:
+    async def __call__(self, take: EventSink) -> None:
         """Until something comes that it does not expect."""
         while True:
             revision = await self._list(take)
@@ -35,14 +35,14 @@ class Kopf:
             except Expired:
                 continue
 
-    async def _list(self, take: Take) -> str:
+    async def _list(self, take: EventSink) -> str:
         listed = await self._patiently(lambda: self._session.get(JOBS, params=NO_JOB))
         assert not listed["items"]
         take(None, {})
         revision: str = listed["metadata"]["resourceVersion"]
         return revision
 
-    async def _watch(self, revision: str, take: Take) -> str:
+    async def _watch(self, revision: str, take: EventSink) -> str:
         """Until the server ends it; a connection that breaks is opened again where it was."""
         params = {"watch": "true", "resourceVersion": revision, "timeoutSeconds": str(WATCH_SECONDS)}
         pauses = iter(EndlessPauses())
@@ -60,7 +60,7 @@ class Kopf:
                 params["resourceVersion"] = revision
         raise AssertionError("counting does not end")
 
-    def _tell(self, event: dict[str, Any], take: Take) -> str:
+    def _tell(self, event: dict[str, Any], take: EventSink) -> str:
         if event["type"] == "ERROR":
             if event["object"]["code"] == 410:
                 raise Expired("too old", status=410)

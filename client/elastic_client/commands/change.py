@@ -80,7 +80,7 @@ async def resume(cluster: Cluster, job: JobName, *, output: Output = Format.TABL
     """Let a suspended job go on, from its last checkpoint."""
     await find_report(cluster, job)
     after = await patched(cluster, job, {"suspend": False})
-    _show(after, output, f"job {job} goes on as soon as its pods fit; see {cluster.command(f'why {job}')}")
+    _show(after, output, f"job {job} continues as soon as its pods fit; see {cluster.command(f'why {job}')}")
 
 
 async def delete(cluster: Cluster, jobs: JobNames) -> None:

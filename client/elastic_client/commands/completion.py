@@ -34,7 +34,7 @@ def prepare() -> None:
         completion_init()
 
 
-def completion(shell: Annotated[Shell, typer.Argument(help="Who is to complete.")]) -> None:
+def completion(shell: Annotated[Shell, typer.Argument(help="The program to complete.")]) -> None:
     """Print a script for completion: `source <(elastic completion bash)`."""
     if shell == Shell.KUBECTL:
         print(FOR_KUBECTL, end="")

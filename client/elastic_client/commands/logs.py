@@ -46,8 +46,10 @@ Rank = Annotated[
     int | None, typer.Option("--rank", min=0, help="Only the pod with this training process; Elastic mode.")
 ]
 PodName = Annotated[str | None, typer.Option("--pod", help="Only this pod, such as toy-worker-0.")]
-Follow = Annotated[bool, typer.Option("-f", "--follow", help="Go on until the job ends, with pods that join.")]
-Tail = Annotated[int | None, typer.Option("--tail", min=0, help="Only so many of the last lines of each pod.")]
+Follow = Annotated[
+    bool, typer.Option("-f", "--follow", help="Follow the logs until the job ends, also of pods that join.")
+]
+Tail = Annotated[int | None, typer.Option("--tail", min=0, help="Only this number of last lines of each pod.")]
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ _AMOUNT = re.compile(r"(?:(?P<flavor>[^=]+)=)?(?P<number>\d{1,9}|none)")
 
 Guaranteed = Annotated[
     list[str] | None,
-    typer.Option("--guaranteed", metavar="[FLAVOR=]N", help="GPUs that are theirs whenever they ask for them."),
+    typer.Option("--guaranteed", metavar="[FLAVOR=]N", help="GPUs that its namespaces get whenever they request them."),
 ]
 BorrowingLimit = Annotated[
     list[str] | None,

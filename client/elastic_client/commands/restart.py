@@ -33,7 +33,7 @@ Timeout = Annotated[
         "--timeout",
         parser=duration,
         metavar="TIME",
-        help="How long to wait for its pods to be deleted, at most: 90, 90s, 10m. Default: until they are gone.",
+        help="The longest wait for the end of its pods: 90, 90s, 10m. Default: no limit.",
     ),
 ]
 

@@ -42,7 +42,7 @@ Timeout = Annotated[
         "--timeout",
         parser=duration,
         metavar="TIME",
-        help="How long at most: 90, 90s, 10m, 2h or 1d. Default: until the job ends.",
+        help="The longest wait: 90, 90s, 10m, 2h or 1d. Default: until the job ends.",
     ),
 ]
 

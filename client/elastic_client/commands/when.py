@@ -142,7 +142,7 @@ def add_when(app: typer.Typer) -> None:
         context: typer.Context,
         workers: Workers = "",
         gpus: Gpus = "",
-        image: Annotated[str, typer.Option("--image", "-i", help="Not needed: no pod is made.")] = "",
+        image: Annotated[str, typer.Option("--image", "-i", help="Not needed: the command creates no pod.")] = "",
         min_replicas: MinReplicas = None,
         max_replicas: MaxReplicas = None,
         cpu: Cpu = "",
@@ -156,7 +156,7 @@ def add_when(app: typer.Typer) -> None:
         timeout: Annotated[
             float | None,
             typer.Option(
-                "--timeout", parser=duration, metavar="TIME", help="How long at most: 90, 90s, 10m. Default: 30s."
+                "--timeout", parser=duration, metavar="TIME", help="The longest wait: 90, 90s, 10m. Default: 30s."
             ),
         ] = None,
         output: Output = Format.TABLE,

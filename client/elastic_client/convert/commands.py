@@ -97,7 +97,7 @@ class WholeLine(TyperCommand):
 
 Namespace = Annotated[str, typer.Option("-n", "--namespace", help="The namespace to write into the manifest.")]
 
-import_app = typer.Typer(no_args_is_help=True, help="Make an ElasticPyTorchJob from another kind of job.")
+import_app = typer.Typer(no_args_is_help=True, help="Convert another kind of job to an ElasticPyTorchJob.")
 
 
 @import_app.command("pytorchjob")
@@ -153,7 +153,7 @@ def import_runai(context: typer.Context, namespace: Namespace = "", image_comman
 
 def make_export_app(read_job: ReadJob | None = None) -> typer.Typer:
     """The commands that turn a job into something else; with `read_job` also one of the cluster."""
-    app = typer.Typer(no_args_is_help=True, help="Turn an ElasticPyTorchJob into something else.")
+    app = typer.Typer(no_args_is_help=True, help="Convert an ElasticPyTorchJob to another kind of job.")
 
     @app.command("sbatch")
     def export_sbatch(job: JobArgument = "", filename: JobFileOption = "") -> None:
@@ -168,7 +168,7 @@ def make_export_app(read_job: ReadJob | None = None) -> typer.Typer:
         job: JobArgument = "",
         filename: JobFileOption = "",
         nodes: Annotated[
-            int | None, typer.Option(help="How many machines; else as many as the job's most pods.")
+            int | None, typer.Option(help="The number of machines. Default: the job's maximum of pods.")
         ] = None,
         host: Annotated[str, typer.Option(help="The first machine, as the others reach it.")] = "HOST",
         standalone: Annotated[bool, typer.Option("--standalone", help="One line, for one machine.")] = False,

@@ -19,7 +19,7 @@ from elastic_api.template import nproc_of
 from elastic_operator.build.launch import launched
 from elastic_operator.build.names import Owner, rendezvous_id, secret_name
 from elastic_operator.build.request import BuildSettings
-from elastic_operator.build.torchrun_environment import endpoint, grace_seconds, with_users
+from elastic_operator.build.torchrun_environment import endpoint, grace_seconds, merge_env
 from elastic_operator.plan.facts.decisions import CreatePod
 from elastic_worker import contract
 from elastic_worker.contract import INJECT_FOLDER, ROLE_MASTER, WISH_FILE, WISH_FOLDER
@@ -52,7 +52,7 @@ def make_elastic(
         _add_pull_secrets(pod, settings.worker_pull_secrets)
     if create.role == ROLE_MASTER:
         _mount(pod, main, WISH_VOLUME, WISH_FOLDER, _wish_source())
-    main["env"] = with_users(ours, main["env"])
+    main["env"] = merge_env(ours, main["env"])
     main.update(launched(main, spec.runtime))
 
 

@@ -19,12 +19,12 @@ from elastic_api.template import fingerprint, main_container
 from elastic_operator.build import elastic_pod
 from elastic_operator.build.names import Owner, owner_reference
 from elastic_operator.build.request import BuildSettings
-from elastic_operator.build.torchrun_environment import environment, grace_seconds, with_users
+from elastic_operator.build.torchrun_environment import environment, grace_seconds, merge_env
 from elastic_operator.build.wrapper import wrapped
 from elastic_operator.plan.facts.decisions import CreatePod
 from elastic_operator.plan.facts.pod_shape import with_node_names
 from elastic_worker import contract
-from elastic_worker.contract import MASTER_PORT, ROLE_MASTER
+from elastic_worker.contract import ROLE_MASTER
 
 SHM_VOLUME = "elastic-shm"
 SHM_PATH = "/dev/shm"
@@ -37,8 +37,8 @@ def build_pod(
     create: CreatePod,
     *,
     service_ip: str,
+    port: int,
     settings: BuildSettings,
-    port: int = MASTER_PORT,
 ) -> dict[str, Any]:
     """The pod `create` of `job`, ready to be sent; `service_ip` and `port` are those of the job's Service."""
     template = copy.deepcopy(spec.template_of(create.role))
@@ -93,7 +93,7 @@ def _make_torchrun(
         port=port,
         gpu_resources=settings.gpu_resources,
     )
-    main["env"] = with_users(ours, main["env"])
+    main["env"] = merge_env(ours, main["env"])
     main.update(wrapped(main))
 
 

@@ -88,7 +88,7 @@ def endpoint(service_ip: str, port: int) -> str:
     return f"{host}:{port}"
 
 
-def with_users(ours: Iterable[dict[str, Any]], users: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def merge_env(ours: Iterable[dict[str, Any]], users: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Both environments as one; the user's variable replaces ours with the same name.
 
     Ours come first, so that the user's values can refer to them as `$(NAME)`.

@@ -22,7 +22,7 @@ POLL_SECONDS = 2
 # 3. The same line is logged once only: a data loader that was found ends before its process does.
 # 4. The script needs sleep, grep and tr. If one of them is missing, or /proc does not show the environment, nothing is
 #    logged.
-SAY_GROUP = f"""\
+PRINT_GROUP = f"""\
 parent_of() {{
   read -r line </proc/$1/stat || return
   line=${{line##*) }}

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from elastic_operator.build.python import ASK_FOR_TORCH, NEEDED
-from elastic_operator.build.torchrun_group import SAY_GROUP
+from elastic_operator.build.torchrun_group import PRINT_GROUP
 from elastic_worker.contract import EXIT_DO_NOT_RETRY
 
 NAME = "elastic-pytorch"
@@ -95,8 +95,8 @@ while :; do
 done
 """
 
-RUN_COMMAND = SAY_GROUP + _RUN.replace("{FIND}", "")
-RUN_TORCHRUN = SAY_GROUP + _RUN.replace("{FIND}", FIND_TORCHRUN)
+RUN_COMMAND = PRINT_GROUP + _RUN.replace("{FIND}", "")
+RUN_TORCHRUN = PRINT_GROUP + _RUN.replace("{FIND}", FIND_TORCHRUN)
 
 
 def wrapped(container: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,14 +23,14 @@ _MAX_SHOWN = 200
 class Remedy(Enum):
     """The remedy for a failed write. For all but the last two, the same write may succeed later, unchanged.
 
-    The order is that of `gravity`: the gravest is last.
+    The order is that of `severity`: the gravest is last.
     """
 
-    DECIDE_AGAIN = "at once, from what has changed meanwhile; it is not reported"
-    NEXT_LEADER = "this process writes no more; it is not reported"
-    WAIT = "the same again, after a pause"
-    USER = "the same again, after a pause, and a message says what to do about it"
-    EDIT = "only another template can help: nothing, until the job is edited"
+    DECIDE_AGAIN = "decide again at once from the new state; do not report"
+    NEXT_LEADER = "stop writing, because another replica leads; do not report"
+    WAIT = "retry the same write after a pause"
+    USER = "retry the same write after a pause, and tell the user what to do"
+    EDIT = "do not retry before the user edits the job"
 
     @property
     def may_pass(self) -> bool:
@@ -96,7 +96,11 @@ class BadRequest(ApiError):
 
 
 class Unauthorized(ApiError):
-    """401: the credentials are not, or no longer, accepted."""
+    """401: the credentials are not, or no longer, accepted. The session reads them again for the next request, and
+    users can do nothing about it.
+    """
+
+    remedy = Remedy.WAIT
 
 
 class Forbidden(ApiError):
@@ -143,7 +147,7 @@ class ServerError(ApiError):
     remedy = Remedy.WAIT
 
 
-def may_have_happened(error: ClusterError) -> bool:
+def has_unknown_outcome(error: ClusterError) -> bool:
     """Whether a write that failed with this error may have been carried out nevertheless.
 
     It may if there was no answer, if a proxy gave up waiting (502 or 504), or if the API server waited for etcd in
@@ -154,8 +158,8 @@ def may_have_happened(error: ClusterError) -> bool:
     return error.status in {502, 504} or "etcdserver: request timed out" in error.message
 
 
-def gravity(error: BaseException) -> int:
-    """The gravity of an error among those of several writes: the gravest error is the one to act on.
+def severity(error: BaseException) -> int:
+    """The severity of an error among those of several writes: the gravest error is the one to act on.
 
     An error that time mends must not hide an error that a person has to mend. Neither may hide an error of the
     operator's own, or a cancellation.

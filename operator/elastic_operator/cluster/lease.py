@@ -63,11 +63,11 @@ class LeaseTiming:
         )
 
 
-class _TakenError(Exception):
+class _HeldByOtherError(Exception):
     """Another replica holds the Lease."""
 
 
-class Elector:
+class LeaderElector:
     """Takes the Lease `namespace/name` for `identity`, which no other living process may have.
 
     It is created in the event loop that does the work. This loop reads `remaining` and beats; `run` may use the loop of
@@ -208,7 +208,7 @@ class Elector:
                 async with asyncio.timeout(max(0.0, self.remaining())):
                     await self._renew()
                 wait = self._timing.renew_seconds
-            except _TakenError:
+            except _HeldByOtherError:
                 logger.error("lease lost: another holds it identity=%s", self.identity)  # noqa: TRY400
                 return
             except Exception as error:
@@ -230,7 +230,7 @@ class Elector:
             # An answer of ours was lost, somebody annotated or deleted the Lease, or somebody took it.
             lease = await self._read()
             if lease is not None and _spec(lease).get("holderIdentity") != self.identity:
-                raise _TakenError from None
+                raise _HeldByOtherError from None
             await self._claim(lease)
 
     async def _claim(self, lease: Mapping[str, Any] | None) -> None:
@@ -271,14 +271,14 @@ class Elector:
             return None
 
 
-Election = Callable[[Elector], Coroutine[Any, Any, None]]
+Election = Callable[[LeaderElector], Coroutine[Any, Any, None]]
 """Runs an elector over a session that its loop shares with no other. Cancelling this cancels the elector."""
 
 
 def in_own_thread(connect: Callable[[], Session]) -> Election:
     """An election in a thread with an event loop of its own, in which `connect` makes the session."""
 
-    async def run(elector: Elector) -> None:
+    async def run(elector: LeaderElector) -> None:
         async with connect() as session:
             await elector.run(session)
 

@@ -59,7 +59,7 @@ async def is_up_to_date(
         for raw in page.items or ():
             try:
                 meta = decode_bare(raw).metadata
-                if not store.is_as_new(meta):
+                if not store.is_current(meta):
                     lacking.append(meta)
             except (ValueError, msgspec.ValidationError):  # an unreadable object is reported when it is read as a whole
                 return False
@@ -68,7 +68,7 @@ async def is_up_to_date(
             return False
     if lacking:
         await asyncio.sleep(SETTLE_SECONDS)
-    if not all(map(store.is_as_new, lacking)):
+    if not all(map(store.is_current, lacking)):
         return False
     store.observe_list(seen, page.metadata.resource_version, within=within)
     return True

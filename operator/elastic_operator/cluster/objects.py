@@ -66,7 +66,7 @@ class Node(Struct, frozen=True):
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
 
-    def says_the_same(self, other: Node) -> bool:
+    def has_same_content(self, other: Node) -> bool:
         """Whether the fields of a node that we read are equal."""
         return (self.metadata.labels, self.spec, self.status) == (other.metadata.labels, other.spec, other.status)
 
@@ -76,7 +76,7 @@ class Namespace(Struct, frozen=True):
 
     metadata: LabelledMeta
 
-    def says_the_same(self, other: Namespace) -> bool:
+    def has_same_content(self, other: Namespace) -> bool:
         """Whether the fields of a namespace that we read are equal."""
         return self.metadata.labels == other.metadata.labels
 
@@ -229,7 +229,7 @@ class CustomObject(Struct, frozen=True):
     spec: Packed = EMPTY
     status: Packed = EMPTY
 
-    def says_the_same(self, other: CustomObject) -> bool:
+    def has_same_content(self, other: CustomObject) -> bool:
         """Whether the user's part is equal; the status is the operator's own."""
         return self.metadata.generation == other.metadata.generation
 

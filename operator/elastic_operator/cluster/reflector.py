@@ -242,19 +242,19 @@ class Reflector(Generic[T]):
             self.last_ok = time.monotonic()
             try:
                 async for line in self._lines(stream):
-                    self._take(line)
+                    self._on_event(line)
                     self.stats.events += 1
                     self._silences = 0
                     self._backoff.reset()
                     if self.stats.events % _YIELD_EVERY == 0:
                         await asyncio.sleep(0)
             except TimeoutError:
-                self._take_silence()
+                self._on_silence()
                 return
         if self.stats.events == before or time.monotonic() - begun < _SHORT_SECONDS:
             raise Unreachable(f"WATCH {self.path}: ended early")
 
-    def _take_silence(self) -> None:
+    def _on_silence(self) -> None:
         """Handle a silent stream. For a kind that never changes, the server may send nothing at all, not even
         bookmarks.
 
@@ -275,7 +275,7 @@ class Reflector(Generic[T]):
                 if line:
                     yield line
 
-    def _take(self, line: bytes) -> None:
+    def _on_event(self, line: bytes) -> None:
         event = decode_event(line)
         if event.type == "ERROR":
             raise error_event(bytes(event.object))

@@ -101,7 +101,7 @@ class Session:
         self.remaining = remaining
         self._connection = connection
         self._on_request = on_request
-        self._writes = WriteQueue(max_writes)
+        self.writes = WriteQueue(max_writes)
         self.clock = ServerClock()
         self._sockets = Sockets()
         self._http = http or self._over_tcp(connection)
@@ -177,9 +177,12 @@ class Session:
         """Replace an object. Raises ApiError, Unreachable, Fenced."""
         return await self._write("PUT", path, body)
 
-    async def patch(self, path: str, body: object, *, content_type: str = MERGE_PATCH) -> dict[str, Any]:
-        """Patch an object. Raises ApiError, Unreachable, Fenced."""
-        return await self._write("PATCH", path, body, content_type=content_type)
+    async def patch(
+        self, path: str, body: object, *, content_type: str = MERGE_PATCH, before_delete: bool = False
+    ) -> dict[str, Any]:
+        """Patch an object; `before_delete`: a deletion waits for it. Raises ApiError, Unreachable, Fenced."""
+        urgency = Urgency.BEFORE_DELETE if before_delete else Urgency.CHANGE
+        return await self._write("PATCH", path, body, content_type=content_type, urgency=urgency)
 
     async def delete(self, path: str, options: object) -> dict[str, Any]:
         """Delete an object, under DeleteOptions. Raises ApiError, Unreachable, Fenced."""
@@ -193,9 +196,10 @@ class Session:
         *,
         params: Mapping[str, str] | None = None,
         content_type: str = JSON,
+        urgency: Urgency | None = None,
     ) -> dict[str, Any]:
         data = _Body(msgspec.json.encode(body), lambda: self.remaining())
-        async with self._writes.turn(_urgency(method, path)):
+        async with self.writes.turn(_urgency(method, path) if urgency is None else urgency):
             headers = await self._headers(content_type=content_type)
             limits = aiohttp.ClientTimeout(total=min(WRITE_SECONDS, self._permitted(method)))
             async with self._request(

@@ -20,7 +20,7 @@ from elastic_operator.cluster.wire import BareMeta
 log = logging.getLogger(__name__)
 
 TOMBSTONE_SECONDS = 300.0
-_GONE_FOR_GOOD = float("inf")
+_ANY_REVISION = float("inf")
 
 
 class HasMeta(Protocol):
@@ -77,10 +77,10 @@ class Store(Generic[T]):
         """All objects, as they are now."""
         return tuple(self._by_uid.values())
 
-    def is_as_new(self, meta: Meta | BareMeta) -> bool:
+    def is_current(self, meta: Meta | BareMeta) -> bool:
         """Whether this state of an object, a later one or its deletion is known."""
         known = self._by_uid.get(meta.uid)
-        return self._is_buried(meta) or (known is not None and _rv(known) >= int(meta.resource_version))
+        return self._has_tombstone(meta) or (known is not None and _rv(known) >= int(meta.resource_version))
 
     def subscribe(self, listener: Listener[T]) -> Callable[[], None]:
         """Call `listener` at each change from now on, and at once for each existing object.
@@ -95,7 +95,7 @@ class Store(Generic[T]):
     def observe(self, obj: T) -> None:
         """Take an object from a list, a watch or a write's answer. States older than the known one are ignored."""
         meta = obj.metadata
-        if self.is_as_new(meta):
+        if self.is_current(meta):
             return
         old = self._by_uid.get(meta.uid)
         namesake = self._by_name.get(_name(obj))
@@ -113,7 +113,7 @@ class Store(Generic[T]):
         `resource_version` is the version of the deletion. Without it, for example after a DELETE answered with 404, no
         later news of the object is expected.
         """
-        self._bury(uid, int(resource_version) if resource_version else _GONE_FOR_GOOD)
+        self._add_tombstone(uid, int(resource_version) if resource_version else _ANY_REVISION)
         self._remove(uid)
 
     def observe_list(self, seen: Collection[str], resource_version: str, *, within: str = "") -> None:
@@ -158,11 +158,11 @@ class Store(Generic[T]):
         """The objects of that namespace; all for ""."""
         return tuple(obj for obj in self._by_uid.values() if not namespace or obj.metadata.namespace == namespace)
 
-    def _is_buried(self, meta: Meta | BareMeta) -> bool:
+    def _has_tombstone(self, meta: Meta | BareMeta) -> bool:
         tombstone = self._tombstones.get(meta.uid)
         return tombstone is not None and int(meta.resource_version) <= tombstone[0]
 
-    def _bury(self, uid: str, revision: float) -> None:
+    def _add_tombstone(self, uid: str, revision: float) -> None:
         now = self._now()
         # Insertion order is time order, so the expired ones are in front.
         while self._tombstones and next(iter(self._tombstones.values()))[1] <= now:

@@ -1,16 +1,16 @@
-"""One pass after the other: wake, read, decide, write. Only this and `cluster` change the world.
+"""One pass after the other: wake, read, decide, write. Only this and `cluster` change the cluster.
 
 A pass:
     compose         puts a leader's loop together
-    controller      wakes, reads the world, has the planner decide, and hands its decisions over
+    controller      wakes, refreshes the view, has the planner decide, and hands its decisions over
     batching        how soon the next pass follows
-    stored_world    the world, as the stores show it
+    store_view      the planner's view of the cluster, as the stores show it
     reconciler      makes and begins the plan of each job
     reason_messages which jobs get a new message on why they are not bigger
 
 Plans are carried out (folder `writes`):
     dispatch        one plan at a time for each job, when it is due
-    act             the writes of one plan, in their order
+    plan_executor   the writes of one plan, in their order
     create          the pods
     networking      the Service, the NetworkPolicy and the Secret
     master          the target of the Service, and the membership of an Elastic job

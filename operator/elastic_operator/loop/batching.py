@@ -1,4 +1,4 @@
-"""Decides how long the next pass waits for more changes, if passes wake each other (156)."""
+"""Decides how long the next pass waits for more changes, if passes wake each other (156) or writes wait (181)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,10 @@ GPUs, a chain of five to ten passes, is over sooner.
 STORM_FACTOR = 4.0
 MAX_STORM_DELAY_SECONDS = 0.5
 """The longest wait before a pass in a storm, and so before each of the five to ten steps of a reclaim."""
+MAX_BACKED_UP_SECONDS = 1.0
+"""The longest further wait while the writes of earlier passes are backed up. What a pass decides is written behind
+these, and meanwhile the pass would only take turns of the event loop from them.
+"""
 
 
 @dataclass(slots=True)

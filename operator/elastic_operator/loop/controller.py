@@ -13,21 +13,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.waiting import waited_for
 from elastic_operator.loop import reconciler
-from elastic_operator.loop.batching import Batching
+from elastic_operator.loop.batching import MAX_BACKED_UP_SECONDS, Batching
 from elastic_operator.loop.forecast.forecasts import Forecasts
 from elastic_operator.loop.reclaim.dry_runs import DryRuns
 from elastic_operator.loop.reclaim.eviction_limiter import EvictionLimiter
 from elastic_operator.loop.reclaim.nominator import Nominator
 from elastic_operator.loop.reclaim.reclaim_reporter import ReclaimReporter
 from elastic_operator.loop.reconciler import RESYNC_SECONDS, Reconciler
-from elastic_operator.loop.stored_world import StoredWorld
-from elastic_operator.memory import OfJobs
+from elastic_operator.loop.store_view import StoreView
+from elastic_operator.memory import PerJobMemory
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.planner import Decisions, Planner
@@ -41,7 +42,9 @@ alone has made due, even if no part of the operator announced the time.
 LEAST_WAIT_SECONDS = 0.01
 """The least time between two passes, in which the watches, the writes and the probes have their turn."""
 AFTER_ERROR_SECONDS = 1.0
-"""A failed pass is tried again after this time, because it may fail again at once."""
+"""A failed pass is tried again after this time and no sooner, whatever changes meanwhile: it may fail again at once,
+and the next one reads everything again.
+"""
 BETWEEN_SLICES_SECONDS = 1.0
 """A resync decides again on as many jobs as a pass makes plans for, once in this time."""
 
@@ -54,12 +57,13 @@ class Controller:
         on_decisions: Called at the end of each pass with its decisions; with None after a failed pass, when earlier
             decisions must not be read any more.
         of_jobs: All memories of jobs.
+        until_writes_flow: Waits while many writes wait for their turns.
     """
 
     def __init__(
         self,
         *,
-        world: StoredWorld,
+        world: StoreView,
         planner: Planner,
         reconciler: Reconciler,
         limiter: EvictionLimiter,
@@ -71,14 +75,15 @@ class Controller:
         clock: ServerClock,
         awake: asyncio.Event,
         on_decisions: Callable[[Decisions | None], None],
-        of_jobs: Sequence[OfJobs],
+        of_jobs: Sequence[PerJobMemory],
+        until_not_backed_up: Callable[[], Awaitable[None]],
     ) -> None:
         self.world, self.planner, self.reconciler = world, planner, reconciler
         self.nominator, self.dry_runs, self.forecasts = nominator, dry_runs, forecasts
         self._limiter, self._reclaim_reporter, self.of_jobs = limiter, reclaim_reporter, of_jobs
         self._metrics, self._clock, self._awake, self._on_decisions = metrics, clock, awake, on_decisions
         self._stores, self._ledger = world.reader.stores, world.reader.ledger
-        self._stepped = clock.stepped
+        self._stepped, self._until_not_backed_up = clock.stepped, until_not_backed_up
         self.last_pass = time.monotonic()
         self.decisions: Decisions | None = None
         """Of the last pass."""
@@ -107,7 +112,13 @@ class Controller:
                 wait = self._guarded_pass()
                 took = time.monotonic() - started
                 await asyncio.sleep(took)  # leave half of the time to the watches and writes in a storm
+                if wait is None:
+                    await asyncio.sleep(AFTER_ERROR_SECONDS)
+                    continue
                 await asyncio.sleep(self._batching.delay(took, woken=self._awake.is_set(), now=time.monotonic()))
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(MAX_BACKED_UP_SECONDS):
+                        await self._until_not_backed_up()
                 await waited_for(self._awake, wait)
         finally:
             forecasting.cancel()
@@ -130,14 +141,15 @@ class Controller:
         except Exception:  # an error at a job or pod comes again in the pass, which logs it
             log.debug("the next pass reads everything at once, because reading ahead raised", exc_info=True)
 
-    def _guarded_pass(self) -> float:
+    def _guarded_pass(self) -> float | None:
+        """Make one pass; returns as `run_pass`, or None if it failed."""
         try:
             wait = self.run_pass()
         except Exception:
             self._metrics.pass_errors.inc()
-            log.exception("a pass failed; the next one starts from the stores again")
+            log.exception("pass failed; the next pass reads all stores again")
             self.forget()
-            return AFTER_ERROR_SECONDS
+            return None
         self.last_pass = time.monotonic()
         return wait
 
@@ -154,11 +166,13 @@ class Controller:
             self.forecasts.note_decisions(decisions)
             allocation = decisions.allocation
             if decisions.is_new:
+                self._limiter.note_waiting(allocation)
+                self.reconciler.reason_messages.later(allocation)
                 self._report_safely(lambda: self._take_note(decisions, now))
-            self._forget_absent(decisions)
+            self._forget_deleted(decisions)
             self._keep_places(allocation, now)
             self.reconciler.plan_all(decisions, now)
-            self.dry_runs.ask_next()
+            self.dry_runs.start_next()
             self.reconciler.renew_messages(decisions, now, storms=self._batching.storms)
             self._report_safely(lambda: self._on_decisions(decisions))
         again = min(self.world.reader.quarantine.next_try(since=began), self.dry_runs.next_try(), self._resync_at)
@@ -172,30 +186,28 @@ class Controller:
             report()
         except Exception:
             self._metrics.pass_errors.inc()
-            log.exception("what was decided cannot be reported; it is carried out nevertheless")
+            log.exception("cannot report the decisions of this pass; they are carried out")
 
     def _take_note(self, decisions: Decisions, now: float) -> None:
-        """Count and log the new allocation, and mark each job's message on why it is not bigger for renewal."""
+        """Count and log the new allocation."""
         allocation = decisions.allocation
         if decisions.error is not None:
             self._metrics.pass_errors.inc()
-            text = "what looks ahead (143), or the mode DryRun, raised; the allocation is carried out nevertheless"
+            text = "the look-ahead (143) or the DryRun allocation raised an error; the allocation is used without it"
             log.error(text, exc_info=decisions.error)
         if decisions.stopped is None:
             self._reclaim_reporter.report_futile(decisions.snapshot, self.planner.futile_preemptors)
-        if decisions.would_be is not None:
-            self._reclaim_reporter.would_reclaim(decisions.would_be)
-        self._limiter.note_waiting(allocation)
-        self.reconciler.reason_messages.later(allocation)
+        if decisions.dry_run is not None:
+            self._reclaim_reporter.would_reclaim(decisions.dry_run)
         self._reclaim_reporter.note_allocation(replace(decisions.snapshot, now=now), allocation)
 
-    def _forget_absent(self, decisions: Decisions) -> None:
+    def _forget_deleted(self, decisions: Decisions) -> None:
         """Make the memories forget deleted jobs, if a job was deleted or everything is decided again."""
         present = self.world.jobs()
         if present is not self._present:  # by identity (23)
             self._present = present
             for memory in self.of_jobs:
-                memory.keep_only(decisions.obs.keys())
+                memory.forget_deleted(decisions.obs.keys())
 
     def _keep_places(self, allocation: Allocation, now: float) -> None:
         """Keep places for pods of others, and report the pods that get none."""

@@ -34,7 +34,7 @@ class ReasonMessages:
         """Remove a job that has a new plan: its status has the new message."""
         self._stale.pop(uid, None)
 
-    def keep_only(self, present: Set[str]) -> None:
+    def forget_deleted(self, present: Set[str]) -> None:
         """Forget deleted jobs; `present` are the uids of the existing ones."""
         drop_absent(present, self._stale)
 

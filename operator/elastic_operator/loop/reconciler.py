@@ -18,7 +18,7 @@ from elastic_api.status import ConditionType, JobStatus
 from elastic_operator.cluster.errors import PodRefused
 from elastic_operator.loop.reason_messages import ReasonMessages
 from elastic_operator.loop.reclaim.eviction_gate import EvictionGate
-from elastic_operator.loop.stored_world import StoredWorld
+from elastic_operator.loop.store_view import StoreView
 from elastic_operator.loop.writes.dispatch import NOT_FRESH_SECONDS, Dispatcher
 from elastic_operator.loop.writes.master import changed_route
 from elastic_operator.plan.allocation.result import Allocation
@@ -54,7 +54,7 @@ class Reconciler:
         self,
         *,
         planner: Planner,
-        world: StoredWorld,
+        view: StoreView,
         dispatcher: Dispatcher,
         eviction_gate: EvictionGate,
         poller: MasterPoller,
@@ -63,8 +63,8 @@ class Reconciler:
         on_plan: Callable[[Planned], None],
         with_forecast: Callable[[Observation, JobStatus], JobStatus],
     ) -> None:
-        self._planner, self._world, self.dispatcher, self.eviction_gate = planner, world, dispatcher, eviction_gate
-        self._stores, self._quarantine = world.reader.stores, world.reader.quarantine
+        self._planner, self._view, self.dispatcher, self.eviction_gate = planner, view, dispatcher, eviction_gate
+        self._stores, self._quarantine = view.reader.stores, view.reader.quarantine
         self._poller, self._survivors = poller, survivors
         self._wake, self._on_plan, self._with_forecast = wake, on_plan, with_forecast
         self._behind: list[str] = []
@@ -98,11 +98,11 @@ class Reconciler:
             self.dispatcher.note(job, error)
             return
         text = f"No pods are evicted for its growth: {pod_blocked(error.error.message)}"
-        self.dispatcher.actor.record_events(job, [Event("ScaleUpBlocked", text, "Warning")])
+        self.dispatcher.executor.record_events(job, [Event("ScaleUpBlocked", text, "Warning")])
 
     def _quarantine_job(self, uid: str, error: Exception) -> Observation | None:
         """Quarantine the job after an error at its grant. Returns its observation; None if the job is deleted."""
-        return self._planner.quarantine(self._world, uid, error, at_grant=True)
+        return self._planner.quarantine(self._view, uid, error, at_grant=True)
 
     # -- plans ---------------------------------------------------------------------------------------------------------
 
@@ -115,7 +115,7 @@ class Reconciler:
         plan can be begun for its job. The job is decided on again at the end.
         """
         all_obs = decisions.obs
-        self.eviction_gate.begin_pass(all_obs, decisions.allocation, fresh=self.dispatcher.fresh())
+        self.eviction_gate.begin_pass(all_obs, decisions.allocation, fresh=self.dispatcher.is_fresh())
         behind = [uid for uid in self._behind if uid in all_obs]
         others = self._planner.may_need_plans(decisions, time.monotonic())
         later, allocation = self.dispatcher.backing_off(), decisions.allocation
@@ -130,11 +130,11 @@ class Reconciler:
     def _plan_or_quarantine(self, obs: Observation, allocation: Allocation, now: float) -> bool:
         """Make and begin the job's plan; False if it is made already. If this raises, the job is quarantined."""
         try:
-            if self._planner.plans.is_made(obs, allocation, time.monotonic()):
+            if self._planner.plans.is_up_to_date(obs, allocation, time.monotonic()):
                 return False
             if not obs.job.fault:
                 self._plan(obs, allocation, now)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is this job's, and no other's
+        except Exception as error:  # noqa: BLE001 - any error is handled as an error of this job only
             quarantined = self._quarantine_job(obs.job.uid, error)
             assert quarantined is not None, "a pass awaits nothing, so the job is still there"
             obs = quarantined
@@ -184,7 +184,7 @@ class Reconciler:
         evicts = grant is not None and (bool(grant.assignment.release) or not deferred.pods)
         gate = partial(self.eviction_gate.gate, job.uid, plan) if evicts else _no_gate
         wait = min(self.dispatcher.start(body, job, plan, gate=gate), NOT_FRESH_SECONDS if deferred.pods else inf)
-        again = min(wait, plan.wake_at - now if plan.wake_at is not None else inf)
+        again = min(wait, plan.requeue_at - now if plan.requeue_at is not None else inf)
         self._note(Planned(obs, assignment, self._due_after(again, job), plan.status))
         self._poller.follow(job.uid, target_of(obs, plan, now))
         self._survivors.follow(job.uid, job.namespace, obs.survivors)
@@ -218,7 +218,7 @@ class Reconciler:
                 continue
             try:
                 self._renew_message(known.obs, allocation, now)
-            except Exception as error:  # noqa: BLE001 - whatever it is, it is this job's, and no other's
+            except Exception as error:  # noqa: BLE001 - any error is handled as an error of this job only
                 self._quarantine_job(uid, error)
                 self._wake()
 

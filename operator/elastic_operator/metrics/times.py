@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 
 from elastic_api.status import ConditionType, Phase
-from elastic_operator.metrics.picture import JobPicture
+from elastic_operator.metrics.stats import JobStats
 from elastic_operator.plan.facts.group_report import Goodput, GroupReport
 from elastic_operator.plan.job.master_report import report_of
 from elastic_operator.plan.plans import Planned
@@ -80,7 +80,7 @@ class JobTimes:
         ready = planned.status.condition(ConditionType.READY)
         self.note(planned.obs.job.uid, ready.reason if ready else "", report_of(planned.obs))
 
-    def keep_only(self, present: Set[str]) -> None:
+    def forget_deleted(self, present: Set[str]) -> None:
         """Forget deleted jobs; `present` are the uids of the existing ones."""
         for uid in self._jobs.keys() - present:
             del self._jobs[uid]
@@ -101,10 +101,10 @@ class JobTimes:
         job = self._jobs.get(uid)
         return job.moved_at if job and job.step is not None and job.kind != "waiting" else None
 
-    def pictures(self, planned: Iterable[Planned], policy_of: Mapping[str, str]) -> tuple[JobPicture, ...]:
+    def all_stats(self, planned: Iterable[Planned], policy_of: Mapping[str, str]) -> tuple[JobStats, ...]:
         """These jobs as they are now; `policy_of` names the quota policy of each namespace that has one."""
         return tuple(
-            JobPicture(
+            JobStats(
                 obs=one.obs,
                 status=one.status,
                 policy=policy_of.get(one.obs.job.namespace, ""),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from elastic_operator.plan.cluster_view import ClusterView
 from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.snapshot import JobDemand, Member
@@ -13,10 +14,9 @@ from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.quarantined import demand_in_quarantine
 from elastic_operator.plan.job.remaining_pods import demand_of_pods, frozen_demand, unwanted_pods
 from elastic_operator.plan.job_memory import JobMemory
-from elastic_operator.plan.world import World
 
 
-def renew_demand(world: World, memory: JobMemory, obs: Observation) -> None:
+def renew_demand(view: ClusterView, memory: JobMemory, obs: Observation) -> None:
     """Remember the job's demand; the same object as before while its inputs do not change.
 
     Inputs are compared by `==`: at once where they are the same objects. An observation that was made anew is compared
@@ -25,16 +25,16 @@ def renew_demand(world: World, memory: JobMemory, obs: Observation) -> None:
     job = obs.job
     if not obs.wants_pods:
         pods = unwanted_pods(obs)
-        flavor = _flavor_held(world, pods)
+        flavor = _flavor_held(view, pods)
         memory.demanded.get((obs, flavor), _demand_of_held, job, pods, flavor)
         memory.good = None
         return
-    may_preempt = world.may_preempt(job) and world.may_preempt_despite_errors(job)
-    key = obs, world.shape(job), world.assumed(job.uid), may_preempt
+    may_preempt = view.may_preempt(job) and view.may_preempt_despite_errors(job)
+    key = obs, view.shape(job), view.assumed(job.uid), may_preempt
     memory.good = memory.demanded.get(key, _demand_with, *key)
 
 
-def demand_while_quarantined(world: World, memory: JobMemory, job: Job) -> JobDemand | None:
+def demand_while_quarantined(view: ClusterView, memory: JobMemory, job: Job) -> JobDemand | None:
     """The job's last demand, else a demand made from its pods. None if neither works: its pods then count as pods of
     others.
 
@@ -43,14 +43,14 @@ def demand_while_quarantined(world: World, memory: JobMemory, job: Job) -> JobDe
     try:
         if memory.good is not None:
             return demand_in_quarantine(memory.good, job.pods)
-        return _demand_of_held(job, job.active_pods, _flavor_held(world, job.active_pods))
-    except Exception as error:  # noqa: BLE001 - the world reports the error
-        world.cannot_tell_demand(job, error)
+        return _demand_of_held(job, job.active_pods, _flavor_held(view, job.active_pods))
+    except Exception as error:  # noqa: BLE001 - the view reports the error
+        view.note_unknown_demand(job, error)
         return None
 
 
-def _flavor_held(world: World, pods: Sequence[OwnPod]) -> str | None:
-    return world.flavor_in_use(pods) if pods else None
+def _flavor_held(view: ClusterView, pods: Sequence[OwnPod]) -> str | None:
+    return view.flavor_in_use(pods) if pods else None
 
 
 def _demand_of_held(job: Job, pods: Sequence[OwnPod], flavor: str | None) -> JobDemand | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from elastic_operator.memory import RememberedOne
+from elastic_operator.memory import SingleCache
 from elastic_operator.plan.facts.snapshot import JobDemand
 from elastic_operator.plan.job.observation import Observation
 
@@ -18,7 +18,7 @@ class JobMemory:
     """
 
     obs: Observation | None = None
-    demanded: RememberedOne[tuple[object, ...], JobDemand | None] = field(default_factory=RememberedOne)
+    demanded: SingleCache[tuple[object, ...], JobDemand | None] = field(default_factory=SingleCache)
     """The job's demand while it is not quarantined, remembered by its inputs."""
     good: JobDemand | None = None
     quarantined: JobDemand | None = None

@@ -1,10 +1,11 @@
 """Examines a decision as if it were carried out, before any job loses a pod for it (143).
 
 The same snapshot with the decision carried out is allocated once more: that is what the next pass would decide. A job
-gets nothing if the next pass would evict its new pods. A job keeps the pods that the next pass would give back to it,
-unless pods of a third job would be evicted for that: an owner may preempt the weakest job, and that job an even weaker
-job. A decision that would not last is a mistake or a limit of the planner, and must cost no job a pod. A decision by
-which no job loses a pod is not examined, because it can be undone without harm.
+gets nothing if the next pass would evict its new pods. If the next pass would give a job its evicted pods back, this
+pass does not evict them. Exception: the next pass would evict pods of a third job for that. This case is legitimate: an
+owner preempts the weakest job, and that job preempts an even weaker one. A decision that the next pass would undo is an
+error or a limit of the planner, so no job loses a pod for it. A decision by which no job loses a pod is not examined,
+because it can be undone without harm.
 
 The look ahead must not cost a job its rights. A job that was left out for ten seconds is served by the first decision.
 Jobs whose size then changes again and again are held (`flapping.py`).
@@ -72,7 +73,7 @@ class LookaheadAllocator:
         self._forget_old(snapshot.now)
         for tries in range(_MAX_DECISIONS):
             allocation = self._now.allocate(_without(snapshot, left_out))
-            if not allocation.takes_away or tries == _MAX_DECISIONS - 1:
+            if not allocation.has_shrinking_jobs or tries == _MAX_DECISIONS - 1:
                 break
             more = short_lived(snapshot, allocation, self._next.allocate(carried_out(snapshot, allocation)))
             more = {uid: why for uid, why in more.items() if self._is_left_out(uid, why, snapshot.now)}

@@ -15,9 +15,9 @@ LeavingPods = tuple[tuple[str, OwnPod], ...]
 
 @dataclass(frozen=True, slots=True)
 class ObservedJobs:
-    """The jobs of one pass, in the world's order. Immutable.
+    """The jobs of one pass, in the view's order. Immutable.
 
-    `uids` is the world's own collection of all jobs. `obs` has the observation of each job, `demand_of` its
+    `uids` is the view's own collection of all jobs. `obs` has the observation of each job, `demand_of` its
     demand; None if it may have no pods. `demands`: the demands in `demand_of` that are not None. `members`: the uids
     of all their members. `leaving` are the pods that are about to be deleted, with their namespaces.
     """

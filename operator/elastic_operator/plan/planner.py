@@ -1,6 +1,6 @@
 """One pass over everything: observe each job, allocate for all, reconcile each job.
 
-The planner owns all that decisions remember from pass to pass: one `JobMemory` per job, and `Plans`. The world
+The planner owns all that decisions remember from pass to pass: one `JobMemory` per job, and `Plans`. The view
 remembers what it read, and the loop what it wrote. A pass costs what changed since the last one: an unchanged thing
 stays the same object, so the next step skips it by identity (23). A planner that remembers decides what a fresh planner
 decides; that is a property test.
@@ -13,12 +13,13 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from math import floor, inf
 
-from elastic_operator.memory import RememberedOne, Touched
+from elastic_operator.memory import DirtySet, SingleCache
 from elastic_operator.plan.allocation.allocate import Allocator, next_change
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.blame import culprits_of_allocation
+from elastic_operator.plan.cluster_view import ClusterView, Reclaim
+from elastic_operator.plan.delay_queue import DelayQueue
 from elastic_operator.plan.demands import demand_while_quarantined, renew_demand
-from elastic_operator.plan.dues import Dues
 from elastic_operator.plan.facts.decisions import Grant, Plan
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.snapshot import EvictionLimits, JobDemand, Node, PendingPod, Snapshot, gpus_in
@@ -31,8 +32,7 @@ from elastic_operator.plan.job_memory import JobMemory
 from elastic_operator.plan.lookahead import LookaheadAllocator
 from elastic_operator.plan.observed_jobs import ObservedJobs
 from elastic_operator.plan.plans import Plans
-from elastic_operator.plan.policies.resolve import Resolved
-from elastic_operator.plan.world import Reclaim, World
+from elastic_operator.plan.policies.resolve import ResolvedPolicies
 
 MAX_BLAMES = 2
 """The most searches for a culprit in one pass; each costs several allocations."""
@@ -43,18 +43,18 @@ class Decisions:
     """The result of one pass. All its decisions are of one moment, because a pass awaits nothing.
 
     `obs` are all jobs by uid, and `snapshot` is the input of the allocation. `is_new`: the allocation was made in this
-    pass. `until` is when (epoch seconds) time alone may change it. `would_be` is the allocation with the evictions that
-    `DryRun` only reports. `error` was raised by the look ahead (143) or in `would_be`; the pass did without that part.
+    pass. `until` is when (epoch seconds) time alone may change it. `dry_run` is the allocation with the evictions that
+    `DryRun` only reports. `error` was raised by the look ahead (143) or in `dry_run`; the pass did without that part.
     """
 
-    policies: Resolved
+    policies: ResolvedPolicies
     obs: Mapping[str, Observation]
     snapshot: Snapshot
     allocation: Allocation
     is_new: bool
     until: float
     stopped: Reason | None
-    would_be: Allocation | None = None
+    dry_run: Allocation | None = None
     error: Exception | None = None
 
 
@@ -65,13 +65,13 @@ class Planner:
         self._timed = timed
         self._jobs: dict[str, JobMemory] = {}
         self._observed_jobs = ObservedJobs()
-        self._again: Touched[str] = Touched()
-        """Jobs (uids) to be observed whatever the world says."""
-        self._observe_at = Dues()
+        self._again: DirtySet[str] = DirtySet()
+        """Jobs (uids) to be observed whatever the view says."""
+        self._observe_at = DelayQueue()
         """When time alone may change how a job is observed (epoch seconds)."""
         self.plans = Plans()
-        self._snapshot: RememberedOne[tuple[object, ...], Snapshot] = RememberedOne()
-        self._allocator, self._would_be_allocator = LookaheadAllocator(), Allocator()
+        self._snapshot: SingleCache[tuple[object, ...], Snapshot] = SingleCache()
+        self._allocator, self._dry_run_allocator = LookaheadAllocator(), Allocator()
         self._decided: Decisions | None = None
 
     # -- memory --------------------------------------------------------------------------------------------------------
@@ -79,7 +79,7 @@ class Planner:
     def forget(self) -> None:
         """Forget all jobs and the last allocation, so that the next pass decides everything again."""
         self.forget_some(self._jobs)
-        self._again.everything()
+        self._again.mark_all()
         self._snapshot.drop()
         self._observed_jobs = ObservedJobs()
         self.forget_allocation()
@@ -95,7 +95,7 @@ class Planner:
 
     def forget_allocation(self) -> None:
         """Forget the allocation's state: the next allocation begins anew."""
-        self._allocator, self._would_be_allocator, self._decided = LookaheadAllocator(), Allocator(), None
+        self._allocator, self._dry_run_allocator, self._decided = LookaheadAllocator(), Allocator(), None
 
     @property
     def futile_preemptors(self) -> frozenset[str]:
@@ -104,142 +104,142 @@ class Planner:
 
     # -- observe -------------------------------------------------------------------------------------------------------
 
-    def read_ahead(self, world: World) -> Iterator[None]:
+    def read_ahead(self, view: ClusterView) -> Iterator[None]:
         """If many jobs are new or changed, observe one of them per step. The next pass uses these observations.
 
         A job that changes between two steps is observed again.
         """
-        for uid in world.unread():
-            self._observe(world, uid)
-            self._demand(world, uid)
+        for uid in view.unread():
+            self._observe(view, uid)
+            self._demand(view, uid)
             yield
 
-    def observe(self, world: World) -> tuple[Mapping[str, Observation], Snapshot]:
+    def observe(self, view: ClusterView) -> tuple[Mapping[str, Observation], Snapshot]:
         """All jobs (by uid) as they are now, and the snapshot to allocate from."""
-        uids = self._to_observe(world)
+        uids = self._to_observe(view)
         for uid in uids:
-            self._observe(world, uid)
+            self._observe(view, uid)
         for uid in uids:
-            self._demand(world, uid)
-        self._observed_jobs = self._observed_jobs.renewed(world.jobs(), uids, self._jobs)
+            self._demand(view, uid)
+        self._observed_jobs = self._observed_jobs.renewed(view.jobs(), uids, self._jobs)
         self.plans.observed(uids)
-        return self._observed_jobs.obs, self._take_snapshot(world)
+        return self._observed_jobs.obs, self._take_snapshot(view)
 
-    def _to_observe(self, world: World) -> Collection[str]:
+    def _to_observe(self, view: ClusterView) -> Collection[str]:
         """The jobs (uids) to observe: their observation may differ from that of the last pass. The others are kept."""
-        uids, touched, again = world.jobs(), world.touched(), self._again.take()
+        uids, dirty, again = view.jobs(), view.dirty(), self._again.take()
         new: Collection[str] = ()
         if uids is not self._observed_jobs.uids:
-            self._keep_only(uids)
+            self._forget_deleted(uids)
             new = [uid for uid in uids if uid not in self._jobs]
-        if touched is None or again is None:
+        if dirty is None or again is None:
             return tuple(uids)
-        some = {*touched, *again, *self._observe_at.due(world.now)}
+        some = {*dirty, *again, *self._observe_at.due(view.now)}
         return (*sorted(uid for uid in some if uid in self._jobs), *new)
 
-    def _keep_only(self, uids: Collection[str]) -> None:
+    def _forget_deleted(self, uids: Collection[str]) -> None:
         for uid in self._jobs.keys() - set(uids):
             del self._jobs[uid]
             self._observe_at.drop(uid)
             self.plans.drop(uid)
 
-    def _observe(self, world: World, uid: str) -> None:
+    def _observe(self, view: ClusterView, uid: str) -> None:
         """Observe the job; while it is quarantined, without its spec."""
         memory = self._jobs.setdefault(uid, JobMemory())
         try:
-            self._observe_as(world, memory, world.job(uid))
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is this job's, and no other's
-            self.quarantine(world, uid, error)
+            self._observe_as(view, memory, view.job(uid))
+        except Exception as error:  # noqa: BLE001 - any error is handled as an error of this job only
+            self.quarantine(view, uid, error)
 
-    def _observe_as(self, world: World, memory: JobMemory, job: Job) -> Observation:
+    def _observe_as(self, view: ClusterView, memory: JobMemory, job: Job) -> Observation:
         known = memory.obs
-        if known is not None and known.job is job and world.now < self._observe_at.time_of(job.uid):  # by identity (23)
+        if known is not None and known.job is job and view.now < self._observe_at.time_of(job.uid):  # by identity (23)
             return known
         until = inf
         if job.fault or job.deleted:
             obs = Observation(job, job.status)
             if job.fault:
-                memory.quarantined = None if job.unallocated else demand_while_quarantined(world, memory, job)
+                memory.quarantined = None if job.unallocated else demand_while_quarantined(view, memory, job)
         else:
-            obs = observe(job, world.now)
-            until = _valid_until(obs, world.now)
+            obs = observe(job, view.now)
+            until = _valid_until(obs, view.now)
         self._observe_at.set(job.uid, until)
         memory.obs = obs
         return obs
 
     def quarantine(
-        self, world: World, uid: str, error: Exception, *, in_allocation: bool = False, at_grant: bool = False
+        self, view: ClusterView, uid: str, error: Exception, *, in_allocation: bool = False, at_grant: bool = False
     ) -> Observation | None:
         """Quarantine a job at which an error was raised. Returns its observation meanwhile; None if the job is
         deleted.
         """
-        if not world.quarantine(uid, error, in_allocation=in_allocation, at_grant=at_grant):
+        if not view.quarantine(uid, error, in_allocation=in_allocation, at_grant=at_grant):
             return None
         memory = self._jobs.setdefault(uid, JobMemory())
-        self._again.add(uid)
-        return self._observe_as(world, memory, world.job(uid))
+        self._again.mark(uid)
+        return self._observe_as(view, memory, view.job(uid))
 
-    def _take_snapshot(self, world: World) -> Snapshot:
+    def _take_snapshot(self, view: ClusterView) -> Snapshot:
         """The snapshot to allocate from; the same object while nothing but time differs."""
         jobs = self._observed_jobs
-        nodes, pending = world.nodes(jobs.members, jobs.leaving), world.pending_pods()
-        made_of = world.policies, jobs.demands, nodes, pending
-        return self._snapshot.get(made_of, _snapshot_of, world, *made_of)
+        nodes, pending = view.nodes(jobs.members, jobs.leaving), view.pending_pods()
+        made_of = view.policies, jobs.demands, nodes, pending
+        return self._snapshot.get(made_of, _snapshot_of, view, *made_of)
 
     # -- demand --------------------------------------------------------------------------------------------------------
 
-    def _demand(self, world: World, uid: str) -> None:
+    def _demand(self, view: ClusterView, uid: str) -> None:
         """Make the job's demand, unless it is quarantined."""
         memory = self._jobs[uid]
         if memory.obs is not None and not memory.obs.job.fault:
             try:
-                renew_demand(world, memory, memory.obs)
+                renew_demand(view, memory, memory.obs)
             except Exception as error:  # noqa: BLE001 - as in `_observe`
-                self.quarantine(world, uid, error)
+                self.quarantine(view, uid, error)
 
     # -- allocate ------------------------------------------------------------------------------------------------------
 
-    def decide(self, world: World, reclaim: Reclaim) -> Decisions:
+    def decide(self, view: ClusterView, reclaim: Reclaim) -> Decisions:
         """The decisions of a pass. A job or pending pod that makes the allocation raise is left out."""
         for _ in range(MAX_BLAMES):
-            obs, snapshot = self.observe(world)
+            obs, snapshot = self.observe(view)
             try:
-                return self._allocate(world, obs, snapshot, reclaim)
+                return self._allocate(view, obs, snapshot, reclaim)
             except Exception as error:
                 self.forget_allocation()
-                if not self._blame(world, _to_allocate(snapshot, world.now, reclaim), error):
+                if not self._blame(view, _to_allocate(snapshot, view.now, reclaim), error):
                     raise
-        return self._allocate(world, *self.observe(world), reclaim)
+        return self._allocate(view, *self.observe(view), reclaim)
 
-    def _blame(self, world: World, snapshot: Snapshot, error: Exception) -> bool:
+    def _blame(self, view: ClusterView, snapshot: Snapshot, error: Exception) -> bool:
         """Quarantine the jobs and pending pods that make the allocation raise; returns whether there are any."""
         found = culprits_of_allocation(snapshot)
         for bad in found:
             if isinstance(bad, PendingPod):
-                world.quarantine_pod(bad, error)
+                view.quarantine_pod(bad, error)
             else:
-                self.quarantine(world, bad.uid, error, in_allocation=True)
+                self.quarantine(view, bad.uid, error, in_allocation=True)
         return bool(found)
 
     def _allocate(
-        self, world: World, obs: Mapping[str, Observation], snapshot: Snapshot, reclaim: Reclaim
+        self, view: ClusterView, obs: Mapping[str, Observation], snapshot: Snapshot, reclaim: Reclaim
     ) -> Decisions:
         """The decisions. The last allocation is kept as long as a new one would be equal."""
-        last, stopped, now = self._decided, reclaim.stopped, world.now
+        last, stopped, now = self._decided, reclaim.stopped, view.now
         # By identity (23).
         same = last is not None and snapshot is last.snapshot and stopped == last.stopped
         if last is not None and same and now < last.until:
-            self._decided = replace(last, policies=world.policies, obs=obs, is_new=False, would_be=None, error=None)
+            self._decided = replace(last, policies=view.policies, obs=obs, is_new=False, dry_run=None, error=None)
             return self._decided
         to_allocate = _to_allocate(snapshot, now, reclaim)
         with self._timed():
             allocation, error = self._look_ahead(to_allocate)
-            would_be = None
+            dry_run = None
             if stopped is not None and reclaim.is_dry_run:
-                would_be, error = self._would_be(to_allocate, error)
+                dry_run, error = self._dry_run(to_allocate, error)
             _ = allocation.nominations  # they are made when they are read, and an error is handled here
         until = min(next_change(to_allocate), now + reclaim.next_capacity(allocation), self._allocator.again_at)
-        self._decided = Decisions(world.policies, obs, snapshot, allocation, True, until, stopped, would_be, error)
+        self._decided = Decisions(view.policies, obs, snapshot, allocation, True, until, stopped, dry_run, error)
         return self._decided
 
     def _look_ahead(self, snapshot: Snapshot) -> tuple[Allocation, Exception | None]:
@@ -251,13 +251,13 @@ class Planner:
             # This raises again if the look ahead is not the cause.
             return self._allocator.allocate_unchecked(snapshot), error
 
-    def _would_be(self, snapshot: Snapshot, error: Exception | None) -> tuple[Allocation | None, Exception | None]:
+    def _dry_run(self, snapshot: Snapshot, error: Exception | None) -> tuple[Allocation | None, Exception | None]:
         """The evictions that the mode DryRun reports and does not carry out; None if this raises."""
         try:
             asked = replace(snapshot, reclaiming=True, eviction_limits=EvictionLimits())
-            return self._would_be_allocator.allocate(asked), error
+            return self._dry_run_allocator.allocate(asked), error
         except Exception as raised:  # noqa: BLE001 - it is returned
-            self._would_be_allocator = Allocator()
+            self._dry_run_allocator = Allocator()
             return None, raised
 
     # -- reconcile -----------------------------------------------------------------------------------------------------
@@ -276,18 +276,18 @@ class Planner:
 
 
 def _snapshot_of(
-    world: World,
-    policies: Resolved,
+    view: ClusterView,
+    policies: ResolvedPolicies,
     demands: tuple[JobDemand, ...],
     nodes: tuple[Node, ...],
     pending: tuple[PendingPod, ...],
 ) -> Snapshot:
     return replace(
-        world.empty,
-        now=world.now,
+        view.empty,
+        now=view.now,
         nodes=nodes,
         jobs=demands,
-        teams=(*policies.teams, *world.empty.teams),
+        teams=(*policies.teams, *view.empty.teams),
         team_of=policies.team_of,
         pending_pods=pending,
     )
@@ -307,5 +307,5 @@ def _valid_until(obs: Observation, now: float) -> float:
     """
     if obs.commit:
         return -inf
-    until = min((time for time in (*obs.wake_at, obs.no_pods_before) if time > now), default=inf)
+    until = min((time for time in (*obs.requeue_at, obs.no_pods_before) if time > now), default=inf)
     return until if obs.status is obs.job.status else min(until, floor(now) + 1.0)

@@ -8,7 +8,7 @@ from math import inf
 
 from elastic_api.status import JobStatus
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.dues import Dues
+from elastic_operator.plan.delay_queue import DelayQueue
 from elastic_operator.plan.facts.decisions import Assignment
 from elastic_operator.plan.job.observation import Observation
 
@@ -33,7 +33,7 @@ class Plans:
     def __init__(self) -> None:
         self._last: dict[str, Planned | None] = {}
         """The last plan of each job that was observed; None before its first one."""
-        self._due = Dues()
+        self._due = DelayQueue()
         """When each plan is due."""
         self._outdated: dict[str, None] = {}
         """Jobs whose last plan may be made from an older observation."""
@@ -73,7 +73,7 @@ class Plans:
             else:
                 self._outdated.pop(uid, None)
 
-    def is_made(self, obs: Observation, allocation: Allocation, at: float) -> bool:
+    def is_up_to_date(self, obs: Observation, allocation: Allocation, at: float) -> bool:
         """Whether another plan for the job would be the same, up to its wording."""
         known = self.of(obs.job.uid)
         if known is None or not known.is_current(obs, at):

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from elastic_operator.build.traceback import MAX_LOG, TAIL_LINES, Failure, failure_of, last_lines_of
-from elastic_operator.cluster import apply
+from elastic_operator.cluster import api_requests
 from elastic_operator.cluster.errors import ClusterError
 from elastic_operator.cluster.session import Session
 from elastic_operator.plan.facts.job import LastOutput, OwnPod
@@ -115,7 +115,7 @@ class FailureLogs:
             await self.turns.acquire(namespace)
         try:
             async with asyncio.timeout(LOG_READ_SECONDS):
-                return await apply.read_log_tail(
+                return await api_requests.read_log_tail(
                     self.session, namespace, pod.name, container, lines=TAIL_LINES, max_bytes=MAX_LOG
                 )
         finally:

@@ -20,7 +20,7 @@ import aiohttp
 
 from elastic_api.pod_names import parse_pod_name
 from elastic_operator.cluster.rate_limit import TokenBucket
-from elastic_operator.memory import Touched
+from elastic_operator.memory import DirtySet
 from elastic_operator.plan.facts.group_report import GroupReport
 from elastic_operator.pods.fair_semaphore import FairSemaphore
 from elastic_operator.pods.launcher_target import Target
@@ -50,11 +50,11 @@ cause ten writes a second.
 
 
 @dataclass(slots=True)
-class _Followed:
+class _Polled:
     """The master of the job with that uid. It is asked again and again, and at once to `poll_now`.
 
-    `answered` is when it last answered, or when it was first asked. It has been asked every second since `fast_since`,
-    if at all. Both times are without the steps of the clock.
+    `last_answer_at` is when it last answered, or when it was first asked. It has been asked every second since
+    `fast_since`, if at all. Both times are without the steps of the clock.
     """
 
     uid: str
@@ -62,7 +62,7 @@ class _Followed:
     task: asyncio.Task[None] | None = None
     poll_now: asyncio.Event = field(default_factory=asyncio.Event)
     report: GroupReport | None = None
-    answered: float = 0.0
+    last_answer_at: float = 0.0
     fast_since: float | None = None
 
 
@@ -76,11 +76,11 @@ class MasterPoller:
     """
 
     def __init__(
-        self, *, now: Callable[[], float], changed: Callable[[], None], stepped: Callable[[], float] = lambda: 0.0
+        self, *, now: Callable[[], float], on_change: Callable[[], None], stepped: Callable[[], float] = lambda: 0.0
     ) -> None:
-        self._now, self._changed, self._stepped = now, changed, stepped
-        self._followed: dict[str, _Followed] = {}
-        self.touched: Touched[str] = Touched()
+        self._now, self._on_change, self._stepped = now, on_change, stepped
+        self._polled: dict[str, _Polled] = {}
+        self.dirty: DirtySet[str] = DirtySet()
         """The jobs (uids) whose report has changed, or has ended."""
         self._turns = FairSemaphore(MAX_POLLS_AT_ONCE, MAX_POLLS_OF_NAMESPACE)
         self._of_job = TokenBucket(NEWS_OF_A_JOB, NEWS_OF_A_JOB_SECONDS, now=now)
@@ -89,48 +89,50 @@ class MasterPoller:
 
     def report(self, uid: str) -> GroupReport | None:
         """The last report of the job's master with news; the same object until the next news."""
-        followed = self._followed.get(uid)
-        return followed.report if followed else None
+        polled = self._polled.get(uid)
+        return polled.report if polled else None
 
-    def answered(self, uid: str) -> float | None:
+    def last_answer_at(self, uid: str) -> float | None:
         """When the job's master last answered, or began to be asked every second if that is later; None if it is not
         asked so often.
 
         Silence before that time does not count, because the master was rarely asked then.
         """
-        followed = self._followed.get(uid)
-        if followed is None or followed.fast_since is None:
+        polled = self._polled.get(uid)
+        if polled is None or polled.fast_since is None:
             return None
-        return max(followed.answered, followed.fast_since) + self._stepped()
+        return max(polled.last_answer_at, polled.fast_since) + self._stepped()
 
     def follow(self, uid: str, target: Target | None) -> None:
         """Ask this master of the job from now on; None to ask none."""
-        followed = self._followed.get(uid)
+        polled = self._polled.get(uid)
         if target is None:
             self._forget(uid)
-        elif followed is None or followed.target.master_uid != target.master_uid:
+        elif polled is None or polled.target.master_uid != target.master_uid:
             self._forget(uid)
             now = self._without_steps()
-            self._followed[uid] = begun = _Followed(uid, target, answered=now, fast_since=now if target.fast else None)
-            begun.task = asyncio.create_task(self._ask_again_and_again(begun))
-        elif followed.target != target:
-            if target.fast != followed.target.fast:
-                followed.fast_since = self._without_steps() if target.fast else None
-            followed.target = target
+            self._polled[uid] = begun = _Polled(
+                uid, target, last_answer_at=now, fast_since=now if target.fast else None
+            )
+            begun.task = asyncio.create_task(self._poll_periodically(begun))
+        elif polled.target != target:
+            if target.fast != polled.target.fast:
+                polled.fast_since = self._without_steps() if target.fast else None
+            polled.target = target
             if target.fast:
-                followed.poll_now.set()
+                polled.poll_now.set()
 
-    def keep_only(self, present: Set[str]) -> None:
+    def forget_deleted(self, present: Set[str]) -> None:
         """Forget deleted jobs; `present` are the uids of the existing ones."""
-        for uid in self._followed.keys() - present:
+        for uid in self._polled.keys() - present:
             self._forget(uid)
         for buckets in (self._of_job, self._of_namespace):
             buckets.forget_full()
 
     async def stop(self) -> None:
         """Ask no master any more."""
-        tasks = [followed.task for followed in self._followed.values() if followed.task]
-        for uid in list(self._followed):
+        tasks = [polled.task for polled in self._polled.values() if polled.task]
+        for uid in list(self._polled):
             self._forget(uid)
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._http is not None:
@@ -138,36 +140,36 @@ class MasterPoller:
             self._http = None
 
     def _forget(self, uid: str) -> None:
-        followed = self._followed.pop(uid, None)
-        if followed is not None and followed.task is not None:
-            self.touched.add(uid)
-            followed.task.cancel()
+        polled = self._polled.pop(uid, None)
+        if polled is not None and polled.task is not None:
+            self.dirty.mark(uid)
+            polled.task.cancel()
 
     def _without_steps(self) -> float:
         return self._now() - self._stepped()
 
-    async def _ask_again_and_again(self, followed: _Followed) -> None:
+    async def _poll_periodically(self, polled: _Polled) -> None:
         while True:
             try:
-                self._take(followed, await self._ask(followed.target))
+                self._on_answer(polled, await self._poll(polled.target))
             except Exception:
-                log.exception("job=%s its progress cannot be read", followed.target.job_name)
-            await _pause(followed)
+                log.exception("job=%s its progress cannot be read", polled.target.job_name)
+            await _pause(polled)
 
-    def _take(self, followed: _Followed, report: GroupReport | None) -> None:
-        known, now = followed.report, self._without_steps()
+    def _on_answer(self, polled: _Polled, report: GroupReport | None) -> None:
+        known, now = polled.report, self._without_steps()
         if report is not None:
-            followed.answered = now
-        elif known is not None and now - followed.answered >= MASTER_SILENT_SECONDS:
-            since = known.silent_since or followed.answered + self._stepped()
+            polled.last_answer_at = now
+        elif known is not None and now - polled.last_answer_at >= MASTER_SILENT_SECONDS:
+            since = known.silent_since or polled.last_answer_at + self._stepped()
             report = replace(known, silent_since=since)
-        if report is None or not self._may_pass_on(followed, known, report):
+        if report is None or not self._may_pass_on(polled, known, report):
             return
-        followed.report = report
-        self.touched.add(followed.uid)
-        self._changed()
+        polled.report = report
+        self.dirty.mark(polled.uid)
+        self._on_change()
 
-    def _may_pass_on(self, followed: _Followed, known: GroupReport | None, report: GroupReport) -> bool:
+    def _may_pass_on(self, polled: _Polled, known: GroupReport | None, report: GroupReport) -> bool:
         """Whether to pass the report on now: news of the group while there are tokens, progress after a while.
 
         A report that is held back is replaced by the master's next answer.
@@ -176,14 +178,14 @@ class MasterPoller:
             return True
         if known is not None and report.group == known.group:
             return False
-        buckets = ((self._of_job, followed.uid), (self._of_namespace, followed.target.namespace))
+        buckets = ((self._of_job, polled.uid), (self._of_namespace, polled.target.namespace))
         if not all(bucket.has(key) for bucket, key in buckets):
             return False
         for bucket, key in buckets:
             bucket.take(key)
         return True
 
-    async def _ask(self, target: Target) -> GroupReport | None:
+    async def _poll(self, target: Target) -> GroupReport | None:
         """The report of the master; None if its answer is useless."""
         async with self._turns.turn(target.namespace):
             try:
@@ -222,12 +224,12 @@ class MasterPoller:
             return bytes(body)
 
 
-async def _pause(followed: _Followed) -> None:
+async def _pause(polled: _Polled) -> None:
     """Wait until the next question: half a minute, or a second; less if the job begins to change."""
-    followed.poll_now.clear()
-    seconds = FAST_POLL_SECONDS if followed.target.fast else random.uniform(0.8, 1.2) * POLL_SECONDS
+    polled.poll_now.clear()
+    seconds = FAST_POLL_SECONDS if polled.target.fast else random.uniform(0.8, 1.2) * POLL_SECONDS
     try:
         async with asyncio.timeout(seconds):
-            await followed.poll_now.wait()
+            await polled.poll_now.wait()
     except TimeoutError:
         return

@@ -22,11 +22,11 @@ class AssumedPods:
 
     Args:
         now: A monotonic clock.
-        changed: Called with job (uid) and node when a pod is assumed, or is not assumed any more.
+        on_change: Called with job (uid) and node when a pod is assumed, or is not assumed any more.
     """
 
-    def __init__(self, now: Callable[[], float], changed: Callable[[str, str | None], object]) -> None:
-        self._now, self._changed = now, changed
+    def __init__(self, now: Callable[[], float], on_change: Callable[[str, str | None], object]) -> None:
+        self._now, self._on_change = now, on_change
         self._pods: dict[str, Assumed] = {}
         self._by_job, self._by_node = PodIndex(), PodIndex()
 
@@ -52,7 +52,7 @@ class AssumedPods:
         self._pods[uid] = Assumed(member, job_uid, namespace, name, inf)
         self._by_job.add(job_uid, uid)
         self._by_node.add(node, uid)
-        self._changed(job_uid, node)
+        self._on_change(job_uid, node)
         return uid
 
     def forget(self, namespace: str, name: str) -> None:
@@ -62,7 +62,7 @@ class AssumedPods:
         if assumed is not None:
             self._by_job.remove(assumed.job_uid, uid)
             self._by_node.remove(assumed.member.node, uid)
-            self._changed(assumed.job_uid, assumed.member.node)
+            self._on_change(assumed.job_uid, assumed.member.node)
 
     def await_seen(self, namespace: str, name: str) -> None:
         """Note the end of the creation. A pod that is still not seen may exist nevertheless, so it counts for

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.facts.snapshot import Resources
-from elastic_operator.plan.policies.resolve import Resolved
+from elastic_operator.plan.policies.resolve import ResolvedPolicies
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.nodes import NodeAvailability
 
@@ -27,25 +27,25 @@ class ExternalChanges:
     def __init__(self, jobs: Store[objects.CustomObject], ledger: Ledger) -> None:
         self._ledger = ledger
         self._changed = True
-        self._seen: tuple[NodeAvailability, Resolved, Mapping[str, Resources]] | None = None
+        self._seen: tuple[NodeAvailability, ResolvedPolicies, Mapping[str, Resources]] | None = None
         self.since = 0.0
         """The time of the last change, at the last refresh (epoch seconds)."""
         self.close = jobs.subscribe(self._job_changed)
         """Ends the subscription, because the store lives longer than this leader."""
 
-    def refresh(self, availability: NodeAvailability, policies: Resolved, now: float) -> None:
+    def refresh(self, availability: NodeAvailability, policies: ResolvedPolicies, now: float) -> None:
         """Find the changes since the last refresh."""
         seen = availability, policies, self._ledger.plain_gpus()
         if self._changed or seen != self._seen:
             self.since, self._changed = now, False
         self._seen = seen
 
-    def answered(self) -> None:
+    def note_answer(self) -> None:
         """Note that the API server's answer about a job's pods differs from the one before (139)."""
         self._changed = True
 
     def _job_changed(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
-        is_same = old is not None and new is not None and old.says_the_same(new) and _ended_alike(old, new)
+        is_same = old is not None and new is not None and old.has_same_content(new) and _ended_alike(old, new)
         self._changed = self._changed or not is_same
 
 

@@ -1,8 +1,8 @@
-"""Keeps since when nodes are not Ready and pods wait, as this process saw it, so that a step of the clock costs no node
-or pod (29).
+"""Corrects the times since when a node is not Ready or a pod waits. After a step of the API server's clock, the
+operator would otherwise give up nodes and pods too early (29).
 
-Pods are given up or deleted some time after a node has stopped being Ready, a pod has begun to wait, or a master was
-lost. A step of the clock must not cause that. So a time that was seen before a step moves along with the clock. If a
+The operator gives up or deletes pods some time after a node has stopped being Ready, a pod has begun to wait, or a
+master was lost. A step of the clock must not cause that. So a time that was seen before a step moves with it. If a
 time is in the future or more than a minute old when it is first seen, the moment of seeing counts instead: the clock
 may have stepped, which is known only seconds later. In its first pass, a process believes the written times.
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.stores import Stores
-from elastic_operator.plan.facts.job import JobContext, NoExternalChange, OwnPod
+from elastic_operator.plan.facts.job import FlapWindow, JobContext, OwnPod
 from elastic_operator.plan.facts.team import Teams
 from elastic_operator.plan.facts.waits import may_flap
 from elastic_operator.read.external_changes import ExternalChanges
@@ -17,7 +17,7 @@ from elastic_operator.read.pod_priority import PodPriorities
 from elastic_operator.read.policies import Policies
 from elastic_operator.read.priority import Priority, priority_of
 from elastic_operator.read.specs import Specs, class_named_by
-from elastic_operator.read.uncounted import Uncounted
+from elastic_operator.read.uncounted_devices import UncountedDevices
 from elastic_operator.settings import Settings
 
 
@@ -37,7 +37,7 @@ class JobContexts:
     ) -> None:
         self._classes, self._settings, self._now = stores.priority_classes, settings, now
         self._specs, self._nodes, self._policies, self._external_changes = specs, nodes, policies, external_changes
-        self._uncounted = Uncounted(stores.device_classes)
+        self._uncounted = UncountedDevices(stores.device_classes)
         self._pod_priorities = PodPriorities(stores.priority_classes)
         self._unready: Unready = {}
         self._seen: object = None
@@ -62,9 +62,9 @@ class JobContexts:
             node_outage=self._nodes.outages.present if unready else None,
             misplaced=self._nodes.misplaced(pods),
             grace_ceiling=self.grace_ceiling(body.metadata.namespace),
-            uncounted_devices=self._uncounted.why(parsed.asked),
+            uncounted_devices=self._uncounted.why(parsed.device_requests),
             dropped_pod_priority=self._pod_priorities.why_dropped(parsed.spec),
-            no_external_change=self._no_external_change(body),
+            flap_window=self._no_external_change(body),
         )
 
     def without_spec(self, body: objects.CustomObject) -> JobContext:
@@ -85,11 +85,11 @@ class JobContexts:
         ceiling = self._policies.resolved.grace_ceiling(namespace)
         return max(1, self._settings.reclaim.max_grace_period_seconds if ceiling is None else ceiling)
 
-    def _no_external_change(self, body: objects.CustomObject) -> NoExternalChange | None:
+    def _no_external_change(self, body: objects.CustomObject) -> FlapWindow | None:
         """The last external change, if the job may flap (143)."""
         if not may_flap(self._specs.status(body), self._now()):
             return None
         resolved = self._policies.resolved
         teams = Teams(resolved.teams, resolved.team_of, self._settings.default_team)
         in_turns = teams.of(body.metadata.namespace).quantum_seconds is not None
-        return NoExternalChange(self._external_changes.since, in_turns)
+        return FlapWindow(self._external_changes.since, in_turns)

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from elastic_api.status import JobStatus
 from elastic_operator.cluster import objects
-from elastic_operator.cluster.dropped_fields import DroppedFields
-from elastic_operator.plan.facts.job import NOBODY_ASKS, Job, JobContext, JobFeedback, OwnPod
+from elastic_operator.cluster.pruned_fields import PrunedFields
+from elastic_operator.plan.facts.job import LOGS_NOT_READ, Job, JobContext, JobFeedback, OwnPod
 from elastic_operator.quarantine import Fault
 from elastic_operator.read import convert
 from elastic_operator.read.first_seen import FirstSeen
@@ -34,7 +34,7 @@ class JobInputs(NamedTuple):
 
 
 class Jobs:
-    """The jobs of the stores. `dropped_fields` are the fields of their statuses that the API server drops."""
+    """The jobs of the stores. `pruned_fields` are the fields of their statuses that the API server drops."""
 
     def __init__(
         self,
@@ -44,17 +44,17 @@ class Jobs:
         specs: Specs,
         contexts: JobContexts,
         first_seen: FirstSeen,
-        dropped_fields: DroppedFields,
+        pruned_fields: PrunedFields,
     ) -> None:
         self._ledger, self._settings, self._first_seen = ledger, settings, first_seen
-        self._dropped_fields = dropped_fields
+        self._pruned_fields = pruned_fields
         self._specs, self._contexts = specs, contexts
 
     def inputs(self, body: objects.CustomObject, pods: tuple[OwnPod, ...], feedback: JobFeedback) -> JobInputs:
         """The inputs of one job now."""
         context = self._contexts.of(body, pods)
         if not context.unready:
-            feedback = replace(feedback, answered=-inf, group=NOBODY_ASKS)
+            feedback = replace(feedback, last_answer_at=-inf, group=LOGS_NOT_READ)
         return JobInputs(body, pods, self._ledger.foreign_names(body.metadata.uid), context, feedback)
 
     def job(self, inputs: JobInputs) -> Job:
@@ -77,7 +77,7 @@ class Jobs:
             fingerprints=parsed.fingerprints,
             provisioning=self._settings.node_provisioning,
             start_seconds=self._settings.start_timeout_seconds,
-            dropped_status_fields=self._dropped_fields.fields,
+            pruned_status_fields=self._pruned_fields.fields,
             what_if=meta.annotations.what_if,
             feedback=inputs.feedback,
             context=context,

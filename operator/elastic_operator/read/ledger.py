@@ -19,7 +19,7 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.interned import Interned
 from elastic_operator.cluster.meta import OwnerReference
 from elastic_operator.cluster.pod import Pod
-from elastic_operator.memory import Touched
+from elastic_operator.memory import DirtySet
 from elastic_operator.plan.facts.gpus import count_gpus
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.snapshot import HostPort, Load, Node, Resources
@@ -39,7 +39,7 @@ class Ledger:
         job_of: The job with a uid; None if it does not exist (any more).
         parse: (job name, pod name) to (role, index), None if a job of that name has no such pod.
         gpu_resources: Extended resources that count as GPUs.
-        changed: Called when a change of a pod affects its node or a job.
+        on_change: Called when a change of a pod affects its node or a job.
         on_error: Called for each pod that cannot be read.
         now: A monotonic clock.
     """
@@ -50,14 +50,14 @@ class Ledger:
         job_of: Callable[[str], objects.CustomObject | None],
         parse: Callable[[str, str], tuple[str, int] | None],
         gpu_resources: Sequence[str] = GPU_RESOURCES,
-        changed: Callable[[], None] = lambda: None,
+        on_change: Callable[[], None] = lambda: None,
         on_error: Callable[[], None] = lambda: None,
         now: Callable[[], float] = lambda: time.monotonic(),
     ) -> None:
         self._job_of = job_of
         self._parse = parse
         self._gpu_resources = tuple(gpu_resources)
-        self._changed = changed
+        self._on_change = on_change
         self._on_error = on_error
         self._now = now
         self._entries: dict[str, CountedPod] = {}
@@ -75,7 +75,7 @@ class Ledger:
         """Raised with each change that may affect a node or a job."""
         self._revisions: dict[str | None, int] = {}
         """By node with pods, the revision of their last change."""
-        self.touched: Touched[str | tuple[str, str]] = Touched()
+        self.dirty: DirtySet[str | tuple[str, str]] = DirtySet()
         """The jobs, by uid or by (namespace, name), whose pods may have changed: pods being created, own pods, and pods
         of others with their names.
         """
@@ -102,7 +102,7 @@ class Ledger:
             self._add(entry)
         elif before is not None:
             self._leaving.forget(before.pod.metadata.uid)
-        self._changed()
+        self._on_change()
 
     def job_changed(self, job_uid: str) -> None:
         """Decide again which pods are a job's own, after its creation or deletion."""
@@ -274,11 +274,11 @@ class Ledger:
         if self._parse(job_name, meta.name) is not None:
             names = meta.namespace, job_name
             change(self._names, names, meta.uid)
-            self.touched.add(names)
+            self.dirty.mark(names)
 
     def _assumed_changed(self, job_uid: str, node: str | None) -> None:
         self._node_changed(node)
-        self.touched.add(job_uid)
+        self.dirty.mark(job_uid)
 
     def _node_changed(self, node: str | None) -> None:
         """Note that the use of the node by pods has changed."""

@@ -31,7 +31,7 @@ class Away(NamedTuple):
 class _Back(NamedTuple):
     """A node that is Ready again: since when it was away (None if unknown), and since when it is back."""
 
-    went: float | None
+    unready_since: float | None
     since: float
 
 
@@ -96,8 +96,8 @@ class NodeOutages:
         if name in down:
             return NodeTimes(name, ready=False, since=down[name].since, out_of_service=dead)
         back = self._back.get(name)
-        since, went = (back.since, back.went) if back else (None, None)
-        return NodeTimes(name, ready=True, since=since, went=went, out_of_service=dead)
+        since, went = (back.since, back.unready_since) if back else (None, None)
+        return NodeTimes(name, ready=True, since=since, unready_since=went, out_of_service=dead)
 
 
 def _is_unborn(node: objects.Node, down: Down) -> bool:

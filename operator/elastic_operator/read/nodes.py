@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
-from elastic_operator.memory import Remembered, RememberedOne
+from elastic_operator.memory import KeyedCache, SingleCache
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.snapshot import Node
 from elastic_operator.quarantine import Quarantine
@@ -57,10 +57,10 @@ class Nodes:
         self._read: object = None
         """The stamp of the nodes at that refresh."""
         self.outages = NodeOutages(stored, first_seen.clock, gpu_resources)
-        self._known: Remembered[object, Node] = Remembered()
-        self._all: RememberedOne[object, tuple[Node, ...]] = RememberedOne()
-        self._availability: RememberedOne[object, NodeAvailability] = RememberedOne()
-        self._why_closed: Remembered[objects.Node, str | None] = Remembered()
+        self._known: KeyedCache[object, Node] = KeyedCache()
+        self._all: SingleCache[object, tuple[Node, ...]] = SingleCache()
+        self._availability: SingleCache[object, NodeAvailability] = SingleCache()
+        self._why_closed: KeyedCache[objects.Node, str | None] = KeyedCache()
 
     def availability(self) -> NodeAvailability:
         """The names of the nodes, and the closed ones among them.

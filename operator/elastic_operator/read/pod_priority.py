@@ -22,7 +22,7 @@ _REMEDY = (
 )
 
 
-class _Asked(NamedTuple):
+class _TemplateInUse(NamedTuple):
     """A template in use: its field, and its spec."""
 
     path: str
@@ -53,11 +53,11 @@ class PodPriorities:
             yield f"{at}.{field} is {pod[field]!r}, without a class."
 
 
-def _in_use(spec: JobSpec) -> Iterator[_Asked]:
+def _in_use(spec: JobSpec) -> Iterator[_TemplateInUse]:
     """The templates of the pods: without `spec.template` if both roles have their own."""
     roles = {"spec.master.template": spec.master, "spec.worker.template": spec.worker}
     for at, own in roles.items():
         if own is not None:
-            yield _Asked(f"{at}.spec", own.template["spec"])
+            yield _TemplateInUse(f"{at}.spec", own.template["spec"])
     if None in roles.values():
-        yield _Asked("spec.template.spec", spec.template["spec"])
+        yield _TemplateInUse("spec.template.spec", spec.template["spec"])

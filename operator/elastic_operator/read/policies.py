@@ -10,9 +10,9 @@ from elastic_api.invalid import InvalidSpecError
 from elastic_api.parse import parse_policy
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
-from elastic_operator.memory import Remembered, RememberedOne
+from elastic_operator.memory import KeyedCache, SingleCache
 from elastic_operator.plan.blame import culprits
-from elastic_operator.plan.policies.resolve import Namespace, Policy, Resolved, resolve
+from elastic_operator.plan.policies.resolve import Namespace, Policy, ResolvedPolicies, resolve
 from elastic_operator.quarantine import Quarantine
 from elastic_operator.read import convert
 
@@ -36,25 +36,25 @@ class Policies:
     ) -> None:
         self._policies, self._namespaces = policies, namespaces
         self._flavors, self._quarantine = frozenset(flavors), quarantine
-        self._made: RememberedOne[object, Resolved] = RememberedOne()
+        self._made: SingleCache[object, ResolvedPolicies] = SingleCache()
         self._sources: tuple[tuple[Policy, ...], tuple[Namespace, ...]] = (), ()
-        self._parsed: Remembered[int, Policy] = Remembered()
+        self._parsed: KeyedCache[int, Policy] = KeyedCache()
         """Each policy that is not quarantined, by its generation."""
         self._good: dict[str, Policy] = {}
         """The last version of each policy from which teams could be made."""
-        self.resolved = Resolved()
+        self.resolved = ResolvedPolicies()
 
     def sources(self) -> tuple[tuple[Policy, ...], tuple[Namespace, ...]]:
         """The policies and namespaces from which the teams were made at the last refresh."""
         return self._sources
 
-    def refresh(self) -> Resolved:
+    def refresh(self) -> ResolvedPolicies:
         """The teams now; the same object while they do not change."""
         seen = self._policies.revision, self._namespaces.revision, self._quarantine.state()
         self.resolved = self._made.get(seen, self._make)
         return self.resolved
 
-    def _make(self) -> Resolved:
+    def _make(self) -> ResolvedPolicies:
         named = tuple(Namespace(n.metadata.name, n.metadata.labels) for n in self._namespaces.values())
         policies = tuple(self._read(body) for body in self._policies.values())
         present = {policy.uid for policy in policies}
@@ -76,7 +76,7 @@ class Policies:
         if fault is None:
             try:
                 return policy_of(body)
-            except Exception as error:  # noqa: BLE001 - whatever it is, it is this policy's, and no other's
+            except Exception as error:  # noqa: BLE001 - any error is handled as an error of this policy only
                 fault = self._quarantine.quarantine("policy", meta.uid, meta.name, error, version=meta.generation)
         created = convert.epoch(meta.creation_timestamp or "")
         return self._stand_in(Policy(meta.uid, meta.name, created, None), fault.message)
@@ -88,7 +88,7 @@ class Policies:
             return replace(policy, spec=None, fault=fault)
         return replace(good, fault=fault)
 
-    def _resolve(self, policies: tuple[Policy, ...], named: tuple[Namespace, ...]) -> Resolved:
+    def _resolve(self, policies: tuple[Policy, ...], named: tuple[Namespace, ...]) -> ResolvedPolicies:
         """The teams. Policies at which this raises count by their last good version."""
         try:
             resolved = resolve(policies, named, flavors=self._flavors)

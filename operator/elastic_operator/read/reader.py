@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from elastic_api.job import PLURAL
 from elastic_operator.cluster.clock import ServerClock
-from elastic_operator.cluster.dropped_fields import DroppedFields
+from elastic_operator.cluster.pruned_fields import PrunedFields
 from elastic_operator.cluster.stores import Stores
 from elastic_operator.quarantine import Quarantine
 from elastic_operator.read.external_changes import ExternalChanges
@@ -38,7 +38,7 @@ class Reader:
         *,
         clock: ServerClock,
         quarantine: Quarantine,
-        dropped_fields: DroppedFields | None = None,
+        pruned_fields: PrunedFields | None = None,
         backoff: Callable[[str], PodBackoff | None] = lambda _uid: None,
         is_being_cleared: Callable[[str], bool] = lambda _node: False,
     ) -> None:
@@ -65,7 +65,7 @@ class Reader:
             specs=self.specs,
             contexts=self.job_contexts,
             first_seen=self.first_seen,
-            dropped_fields=dropped_fields or DroppedFields(PLURAL),
+            pruned_fields=pruned_fields or PrunedFields(PLURAL),
         )
         self.pending_pods = PendingPods(
             ledger,

@@ -15,7 +15,7 @@ from elastic_api.ports import declared_ports, master_port
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.interned import Interned
 from elastic_operator.cluster.store import Store
-from elastic_operator.memory import Remembered
+from elastic_operator.memory import KeyedCache
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.job_shape import JobShape, job_shape
 from elastic_operator.plan.facts.pod_shape import VolumeFacts, shape_of
@@ -51,11 +51,11 @@ class Shapes:
     ) -> None:
         self._settings, self._claims, self._volumes, self._classes = settings, claims, volumes, classes
         self._gpu_resources, self._flavors = settings.gpu_resources, settings.gpu_flavors
-        self._shapes: Remembered[_Key, JobShape] = Remembered()
+        self._shapes: KeyedCache[_Key, JobShape] = KeyedCache()
         self._revisions = (-1, -1)
         self._equal: Interned[str, PodShape] = Interned()
 
-    def keep_only(self, present: Set[str]) -> None:
+    def forget_deleted(self, present: Set[str]) -> None:
         """Forget deleted jobs; `present` are the uids of the existing ones."""
         self._shapes.drop_absent(present)
 

@@ -12,10 +12,10 @@ from elastic_api.parse import known_part, parse_spec, parse_status, unused_flags
 from elastic_api.status import JobStatus
 from elastic_api.template import fingerprint
 from elastic_operator.cluster import objects
-from elastic_operator.memory import Remembered
+from elastic_operator.memory import KeyedCache
 from elastic_operator.plan.facts.times import seconds, status_time
 from elastic_operator.read.first_seen import FirstSeen
-from elastic_operator.read.uncounted import Asked, asked_by
+from elastic_operator.read.uncounted_devices import DeviceRequests, device_requests_of
 from elastic_operator.read.written_times import not_ahead
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
@@ -32,12 +32,12 @@ class Parsed:
     spec: JobSpec | None
     invalid: str
     fingerprints: Mapping[str, str] = field(default_factory=dict)
-    asked: Asked = field(default_factory=Asked)
+    device_requests: DeviceRequests = field(default_factory=DeviceRequests)
     unknown: str = ""
     unused: str = ""
 
     @property
-    def tells_by_itself(self) -> bool:
+    def reports_failures(self) -> bool:
         """Whether the job's pods write the reason of a failure into their termination message, so that no log need be
         read (14).
         """
@@ -57,10 +57,10 @@ class Specs:
 
     def __init__(self, first_seen: FirstSeen, gpu_resources: Sequence[str]) -> None:
         self._first_seen, self._clock, self._gpu_resources = first_seen, first_seen.clock, gpu_resources
-        self._parsed: Remembered[int, Parsed] = Remembered()
-        self._statuses: Remembered[tuple[str, int], JobStatus] = Remembered()
+        self._parsed: KeyedCache[int, Parsed] = KeyedCache()
+        self._statuses: KeyedCache[tuple[str, int], JobStatus] = KeyedCache()
 
-    def keep_only(self, present: Set[str]) -> None:
+    def forget_deleted(self, present: Set[str]) -> None:
         """Forget deleted jobs; `present` are the uids of the existing ones."""
         self._parsed.drop_absent(present)
         self._statuses.drop_absent(present)
@@ -75,7 +75,7 @@ class Specs:
         try:
             spec, unknown = self._read(body)
             prints = {role: fingerprint(spec, role) for role in (ROLE_MASTER, ROLE_WORKER)}
-            return Parsed(generation, spec, "", prints, asked_by(spec), unknown, unused_flags(spec))
+            return Parsed(generation, spec, "", prints, device_requests_of(spec), unknown, unused_flags(spec))
         except InvalidSpecError as error:
             _, last = self._parsed.peek(body.metadata.uid) or (None, Parsed(generation, None, ""))
             return replace(last, generation=generation, invalid=str(error))

@@ -13,7 +13,7 @@ from elastic_operator.plan.facts.snapshot import JobDemand
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.planner import Decisions, Planner
-from elastic_operator.tools.recorded_world import RecordedReclaim, RecordedWorld
+from elastic_operator.tools.recorded_view import RecordedReclaim, RecordedView
 from elastic_operator.tools.recording import Recording
 from elastic_worker.contract import ROLE_MASTER
 
@@ -34,7 +34,7 @@ class Decision:
         return self.obs.job
 
     @property
-    def held(self) -> int:
+    def replicas_before(self) -> int:
         """The pods that it had: the members of its demand; without a demand, the pods that are not leaving."""
         return len(self.demand.members if self.demand else self.job.active_pods)
 
@@ -49,7 +49,7 @@ class Decision:
         )
 
     @property
-    def gpus_held(self) -> int:
+    def gpus_before(self) -> int:
         """The GPUs of the pods that it had."""
         if self.demand is None:
             return sum(pod.gpus for pod in self.job.active_pods)
@@ -61,8 +61,8 @@ class Decision:
         if self.grant is None:
             deleted = {pod.uid for pod in self.plan.deletes}
             return sum(pod.gpus for pod in self.job.active_pods if pod.uid not in deleted)
-        gets = self.grant.assignment
-        return self._gpus(slot.role for slot in (*self.placed(gets.keep), *gets.create))
+        assignment = self.grant.assignment
+        return self._gpus(slot.role for slot in (*self.placed(assignment.keep), *assignment.create))
 
     @property
     def limit(self) -> str:
@@ -98,10 +98,10 @@ def decide(recording: Recording) -> Outcome:
 
     The plans are those after all dry runs have passed: all preemptors can use their room (139).
     """
-    world, planner = RecordedWorld(recording), Planner()
-    decisions = planner.decide(world, RecordedReclaim(recording))
+    view, planner = RecordedView(recording), Planner()
+    decisions = planner.decide(view, RecordedReclaim(recording))
     demands = {demand.uid: demand for demand in decisions.snapshot.jobs}
-    found = [_decision(planner, world, decisions, obs, demands.get(uid)) for uid, obs in decisions.obs.items()]
+    found = [_decision(planner, view, decisions, obs, demands.get(uid)) for uid, obs in decisions.obs.items()]
     return Outcome(
         jobs=tuple(sorted(found, key=lambda d: (d.job.namespace, d.job.name, d.job.uid))),
         nominations=tuple(sorted(decisions.allocation.nominations, key=lambda r: (r.namespace, r.name, r.uid))),
@@ -116,19 +116,19 @@ def in_words(pods: Iterable[Slot]) -> str:
 
 
 def _decision(
-    planner: Planner, world: RecordedWorld, decisions: Decisions, obs: Observation, demand: JobDemand | None
+    planner: Planner, view: RecordedView, decisions: Decisions, obs: Observation, demand: JobDemand | None
 ) -> Decision:
     uid, allocation = obs.job.uid, decisions.allocation
     grant = allocation.get(uid)
     if not obs.job.fault:
         try:
-            plan = planner.plan(obs, grant, world.now)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is this job's, and no other's
-            quarantined = planner.quarantine(world, uid, error, at_grant=True)
+            plan = planner.plan(obs, grant, view.now)
+        except Exception as error:  # noqa: BLE001 - any error is handled as an error of this job only
+            quarantined = planner.quarantine(view, uid, error, at_grant=True)
             assert quarantined is not None, "the job is there"
             obs = quarantined
     if obs.job.fault:
-        plan = planner.plan_in_quarantine(obs.job, grant.assignment.release if grant else (), world.now)
+        plan = planner.plan_in_quarantine(obs.job, grant.assignment.release if grant else (), view.now)
     namespace = obs.job.namespace
     team = decisions.policies.team_of.get(namespace, f"namespace {namespace}")
     return Decision(obs, team, demand, grant, plan)

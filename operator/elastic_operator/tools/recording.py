@@ -12,6 +12,7 @@ from typing import Any
 
 from elastic_api.job import JobSpec, RoleSpec
 from elastic_api.status import JobStatus
+from elastic_operator.plan.cluster_view import ClusterView, Reclaim
 from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.snapshot import EvictionLimits, Member, Node, PendingPod, Snapshot, gpus_in
@@ -19,7 +20,6 @@ from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.planner import Planner
 from elastic_operator.plan.policies.resolve import Namespace, Policy
-from elastic_operator.plan.world import Reclaim, World
 
 LEFT_OUT = "(left out)"
 """Stands for each line that a process printed: decisions depend on the number of lines."""
@@ -27,7 +27,7 @@ LEFT_OUT = "(left out)"
 
 @dataclass(frozen=True, slots=True)
 class RecordedJob:
-    """A job, and the answers of `plan.world.World` about it, by their names there.
+    """A job, and the answers of `plan.cluster_view.ClusterView` about it, by their names there.
 
     `shape` is None for a job that may have no pods.
     """
@@ -44,7 +44,8 @@ class Recording:
     """The moment. `settings` is a snapshot with the settings alone.
 
     The teams are made from `policies` and `namespaces`. `nodes` have their use by pods, without the pods in the demands
-    of jobs, as in `plan.facts.snapshot`. `stopped`, `is_dry_run` and `brakes` are the answers of `plan.world.Reclaim`.
+    of jobs, as in `plan.facts.snapshot`. `stopped`, `is_dry_run` and `eviction_limits` are the answers of
+    `plan.cluster_view.Reclaim`.
     """
 
     now: float
@@ -56,27 +57,29 @@ class Recording:
     pending_pods: tuple[PendingPod, ...] = ()
     stopped: Reason | None = None
     is_dry_run: bool = False
-    brakes: EvictionLimits = field(default_factory=EvictionLimits)
+    eviction_limits: EvictionLimits = field(default_factory=EvictionLimits)
 
 
-def record(world: World, reclaim: Reclaim, policies: Sequence[Policy], namespaces: Sequence[Namespace]) -> Recording:
-    """The world at this moment. Its teams were made from `policies` and `namespaces`."""
-    all_obs, snapshot = Planner().observe(world)
+def record(
+    view: ClusterView, reclaim: Reclaim, policies: Sequence[Policy], namespaces: Sequence[Namespace]
+) -> Recording:
+    """The cluster at this moment. Its teams were made from `policies` and `namespaces`."""
+    all_obs, snapshot = Planner().observe(view)
     return Recording(
-        now=world.now,
-        settings=world.empty,
+        now=view.now,
+        settings=view.empty,
         nodes=snapshot.nodes,
-        jobs=tuple(_job(world, obs) for obs in all_obs.values()),
+        jobs=tuple(_job(view, obs) for obs in all_obs.values()),
         policies=tuple(policies),
         namespaces=tuple(namespaces),
         pending_pods=snapshot.pending_pods,
         stopped=reclaim.stopped,
         is_dry_run=reclaim.is_dry_run,
-        brakes=reclaim.eviction_limits(gpus_in(snapshot)),
+        eviction_limits=reclaim.eviction_limits(gpus_in(snapshot)),
     )
 
 
-def _job(world: World, obs: Observation) -> RecordedJob:
+def _job(view: ClusterView, obs: Observation) -> RecordedJob:
     job = obs.job
     return RecordedJob(
         facts=replace(
@@ -85,10 +88,10 @@ def _job(world: World, obs: Observation) -> RecordedJob:
             spec=without_contents(job.spec) if job.spec is not None else None,
             pods=tuple(map(_without_last_output, job.pods)),
         ),
-        shape=world.shape(job) if obs.wants_pods and not job.fault else None,
-        assumed=tuple(replace(pod, gpus=0) for pod in world.assumed(job.uid)),
-        may_preempt=world.may_preempt(job),
-        may_preempt_despite_errors=world.may_preempt_despite_errors(job),
+        shape=view.shape(job) if obs.wants_pods and not job.fault else None,
+        assumed=tuple(replace(pod, gpus=0) for pod in view.assumed(job.uid)),
+        may_preempt=view.may_preempt(job),
+        may_preempt_despite_errors=view.may_preempt_despite_errors(job),
     )
 
 

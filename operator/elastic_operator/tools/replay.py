@@ -15,7 +15,7 @@ from elastic_operator.tools.snapshot_file import plain
 from elastic_operator.tools.table import Row, aligned
 
 HEAD = ("JOB", "TEAM", "FLAVOR", "PODS", "GPUS", "LIMITED BY")
-NOT_TOLD = ("conditions", "history", "pods", "queue", "selector", "training")
+NOT_SHOWN = ("conditions", "history", "pods", "queue", "selector", "training")
 """Parts of a status that are shown elsewhere, or that decide nothing."""
 
 
@@ -24,10 +24,10 @@ def as_data(recording: Recording) -> dict[str, Any]:
     outcome = decide(recording)
     return {
         "kind": "Decisions",
-        "version": 2,
+        "version": 3,
         "now": recording.now,
         "jobs": [_job(decision) for decision in outcome.jobs],
-        "reclaims": plain(outcome.nominations),
+        "nominations": plain(outcome.nominations),
         "stopped": outcome.stopped and {"reason": outcome.stopped.code, "message": outcome.stopped.message},
     }
 
@@ -50,9 +50,9 @@ def _job(d: Decision) -> dict[str, Any]:
         "uid": d.job.uid,
         "team": d.team,
         "flavor": d.demand.flavor if d.demand else "",
-        "before": d.held,
+        "before": d.replicas_before,
         "after": d.replicas,
-        "gpus_before": d.gpus_held,
+        "gpus_before": d.gpus_before,
         "gpus_after": d.gpus,
         "observed": _observed(d),
         "grant": _grant(d),
@@ -65,13 +65,13 @@ def _observed(d: Decision) -> dict[str, Any]:
     obs = d.obs
     return {
         "events": plain(obs.events),
-        "live": [pod.name for pod in obs.members],
-        "gone": [{"name": pod.name, "reason": reason} for pod, reason in obs.to_delete],
+        "members": [pod.name for pod in obs.members],
+        "to_delete": [{"name": pod.name, "reason": reason} for pod, reason in obs.to_delete],
         "lost_nodes": plain(obs.lost_nodes),
         "kept_nodes": plain(obs.kept_nodes),
         "avoided": plain(obs.avoided),
-        "hold_until": obs.no_pods_before,
-        "held_back": obs.is_in_backoff,
+        "no_pods_before": obs.no_pods_before,
+        "in_backoff": obs.is_in_backoff,
     }
 
 
@@ -79,15 +79,15 @@ def _grant(d: Decision) -> dict[str, Any] | None:
     """The grant, with its pods by their roles and nodes."""
     if d.grant is None:
         return None
-    gets = d.grant.assignment
-    pods = {"keep": d.placed(gets.keep), "release": d.placed(gets.release), "create": gets.create}
-    preemptors = {"takers": plain(names_of(d.grant.preemptors))} if d.grant.preemptors else {}
+    assignment = d.grant.assignment
+    pods = {"keep": d.placed(assignment.keep), "release": d.placed(assignment.release), "create": assignment.create}
+    preemptors = {"preemptors": plain(names_of(d.grant.preemptors))} if d.grant.preemptors else {}
     grant = plain(d.grant)
     del grant["assignment"], grant["why"]
     why = {"limit": d.limit, "message": d.message}
-    if d.grant.why.wake_at is not None:
-        why["wake_at"] = plain(d.grant.why.wake_at)
-    return {"replicas": gets.replicas, **plain(pods), **why, **grant, **preemptors}
+    if d.grant.why.requeue_at is not None:
+        why["requeue_at"] = plain(d.grant.why.requeue_at)
+    return {"replicas": assignment.replicas, **plain(pods), **why, **grant, **preemptors}
 
 
 # -- text --------------------------------------------------------------------------------------------------------------
@@ -103,7 +103,7 @@ def _reclaim(outcome: Outcome, reclaim: Nomination) -> str:
 
 def _row(d: Decision) -> Row:
     flavor = d.demand.flavor if d.demand else ""
-    cells = (d.job.key, d.team, flavor, _change(d.held, d.replicas), _change(d.gpus_held, d.gpus), d.limit)
+    cells = (d.job.key, d.team, flavor, _change(d.replicas_before, d.replicas), _change(d.gpus_before, d.gpus), d.limit)
     return Row(cells, tuple(_below(d)))
 
 
@@ -112,8 +112,12 @@ def _below(d: Decision) -> Iterator[str]:
         yield d.message
     yield from (f"observed: {_event(event)}" for event in d.obs.events)
     if d.grant is not None:
-        gets = d.grant.assignment
-        moves = (("keep", d.placed(gets.keep)), ("release", d.placed(gets.release)), ("create", gets.create))
+        assignment = d.grant.assignment
+        moves = (
+            ("keep", d.placed(assignment.keep)),
+            ("release", d.placed(assignment.release)),
+            ("create", assignment.create),
+        )
         yield from (f"{what}: {in_words(pods)}" for what, pods in moves if pods)
         if d.grant.preemptors:
             yield f"released for: {', '.join(names_of(d.grant.preemptors))}"
@@ -153,7 +157,7 @@ def _once(d: Decision, text: str) -> str:
 
 def _written(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
     """The other fields of the status that change."""
-    for name in sorted({*before, *after} - {*NOT_TOLD}):
+    for name in sorted({*before, *after} - {*NOT_SHOWN}):
         old, new = (
             json.dumps(status[name], ensure_ascii=False) if name in status else "" for status in (before, after)
         )

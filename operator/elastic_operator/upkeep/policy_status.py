@@ -14,11 +14,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from elastic_api.policy import COLLECTION, PLURAL, PolicyStatus
-from elastic_operator.cluster import apply, objects
-from elastic_operator.cluster.dropped_fields import DroppedFields
+from elastic_operator.cluster import api_requests, objects
+from elastic_operator.cluster.pruned_fields import PrunedFields
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
-from elastic_operator.metrics.picture import PolicyPicture
+from elastic_operator.metrics.stats import PolicyStats
 from elastic_operator.plan.planner import Decisions
 from elastic_operator.plan.policies.status import PolicyUsage
 from elastic_operator.upkeep.upkeep import Upkeep, Writes
@@ -37,12 +37,12 @@ class PolicyStatuses:
         self._revision = -1
         self._upkeep = Upkeep("policy", "its status", self._due)
         self._found: dict[str, PolicyStatus] = {}
-        self._dropped_fields = DroppedFields(PLURAL)
+        self._pruned_fields = PrunedFields(PLURAL)
 
-    def pictures(self) -> tuple[PolicyPicture, ...]:
+    def all_stats(self) -> tuple[PolicyStats, ...]:
         """The policies with their numbers, as of the last pass."""
         metas = sorted((body.metadata for body in self._policies), key=lambda meta: meta.name)
-        return tuple(_picture(meta.name, self._found[meta.uid]) for meta in metas if meta.uid in self._found)
+        return tuple(_stats(meta.name, self._found[meta.uid]) for meta in metas if meta.uid in self._found)
 
     def pass_ended(self, now: Decisions) -> None:
         """Take the result of a pass. An unchanged result costs nothing."""
@@ -52,7 +52,7 @@ class PolicyStatuses:
             return
         self._last, self._revision = now, revision
         self._generations = {body.metadata.uid: body.metadata.generation for body in self._policies}
-        self._upkeep.has_news()
+        self._upkeep.notify()
 
     def pass_failed(self) -> None:
         """Drop the result of the last pass, because the failed pass may have changed parts of it."""
@@ -70,7 +70,7 @@ class PolicyStatuses:
         if last is None:
             return {}
         overview = PolicyUsage(last.allocation.accounts, last.snapshot.jobs, stopped=last.stopped)
-        kept = self._dropped_fields.without
+        kept = self._pruned_fields.without
         now, due, found = self._now(), dict[str, Callable[[], Awaitable[None]]](), dict[str, PolicyStatus]()
         for body in self._policies:
             uid, generation = body.metadata.uid, body.metadata.generation
@@ -88,20 +88,20 @@ class PolicyStatuses:
             if kept(wanted) != kept(body.status.unpack()):
                 due[name] = partial(self._write, body, wanted)
         self._found = found
-        self._upkeep.keep_only({body.metadata.name for body in self._policies})
+        self._upkeep.forget_deleted({body.metadata.name for body in self._policies})
         return due
 
     async def _write(self, policy: objects.CustomObject, status: dict[str, Any]) -> None:
-        meta, changes = policy.metadata, apply.merge_diff(policy.status.unpack(), status)
+        meta, changes = policy.metadata, api_requests.merge_diff(policy.status.unpack(), status)
         body = {"metadata": {"resourceVersion": meta.resource_version}, "status": changes}
         answer = await self._session.patch(f"{COLLECTION}/{meta.name}/status", body)
-        self._dropped_fields.learn(status, answer.get("status", {}))
+        self._pruned_fields.compare(status, answer.get("status", {}))
         self._policies.observe(objects.decode(answer, objects.CustomObject))
 
 
-def _picture(name: str, status: PolicyStatus) -> PolicyPicture:
+def _stats(name: str, status: PolicyStatus) -> PolicyStats:
     flavors = {amounts.name: amounts.model_dump(exclude={"name"}, exclude_none=True) for amounts in status.flavors}
-    return PolicyPicture(name, flavors, {each.type: each.status == "True" for each in status.conditions})
+    return PolicyStats(name, flavors, {each.type: each.status == "True" for each in status.conditions})
 
 
 def status_of(body: objects.CustomObject) -> PolicyStatus:

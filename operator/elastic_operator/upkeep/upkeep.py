@@ -30,7 +30,7 @@ class Upkeep:
         self._news = asyncio.Event()
         self._failures: dict[str, str] = {}
 
-    def has_news(self) -> None:
+    def notify(self) -> None:
         """Note a change, so that due writes are looked for soon."""
         self._news.set()
 
@@ -68,6 +68,6 @@ class Upkeep:
         else:
             self._failures.pop(name, None)
 
-    def keep_only(self, names: Container[str]) -> None:
+    def forget_deleted(self, names: Container[str]) -> None:
         """Forget the failures of all other names."""
         self._failures = {name: message for name, message in self._failures.items() if name in names}

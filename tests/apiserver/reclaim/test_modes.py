@@ -67,9 +67,7 @@ def test_nobody_goes_while_reclaim_is_switched_off_and_a_dry_run_tells_who_would
     assert len(losses.pods()) == 1
 
 
-def test_more_evictions_in_a_minute_than_allowed_wait_and_it_is_told(
-    start: Start, world: World, owner: Notebooks
-) -> None:
+def test_evictions_over_the_minute_limit_wait_and_are_reported(start: Start, world: World, owner: Notebooks) -> None:
     with_full_job(start, world).operator.stop()
     for name in TWO:
         owner.create(name)

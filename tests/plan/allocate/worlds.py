@@ -198,9 +198,9 @@ def _limits(draw, uids):
         draw(st.sampled_from([NO_LIMIT, 1, 2, 3])),
         draw(st.sampled_from([NO_LIMIT, 1, 2, 4])),
         evicted_last_minute={f"gone{i}": draw(preemptors) for i in range(draw(st.integers(0, 2)))},
-        firm=draw(st.sampled_from([frozenset(EvictionLimit), frozenset()])),
-        first=draw(st.none() | preemptors),
-        reserved_for_first=draw(st.integers(1, 2)),
+        configured=draw(st.sampled_from([frozenset(EvictionLimit), frozenset()])),
+        longest_waiting=draw(st.none() | preemptors),
+        reserved_evictions=draw(st.integers(1, 2)),
     )
 
 

@@ -63,8 +63,8 @@ def test_a_lost_node_ends_no_incarnation():
 
 
 TOLD = GroupReport("uid-master-0", START + 100, 1, "Running", members=("toy-master-0", "toy-worker-0", "toy-worker-1"))
-TRAINS = {"report": replace(TOLD, world_size=3), "answered": START + 197}
-NOT_ANSWERED = {"report": None, "answered": START + 197}
+TRAINS = {"report": replace(TOLD, world_size=3), "last_answer_at": START + 197}
+NOT_ANSWERED = {"report": None, "last_answer_at": START + 197}
 BETWEEN_GROUPS = {**TRAINS, "report": replace(TOLD, state="Forming", members=(), world_size=0)}
 
 
@@ -72,7 +72,7 @@ BETWEEN_GROUPS = {**TRAINS, "report": replace(TOLD, state="Forming", members=(),
     ("known", "node", "is_kept"),
     [
         (TRAINS, 0, True),
-        ({**TRAINS, "answered": START + 195}, 0, False),
+        ({**TRAINS, "last_answer_at": START + 195}, 0, False),
         ({**TRAINS, "report": replace(TOLD, members=TOLD.members[:2], world_size=2)}, 0, False),
         (TRAINS, -inf, False),
         (
@@ -86,10 +86,10 @@ BETWEEN_GROUPS = {**TRAINS, "report": replace(TOLD, state="Forming", members=(),
         (BETWEEN_GROUPS, 0, False),
         (BETWEEN_GROUPS, 131, True),
         (NOT_ANSWERED, 0, True),
-        ({**NOT_ANSWERED, "answered": None}, 0, True),
-        ({**NOT_ANSWERED, "answered": START + 195}, 0, False),
-        ({"report": replace(TOLD, master_uid="another", world_size=3), "answered": START + 197}, 0, True),
-        ({**TRAINS, "answered": -inf}, 0, False),
+        ({**NOT_ANSWERED, "last_answer_at": None}, 0, True),
+        ({**NOT_ANSWERED, "last_answer_at": START + 195}, 0, False),
+        ({"report": replace(TOLD, master_uid="another", world_size=3), "last_answer_at": START + 197}, 0, True),
+        ({**TRAINS, "last_answer_at": -inf}, 0, False),
     ],
     ids=[
         "it trains",
@@ -115,8 +115,8 @@ def test_a_pod_on_a_node_that_is_not_ready_is_kept_while_the_master_says_that_it
     seen = see(job, unready={"n2": node})
     assert ("toy-worker-1" not in {pod.name for pod, _ in seen.to_delete}) is is_kept
     assert (seen.training_nodes, seen.lost_nodes) == ({"n2"} if is_kept else set(), set() if is_kept else {"n2"})
-    if is_kept and known["answered"] is not None:
-        assert seen.wake_at == (known["answered"] + FRESH_SECONDS,)
+    if is_kept and known["last_answer_at"] is not None:
+        assert seen.requeue_at == (known["last_answer_at"] + FRESH_SECONDS,)
 
 
 def test_a_pod_that_its_master_has_given_up_is_named_with_its_node():
@@ -315,7 +315,7 @@ def test_where_no_master_runs_for_too_long_the_job_starts_over(there):
     status = {"master_epoch": 2, "master_lost_time": at(100), "replicas": len(pods), "target_replicas": 3}
     job = make_elastic_job(pods, spec=spec, **status)
     grant = make_grant(keep=[f"{pod.role}-{pod.index}" for pod in pods])
-    assert plan(job, grant, now=149).wake_at <= START + 150
+    assert plan(job, grant, now=149).requeue_at <= START + 150
     assert plan(job, grant, now=149).status.incarnation == 1
     late = plan(job, grant, now=150)
     assert (late.status.incarnation, late.status.master_epoch, late.status.master_lost_time) == (2, 3, None)
@@ -343,7 +343,7 @@ WAITS_FOR_A_NODE = is_pending(make_worker(2), node=None, bound=False, unschedula
 @pytest.mark.parametrize(
     ("pods", "facts", "size"),
     [
-        pytest.param(WARM, {"blocked": "exceeded quota"}, 4, id="the next master is refused"),
+        pytest.param(WARM, {"pods_rejected": "exceeded quota"}, 4, id="the next master is refused"),
         pytest.param([*WARM, WAITS_FOR_A_NODE], {}, 4, id="a worker more finds no node"),
     ],
 )
@@ -358,7 +358,7 @@ def test_fewer_than_the_minimum_with_the_next_master_do_not_wait():
     job = make_elastic_job(
         WARM, spec=make_elastic_spec(minReplicas=4, maxReplicas=4), target_replicas=4, **WITHOUT_MASTER
     )
-    seen = see(with_facts(job, blocked="exceeded quota"))
+    seen = see(with_facts(job, pods_rejected="exceeded quota"))
     assert (seen.status.incarnation, seen.status.target_replicas) == (2, 0)
 
 
@@ -374,7 +374,7 @@ def test_a_master_that_fails_is_a_failure_and_the_workers_stay(phase):
     assert planned.commit_first
     assert kinds(planned) == ["MasterReplaced"]
     assert planned.creates == (), "after a while only"
-    assert START + 200 < planned.wake_at <= START + 203
+    assert START + 200 < planned.requeue_at <= START + 203
 
 
 @BOTH_PHASES
@@ -428,7 +428,7 @@ def no_place(now, *, workers=2, since=100, **fields):
 
 def test_a_master_that_finds_no_place_gets_that_of_the_highest_worker_after_half_a_minute():
     early = no_place(129)
-    assert (early.deletes, early.wake_at) == ((), START + 130)
+    assert (early.deletes, early.requeue_at) == ((), START + 130)
     late = no_place(130)
     assert names(late.deletes) == ["toy-worker-1"]
     assert "makes room for a new master" in late.deletes[0].reason

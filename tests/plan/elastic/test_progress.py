@@ -121,7 +121,7 @@ def test_pods_that_run_and_have_not_met_are_told_so_in_the_masters_words():
 def test_a_master_that_has_just_started_is_waited_for_to_say_that_the_pods_have_met():
     early = planned(None, now=64)
     assert reasons(early)["Ready"] == ("False", "Rendezvousing")
-    assert early.wake_at == START + 65
+    assert early.requeue_at == START + 65
     assert reasons(planned(None, now=65))["Ready"] == ("True", "Running")
     assert reasons(planned(make_report(*ALL), now=64))["Ready"] == ("True", "Running")
 
@@ -212,7 +212,7 @@ def test_a_new_generation_is_told_with_its_pause_once():
 def test_the_pause_is_waited_for_but_not_for_ever():
     report = make_report(*ALL, changes=(make_change(),))
     early = planned(report, now=200, membership_generation=4)
-    assert (early.events, early.status.membership_generation, early.wake_at) == ((), 4, START + 225)
+    assert (early.events, early.status.membership_generation, early.requeue_at) == ((), 4, START + 225)
     late = planned(report, now=225, membership_generation=4)
     assert [event.reason for event in late.events] == ["GenerationFormed"]
     assert "no step" not in late.events[0].message

@@ -43,7 +43,7 @@ def test_without_autoscaled_pools_nobody_asks():
 def test_nobody_asks_before_the_delay_is_over_and_the_time_is_told():
     job = replace(asking(low=2), may_request_nodes_at=NOW + 30)
     grant = grants(FULL, [job])["j"]
-    assert (notation(grant), grant.limit, grant.why.wake_at) == ("", SizeReason.INSUFFICIENT_NODES, NOW + 30)
+    assert (notation(grant), grant.limit, grant.why.requeue_at) == ("", SizeReason.INSUFFICIENT_NODES, NOW + 30)
     assert "New nodes are requested from 1970-01-01T00:17:10Z on." in grant.message
 
 

@@ -181,7 +181,7 @@ def test_a_group_that_runs_in_part_says_so():
 def test_pods_that_wait_for_nodes_are_given_longer_than_others():
     planned = plan(waiting_job(), ASKS, now=999)
     assert (planned.deletes, planned.status.failed_size) == ((), None)
-    assert planned.wake_at == START + 1000
+    assert planned.requeue_at == START + 1000
 
 
 def test_when_no_node_came_in_time_the_pods_are_taken_back_and_it_is_tried_again_later():

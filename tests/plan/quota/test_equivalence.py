@@ -61,9 +61,9 @@ def replicas(snapshot):
 @pytest.mark.parametrize(
     ("limits", "grown"),
     [
-        (EvictionLimits(1, evicted_last_minute={"gone": Preemptor("red", "last")}, firm=frozenset()), 3),
-        (EvictionLimits(9, 2, first=Preemptor("red", "last"), reserved_for_first=2), 3),
-        (EvictionLimits(1, evicted_last_minute={"gone": Preemptor("red", "other")}, firm=frozenset()), 1),
+        (EvictionLimits(1, evicted_last_minute={"gone": Preemptor("red", "last")}, configured=frozenset()), 3),
+        (EvictionLimits(9, 2, longest_waiting=Preemptor("red", "last"), reserved_evictions=2), 3),
+        (EvictionLimits(1, evicted_last_minute={"gone": Preemptor("red", "other")}, configured=frozenset()), 1),
     ],
     ids=["it goes on", "the limit is kept for it", "it is like the others"],
 )
@@ -202,7 +202,7 @@ def test_a_job_gets_room_under_a_limit_on_evictions_that_became_free_in_an_earli
 
 def test_the_one_for_which_a_limit_is_kept_does_not_wait_behind_one_that_may_not_use_it():
     jobs = (make_job("new", 1, team="a", age=9), make_job("first", 1, team="a"), LOW)
-    limits = EvictionLimits(9, 1, first=Preemptor("a", "first"), reserved_for_first=1)
+    limits = EvictionLimits(9, 1, longest_waiting=Preemptor("a", "first"), reserved_evictions=1)
     snapshot = make_snapshot((make_node("n1", 4),), jobs, teams=A_AND_B, eviction_limits=limits)
     assert replicas(snapshot) == {"new": 0, "first": 1, "low": 3}
 

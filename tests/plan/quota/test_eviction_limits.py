@@ -65,11 +65,14 @@ def test_a_limit_that_nobody_set_lets_one_preemptor_of_a_team_within_its_guarant
     for gone, served in (({}, 4), (own, 4), (others, 0)):
         found = allocate(
             make_snapshot(
-                N8, jobs, teams=TEAMS, eviction_limits=EvictionLimits(2, 2, evicted_last_minute=gone, firm=frozenset())
+                N8,
+                jobs,
+                teams=TEAMS,
+                eviction_limits=EvictionLimits(2, 2, evicted_last_minute=gone, configured=frozenset()),
             )
         )
         assert found["large"].assignment.replicas == served
-        assert not any(one.waits_for_a_person for _, one in found.over_limit)
+        assert not any(one.needs_higher_limit for _, one in found.over_limit)
 
 
 def test_no_other_preemptor_takes_the_part_reserved_for_the_longest_waiting_one():
@@ -80,7 +83,9 @@ def test_no_other_preemptor_takes_the_part_reserved_for_the_longest_waiting_one(
     )
     teams = (make_team("red", 4), make_team("blue", 1), make_team("green"))
     gone = {"gone": Preemptor("blue", "other")}
-    limits = EvictionLimits(4, 4, evicted_last_minute=gone, first=Preemptor("red", "gang"), reserved_for_first=4)
+    limits = EvictionLimits(
+        4, 4, evicted_last_minute=gone, longest_waiting=Preemptor("red", "gang"), reserved_evictions=4
+    )
     found = allocate(make_snapshot(N8, jobs, teams=teams, eviction_limits=limits))
     assert replicas(found) == {"gang": 0, "first": 0, "low": 8}
     found = allocate(make_snapshot(N8, jobs, teams=teams, eviction_limits=replace(limits, evicted_last_minute={})))

@@ -18,7 +18,7 @@ from elastic_api.status import JobStatus, Phase
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.loop.forecast.queue_positions import QueuePositions
 from elastic_operator.loop.forecast.what_ifs import WhatIfs
-from elastic_operator.loop.stored_world import StoredWorld
+from elastic_operator.loop.store_view import StoreView
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.forecast.answer import no_answer
@@ -30,7 +30,7 @@ from elastic_operator.plan.planner import Decisions
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-REST = 9.0
+IDLE_FACTOR = 9.0
 """The rest after each decision, as a multiple of the time that the decision took."""
 WHAT_IF_ANSWER_SECONDS = 15.0
 """The most seconds for the decisions of one answer, because a user waits for it. If the job starts after the last of
@@ -43,19 +43,19 @@ LEAST_WAIT_SECONDS = 0.01
 
 
 class Forecasts:
-    """The forecasts in jobs' statuses. `again` lets a job (uid) be planned again, so that its status is written."""
+    """The forecasts in jobs' statuses. `requeue` lets a job (uid) be planned again, so that its status is written."""
 
     def __init__(
-        self, world: StoredWorld, *, metrics: Metrics, clock: ServerClock, again: Callable[[str], None]
+        self, view: StoreView, *, metrics: Metrics, clock: ServerClock, requeue: Callable[[str], None]
     ) -> None:
-        self._metrics, self._clock, self._again = metrics, clock, again
+        self._metrics, self._clock, self._requeue = metrics, clock, requeue
         self._news = asyncio.Event()
         self._decisions: Decisions | None = None
         self._free_at = 0.0
         """When (monotonic) the rest after the last decision is over."""
         self._spent = 0.0
         """Seconds of all decisions, with the rests after them."""
-        self.what_ifs = WhatIfs(world, metrics=metrics)
+        self.what_ifs = WhatIfs(view, metrics=metrics)
         self.queue_positions = QueuePositions(metrics=metrics)
 
     # -- called in passes ----------------------------------------------------------------------------------------------
@@ -77,7 +77,7 @@ class Forecasts:
             self.what_ifs.forget(obs.job.uid)
             return with_place(obs, status, self.queue_positions.queue_place(obs.job.uid, written=status.queue))
         answered = self.what_ifs.with_answer(obs, status)
-        if answered is None and self.what_ifs.ask(obs):
+        if answered is None and self.what_ifs.enqueue(obs):
             self._news.set()
         return answered or status
 
@@ -96,7 +96,7 @@ class Forecasts:
                 await self._until_due()
             except Exception:
                 self._metrics.forecast_errors.inc()
-                log.exception("a forecast failed; jobs hear of the next one")
+                log.exception("forecast failed; retried in %.0f s", AFTER_ERROR_SECONDS)
                 await asyncio.sleep(AFTER_ERROR_SECONDS)
 
     async def _work(self) -> None:
@@ -125,16 +125,16 @@ class Forecasts:
             self.what_ifs.end(obs, found, now)
         except Exception:
             self._metrics.forecast_errors.inc()
-            log.exception("job=%s asks what it would get, and that cannot be worked out", obs.job.key)
+            log.exception("job=%s what-if answer failed", obs.job.key)
             self.what_ifs.end(obs, no_answer(Reason(Phase.INTERNAL_ERROR, NOT_KNOWN)), now)
-        self._again(obs.job.uid)
+        self._requeue(obs.job.uid)
 
     async def _refresh_positions(self, decisions: Decisions) -> None:
         steps = self.queue_positions.refresh(decisions, self._clock.time())
         if steps is not None:
             self.queue_positions.estimated(await self._result_of(steps, between=self._answer_next))
         for uid in self.queue_positions.take_due(self._clock.time()):
-            self._again(uid)
+            self._requeue(uid)
 
     async def _result_of(
         self, steps: Steps[T], *, seconds: float = inf, between: Callable[[], Awaitable[None]] | None = None
@@ -155,8 +155,8 @@ class Forecasts:
             step_began = time.monotonic()
             end = await asyncio.to_thread(_step, steps, step_began - began > seconds)
             took = time.monotonic() - step_began
-            self._free_at = step_began + took + REST * took
-            self._spent += took + REST * took
+            self._free_at = step_began + took + IDLE_FACTOR * took
+            self._spent += took + IDLE_FACTOR * took
             self._metrics.forecast.observe(took)
         return end.value
 

@@ -83,7 +83,7 @@ class QueuePositions:
             return known.place
         return written if uid in self._places or not self._is_refreshed else None
 
-    def keep_only(self, present: Set[str]) -> None:
+    def forget_deleted(self, present: Set[str]) -> None:
         """Forget deleted jobs."""
         drop_absent(present, self._known, self._to_lose)
 

@@ -13,7 +13,7 @@ from math import inf
 
 from elastic_api.status import Forecast, JobStatus, Lender, QueuePlace
 from elastic_operator.cluster.rate_limit import TokenBucket
-from elastic_operator.loop.stored_world import StoredWorld
+from elastic_operator.loop.store_view import StoreView
 from elastic_operator.memory import drop_absent
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.times import status_time
@@ -35,8 +35,8 @@ ASK_AGAIN_SECONDS = 1.0
 class WhatIfs:
     """The jobs that ask, and the answers, by the uid of the job."""
 
-    def __init__(self, world: StoredWorld, *, metrics: Metrics) -> None:
-        self._world, self._metrics = world, metrics
+    def __init__(self, view: StoreView, *, metrics: Metrics) -> None:
+        self._view, self._metrics = view, metrics
         self._namespaces: dict[str, str] = {}
         """By uid, the namespaces of the jobs that ask and have no answer yet."""
         self._answers: dict[str, tuple[QueuePlace | None, Forecast]] = {}
@@ -53,7 +53,7 @@ class WhatIfs:
                 return with_answer(status, place, forecast)
         return None
 
-    def ask(self, obs: Observation) -> bool:
+    def enqueue(self, obs: Observation) -> bool:
         """Queue the job's question; returns whether the question is new."""
         is_new = obs.job.uid not in self._namespaces
         self._namespaces[obs.job.uid] = obs.job.namespace
@@ -64,7 +64,7 @@ class WhatIfs:
         self._namespaces.pop(uid, None)
         self._answers.pop(uid, None)
 
-    def keep_only(self, present: Set[str]) -> None:
+    def forget_deleted(self, present: Set[str]) -> None:
         """Forget deleted jobs."""
         drop_absent(present, self._namespaces, self._answers)
 
@@ -100,7 +100,7 @@ class WhatIfs:
 
     def begin(self, obs: Observation, decisions: Decisions, now: float) -> Steps[Answer]:
         """The steps of the job's answer."""
-        demand = demand_if_resumed(obs, self._world.shape(obs.job), now)
+        demand = demand_if_resumed(obs, self._view.shape(obs.job), now)
         snapshot = of_now(decisions.snapshot, decisions.allocation, now)
         return work_out(snapshot, demand, known_ends(decisions.obs.values(), now))
 

@@ -1,7 +1,8 @@
 """Asks the API server by dry runs whether it would accept a job's planned pods (139).
 
-Each template is tried by itself. For ResourceQuotas, all pods are also tried as one pod with the sum of their requests,
-less the requests of the namespace's leaving pods: a quota counts these until they are deleted.
+Each template is tried by itself; each role, if only the master declares ports of its node. For ResourceQuotas, all pods
+are also tried as one pod with the sum of their requests, less the requests of the namespace's leaving pods: a quota
+counts these until they are deleted.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ import msgspec
 
 from elastic_api.elastic import requested_template
 from elastic_api.job import JobSpec
+from elastic_api.ports import master_port
 from elastic_api.template import limits_of, main_container, requests_of
 from elastic_operator.build.names import service_name
 from elastic_operator.build.pod import build_pod
 from elastic_operator.build.request import BuildSettings
-from elastic_operator.cluster import apply, objects
+from elastic_operator.cluster import api_requests, objects
 from elastic_operator.cluster.errors import ApiError, ClusterError, refuses_pod
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.stores import Stores
@@ -60,15 +62,17 @@ class DryRunner:
     def __init__(self, session: Session, stores: Stores, build: BuildSettings) -> None:
         self._session, self._stores, self._build = session, stores, build
 
-    async def ask(self, dry_run: DryRun) -> None:
+    async def run(self, dry_run: DryRun) -> None:
         """Ask about all pods of the dry run. Raises PodRefused, and ClusterError if there was no answer."""
         spec, leaving = dry_run.job.spec, tuple[objects.Pod, ...]()
         assert spec is not None, "pods are planned from a spec that could be read"
-        common = spec.template_of(contract.ROLE_MASTER) is spec.template_of(contract.ROLE_WORKER)
+        address, port = self._meeting_point(dry_run.job, spec)
+        same = spec.template_of(contract.ROLE_MASTER) is spec.template_of(contract.ROLE_WORKER)
+        common = same and port == contract.MASTER_PORT  # else only the master declares ports of its node (122)
         for create in {common or create.role: create for create in dry_run.creates}.values():
-            manifest = self._manifest(dry_run.job, spec, create)
+            manifest = build_pod(dry_run.job, spec, create, service_ip=address, port=port, settings=self._build)
             try:
-                await apply.try_pod(self._session, manifest)
+                await api_requests.try_pod(self._session, manifest)
             except ClusterError as error:
                 explained = tuple(dry_run.leaving()) if _is_about_quota(error) else ()
                 if not explained:
@@ -78,10 +82,12 @@ class DryRunner:
         if leaving or len(dry_run.creates) > 1 or dry_run.besides:
             await self._ask_for_all(dry_run, create.role, manifest, leaving)
 
-    def _manifest(self, job: Job, spec: JobSpec, create: CreatePod) -> dict[str, Any]:
+    def _meeting_point(self, job: Job, spec: JobSpec) -> tuple[str, int]:
+        """The address and port of the job's Service, or of the one that would be created for it."""
         service = self._stores.services.named(service_name(job.name), job.namespace)
-        address = service.spec.cluster_ip if service is not None else NO_ADDRESS
-        return build_pod(job, spec, create, service_ip=address, settings=self._build)
+        if service is None:
+            return NO_ADDRESS, master_port(job.uid, spec)
+        return service.spec.cluster_ip, service.port
 
     async def _ask_for_all(
         self, dry_run: DryRun, role: str, manifest: dict[str, Any], leaving: Sequence[objects.Pod]
@@ -95,7 +101,7 @@ class DryRunner:
             requests.subtract(requests_of(spec))
             limits.subtract(limits_of(spec))
         try:
-            await apply.try_pod(self._session, summed_pod(manifest, requests, limits))
+            await api_requests.try_pod(self._session, summed_pod(manifest, requests, limits))
         except ApiError as error:
             if not _is_about_quota(error):
                 if refuses_pod(error):

@@ -104,7 +104,7 @@ class DryRunAnswers:
         log.warning(text, job.key, backoff / 3600, known.edits)
         known.back_off(now + backoff)
 
-    def keep_only(self, present: Set[str]) -> None:
+    def forget_deleted(self, present: Set[str]) -> None:
         """Forget deleted jobs; `present` are the uids of the existing ones."""
         drop_absent(present, self._jobs, self._generations)
 
@@ -164,12 +164,12 @@ class DryRunAnswers:
         """The job preempts no pods of others for that long at least."""
         self._known(uid).back_off(time.monotonic() + seconds)
 
-    def made(self, uid: str) -> None:
+    def note_created(self, uid: str) -> None:
         """Note that pods of the job were created."""
         if (known := self._jobs.get(uid)) is not None:
             known.passed, known.refused_later = None, 0
 
-    def were_refused(self, job: Job) -> None:
+    def note_refused_create(self, job: Job) -> None:
         """Note that pods of the job were refused at their creation. If they had passed the dry run, pods of others may
         have been evicted for nothing.
         """

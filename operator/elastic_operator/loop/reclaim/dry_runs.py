@@ -30,8 +30,8 @@ log = logging.getLogger(__name__)
 
 QUESTION_SECONDS = 5.0
 """A question that is still not asked is dropped this long after a plan last wanted it."""
-FIRST_SILENCE_SECONDS = 1.0
-MAX_SILENCE_SECONDS = 30.0
+FIRST_NO_ANSWER_SECONDS = 1.0
+MAX_NO_ANSWER_SECONDS = 30.0
 """How long no question is asked in a namespace after one without an answer: at first, and doubled each time up to the
 longest.
 """
@@ -58,7 +58,7 @@ class DryRuns:
         ask: Asks the API server. Raises ClusterError.
         refused: `refused(job, error, needed)`: the job's own pods were refused; `needed`: for its minimum. Not called
             if the pods of other jobs filled the quota.
-        again: `again(uid)`: plan again for a victim job that waited for an answer.
+        requeue: `requeue(uid)`: plan again for a victim job that waited for an answer.
     """
 
     def __init__(
@@ -66,11 +66,11 @@ class DryRuns:
         ask: Callable[[DryRun], Awaitable[None]],
         refused: Callable[[Job, PodRefused, bool], object],
         *,
-        again: Callable[[str], object],
+        requeue: Callable[[str], object],
     ) -> None:
-        self._ask, self._refused, self._again = ask, refused, again
+        self._ask, self._refused, self._requeue = ask, refused, requeue
         self.answers = DryRunAnswers()
-        self._silences: dict[str, Attempts] = {}
+        self._without_answer: dict[str, Attempts] = {}
         """The namespaces in which the last questions got no answer (monotonic)."""
         self._questions: dict[str, _Question] = {}
         self._running: dict[str, tuple[_Question, asyncio.Task[None]]] = {}
@@ -79,28 +79,28 @@ class DryRuns:
 
     def may_preempt(self, job: Job) -> bool:
         """Whether the job may preempt, by the answers about its last seen generation."""
-        silence = self._silences.get(job.namespace, NEVER_FAILED)
+        silence = self._without_answer.get(job.namespace, NEVER_FAILED)
         return time.monotonic() >= max(self.answers.may_preempt_at(job.uid), silence.until)
 
     def may_not_preempt(self) -> tuple[frozenset[str], frozenset[str]]:
         """The jobs (uids) that may not preempt, and the namespaces in which no job may."""
         now = time.monotonic()
-        silent = frozenset(name for name, silence in self._silences.items() if now < silence.until)
+        silent = frozenset(name for name, silence in self._without_answer.items() if now < silence.until)
         return self.answers.may_not_preempt(), silent
 
     def next_try(self) -> float:
         """When (monotonic) the first job that may not preempt now may do so again; infinity if there is none."""
         now = time.monotonic()
-        ends = (silence.until for silence in self._silences.values())
+        ends = (silence.until for silence in self._without_answer.values())
         return min(self.answers.next_try(), *(until for until in ends if until > now), inf)
 
-    def keep_only(self, present: Set[str]) -> None:
+    def forget_deleted(self, present: Set[str]) -> None:
         """Forget deleted jobs; `present` are the uids of the existing ones."""
         drop_absent(present, self._questions)
-        long_ago = time.monotonic() - MAX_SILENCE_SECONDS
-        self._silences = {name: one for name, one in self._silences.items() if one.until > long_ago}
+        long_ago = time.monotonic() - MAX_NO_ANSWER_SECONDS
+        self._without_answer = {name: one for name, one in self._without_answer.items() if one.until > long_ago}
 
-    def asked(self) -> frozenset[str]:
+    def started(self) -> frozenset[str]:
         """The jobs (uids) with an answer or a question under way. A dry run for another job counts their pods first."""
         return self.answers.passed().union(self._running)
 
@@ -122,7 +122,7 @@ class DryRuns:
         self._questions[job.uid] = _Question(job, dry_run, order, until, victim_jobs | {victim_job})
         return passed
 
-    def ask_next(self) -> None:
+    def start_next(self) -> None:
         """Ask as many questions as may be under way, one namespace after the other."""
         now, known = time.monotonic(), self.answers.passed()
         self._questions = {uid: question for uid, question in self._questions.items() if now < question.until}
@@ -144,8 +144,8 @@ class DryRuns:
             return
         try:
             dry_run = question.dry_run()
-        except Exception:  # noqa: BLE001 - whatever it is, it is this job's, and no other's
-            self.cannot_be_asked(question.job)
+        except Exception:  # noqa: BLE001 - any error is handled as an error of this job only
+            self.note_fault(question.job)
             return
         if dry_run is None:
             return
@@ -156,7 +156,7 @@ class DryRuns:
     def _end(self, uid: str) -> None:
         question, _ = self._running.pop(uid)
         for victim_job in question.victim_jobs:
-            self._again(victim_job)
+            self._requeue(victim_job)
 
     async def stop(self) -> None:
         """Cancel the questions under way."""
@@ -166,7 +166,7 @@ class DryRuns:
         await asyncio.gather(*running, return_exceptions=True)
 
     def _may_ask(self, namespace: str) -> bool:
-        silence = self._silences.get(namespace)
+        silence = self._without_answer.get(namespace)
         here = sum(question.job.namespace == namespace for question, _ in self._running.values())
         is_silent = silence is not None and time.monotonic() < silence.until
         most = MAX_DRY_RUNS_OF_NAMESPACE if silence is None else 1
@@ -177,25 +177,25 @@ class DryRuns:
         try:
             await self._ask(dry_run)
         except PodRefused as error:
-            self._silences.pop(job.namespace, None)
+            self._without_answer.pop(job.namespace, None)
             self.answers.refused(dry_run)
             if not dry_run.besides:
                 self._refused(job, error, dry_run.needed)
         except ClusterError as error:
-            self._hear_nothing(job.namespace, error)
+            self._note_no_answer(job.namespace, error)
         except Exception:  # noqa: BLE001 - as in `_put`
-            self.cannot_be_asked(job)
+            self.note_fault(job)
         else:
-            self._silences.pop(job.namespace, None)
+            self._without_answer.pop(job.namespace, None)
             self.answers.accepted(dry_run)
 
-    def cannot_be_asked(self, job: Job) -> None:
+    def note_fault(self, job: Job) -> None:
         """Note an error of the operator's own at the job's pods: nothing is preempted for the job for a while."""
         log.exception("job=%s: it cannot be asked whether its pods would be accepted", job.key)
-        self.answers.back_off(job.uid, MAX_SILENCE_SECONDS)
+        self.answers.back_off(job.uid, MAX_NO_ANSWER_SECONDS)
 
-    def _hear_nothing(self, namespace: str, error: ClusterError) -> None:
-        before, patience = self._silences.get(namespace, NEVER_FAILED), error.retry_after or 0.0
-        self._silences[namespace] = before.failed(
-            time.monotonic(), FIRST_SILENCE_SECONDS, MAX_SILENCE_SECONDS, at_least=patience
+    def _note_no_answer(self, namespace: str, error: ClusterError) -> None:
+        before, patience = self._without_answer.get(namespace, NEVER_FAILED), error.retry_after or 0.0
+        self._without_answer[namespace] = before.failed(
+            time.monotonic(), FIRST_NO_ANSWER_SECONDS, MAX_NO_ANSWER_SECONDS, at_least=patience
         )

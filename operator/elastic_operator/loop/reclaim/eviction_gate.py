@@ -53,8 +53,10 @@ class Deferred:
             return grant
         now = grant.deferring(self.pods, obs.status.target_replicas, self.preemptors)
         known = obs.status.condition(ConditionType.FULL_SIZE)
-        gets = now.assignment
-        is_other = bool(gets.release) or len(gets.keep) + len(gets.create) != obs.status.target_replicas
+        assignment = now.assignment
+        is_other = (
+            bool(assignment.release) or len(assignment.keep) + len(assignment.create) != obs.status.target_replicas
+        )
         if is_other or known is None or known.reason not in [reason for reason in SizeReason if reason.is_of_grant]:
             return now
         if known.observed_generation != obs.job.generation:
@@ -91,7 +93,7 @@ class EvictionGate:
         """Take the decisions of this pass, and whether the stores are fresh."""
         self._obs, self._allocation, self._fresh = obs, allocation, fresh
 
-    def keep_only(self, present: Set[str]) -> None:
+    def forget_deleted(self, present: Set[str]) -> None:
         """Forget deleted jobs; `present` are the uids of the existing ones."""
         drop_absent(present, self._waits_since)
 
@@ -162,8 +164,8 @@ class EvictionGate:
             return True
         try:
             creates = self._creates(uid)
-        except Exception:  # noqa: BLE001 - whatever it is, it is the preemptor's
-            self._dry_runs.cannot_be_asked(obs.job)
+        except Exception:  # noqa: BLE001 - any error is handled as an error of the preemptor
+            self._dry_runs.note_fault(obs.job)
             return False
         if not creates:
             return True
@@ -179,7 +181,7 @@ class EvictionGate:
             return None
         job, assignment = obs.job, self._now.assignment(uid)
         ready = sum(slot.ready for slot in assignment.create)
-        others = [self._obs[uid].job for uid in sorted(self._dry_runs.asked() - {job.uid}) if uid in self._obs]
+        others = [self._obs[uid].job for uid in sorted(self._dry_runs.started() - {job.uid}) if uid in self._obs]
         besides = ((other, self._creates(other.uid)) for other in others if other.namespace == job.namespace)
         return DryRun(
             job,

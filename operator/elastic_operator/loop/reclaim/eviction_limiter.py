@@ -92,9 +92,9 @@ class EvictionLimiter:
         return EvictionLimits(
             *limits,
             evicted_last_minute=self._last_minute.evicted(),
-            firm=self._firm,
-            first=first,
-            reserved_for_first=kept,
+            configured=self._configured,
+            longest_waiting=first,
+            reserved_evictions=kept,
         )
 
     def _longest_waiting(self) -> tuple[Preemptor | None, int]:
@@ -107,7 +107,7 @@ class EvictionLimiter:
         return first, self._waiting[first].pods
 
     @cached_property
-    def _firm(self) -> frozenset[EvictionLimit]:
+    def _configured(self) -> frozenset[EvictionLimit]:
         limits = (EvictionLimit.PER_TEAM, self._settings.max_evictions_per_decision)
         limits_per_cluster = (EvictionLimit.PER_CLUSTER, self._settings.max_evictions_per_minute)
         return frozenset(name for name, limit in (limits, limits_per_cluster) if limit is not None)
@@ -132,7 +132,7 @@ class EvictionLimiter:
         self._waiting = {
             preemptor: _HeldUp(before[preemptor].since if preemptor in before else now, one.wanted)
             for entry, one in waiting
-            if not one.waits_for_a_person and (preemptor := preemptor_of(entry))
+            if not one.needs_higher_limit and (preemptor := preemptor_of(entry))
         }
         served = before.keys() - self._waiting.keys()
         self._waiting |= {preemptor: before[preemptor] for preemptor in (served.intersection(taking) if served else ())}

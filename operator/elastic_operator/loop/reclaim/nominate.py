@@ -40,4 +40,5 @@ async def nominate(session: Session, pod: Pod, reservation: Reservation, now: fl
     if meta.annotations.reserved:
         body["metadata"]["annotations"] = {contract.ANNOTATION_RESERVED: None}
     path = f"/api/v1/namespaces/{meta.namespace}/pods/{meta.name}/status"
-    return objects.decode(await session.patch(path, body, content_type=STRATEGIC_MERGE_PATCH), Pod)
+    answer = await session.patch(path, body, content_type=STRATEGIC_MERGE_PATCH, before_delete=bool(node))
+    return objects.decode(answer, Pod)

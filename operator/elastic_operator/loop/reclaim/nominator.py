@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-from elastic_operator.cluster import apply, objects
+from elastic_operator.cluster import api_requests, objects
 from elastic_operator.cluster.errors import ClusterError, Conflict, NotFound, Unreachable
 from elastic_operator.cluster.events import EventRecorder, pod_subject
 from elastic_operator.cluster.session import Session
@@ -43,7 +43,7 @@ class Nominator:
         keeps_seconds: How long a node is kept for a pod beyond the grace of the evicted pods.
         grace_ceiling: The longest grace of a leaving pod of a namespace (seconds).
         now: Epoch seconds on the API server's clock.
-        changed: Called when everything must be decided again.
+        on_change: Called when everything must be decided again.
     """
 
     def __init__(
@@ -56,11 +56,11 @@ class Nominator:
         events: EventRecorder,
         metrics: Metrics,
         now: Callable[[], float],
-        changed: Callable[[], None],
+        on_change: Callable[[], None],
     ) -> None:
         self._session, self._pods, self._keeps_seconds = session, pods, keeps_seconds
         self._grace_ceiling, self._events, self._metrics = grace_ceiling, events, metrics
-        self._now, self._changed = now, changed
+        self._now, self._on_change = now, on_change
         self._by_victim_job: dict[str, list[Nomination]] = {}
         """By job (uid), the nominations of the last pass for which it loses pods."""
         self._backoffs: dict[str, PodBackoff] = {}
@@ -160,7 +160,7 @@ class Nominator:
     def _ended(self, uid: str) -> None:
         self._writing.pop(uid, None)
         self._nominating.pop(uid, None)
-        self._changed()
+        self._on_change()
 
     async def _nominate(self, nomination: Nomination) -> bool:
         pod = self._pods.get(nomination.uid)
@@ -259,7 +259,7 @@ class Nominator:
         """
         meta = before.metadata
         try:
-            pod = await apply.get_pod(self._session, meta.namespace, meta.name)
+            pod = await api_requests.get_pod(self._session, meta.namespace, meta.name)
         except NotFound:
             self._pods.observe_deleted(meta.uid)
             return False

@@ -59,19 +59,19 @@ class ReclaimReporter:
     def _report_over_limit(self, allocation: Allocation) -> None:
         """Report each entry that a limit on evictions holds up, once per wait."""
         before = self._over_limit
-        self._over_limit = frozenset((entry.demand.uid, one.waits_for_a_person) for entry, one in allocation.over_limit)
+        self._over_limit = frozenset((entry.demand.uid, one.needs_higher_limit) for entry, one in allocation.over_limit)
         self._metrics.waiting_for_limit.set(len(allocation.over_limit))
-        self._metrics.too_large.set(sum(one.waits_for_a_person for _, one in allocation.over_limit))
+        self._metrics.too_large.set(sum(one.needs_higher_limit for _, one in allocation.over_limit))
         for entry, one in allocation.over_limit:
             demand = entry.demand
-            if (demand.uid, one.waits_for_a_person) in before:
+            if (demand.uid, one.needs_higher_limit) in before:
                 continue
             why = one.reason
             kind = "pod" if entry.pending else "job"
             log.warning("%s=%s/%s waits for a limit on evictions: %s", kind, demand.namespace, demand.name, why.message)
             pod = self._pods.get(demand.uid) if entry.pending else None
             subject = pod_subject(pod) if pod is not None else self._job_of(demand.uid)
-            if subject is not None and one.waits_for_a_person:
+            if subject is not None and one.needs_higher_limit:
                 self._events.record(subject, Event(why.code, why.message, "Warning"))
 
     def would_reclaim(self, allocation: Allocation) -> None:

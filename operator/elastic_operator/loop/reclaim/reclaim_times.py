@@ -19,11 +19,11 @@ from elastic_operator.plan.facts.snapshot import JobDemand, Snapshot
 
 @dataclass(slots=True)
 class _Waiting:
-    """An entry that wants GPUs `since` (monotonic); `owed`: pods of others were or are evicted for it."""
+    """An entry that wants GPUs `since` (monotonic); `caused_evictions`: pods of others were or are evicted for it."""
 
     since: float
     is_pod: bool
-    owed: bool = False
+    caused_evictions: bool = False
 
 
 class ReclaimTimes:
@@ -63,7 +63,7 @@ class ReclaimTimes:
             has_it = self._is_bound(uid) if known.is_pod else uid in jobs or None
             if has_it is False:
                 continue
-            if has_it and known.owed:
+            if has_it and known.caused_evictions:
                 self._metrics.reclaim.observe(now - known.since)
             del self._waiting[uid]
 
@@ -71,13 +71,13 @@ class ReclaimTimes:
         """Note the preemptors (uids) of the evicted pods. Each counts once while it waits or grows."""
         for pending in snapshot.pending_pods:
             if pending.uid in preemptors:
-                self._owe(pending.uid, pending.shape.gpus)
+                self._note_evictions(pending.uid, pending.shape.gpus)
         growing = set()
         for job in snapshot.jobs:
             if job.uid not in preemptors:
                 continue
             if job.uid in self._waiting:
-                self._owe(job.uid, _missing(job))
+                self._note_evictions(job.uid, _missing(job))
                 continue
             growing.add(job.uid)
             if job.uid not in self._growing:
@@ -85,10 +85,10 @@ class ReclaimTimes:
                 self._metrics.requested_gpus.inc(sum(job.shape_of(slot.role).gpus for slot in slots))
         self._growing = frozenset(growing)
 
-    def _owe(self, uid: str, gpus: int) -> None:
+    def _note_evictions(self, uid: str, gpus: int) -> None:
         waiting = self._waiting[uid]
-        if not waiting.owed:
-            waiting.owed = True
+        if not waiting.caused_evictions:
+            waiting.caused_evictions = True
             self._metrics.requested_gpus.inc(gpus)
 
     def _count_evicted(self, snapshot: Snapshot, evictions: tuple[Eviction, ...]) -> None:

@@ -10,15 +10,15 @@ from typing import Any
 from elastic_api.template import main_container
 from elastic_operator.build.pod import build_pod
 from elastic_operator.build.request import BuildSettings
-from elastic_operator.cluster import apply, objects
+from elastic_operator.cluster import api_requests, objects
 from elastic_operator.cluster.errors import (
     ApiError,
     ClusterError,
     Forbidden,
     PodRefused,
-    gravity,
-    may_have_happened,
+    has_unknown_outcome,
     refuses_pod,
+    severity,
 )
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.stores import Stores
@@ -66,9 +66,9 @@ class Creator:
         name = manifest["metadata"]["name"]
         sent.add(name)  # a pod without an answer counts until the watch shows it, or a time limit ends
         try:
-            pod = await apply.create_pod(self._session, manifest, job_uid=job.uid)
+            pod = await api_requests.create_pod(self._session, manifest, job_uid=job.uid)
         except ClusterError as error:
-            if not may_have_happened(error):
+            if not has_unknown_outcome(error):
                 sent.discard(name)
             raise_refusal(error, create.role, manifest, template)
             raise
@@ -82,7 +82,7 @@ class Creator:
         replaced for ever.
         """
         label, name = contract.LABEL_INCARNATION, pod.metadata.name
-        await apply.delete_pod(self._session, job.namespace, name, uid=pod.metadata.uid, grace_seconds=0)
+        await api_requests.delete_pod(self._session, job.namespace, name, uid=pod.metadata.uid, grace_seconds=0)
         message = f"pod {name} was stored without its label {label}: a mutating webhook removes it"
         raise PodRefused(Forbidden(message, status=403), role=role)
 
@@ -93,10 +93,10 @@ async def together(calls: Iterable[Awaitable[None]], *, of: str) -> None:
     Of the other errors, one of each kind is logged, because many pods mostly fail alike.
     """
     results = await asyncio.gather(*calls, return_exceptions=True)
-    errors = sorted((result for result in results if isinstance(result, BaseException)), key=gravity, reverse=True)
-    kinds = {(type(error), gravity(error)): error for error in reversed(errors)}
+    errors = sorted((result for result in results if isinstance(result, BaseException)), key=severity, reverse=True)
+    kinds = {(type(error), severity(error)): error for error in reversed(errors)}
     for error in errors[1:]:
-        if kinds[type(error), gravity(error)] is error:
+        if kinds[type(error), severity(error)] is error:
             own = None if isinstance(error, ClusterError) else error
             level = logging.INFO if own is None else logging.ERROR
             log.log(level, "job=%s another write failed beside: %s", of, error, exc_info=own)

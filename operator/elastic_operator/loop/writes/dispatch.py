@@ -1,4 +1,4 @@
-"""Hands plans to the actor: one at a time per job, and only if it has writes and the job's next try is due
+"""Hands plans to the executor: one at a time per job, and only if it has writes and the job's next try is due
 (controller-runtime: the workqueue, with one worker per key).
 
 A plan that cannot be handed over now is not queued: `start` returns after how many seconds to decide on the job again.
@@ -16,10 +16,10 @@ from typing import Any
 
 from elastic_api.pod_names import pod_name
 from elastic_operator.cluster import objects
-from elastic_operator.cluster.dropped_fields import DroppedFields
 from elastic_operator.cluster.errors import ApiError, ClusterError, PodRefused, Remedy, ServerError
-from elastic_operator.loop.writes.act import Actor
+from elastic_operator.cluster.pruned_fields import PrunedFields
 from elastic_operator.loop.writes.failed_writes import FailedWrites
+from elastic_operator.loop.writes.plan_executor import PlanExecutor
 from elastic_operator.loop.writes.status_times import StatusTimes
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.decisions import Event, Plan
@@ -64,34 +64,39 @@ class Dispatcher:
     """The plans under way.
 
     Args:
-        dropped_fields: The fields of statuses that the API server drops.
-        fresh: Whether the stores are recent enough to create pods.
-        done: Called with a job's uid when its plan is carried out or has failed.
-        failed: Called with a job's uid and an error of the operator's own that made its plan fail.
-        worked: Called with a job's uid when pods of the job were created.
-        refused: Called with a job when one of its pods was refused.
+        pruned_fields: The fields of statuses that the API server drops.
+        is_fresh: Whether the stores are recent enough to create pods.
+        on_done: Called with a job's uid when its plan is carried out or has failed.
+        on_internal_error: Called with a job's uid and an error of the operator's own that made its plan fail.
+        on_pods_created: Called with a job's uid when pods of the job were created.
+        on_pod_rejected: Called with a job when the API server refused one of its pods.
     """
 
     def __init__(
         self,
         *,
-        actor: Actor,
+        executor: PlanExecutor,
         shapes: Shapes,
         ledger: Ledger,
         failed_writes: FailedWrites,
         metrics: Metrics,
-        dropped_fields: DroppedFields,
-        fresh: Callable[[], bool],
-        done: Callable[[str], None],
-        failed: Callable[[str, Exception], object],
-        worked: Callable[[str], None] = lambda _: None,
-        refused: Callable[[Job], None] = lambda _: None,
+        pruned_fields: PrunedFields,
+        is_fresh: Callable[[], bool],
+        on_done: Callable[[str], None],
+        on_internal_error: Callable[[str, Exception], object],
+        on_pods_created: Callable[[str], None] = lambda _: None,
+        on_pod_rejected: Callable[[Job], None] = lambda _: None,
     ) -> None:
-        self.actor, self.shapes, self.ledger = actor, shapes, ledger
-        self.failed_writes, self.metrics, self.fresh = failed_writes, metrics, fresh
-        self.done, self.failed, self.worked, self.refused = done, failed, worked, refused
+        self.executor, self.shapes, self.ledger = executor, shapes, ledger
+        self.failed_writes, self.metrics, self.is_fresh = failed_writes, metrics, is_fresh
+        self.on_done, self.on_internal_error, self.on_pods_created, self.on_pod_rejected = (
+            on_done,
+            on_internal_error,
+            on_pods_created,
+            on_pod_rejected,
+        )
         self._busy: dict[str, asyncio.Task[None]] = {}
-        self.status_times = StatusTimes(dropped_fields)
+        self.status_times = StatusTimes(pruned_fields)
 
     def busy(self, uid: str) -> bool:
         """Whether a plan of that job is under way."""
@@ -123,7 +128,7 @@ class Dispatcher:
     ) -> float:
         """Start to carry the plan out, if it has writes; returns the seconds until the job is decided on again.
 
-        Returns inf if nothing is due until `done` is called or a store changes. `gate` is called when the plan is
+        Returns inf if nothing is due until `on_done` is called or a store changes. `gate` is called when the plan is
         begun.
         """
         uid = job.uid
@@ -135,7 +140,7 @@ class Dispatcher:
         failed = self.failed_writes.of(uid)
         if (wait := failed.wait(time.monotonic())) > 0:
             return min(wait, self._write_status_only(body, job, plan))
-        may_create = self.fresh()
+        may_create = self.is_fresh()
         if may_create:
             self._assume(job, plan)
         elif plan.creates:
@@ -162,7 +167,7 @@ class Dispatcher:
         delay = inf if plan.commit_first else self.status_times.write_delay(body, only)
         if delay > 0:
             return delay
-        if self.status_times.may_be_alone(job.uid):
+        if self.status_times.may_write_status_only(job.uid):
             self._begin(_Work(job, only, body.status.unpack(), clears=False))
         return inf
 
@@ -180,7 +185,7 @@ class Dispatcher:
             name = pod_name(job.name, create.role, create.index)
             assumed = self.ledger.assumed
             (assumed.await_seen if name in work.sent else assumed.forget)(job.namespace, name)
-        self.done(job.uid)
+        self.on_done(job.uid)
 
     def _assume(self, job: Job, plan: Plan) -> None:
         """Count the pods that are to be created as used from now on, whatever the API server will answer (48)."""
@@ -201,7 +206,7 @@ class Dispatcher:
             if work.gate is not None and not await work.gate():
                 return
             with self.metrics.reconcile.time():
-                await self.actor.carry_out(
+                await self.executor.carry_out(
                     job,
                     work.plan,
                     written=work.written,
@@ -213,16 +218,16 @@ class Dispatcher:
         except ClusterError as error:
             self.note(job, error)
             if isinstance(error, PodRefused):
-                self.refused(job)
+                self.on_pod_rejected(job)
         except Exception as error:  # noqa: BLE001 - its traceback goes to the log where the job is quarantined
             self.metrics.reconcile_errors.inc()
-            self.failed(job.uid, error)
+            self.on_internal_error(job.uid, error)
         else:
             were_refused = self.failed_writes.of(job.uid).attempts.times != work.tries  # its next pods, meanwhile (139)
             if work.clears and not were_refused:
                 self.failed_writes.clear(job)
             if work.plan.creates:
-                self.worked(job.uid)
+                self.on_pods_created(job.uid)
 
     def note(self, job: Job, error: ClusterError) -> None:
         """Count a failed try; events and logs mention some of them."""
@@ -235,7 +240,7 @@ class Dispatcher:
         if tries in (1, EVENT_ATTEMPTS) or tries % LOGGED_ATTEMPTS == 0:
             log.warning("job=%s attempt=%d error=%s", job.key, tries, error)
         if tries == EVENT_ATTEMPTS and _is_about_the_job(error):
-            self.actor.record_events(job, [Event("WriteFailed", f"{error}. It is tried again.", "Warning")])
+            self.executor.record_events(job, [Event("WriteFailed", f"{error}. It is tried again.", "Warning")])
 
 
 def _is_about_the_job(error: ClusterError) -> bool:

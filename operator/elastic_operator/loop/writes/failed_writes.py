@@ -24,16 +24,17 @@ MAX_NAME_TAKEN_SECONDS = 2.0
 
 @dataclass(slots=True)
 class FailedWrite:
-    """The failures of one job: `refused` holds for `generation` only, the other fields as long as tries fail.
+    """The failures of one job: `pods_rejected_until_edit` holds for `generation` only, the other fields as long as
+    tries fail.
 
-    `attempts` are the tries that failed in a row (monotonic). The user reads `message`. `blocked` says why the API
-    server accepts no more pods of the job for now (27).
+    `attempts` are the tries that failed in a row (monotonic). The user reads `message`. `pods_rejected` says why the
+    API server accepts no more pods of the job for now (27).
     """
 
     attempts: Attempts = NEVER_FAILED
     message: str = ""
-    blocked: str = ""
-    refused: str = ""
+    pods_rejected: str = ""
+    pods_rejected_until_edit: str = ""
     generation: int = 0
 
     def wait(self, now: float) -> float:
@@ -42,7 +43,7 @@ class FailedWrite:
 
     def refusal(self, generation: int) -> str:
         """The API server's refusal of this generation; "" if there is none."""
-        return self.refused if self.generation == generation else ""
+        return self.pods_rejected_until_edit if self.generation == generation else ""
 
 
 _NONE = FailedWrite()
@@ -54,19 +55,21 @@ class FailedWrites:
     def __init__(self) -> None:
         self._jobs: dict[str, FailedWrite] = {}
 
-    def keep_only(self, present: Set[str]) -> None:
+    def forget_deleted(self, present: Set[str]) -> None:
         """Forget deleted jobs; `present` are the uids of the existing ones."""
         drop_absent(present, self._jobs)
 
     def uids(self) -> Set[str]:
         """The jobs whose last try has failed."""
-        return {uid for uid, known in self._jobs.items() if known.attempts.times}
+        return {uid for uid, record in self._jobs.items() if record.attempts.times}
 
     def clear(self, job: Job) -> None:
         """Forget failed tries after a success. A final refusal stays until the job is edited."""
-        known = self._jobs.pop(job.uid, None)
-        if known is not None and known.refused and known.generation == job.generation:
-            self._jobs[job.uid] = FailedWrite(refused=known.refused, generation=known.generation)
+        record = self._jobs.pop(job.uid, None)
+        if record is not None and record.pods_rejected_until_edit and record.generation == job.generation:
+            self._jobs[job.uid] = FailedWrite(
+                pods_rejected_until_edit=record.pods_rejected_until_edit, generation=record.generation
+            )
 
     def of(self, uid: str) -> FailedWrite:
         """The job's failed writes; an empty record if there are none."""
@@ -74,11 +77,11 @@ class FailedWrites:
 
     def add(self, job: Job, error: ClusterError, now: float) -> FailedWrite:
         """Record a failed try; returns the job's record."""
-        known = self._jobs.setdefault(job.uid, FailedWrite())
+        record = self._jobs.setdefault(job.uid, FailedWrite())
         if error.remedy is Remedy.DECIDE_AGAIN:
-            return known  # another client wrote the job; its new state is in the store already
+            return record  # another client wrote the job; its new state is in the store already
         longest = MAX_RETRY_SECONDS if not isinstance(error, NameTaken) else MAX_NAME_TAKEN_SECONDS
-        known.attempts = known.attempts.failed(
+        record.attempts = record.attempts.failed(
             now,
             FIRST_WRITE_RETRY_SECONDS,
             longest,
@@ -86,18 +89,18 @@ class FailedWrites:
             spread=random.uniform(0.8, 1.2),
         )
         if error.remedy.is_reported:
-            known.message = str(error)
+            record.message = str(error)
         if isinstance(error, PodRefused):
-            _take_refusal(known, job, error)
-        return known
+            _take_refusal(record, job, error)
+        return record
 
 
-def _take_refusal(known: FailedWrite, job: Job, refusal: PodRefused) -> None:
+def _take_refusal(record: FailedWrite, job: Job, refusal: PodRefused) -> None:
     assert job.spec is not None, "pods are created from a spec that could be read"
     if refusal.remedy is Remedy.EDIT:
-        known.refused = pod_refusal(
+        record.pods_rejected_until_edit = pod_refusal(
             job.spec, role=refusal.role, message=refusal.error.message, own_variables=refusal.own_variables
         )
-        known.generation = job.generation
+        record.generation = job.generation
     else:
-        known.blocked = known.message = pod_blocked(refusal.error.message)
+        record.pods_rejected = record.message = pod_blocked(refusal.error.message)

@@ -7,7 +7,7 @@ from itertools import count
 
 from elastic_operator.build.names import service_name
 from elastic_operator.build.service import build_endpoint_slice
-from elastic_operator.cluster import apply, objects
+from elastic_operator.cluster import api_requests, objects
 from elastic_operator.cluster.errors import Conflict, NotFound
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.stores import Stores
@@ -37,7 +37,7 @@ class Masters:
             job, service_ip=service.spec.cluster_ip, pod_ip=address, node=route.node, port=service.port
         )
         known = self._stores.slices.named(service_name(job.name), job.namespace)
-        ensured = await apply.ensure_endpoint_slice(self._session, manifest, job_uid=job.uid, known=known)
+        ensured = await api_requests.ensure_endpoint_slice(self._session, manifest, job_uid=job.uid, known=known)
         self._stores.slices.observe(ensured)
 
     async def write_membership(self, job: Job, membership: Membership) -> None:
@@ -49,7 +49,7 @@ class Masters:
             if pod is None:
                 return
             try:
-                answer = await apply.annotate_pod(
+                answer = await api_requests.annotate_pod(
                     self._session,
                     job.namespace,
                     membership.name,
@@ -72,7 +72,7 @@ class Masters:
     async def _pod_now(self, job: Job, membership: Membership) -> objects.Pod | None:
         """The pod as it is now; None if it is deleted."""
         try:
-            pod = await apply.get_pod(self._session, job.namespace, membership.name)
+            pod = await api_requests.get_pod(self._session, job.namespace, membership.name)
         except NotFound:
             pod = None
         if pod is None or pod.metadata.uid != membership.uid:

@@ -14,7 +14,7 @@ from elastic_operator.build.names import service_name
 from elastic_operator.build.network_policy import JobNetwork, build_network_policy
 from elastic_operator.build.secret import build_secret
 from elastic_operator.build.service import build_service
-from elastic_operator.cluster import apply, objects
+from elastic_operator.cluster import api_requests, objects
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.stores import Stores
 from elastic_operator.plan.facts.decisions import CreatePod
@@ -46,11 +46,11 @@ class Networking:
         if self._network is not None:
             manifest = build_network_policy(job, self._network)
             is_new = service is None
-            await apply.ensure_network_policy(self._session, manifest, job_uid=job.uid, is_new=is_new)
-        if service is None or not apply.is_ours(service.metadata, job.uid):
+            await api_requests.ensure_network_policy(self._session, manifest, job_uid=job.uid, is_new=is_new)
+        if service is None or not api_requests.is_ours(service.metadata, job.uid):
             async with self._services:
                 manifest = build_service(job, port=master_port(job.uid, job.spec))
-                service = await apply.ensure_service(self._session, manifest, job_uid=job.uid)
+                service = await api_requests.ensure_service(self._session, manifest, job_uid=job.uid)
             self._stores.services.observe(service)
         return service
 
@@ -59,4 +59,4 @@ class Networking:
         assert job.spec is not None, "pods are created from a spec that could be read"
         if job.spec.is_elastic and any(create.role == ROLE_MASTER for create in creates):
             secret = build_secret(job, token=token_urlsafe(TOKEN_BYTES), old=creates[0].old_secret)
-            await apply.ensure_secret(self._session, secret)
+            await api_requests.ensure_secret(self._session, secret)

@@ -12,7 +12,7 @@ from typing import Any
 
 from elastic_api.status import ConditionType, Phase
 from elastic_operator.cluster import objects
-from elastic_operator.cluster.dropped_fields import DroppedFields
+from elastic_operator.cluster.pruned_fields import PrunedFields
 from elastic_operator.memory import drop_absent
 from elastic_operator.plan.facts.decisions import Plan
 
@@ -52,15 +52,15 @@ class _Times:
 
 
 class StatusTimes:
-    """The times of statuses, by the uid of the job. `dropped_fields` are the fields of statuses that the API server
+    """The times of statuses, by the uid of the job. `pruned_fields` are the fields of statuses that the API server
     drops.
     """
 
-    def __init__(self, dropped_fields: DroppedFields) -> None:
-        self._dropped_fields = dropped_fields
+    def __init__(self, pruned_fields: PrunedFields) -> None:
+        self._pruned_fields = pruned_fields
         self._known: dict[str, _Times] = {}
 
-    def keep_only(self, present: Set[str]) -> None:
+    def forget_deleted(self, present: Set[str]) -> None:
         """Forget deleted jobs; `present` are the uids of the existing ones."""
         drop_absent(present, self._known)
 
@@ -72,8 +72,8 @@ class StatusTimes:
         status is not written more often than every few seconds (24).
         """
         known, now = self._of(body.metadata.uid), time.monotonic()
-        wanted = self._dropped_fields.without(plan.status.model_dump(mode="json", by_alias=True, exclude_none=True))
-        stored = self._dropped_fields.without(body.status.unpack())
+        wanted = self._pruned_fields.without(plan.status.model_dump(mode="json", by_alias=True, exclude_none=True))
+        stored = self._pruned_fields.without(body.status.unpack())
         if wanted == stored:
             known.behind_since = None
             return inf
@@ -95,7 +95,7 @@ class StatusTimes:
         known = self._of(uid)
         known.written, known.behind_since = time.monotonic() - soon, None
 
-    def may_be_alone(self, uid: str) -> bool:
+    def may_write_status_only(self, uid: str) -> bool:
         """Whether the status may be written now without another write. If so, it may not be again for
         `MESSAGE_SECONDS`.
         """

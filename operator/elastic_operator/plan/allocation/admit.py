@@ -11,7 +11,7 @@ from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.equivalence import refusal_key
 from elastic_operator.plan.allocation.node_board import Seat
 from elastic_operator.plan.allocation.node_requests import is_requested_by_others, may_request_nodes
-from elastic_operator.plan.allocation.preemption.candidates import Candidates, Cost
+from elastic_operator.plan.allocation.preemption.candidates import Candidates, UnitKind
 from elastic_operator.plan.allocation.preemption.preempt import preempt
 from elastic_operator.plan.allocation.refusal import IDLE, Rule
 from elastic_operator.plan.allocation.seating import find_seat, seat_all
@@ -84,8 +84,8 @@ def _preempt_any(state: AllocationState, entry: Entry, *, only: int | None) -> b
     running jobs.
     """
     need = entry.gpus_missing(entry.minimum)
-    for most in (Cost.INCOMPLETE_JOB, Cost.JOB):
-        candidates = Candidates(state, entry, need, most=most)
+    for most in (UnitKind.INCOMPLETE_JOB, UnitKind.JOB):
+        candidates = Candidates(state, entry, need, max_kind=most)
         if any(preempt(state, entry, roles, candidates, only=only) for roles in _orders(entry)):
             return True
     return False
@@ -107,7 +107,7 @@ def _keep_where_reserved(state: AllocationState, entry: Entry) -> bool:
     if node is None or not entry.gang or not state.snapshot.reclaiming:
         return False
     loads: list[Load] = [member for one, member in state.residents[node].values() if one.demand.preemptible]
-    loads += [one.requirements(seat.role).shape for one, seat in state.seated[node] if not one.promised_node]
+    loads += [one.requirements(seat.role).shape for one, seat in state.seated[node] if not one.nominated_node]
     if not state.board.fits_without(entry.master, node, loads):
         return False
     state.seat(entry, Seat(ROLE_MASTER, node, ready=False))

@@ -22,7 +22,7 @@ def mark_ready(state: AllocationState) -> None:
     Pending pods with a nomination are first, then jobs in their order. kube-scheduler keeps a nominated pod's room
     even while only a part of it is free, so we create no pod there.
     """
-    for entry in sorted(state.this_pass.changed, key=lambda entry: (not entry.promised_node, entry.rank)):
+    for entry in sorted(state.this_pass.changed, key=lambda entry: (not entry.nominated_node, entry.rank)):
         if entry.seats:
             seats = [seat._replace(ready=_can_be_made_now(state, entry, seat)) for seat in entry.seats]
             state.journal.set(entry, "seats", tuple(seats))
@@ -32,7 +32,7 @@ def _can_be_made_now(state: AllocationState, entry: Entry, seat: Seat) -> bool:
     """Whether the pod has room and exceeds no limit although leaving pods have not left yet."""
     requirements = entry.requirements(seat.role)
     if not (seat.ready or state.board.use_now(requirements, seat.node)):
-        if entry.promised_node:
+        if entry.nominated_node:
             state.board.keep_free(requirements, seat.node)
         return False
     path = entry.account.path if entry.account else ()

@@ -23,7 +23,7 @@ class Victim(NamedTuple):
     preemptor: Entry
 
     @property
-    def stands(self) -> bool:
+    def is_preempted(self) -> bool:
         """Whether the pod is still preempted: its victim job does not keep it after all."""
         return self.pod not in self.victim_job.kept
 
@@ -67,11 +67,11 @@ class Entry:
     """The number of times that another team preempted pods of the entry in this pass."""
     preemptors: tuple[Entry, ...] = ()
     """The entries for which pods of this entry are preempted."""
-    took: tuple[Victim, ...] = ()
+    victims: tuple[Victim, ...] = ()
     """The pods that are preempted for this entry."""
     pending: PendingPod | None = None
     """The pending pod of others; None for a job."""
-    at_rest: Assignment | None = None
+    unchanged_assignment: Assignment | None = None
     """The entry's assignment in passes that do not change it."""
 
     @property
@@ -95,7 +95,7 @@ class Entry:
         return self.pending.reserved if self.pending is not None else ""
 
     @property
-    def promised_node(self) -> str:
+    def nominated_node(self) -> str:
         """The node that is reserved for the pending pod, by the operator's nomination or another one; "" for none."""
         return self.pending.reserved or self.pending.nominated if self.pending is not None else ""
 
@@ -125,7 +125,7 @@ class Entry:
         return bool(self.kept and self.kept[0].role == ROLE_MASTER) or any(s.role == ROLE_MASTER for s in self.seats)
 
     @property
-    def starts_anew(self) -> bool:
+    def replaces_master(self) -> bool:
         """Whether the job gets a new master in place of its old one. Then no member is kept, because a group ends with
         its master (13).
         """
@@ -199,7 +199,7 @@ class Entry:
         return self.master if role == ROLE_MASTER else self.worker
 
     @property
-    def near(self) -> frozenset[int]:
+    def occupied_nodes(self) -> frozenset[int]:
         """The numbers of the nodes on which the entry has or gets pods."""
         return frozenset(
             [self.node_of[m.uid] for m in self.kept if m.uid in self.node_of] + [s.node for s in self.seats]

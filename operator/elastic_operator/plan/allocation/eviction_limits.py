@@ -32,7 +32,7 @@ class OverLimit:
     wanted: int
     limit: int
     left: int
-    waits_for_a_person: bool = False
+    needs_higher_limit: bool = False
     """Whether waiting does not help, because the limit itself is too low."""
 
     @property
@@ -43,7 +43,7 @@ class OverLimit:
     @property
     def _text(self) -> str:
         text = f"{pods(self.wanted)} of others would have to be evicted for it at once"
-        if self.waits_for_a_person:
+        if self.needs_higher_limit:
             text = f"{text}, more than {self.exceeded} ({self.limit}) allows"
             return f"{text}. Raise it in the operator's settings if that many evictions are intended."
         return f"{text}, and {self.exceeded} ({self.limit}) leaves {self.left} for this minute. Wait."
@@ -115,11 +115,11 @@ def over_limit(
         (EvictionLimit.PER_TEAM, limits.per_team, evictions.of_team(who.team)),
         (EvictionLimit.PER_CLUSTER, limits.per_cluster - limits.withheld_from(who), evictions.per_cluster),
     ):
-        lenient = entitled and name not in limits.firm
+        lenient = entitled and name not in limits.configured
         if wanted and counted > limit and not (lenient and first):
             most = limits.per_cluster if name is EvictionLimit.PER_CLUSTER else limit
             left = max(0, limit - counted + wanted)
-            return OverLimit(name, wanted, most, left, waits_for_a_person=wanted > most and not lenient)
-    if wanted and waits and who != limits.first and who not in evictions.recent_preemptors:
+            return OverLimit(name, wanted, most, left, needs_higher_limit=wanted > most and not lenient)
+    if wanted and waits and who != limits.longest_waiting and who not in evictions.recent_preemptors:
         return OverLimit(EvictionLimit.PER_TEAM, wanted, limits.per_team, 0)
     return None

@@ -1,7 +1,7 @@
 """Why a job is not bigger, or does not run: the reason and the sentence that users read.
 
-A sentence says the wish, the supply, the limit, and what to do. It does not change with the clock alone. It is made
-from the final board, and decides nothing.
+Each message states what the job requests, what is free, which limit applies, and one action. A message does not change
+while only time passes. This module reads the final state and decides nothing.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.equivalence import equivalence_key
 from elastic_operator.plan.allocation.eviction_limits import OverLimit
 from elastic_operator.plan.allocation.explain_nodes import why_waiting, with_time_of_request
-from elastic_operator.plan.allocation.explain_quota import others_hold, why_no_flavor, why_quota, why_too_large
+from elastic_operator.plan.allocation.explain_quota import used_by_others, why_no_flavor, why_quota, why_too_large
 from elastic_operator.plan.allocation.node_requests import may_request_nodes
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.allocation.supply import Supplies, Supply
-from elastic_operator.plan.facts.decisions import Why
+from elastic_operator.plan.facts.decisions import SizeExplanation
 from elastic_operator.plan.facts.snapshot import CORDONED
 from elastic_operator.plan.facts.text import Reason, listed, pods
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
@@ -49,12 +49,13 @@ _GROWS_LATER = (
     " or wait."
 )
 _MAY_NOT_PREEMPT = (
-    "No pods are evicted for it for now: last time its own pods could not use the room. Edit the job to have it tried"
-    " at once, or wait."
+    "The operator evicts no pods for this job for now, because the job's pods could not be created or scheduled the"
+    " last time. Edit the job to retry at once, or wait."
 )
 _GROWS_LESS = (
-    "growth costs the job what it did since its last checkpoint, so it waits until what it gains is worth that. Run it"
-    " in Elastic mode with the library or elasticity.checkpointPath, set elasticity.scaleUpDelaySeconds to 0, or wait."
+    "the job delays its growth, because each change of size sends it back to its last checkpoint. To avoid the delay,"
+    " run it in Elastic mode with the library or with elasticity.checkpointPath, or set"
+    " elasticity.scaleUpDelaySeconds to 0."
 )
 
 
@@ -65,18 +66,20 @@ class Explainer:
         self._state = state
         self._supplies = Supplies(state)
 
-    def why(self, entry: Entry) -> Why:
+    def why(self, entry: Entry) -> SizeExplanation:
         """Why the job gets this size and no larger one."""
         if not entry.demand.wants:
-            return Why(Reason(SizeReason.SUSPENDED, ""))
+            return SizeExplanation(Reason(SizeReason.SUSPENDED, ""))
         if not entry.demand.sizes:
-            return Why(Reason(SizeReason.AT_MAXIMUM, f"{pods(entry.size)}. The job is ending: it gets no new pods."))
+            return SizeExplanation(
+                Reason(SizeReason.AT_MAXIMUM, f"{pods(entry.size)}. The job is ending: it gets no new pods.")
+            )
         if waiting := self._why_waiting(entry):
-            return Why(waiting)
+            return SizeExplanation(waiting)
         if entry.size >= entry.demand.sizes[-1]:
-            return Why(Reason(SizeReason.AT_MAXIMUM, f"{_head(entry)} Raise maxReplicas to let it grow."))
+            return SizeExplanation(Reason(SizeReason.AT_MAXIMUM, f"{_head(entry)} Raise maxReplicas to let it grow."))
         if refused := why_no_flavor(entry) or why_too_large(entry, _wanted_gpus(entry)):
-            return Why(refused)
+            return SizeExplanation(refused)
         size = entry.next_size if entry.served else entry.sizes[0]
         assert size is not None, "a larger size is allowed, as neither flavor nor team rules it out"
         return self._why_no_more(entry, size)
@@ -90,29 +93,29 @@ class Explainer:
         need = self._need(entry, entry.minimum)
         return Reason(SizeReason.WAITING_FOR_NODES, why_waiting(entry, _wanted(need), _usable(need)))
 
-    def _why_no_more(self, entry: Entry, size: int) -> Why:
+    def _why_no_more(self, entry: Entry, size: int) -> SizeExplanation:
         demand = entry.demand
         if entry.is_failed_size(size, self._state.now):
             reason = demand.failed_reason.rstrip(".") or "its pods found no place"
             text = f"{_head(entry)} {pods(size)} were tried: {reason}. Edit the job, or wait until it is tried again."
-            return Why(Reason(SizeReason.SCALE_UP_FAILED, text), demand.failed_until)
+            return SizeExplanation(Reason(SizeReason.SCALE_UP_FAILED, text), demand.failed_until)
         need = self._need(entry, size)
         if entry.served and entry.is_delayed_size(size, self._state.now) and need.supply.fitting >= need.count:
             later = _GROWS_LESS if demand.resize_cost and demand.changed_at > -inf else _GROWS_LATER
             text = f"{_head(entry)} There is room for {pods(size)}; {later}"
-            return Why(Reason(SizeReason.SCALE_UP_DELAYED, text), demand.next_growth(self._state.now))
+            return SizeExplanation(Reason(SizeReason.SCALE_UP_DELAYED, text), demand.next_growth(self._state.now))
         if refused := why_quota(self._state, entry, size, _wanted(need)):
-            return Why(refused)
+            return SizeExplanation(refused)
         if limited := self._over_limit(entry):
             why = limited.reason
-            return Why(Reason(why.code, f"{_wanted(need)}. {why.message}"))
+            return SizeExplanation(Reason(why.code, f"{_wanted(need)}. {why.message}"))
         lacking = self._why_no_room(need)
-        text, wake_at = with_time_of_request(entry, lacking.message, self._state.now)
+        text, requeue_at = with_time_of_request(entry, lacking.message, self._state.now)
         if demand.avoided:
             text = f"{text} Avoided for now: {'; '.join(demand.avoided[:_SHOWN])}."
         if not entry.may_preempt(self._state.now):
             text = f"{text} {_MAY_NOT_PREEMPT}"
-        return Why(Reason(lacking.code, text), wake_at)
+        return SizeExplanation(Reason(lacking.code, text), requeue_at)
 
     def _over_limit(self, entry: Entry) -> OverLimit | None:
         """The step that a limit on evictions does not allow the entry; also known if the pass examined only an entry
@@ -143,19 +146,19 @@ class Explainer:
 
     def _why_no_room(self, need: _Need) -> Reason:
         supply = need.supply
-        if not supply.requirements.hosts and not supply.closed:
+        if not supply.requirements.nodes and not supply.closed:
             return _no_such_node(need)
         if need.entry.served and 0 < supply.fitting < need.count:
             return _size_not_allowed(need)
         if need.gpus and supply.by_gpus < need.count and supply.free_gpus >= need.count * need.gpus:
             return _nodes(need) if _too_large(supply) else _fragmented(need)
-        if supply.requirements.hosts and supply.by_gpus >= need.count > supply.fitting:
+        if supply.requirements.nodes and supply.by_gpus >= need.count > supply.fitting:
             return _other_resources(need)
         if self._supplies.without_others(need.entry, supply.requirements) < need.count:
             return _nodes(need)
         if self._supplies.without_others(need.entry, supply.requirements, team=need.entry.team) >= need.count:
             return _other_jobs(need)
-        return others_hold(need.entry, need.size, _wanted(need), _usable(need))
+        return used_by_others(need.entry, need.size, _wanted(need), _usable(need))
 
 
 def _no_such_node(need: _Need) -> Reason:
@@ -188,8 +191,8 @@ def _other_resources(need: _Need) -> Reason:
     wanted = _amounts(need, [name for name, _ in supply.requirements.needs if name in supply.lacking])
     action = "Ask for less per pod" if short else "Ask for less per pod, free some, or wait"
     gpus = "GPUs are free, but " if need.gpus else ""
-    are = "is" if len(supply.requirements.hosts) == 1 else "are"
-    text = f"{_head(need.entry)} {_more(need)}{wanted}; {gpus}{_count_hosts(need)} {are} short of {lacking}. {action}."
+    are = "is" if len(supply.requirements.nodes) == 1 else "are"
+    text = f"{_head(need.entry)} {_more(need)}{wanted}; {gpus}{_count_nodes(need)} {are} short of {lacking}. {action}."
     return Reason(SizeReason.INSUFFICIENT_CPU_OR_MEMORY, text)
 
 
@@ -214,7 +217,7 @@ def _nodes(need: _Need) -> Reason:
 
 def _too_large(supply: Supply) -> list[str]:
     """The resources of which one pod needs more than any usable node has, even when empty."""
-    return [name for name, n in supply.requirements.needs if supply.requirements.hosts and supply.largest[name] < n]
+    return [name for name, n in supply.requirements.needs if supply.requirements.nodes and supply.largest[name] < n]
 
 
 def _reopen(supply: Supply) -> str:
@@ -253,14 +256,14 @@ def _amounts(need: _Need, names: list[str]) -> str:
 
 
 def _usable(need: _Need) -> str:
-    if not need.supply.requirements.hosts:
+    if not need.supply.requirements.nodes:
         return "no suitable node is usable"
     free = f"{need.supply.free_gpus} free of {need.supply.all_gpus}" if need.gpus else "not enough free"
-    return f"{_count_hosts(need)} {'has' if len(need.supply.requirements.hosts) == 1 else 'have'} {free}"
+    return f"{_count_nodes(need)} {'has' if len(need.supply.requirements.nodes) == 1 else 'have'} {free}"
 
 
-def _count_hosts(need: _Need) -> str:
-    n = len(need.supply.requirements.hosts)
+def _count_nodes(need: _Need) -> str:
+    n = len(need.supply.requirements.nodes)
     return f"{n} usable node{'' if n == 1 else 's'}"
 
 

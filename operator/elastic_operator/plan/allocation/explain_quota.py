@@ -72,7 +72,7 @@ def _over_limit(entry: Entry, over: Account, wanted: str, need: int) -> Reason:
     return Reason(SizeReason.BORROWING_LIMIT_REACHED, f"{text} {action or 'Raise borrowing.limit there, or wait.'}")
 
 
-def others_hold(entry: Entry, size: int, wanted: str, usable: str) -> Reason:
+def used_by_others(entry: Entry, size: int, wanted: str, usable: str) -> Reason:
     """The reason if only pods of other teams stand in the way of that size.
 
     The sentence names the team whose fair share it would pass: the first one on the path that other teams judge by.

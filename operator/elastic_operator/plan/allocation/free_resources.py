@@ -13,15 +13,15 @@ from elastic_operator.plan.facts.snapshot import HostPort, Load, PodShape, Resou
 class PodRequirements:
     """A pod's shape as the board reads it; equal shapes share one object.
 
-    `hosts` are the open nodes that suit the pod, by number. `scarce` is the resource that nodes lack most often: GPUs,
+    `nodes` are the open nodes that suit the pod, by number. `scarce` is the resource that nodes lack most often: GPUs,
     if the pod requests any.
     """
 
     shape: PodShape
     needs: tuple[tuple[str, int], ...]
     scarce: tuple[str, int]
-    hosts: tuple[int, ...]
-    host_set: frozenset[int]
+    nodes: tuple[int, ...]
+    node_set: frozenset[int]
 
     @property
     def gpus(self) -> int:

@@ -1,8 +1,8 @@
 """Gangs of pending pods: all pods of a gang that wait get their places in one pass, or none does (144).
 
-A part of a Job that trains on all of its pods does nothing, so no pod is preempted for a part. A gang keeps the places
-that it was promised before, because the pods that held them are deleted. While its nodes are cleared, a gang is served
-before all others (171).
+A Job that needs all of its pods cannot work with some of them. So the operator preempts no pod for a part of a gang. A
+gang keeps the places that it was promised before, because the pods that held them are deleted. While its nodes are
+cleared, a gang is served before all others (171).
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ def serve_gang(state: AllocationState, gang: Sequence[Entry]) -> bool:
 
 def _serve_all(state: AllocationState, gang: Sequence[Entry]) -> bool:
     mark, places = state.journal.mark(), state.this_pass.new_places
-    took = {entry: len(entry.took) for entry in gang}
+    took = {entry: len(entry.victims) for entry in gang}
     for entry in gang:
         admit(state, entry)
         if not entry.served:
             break
     else:
-        taken = (one.pod.uid for entry in gang for one in entry.took[took[entry] :])
+        taken = (one.pod.uid for entry in gang for one in entry.victims[took[entry] :])
         if not state.victims.is_over_limit(gang[0], taken):
             return True
     state.undo_preemption(mark)
@@ -68,5 +68,5 @@ def split_gangs(state: AllocationState) -> frozenset[str]:
 def _is_split(gang: set[Entry]) -> bool:
     if any(entry.may_be_split for entry in gang):
         return False
-    placed = any(entry.served and not entry.promised_node for entry in gang)
+    placed = any(entry.served and not entry.nominated_node for entry in gang)
     return placed and not all(entry.served for entry in gang)

@@ -66,7 +66,7 @@ def may_borrow_again(entry: Entry, right: Tier) -> bool:
 
 def _grow_freely(state: AllocationState, entry: Entry, size: int) -> bool:
     """Grow into free room. Released members are kept again before new pods are seated."""
-    if not entry.loses_members or entry.starts_anew:
+    if not entry.loses_members or entry.replaces_master:
         master, workers = entry.missing(size)
         return seat_all(state, entry, master=master, workers=workers)
     mark = state.journal.mark()
@@ -79,13 +79,21 @@ def _grow_freely(state: AllocationState, entry: Entry, size: int) -> bool:
 
 
 def _grow_at_others_cost(state: AllocationState, entry: Entry, size: int) -> bool:
-    """Grow by preemption of other teams' pods, if the job's team is entitled to these (33)."""
+    """Grow by preemption of other teams' pods, if the job's team is entitled to these (33).
+
+    Each round tries again what the last one refused, because preemption may have become easier. While nothing has
+    changed, the answer is the same (180).
+    """
     master, workers = entry.missing(size)
     key, short = ("growth", refusal_key(state, entry), master), state.this_pass.round.infeasible
-    if short.covers(key, workers):
+    if short.covers(key, workers) or state.this_pass.no_growth.get((key, workers)):
         return False
     roles = [ROLE_MASTER] * master + [ROLE_WORKER] * workers
     if preempt(state, entry, roles, Candidates(state, entry, entry.gpus_missing(size), growing=True)):
         return True
-    (short.refuse if entry in state.victims.over_limit else short.add)(key, workers)
+    if entry in state.victims.over_limit:
+        short.refuse(key, workers)
+    else:
+        short.add(key, workers)
+        state.this_pass.no_growth.put((key, workers), True)
     return False

@@ -19,7 +19,7 @@ from elastic_operator.plan.allocation.pass_memo import KnownInfeasible
 from elastic_operator.plan.facts.gpus import count_gpus
 from elastic_operator.plan.facts.snapshot import HostPort, Load, Node, PodShape
 
-_FEW_HOSTS = 16
+_FEW_NODES = 16
 """Up to this many candidates are sorted; more are looked up in the index of free GPUs."""
 
 
@@ -55,7 +55,7 @@ class NodeBoard:
         self._by_key: dict[object, PodRequirements] = {}
         self._by_shape: dict[int, tuple[PodShape, PodRequirements]] = {}
         """By `id(shape)`. The shape is in the value, which keeps it alive, so no other object has its id."""
-        self._hosts: dict[object, tuple[int, ...]] = {}
+        self._suitable: dict[object, tuple[int, ...]] = {}
         self._journal = journal
         self._infeasible = KnownInfeasible()
         """Replaced, never changed: undoing a change brings the old knowledge back. Only freed room voids it; a
@@ -75,12 +75,12 @@ class NodeBoard:
         where = (tuple(sorted(shape.node_selector.items())), repr(shape.affinity), shape.tolerations)
         key = (where, tuple(sorted(shape.requests.items())), shape.host_ports, shape.pinnable)
         if key not in self._by_key:
-            if where not in self._hosts:
-                self._hosts[where] = tuple(i for i in self.open if not misfit(shape, self.nodes[i]))
-            hosts = self._hosts[where]
+            if where not in self._suitable:
+                self._suitable[where] = tuple(i for i in self.open if not misfit(shape, self.nodes[i]))
+            suitable = self._suitable[where]
             needs = tuple(sorted((name, n) for name, n in shape.requests.items() if n > 0))
             scarce = next((need for need in needs if need[0] in self.gpu_resources), ("", 0))
-            self._by_key[key] = PodRequirements(shape, needs, scarce, hosts, frozenset(hosts))
+            self._by_key[key] = PodRequirements(shape, needs, scarce, suitable, frozenset(suitable))
         return self._by_key[key]
 
     def free_soon(self, node: int) -> Mapping[str, int]:
@@ -97,7 +97,7 @@ class NodeBoard:
 
     def fits(self, requirements: PodRequirements, node: int) -> bool:
         """Whether one more such pod has room on the node soon."""
-        return node in requirements.host_set and self._soon[node].fits(requirements)
+        return node in requirements.node_set and self._soon[node].fits(requirements)
 
     def fits_load(self, load: Load, node: int) -> bool:
         """Whether a pod that is already on the node still has room there, even if the node takes no new pods."""
@@ -107,7 +107,7 @@ class NodeBoard:
 
     def fits_without(self, requirements: PodRequirements, node: int, evicted: Iterable[Load]) -> bool:
         """Whether one more such pod would have room on the node without these loads."""
-        if node not in requirements.host_set:
+        if node not in requirements.node_set:
             return False
         room = self._soon[node]
         after = FreeResources(dict(room.free), room.ports)
@@ -128,14 +128,14 @@ class NodeBoard:
     def _in_order(self, requirements: PodRequirements, near: Collection[int]) -> Iterator[int]:
         """Nodes that may have room for such a pod, best first."""
         name, need = requirements.scarce
-        roomy = [i for i in near if i in requirements.host_set and self._soon[i].free.get(name, 0) >= need]
+        roomy = [i for i in near if i in requirements.node_set and self._soon[i].free.get(name, 0) >= need]
         yield from sorted(roomy, key=self._preference)
-        if len(requirements.hosts) <= _FEW_HOSTS:
-            yield from sorted((i for i in requirements.hosts if i not in near), key=self._preference)
+        if len(requirements.nodes) <= _FEW_NODES:
+            yield from sorted((i for i in requirements.nodes if i not in near), key=self._preference)
             return
         for gpus in sorted(self._by_gpus):
             if gpus >= requirements.gpus or not requirements.gpus:
-                yield from (i for i in self._by_gpus[gpus] if i in requirements.host_set and i not in near)
+                yield from (i for i in self._by_gpus[gpus] if i in requirements.node_set and i not in near)
 
     def _preference(self, node: int) -> tuple[int, int]:
         return self._gpus[node], node

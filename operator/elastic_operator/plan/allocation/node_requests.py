@@ -86,7 +86,7 @@ def _would_rob(state: AllocationState, entry: Entry, to_come: _Places) -> bool:
     all_wait = len(entry.demand.provisioning_pods) >= master + workers
     missing = [entry.master] * master + [entry.worker] * bool(workers)
     keeps = state.refusal(entry, entry.gpus_missing(entry.minimum), Rule.LENDING)
-    if keeps and any(state.board.fits(requirements, node) for requirements in missing for node in requirements.hosts):
+    if keeps and any(state.board.fits(requirements, node) for requirements in missing for node in requirements.nodes):
         return True
     for node, seated in to_come:
         coming = [other.requirements(seat.role).shape for other, seat in seated if not (seat.ready and all_wait)]

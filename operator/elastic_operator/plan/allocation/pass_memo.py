@@ -5,6 +5,7 @@ round, because within a round preemption only gets harder.
 
     name                        valid while                     voided by                         undone by
     PassMemo                    the state is the same           any change                        undoing the change
+    PassState.no_growth         the same, between divisions     any change; other fair shares     undoing the change
     NodeBoard: KnownInfeasible  no room is freed                a load that goes or is renewed    undoing the change
     RoundMemory.infeasible      the round, or a gang's turn     the next round, the turn's end     -
     RoundMemory.refused         the same, within the round      any change; the next round        undoing the change

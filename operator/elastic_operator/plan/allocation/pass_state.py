@@ -20,6 +20,7 @@ class PassState:
     Answers that hold within it:
         given         the GPUs that the jobs of a team give to one of its entries, for `preemption.candidates`
         requested_by  the GPUs for which jobs request new nodes, for `node_requests`
+        no_growth     jobs that could not grow at others' cost, and their equivalents (180)
         round         the answers that hold within the present round
     """
 
@@ -28,4 +29,5 @@ class PassState:
         self.new_places, self.serving = 0, ""
         self.tried_gangs, self.tried_pods = set[str](), 0
         self.given, self.requested_by = PassMemo[int](journal), PassMemo[int](journal)
+        self.no_growth = PassMemo[bool](journal)
         self.round = RoundMemory(journal)

@@ -149,7 +149,7 @@ def _allowed_sizes(entry: Entry) -> tuple[int, ...]:
 
 def _needs_preprocessing(entry: Entry) -> bool:
     """Whether the entry must release members in any case, has members without a node, or is a nominated pod."""
-    if entry.promised_node:
+    if entry.nominated_node:
         return True
     demand = entry.demand
     too_many = bool(demand.sizes) and len(entry.kept) > demand.sizes[-1] - (not entry.has_master)

@@ -13,7 +13,7 @@ from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.eviction_limits import OverLimit
 from elastic_operator.plan.allocation.explain import Explainer
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.decisions import Assignment, Eviction, Grant, Nomination, Why
+from elastic_operator.plan.facts.decisions import Assignment, Eviction, Grant, Nomination, SizeExplanation
 from elastic_operator.plan.facts.snapshot import Preemptor, Snapshot
 from elastic_operator.plan.facts.text import Reason
 
@@ -55,16 +55,16 @@ class Allocation(Mapping[str, Grant]):
                 preemptors=_named(preemptors),
                 reclaimed=any(map(entry.is_eviction_by, preemptors)),
                 victim_jobs=_named(
-                    one.victim_job for one in entry.took if one.stands and one.victim_job.team != entry.team
+                    one.victim_job for one in entry.victims if one.is_preempted and one.victim_job.team != entry.team
                 ),
             )
         return self._grants[uid]
 
-    def _why(self, entry: Entry) -> Why:
+    def _why(self, entry: Entry) -> SizeExplanation:
         why = self.would_not_last.get(entry.demand.uid)
         if why is None:
             return self._explainer.why(entry)
-        return Why(Reason(SizeReason.WOULD_NOT_LAST, f"{why} {_KEEPS}"))
+        return SizeExplanation(Reason(SizeReason.WOULD_NOT_LAST, f"{why} {_KEEPS}"))
 
     @property
     def _state(self) -> AllocationState:
@@ -77,7 +77,7 @@ class Allocation(Mapping[str, Grant]):
         return self._state.snapshot
 
     @property
-    def takes_away(self) -> bool:
+    def has_shrinking_jobs(self) -> bool:
         """Whether any job loses a pod."""
         return any(entry.loses_members for entry in self._state.this_pass.changed)
 
@@ -92,7 +92,7 @@ class Allocation(Mapping[str, Grant]):
         if not self._state.snapshot.pending_pods:
             return ()
         placed = (entry for entry in self._state.queues.entries if entry.is_pending_pod and entry.seats)
-        return tuple(_nomination(self._state, e) for e in placed if e.promised_node == e.reserved_node)
+        return tuple(_nomination(self._state, e) for e in placed if e.nominated_node == e.reserved_node)
 
     @cached_property
     def evictions(self) -> tuple[Eviction, ...]:
@@ -152,11 +152,11 @@ class Allocation(Mapping[str, Grant]):
 
     def is_at_others_cost(self, uid: str) -> bool:
         """Whether pods of other jobs are preempted for the job."""
-        return any(one.stands for one in self._entries[uid].took)
+        return any(one.is_preempted for one in self._entries[uid].victims)
 
     def gpus_taken_for(self, uid: str) -> int:
         """The GPUs of the pods that are preempted for the job, in its own team and in others."""
-        return sum(one.pod.gpus for one in self._entries[uid].took if one.stands)
+        return sum(one.pod.gpus for one in self._entries[uid].victims if one.is_preempted)
 
     def rank(self, uid: str) -> int:
         """The job's position in the order in which jobs are served."""
@@ -166,9 +166,9 @@ class Allocation(Mapping[str, Grant]):
         """The grant without its reasons. Raises KeyError for a job that is not in the snapshot."""
         entry = self._entries[uid]
         if entry not in self._state.this_pass.changed:
-            if entry.at_rest is None:
-                entry.at_rest = assignment_of(self._state, entry)
-            return entry.at_rest
+            if entry.unchanged_assignment is None:
+                entry.unchanged_assignment = assignment_of(self._state, entry)
+            return entry.unchanged_assignment
         if uid not in self._assignments:
             self._assignments[uid] = assignment_of(self._state, entry)
         return self._assignments[uid]
@@ -176,7 +176,7 @@ class Allocation(Mapping[str, Grant]):
 
 def _nomination(state: AllocationState, entry: Entry) -> Nomination:
     node = entry.seats[0].node
-    gone = [one for one in entry.took if one.stands]
+    gone = [one for one in entry.victims if one.is_preempted]
     return Nomination(
         uid=entry.demand.uid,
         namespace=entry.demand.namespace,

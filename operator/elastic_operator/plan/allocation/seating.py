@@ -12,7 +12,7 @@ from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 def find_seat(state: AllocationState, entry: Entry, role: str) -> Seat | None:
     """The best free place for one more pod of the job."""
-    return state.board.find(role, entry.requirements(role), entry.near)
+    return state.board.find(role, entry.requirements(role), entry.occupied_nodes)
 
 
 def seat_all(state: AllocationState, entry: Entry, *, master: bool, workers: int) -> bool:
@@ -35,7 +35,7 @@ def _master_seats(state: AllocationState, entry: Entry, workers: int) -> Sequenc
     if workers and state.board.is_infeasible(entry.worker, workers):
         return []
     if workers:
-        return state.board.seats(ROLE_MASTER, entry.master, entry.near)
+        return state.board.seats(ROLE_MASTER, entry.master, entry.occupied_nodes)
     seat = find_seat(state, entry, ROLE_MASTER)
     return [seat] if seat else []
 

@@ -15,6 +15,7 @@ from elastic_operator.plan.allocation.accounts import Accounts
 from elastic_operator.plan.allocation.entry import Entry, keep_order
 from elastic_operator.plan.allocation.journal import Journal
 from elastic_operator.plan.allocation.node_board import NodeBoard, Seat
+from elastic_operator.plan.allocation.pass_memo import PassMemo
 from elastic_operator.plan.allocation.pass_state import PassState
 from elastic_operator.plan.allocation.queues import Queues
 from elastic_operator.plan.allocation.refusal import Refusal, Rule, refusal
@@ -119,7 +120,7 @@ class AllocationState:
         for member in entry.kept:
             if member.node is not None:
                 continue
-            seat = self.board.find(member.role, entry.requirements(member.role), entry.near)
+            seat = self.board.find(member.role, entry.requirements(member.role), entry.occupied_nodes)
             if seat is not None:
                 self.journal.do(
                     partial(self._count_at, entry, member, seat.node),
@@ -147,6 +148,7 @@ class AllocationState:
 
         Of a node that takes no new pods only the GPUs in use count as capacity, those of jobs' members included (35).
         """
+        self.this_pass.no_growth = PassMemo(self.journal)  # other shares entitle teams to other pods
         self.accounts.begin_division()
         for node in self.board.closed:
             for entry, member in self.residents[node].values():
@@ -161,7 +163,7 @@ class AllocationState:
         pod is seated once there is room now or soon (41). Until then the pod is served like any entry, and preempts the
         pods on that node.
         """
-        node = self.board.number.get(entry.promised_node)
+        node = self.board.number.get(entry.nominated_node)
         if node is None or (entry.reserved_node and not self.board.fits(entry.master, node)):
             return
         self.seat(entry, Seat(ROLE_MASTER, node, ready=self.board.is_free(entry.master, node)))
@@ -330,7 +332,7 @@ class AllocationState:
             self.seated[seat.node].append((entry, seat))
         else:
             self.seated[seat.node].remove((entry, seat))
-        self.charge(entry, sign * entry.requirements(seat.role).gpus, not_yet_held=not entry.promised_node)
+        self.charge(entry, sign * entry.requirements(seat.role).gpus, not_yet_held=not entry.nominated_node)
         self.this_pass.changed.add(entry)
 
 

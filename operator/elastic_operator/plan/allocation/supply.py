@@ -24,7 +24,7 @@ UsageByNode = dict[int, dict[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class Supply:
-    """Numbers about the nodes that suit pods of one shape (`requirements.hosts`), and about suitable nodes that are
+    """Numbers about the nodes that suit pods of one shape (`requirements.nodes`), and about suitable nodes that are
     closed now.
 
     `fitting` pods fit as things are, `by_gpus` if only GPUs mattered. `lacking` are the resources that nodes with
@@ -61,7 +61,7 @@ class Supplies:
     def on_empty_nodes(self, requirements: PodRequirements) -> int:
         """How many such pods would fit if the nodes open to them were empty."""
         return sum(
-            self._count_that_fit(requirements, self._state.board.nodes[node].allocatable) for node in requirements.hosts
+            self._count_that_fit(requirements, self._state.board.nodes[node].allocatable) for node in requirements.nodes
         )
 
     def without_others(self, entry: Entry, requirements: PodRequirements, *, team: str | None = None) -> int:
@@ -72,7 +72,7 @@ class Supplies:
         alone = self._counts_alone.get((team, requirements))
         if alone is None:
             alone = {
-                node: self._count_that_fit(requirements, self._freed(team, node, {})) for node in requirements.hosts
+                node: self._count_that_fit(requirements, self._freed(team, node, {})) for node in requirements.nodes
             }
             self._counts_alone[team, requirements] = alone
         own = {node: load for node, load in _usage_of([entry]).items() if node in alone}
@@ -85,20 +85,20 @@ class Supplies:
         board = self._state.board
         gpu_needs = tuple(need for need in requirements.needs if need[0] in board.gpu_resources)
         others = tuple(need for need in requirements.needs if need[0] not in board.gpu_resources)
-        free = {node: board.free_soon(node) for node in requirements.hosts}
-        roomy = [node for node in requirements.hosts if _times_that_fit(gpu_needs, free[node])]
+        free = {node: board.free_soon(node) for node in requirements.nodes}
+        roomy = [node for node in requirements.nodes if _times_that_fit(gpu_needs, free[node])]
         lacking = {name for node in roomy for name, need in others if free[node].get(name, 0) < need}
         if any(collide(requirements.shape.host_ports, board.ports_soon(node)) for node in roomy):
             lacking.add("host ports")
         return Supply(
             requirements=requirements,
             fitting=sum(
-                self._count_that_fit(requirements, free[n]) for n in requirements.hosts if board.fits(requirements, n)
+                self._count_that_fit(requirements, free[n]) for n in requirements.nodes if board.fits(requirements, n)
             ),
-            by_gpus=sum(_times_that_fit(gpu_needs, free[node]) for node in requirements.hosts),
-            free_gpus=sum(max(0, free[node].get(name, 0)) for node in requirements.hosts for name, _ in gpu_needs),
+            by_gpus=sum(_times_that_fit(gpu_needs, free[node]) for node in requirements.nodes),
+            free_gpus=sum(max(0, free[node].get(name, 0)) for node in requirements.nodes for name, _ in gpu_needs),
             all_gpus=sum(
-                board.nodes[node].allocatable.get(name, 0) for node in requirements.hosts for name, _ in gpu_needs
+                board.nodes[node].allocatable.get(name, 0) for node in requirements.nodes for name, _ in gpu_needs
             ),
             lacking=tuple(sorted(lacking)),
             largest=self._largest(requirements),
@@ -120,7 +120,7 @@ class Supplies:
         return min(times, 1) if requirements.shape.host_ports else times
 
     def _largest(self, requirements: PodRequirements) -> Mapping[str, int]:
-        nodes = [self._state.board.nodes[i] for i in requirements.hosts]
+        nodes = [self._state.board.nodes[i] for i in requirements.nodes]
         return {name: max((n.allocatable.get(name, 0) for n in nodes), default=0) for name, _ in requirements.needs}
 
     def _closed(self, requirements: PodRequirements) -> tuple[Node, ...]:

@@ -31,7 +31,7 @@ class Victims:
         self.evictions = EvictionCount(limits.evicted_last_minute)
         self.over_limit: dict[Entry, OverLimit] = {}
         self.known_preemptors = frozenset(
-            preemptor.uid for preemptor in (*self.evictions.recent_preemptors, limits.first) if preemptor
+            preemptor.uid for preemptor in (*self.evictions.recent_preemptors, limits.longest_waiting) if preemptor
         )
 
     def note(self, victim_job: Entry, members: Iterable[Member], preemptor: Entry) -> None:
@@ -51,50 +51,54 @@ class Victims:
 
     def standing(self) -> Iterator[Victim]:
         """The pods that are preempted for another entry."""
-        return (one for one in self.pods.values() if not self._keeps(one.victim_job, one.pod))
+        return (victim for victim in self.pods.values() if not self._keeps(victim.victim_job, victim.pod))
 
     def note_given_back(self, entry: Entry) -> None:
         """Record that the entry keeps its own pods after all. The pods that it had preempted are now evicted for its
         preemptors.
         """
-        took = entry.took
-        self._journal.set(entry, "took", ())
-        for one in took:
-            node = one.victim_job.node_of.get(one.pod.uid)
-            there = [preemptor for preemptor in entry.preemptors if node in preemptor.near] or entry.preemptors
-            others = [preemptor for preemptor in one.victim_job.preemptors if preemptor is not entry]
-            self._journal.set(one.victim_job, "preemptors", tuple(dict.fromkeys((*others, *there))))
-            for preemptor in there:
-                self._attribute([one], preemptor)
+        victims_before = entry.victims
+        self._journal.set(entry, "victims", ())
+        for victim in victims_before:
+            node = victim.victim_job.node_of.get(victim.pod.uid)
+            new_preemptors = [
+                preemptor for preemptor in entry.preemptors if node in preemptor.occupied_nodes
+            ] or entry.preemptors
+            others = [preemptor for preemptor in victim.victim_job.preemptors if preemptor is not entry]
+            self._journal.set(victim.victim_job, "preemptors", tuple(dict.fromkeys((*others, *new_preemptors))))
+            for preemptor in new_preemptors:
+                self._attribute([victim], preemptor)
 
-    def pass_on(self, preemptor: Entry, node: int, heir: Entry, *, gpus: int) -> bool:
-        """Make the heir the preemptor of the pods on that node that were preempted for `gpus` GPUs: the heir has the
+    def pass_on(self, preemptor: Entry, node: int, new_preemptor: Entry, *, gpus: int) -> bool:
+        """Make `new_preemptor` the preemptor of the pods on that node that were preempted for `gpus` GPUs: it has the
         room now.
 
-        False if the limits allow fewer evictions for the heir; the caller then rolls back.
+        False if the limits allow fewer evictions for it; the caller then rolls back.
         """
-        lacking, passed, rest = gpus, list[Victim](), list[Victim]()
-        for one in preemptor.took:
-            is_there = one.victim_job.node_of.get(one.pod.uid) == node and one.victim_job is not heir
-            if is_there and lacking > 0 and not self._keeps(one.victim_job, one.pod):
-                passed.append(one)
-                lacking -= one.pod.gpus
+        lacking, passed, remaining = gpus, list[Victim](), list[Victim]()
+        for victim in preemptor.victims:
+            is_on_node = (
+                victim.victim_job.node_of.get(victim.pod.uid) == node and victim.victim_job is not new_preemptor
+            )
+            if is_on_node and lacking > 0 and not self._keeps(victim.victim_job, victim.pod):
+                passed.append(victim)
+                lacking -= victim.pod.gpus
             else:
-                rest.append(one)
-        self._journal.set(preemptor, "took", tuple(rest))
-        for one in passed:
-            is_left = any(left.victim_job is one.victim_job for left in rest)
-            others = [other for other in one.victim_job.preemptors if other is not preemptor or is_left]
-            self._journal.set(one.victim_job, "preemptors", tuple(dict.fromkeys((*others, heir))))
-            self._attribute([one], heir)
-        return over_limit(self._limits, heir, self.evictions, len(passed), waits=False) is None
+                remaining.append(victim)
+        self._journal.set(preemptor, "victims", tuple(remaining))
+        for victim in passed:
+            keeps_preemptor = any(other_victim.victim_job is victim.victim_job for other_victim in remaining)
+            others = [other for other in victim.victim_job.preemptors if other is not preemptor or keeps_preemptor]
+            self._journal.set(victim.victim_job, "preemptors", tuple(dict.fromkeys((*others, new_preemptor))))
+            self._attribute([victim], new_preemptor)
+        return over_limit(self._limits, new_preemptor, self.evictions, len(passed), waits=False) is None
 
     def limits_on(self, preemptor: Entry) -> Hashable:
         """A key of everything that decides whether a limit on evictions stops this preemptor, apart from what is equal
         for its whole team.
         """
         waits = self._waits_behind(preemptor)
-        if not (preemptor.took or preemptor.gang or preemptor.demand.uid in self.known_preemptors):
+        if not (preemptor.victims or preemptor.gang or preemptor.demand.uid in self.known_preemptors):
             return waits
         who = preemptor_of(preemptor)
         return waits, self.evictions.of(who), who in self.evictions.recent_preemptors, self._limits.withheld_from(who)
@@ -118,19 +122,21 @@ class Victims:
 
         Else small preemptors would use up the limit each minute, and a large one would never pass (138).
         """
-        ahead = (entry for entry, one in self.over_limit.items() if not one.waits_for_a_person)
+        ahead = (entry for entry, exceeded in self.over_limit.items() if not exceeded.needs_higher_limit)
         team = preemptor_of(preemptor).team
-        return any(not one.served and one.rank < preemptor.rank and preemptor_of(one).team == team for one in ahead)
+        return any(
+            not other.served and other.rank < preemptor.rank and preemptor_of(other).team == team for other in ahead
+        )
 
     # -- preemptors and their victims ----------------------------------------------------------------------------------
 
     def _attribute(self, taken: Iterable[Victim], preemptor: Entry) -> None:
         """Make that entry the preemptor of these pods."""
-        taken = tuple([one._replace(preemptor=preemptor) for one in taken])
-        self._journal.set(preemptor, "took", (*preemptor.took, *taken))
-        for one in taken:
-            change = partial(self._set, one.pod.uid)
-            self._journal.do(partial(change, one), undo=partial(change, self.pods.get(one.pod.uid)))
+        taken = tuple([victim._replace(preemptor=preemptor) for victim in taken])
+        self._journal.set(preemptor, "victims", (*preemptor.victims, *taken))
+        for victim in taken:
+            change = partial(self._set, victim.pod.uid)
+            self._journal.do(partial(change, victim), undo=partial(change, self.pods.get(victim.pod.uid)))
 
     def _set(self, uid: str, taken: Victim | None) -> None:
         if taken is None:

@@ -36,13 +36,13 @@ class Assignment:
 
 
 @dataclass(frozen=True, slots=True)
-class Why:
+class SizeExplanation:
     """Why a job is not bigger, or not running: a `SizeReason` with its sentence, and when that may change without any
     other change.
     """
 
     reason: Reason
-    wake_at: float | None = None
+    requeue_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Grant:
     """
 
     assignment: Assignment
-    why: Why
+    why: SizeExplanation
     preemptors: Mapping[str, str] = field(default_factory=dict)
     reclaimed: bool = False
     victim_jobs: Mapping[str, str] = field(default_factory=dict)
@@ -198,4 +198,4 @@ class Plan:
     delete_job: bool = False
     route: Route | None = None
     membership: Membership | None = None
-    wake_at: float | None = None
+    requeue_at: float | None = None

@@ -122,11 +122,11 @@ class Group:
     Empty if the logs show no group, or one of more or fewer pods.
     """
 
-    asked_since: float
+    read_since: float
     pods: frozenset[str] = frozenset()
 
 
-NOBODY_ASKS = Group(-inf)
+LOGS_NOT_READ = Group(-inf)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,32 +156,32 @@ class Provisioning:
 
 
 @dataclass(frozen=True, slots=True)
-class NoExternalChange:
+class FlapWindow:
     """The time since when nothing has changed from outside (epoch seconds), and whether jobs of the team take turns
     (143).
     """
 
-    since: float
-    in_turns: bool = False
+    no_external_change_since: float
+    time_sharing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class JobFeedback:
     """News of a job beside its object and its pods: from the operator's writes, its master and its pods' logs."""
 
-    trouble: str = ""
+    write_error: str = ""
     """Why the last write for the job failed, while the write is retried."""
-    blocked: str = ""
+    pods_rejected: str = ""
     """Why the API server accepts no more of the job's pods for now (27)."""
-    refused: str = ""
+    pods_rejected_until_edit: str = ""
     """The refusal of this generation's pods by the API server, which will not accept them until the spec changes."""
     report: GroupReport | None = None
     """The last report of one of the job's masters."""
-    answered: float | None = -inf
+    last_answer_at: float | None = -inf
     """When a master last answered, or when the operator began to ask every second, if that is later. None: the operator
     is about to begin; -inf: no master is asked (92).
     """
-    group: Group | None = NOBODY_ASKS
+    group: Group | None = LOGS_NOT_READ
     """The group that the logs of the job's pods show since they are read; None: the reading is about to begin (146)."""
 
 
@@ -206,7 +206,7 @@ class JobContext:
     """The devices that the job requests and that are not counted."""
     dropped_pod_priority: str = ""
     """A sentence on PriorityClasses in its templates that its pods do not get (97)."""
-    no_external_change: NoExternalChange | None = None
+    flap_window: FlapWindow | None = None
     """Set if the job's size was changed often enough for it to matter (143)."""
 
 
@@ -245,7 +245,7 @@ class Job:
     """The rules by which the job's pods may request new nodes; None if they may not (49)."""
     start_seconds: int = 0
     """How long its pods have to start on a node; 0 for no limit (136)."""
-    dropped_status_fields: frozenset[str] = frozenset()
+    pruned_status_fields: frozenset[str] = frozenset()
     """Fields of its status that the API server drops, because its definition is of an older release."""
     what_if: str = ""
     """The value of the annotation by which a suspended job asks what it would get (160)."""
@@ -268,4 +268,4 @@ class Job:
     @property
     def needs_edit(self) -> str:
         """Why the job gets no pods before somebody edits it; "" if there is no such reason."""
-        return self.invalid or self.feedback.refused
+        return self.invalid or self.feedback.pods_rejected_until_edit

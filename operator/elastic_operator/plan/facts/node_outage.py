@@ -27,14 +27,14 @@ class NodeTimes:
     """One node. `since`: when it became not Ready, or when it came back; None for a Ready node that did not come back
     lately.
 
-    `went`: for a node that is back, when it had become not Ready; None if that is not known. `out_of_service`:
+    `unready_since`: for a node that is back, when it had become not Ready; None if that is not known. `out_of_service`:
     somebody has given the node up by that taint.
     """
 
     name: str
     ready: bool
     since: float | None
-    went: float | None = None
+    unready_since: float | None = None
     out_of_service: bool = False
 
 
@@ -46,8 +46,8 @@ class NodeOutage:
     A node that became not Ready earlier or later is judged by itself.
     """
 
-    away: int
-    of: int
+    unready: int
+    total: int
     until: float
     kept_nodes: frozenset[str] = frozenset()
 
@@ -55,9 +55,9 @@ class NodeOutage:
     def message(self) -> str:
         """The event and the remedy, in words."""
         return (
-            f"{self.away} of {self.of} nodes are not Ready: too many at once for machines that died, so pods there are"
-            f" not given up before most nodes have been back for {BACK_SECONDS:.0f} s. Look at the network between"
-            " nodes and API server; delete a node that is dead, or taint it node.kubernetes.io/out-of-service."
+            f"{self.unready} of {self.total} nodes are not Ready: too many at once for machines that died, so pods"
+            f" there are not given up before most nodes have been back for {BACK_SECONDS:.0f} s. Look at the network"
+            " between nodes and API server; delete a node that is dead, or taint it node.kubernetes.io/out-of-service."
         )
 
 
@@ -67,7 +67,7 @@ def node_outage(nodes: Iterable[NodeTimes], now: float) -> NodeOutage | None:
     alive = [node for node in nodes if not node.out_of_service]
     most = max(MIN_OUTAGE_NODES, len(alive) // 3)
     away = [node.since for node in alive if not node.ready and node.since is not None]
-    back = [(node.went, node.since + BACK_SECONDS) for node in alive if node.ready and node.since is not None]
+    back = [(node.unready_since, node.since + BACK_SECONDS) for node in alive if node.ready and node.since is not None]
     back = [(went, end) for went, end in back if end > now]
     begin = _busiest([*away, *(went for went, _ in back if went is not None)])
     at_once = sum(_within(begin, time) for time in away)

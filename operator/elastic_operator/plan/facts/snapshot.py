@@ -292,7 +292,7 @@ class PendingPod:
     """Whether pods of others may be preempted for it. If not, it only gets free room."""
 
     @property
-    def promised(self) -> bool:
+    def has_reservation(self) -> bool:
         """Whether a place is reserved for the pod."""
         return bool(self.reserved or self.nominated)
 
@@ -319,20 +319,20 @@ class EvictionLimits:
     """The most pods of others that may be evicted within a minute (138), for each team and for all together.
 
     `evicted_last_minute` are the pods (uids) deleted for others within the last minute, each with its preemptor. A
-    limit is `firm` if somebody has set it. `first` is the preemptor that has waited longest. `reserved_for_first`
-    evictions of the limit for all are reserved for it.
+    limit is `configured` if somebody has set it. `longest_waiting` is the preemptor that has waited longest.
+    `reserved_evictions` evictions of the limit for all are reserved for it.
     """
 
     per_team: int = NO_LIMIT
     per_cluster: int = NO_LIMIT
     evicted_last_minute: Mapping[str, Preemptor] = field(default_factory=dict)
-    firm: frozenset[EvictionLimit] = frozenset(EvictionLimit)
-    first: Preemptor | None = None
-    reserved_for_first: int = 0
+    configured: frozenset[EvictionLimit] = frozenset(EvictionLimit)
+    longest_waiting: Preemptor | None = None
+    reserved_evictions: int = 0
 
     def withheld_from(self, preemptor: Preemptor) -> int:
         """The evictions of the limit for all that are reserved for another preemptor."""
-        return self.reserved_for_first if self.first is not None and self.first != preemptor else 0
+        return self.reserved_evictions if self.longest_waiting is not None and self.longest_waiting != preemptor else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ def avoiding(obs: Observation, now: float) -> Observation:
     avoided = {
         node.name: f"{node.name} until {rfc3339(node.until)}, because it refused {node.reason}" for node in known
     }
-    return replace(obs, avoided=avoided, wake_at=(*obs.wake_at, *(seconds(node.until) for node in known)))
+    return replace(obs, avoided=avoided, requeue_at=(*obs.requeue_at, *(seconds(node.until) for node in known)))
 
 
 def is_together(known: AvoidedNode, now: float) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.roles import master_first
-from elastic_operator.plan.job.failures import has_failed, short_failure, was_asked_to_go
+from elastic_operator.plan.job.failures import has_failed, short_failure, was_deleted_before_exit
 from elastic_operator.plan.job.lost_nodes import why_lost
 from elastic_operator.plan.job.observation import Deletion, Observation, is_superseded, of_ended_incarnation, present
 from elastic_worker.contract import ROLE_MASTER
@@ -31,7 +31,7 @@ def classify_pods(obs: Observation) -> Observation:
             to_delete.append(Deletion(pod, short_failure(pod)))
         elif not pod.ended:
             members.append(pod)
-    finishing = any(p.main.exit_code == 0 and not was_asked_to_go(p) for p in present(obs))
+    finishing = any(p.main.exit_code == 0 and not was_deleted_before_exit(p) for p in present(obs))
     return replace(obs, members=tuple(members), to_delete=tuple(to_delete), finishing=finishing)
 
 

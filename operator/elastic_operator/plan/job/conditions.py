@@ -73,8 +73,8 @@ def _phase(obs: Observation, grant: Grant | None, now: float) -> Reason:
         wait = round_up(obs.no_pods_before - now)
         again = f"{status.retry.reason} Tried again in about {max(5, -(-wait // 5) * 5)} s."
         return Reason(Phase.DEGRADED if _enough(obs) else Phase.RESTARTING, again)
-    if job.feedback.trouble:
-        return Reason(Phase.DEGRADED if _enough(obs) else Phase.STARTING, _left_behind(obs) or job.feedback.trouble)
+    if job.feedback.write_error:
+        return Reason(Phase.DEGRADED if _enough(obs) else Phase.STARTING, _left_behind(obs) or job.feedback.write_error)
     nodes_asked = (
         grant is not None and grant.limit == SizeReason.WAITING_FOR_NODES and not any(map(is_running, obs.members))
     )
@@ -115,7 +115,7 @@ def _group_phase(obs: Observation, now: float) -> Reason:
         return Reason(Phase.RENDEZVOUSING, f"{text} Training waits until {until}.")
     if not _have_met(obs, now):
         report = report_of(obs)
-        why = report.reason if report and report.reason else "The pods have not met yet"
+        why = report.reason if report and report.reason else "The pods have not formed a group yet"
         return Reason(Phase.RENDEZVOUSING, f"{text} {why.rstrip('.')}.")
     if _complete(obs, now):
         extra = f"{_failed_before(obs)}{_silence(obs)}{_kept(obs)}"
@@ -148,7 +148,7 @@ def _kept(obs: Observation) -> str:
         return f" Not Ready: {listed(sorted(obs.training_nodes))}; its pods there train, and are not given up."
     if not obs.kept_nodes or obs.job.context.node_outage is None:
         return ""
-    many = f"{obs.job.context.node_outage.away} of {obs.job.context.node_outage.of} nodes"
+    many = f"{obs.job.context.node_outage.unready} of {obs.job.context.node_outage.total} nodes"
     return f" {many} are not Ready, {listed(sorted(obs.kept_nodes))} among them: its pods there are not given up yet."
 
 
@@ -231,5 +231,5 @@ def _full_size(obs: Observation, grant: Grant | None) -> tuple[bool, Reason]:
     failed = obs.status.failed_size
     if failed and obs.is_in_backoff:
         return False, Reason(SizeReason.SCALE_UP_FAILED, failed.reason)
-    assert grant is not None, "a job that has no say in this is suspended, backs off or cannot be read"
+    assert grant is not None, "only suspended, backing-off and unreadable jobs have no grant"
     return grant.limit == SizeReason.AT_MAXIMUM, grant.why.reason

@@ -16,13 +16,13 @@ from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.times import seconds, status_time
 from elastic_operator.plan.job.failures import (
     count_failure,
+    fail_if_not_retryable,
     failed_pods,
     note_last_output,
-    over_for_good,
     short_failure,
     too_many_in_all,
 )
-from elastic_operator.plan.job.losses import MASTER_LOST, count_losses, due_for_a_master, lost_count
+from elastic_operator.plan.job.losses import MASTER_LOST, count_losses, end_backoff_for_master, lost_count
 from elastic_operator.plan.job.master_report import new_failures
 from elastic_operator.plan.job.observation import (
     Deletion,
@@ -45,7 +45,7 @@ def failure(obs: Observation, now: float) -> Observation:
     if not failed or obs.spec.suspend:
         return obs
     obs = note_last_output(obs, failed[0], now)
-    if over := over_for_good(obs, failed, now):
+    if over := fail_if_not_retryable(obs, failed, now):
         return over
     master = next((pod for pod in failed if pod.role == ROLE_MASTER), None)
     return obs if master is None else _replace_failed_master(obs, master, now)
@@ -65,7 +65,7 @@ def over_after_restarts(obs: Observation, now: float) -> Observation:
     return fail(replace(obs, status=status), now, "RestartLimitReached", too_many)
 
 
-def losses(obs: Observation, now: float) -> Observation:
+def record_lost_pods(obs: Observation, now: float) -> Observation:
     """Replace lost pods one by one. The other pods train on, or wait for a new master."""
     master_is_lost = bool(obs.members and obs.status.replicas) and master_of(obs) is None
     lost = lost_count(obs)
@@ -84,7 +84,7 @@ def losses(obs: Observation, now: float) -> Observation:
     return replace(obs, status=status, events=(*obs.events, _replaced("The master is gone", status)))
 
 
-def absence(obs: Observation, now: float) -> Observation:
+def end_without_master(obs: Observation, now: float) -> Observation:
     """End the incarnation if the other pods have waited too long for a new master."""
     since = obs.status.master_lost_time
     if since is None:
@@ -95,7 +95,7 @@ def absence(obs: Observation, now: float) -> Observation:
     limit = obs.spec.recovery.master_loss_timeout_seconds
     until = seconds(since) + limit
     if now < until:
-        return replace(obs, wake_at=(*obs.wake_at, until))
+        return replace(obs, requeue_at=(*obs.requeue_at, until))
     text = f"No master has run for {limit} s (recovery.masterLossTimeoutSeconds): all pods are replaced."
     return replace_all(obs, end_incarnation(obs.status), Event("NewIncarnation", text, "Warning"))
 
@@ -113,7 +113,7 @@ def _replace_failed_master(obs: Observation, master: OwnPod, now: float) -> Obse
     The failed master is a member no longer, also if a sidecar keeps its pod in the phase Running.
     """
     others = tuple(pod for pod in obs.members if pod is not master)
-    obs = replace(obs, status=due_for_a_master(obs.status, obs.spec.minimum, now), members=others)
+    obs = replace(obs, status=end_backoff_for_master(obs.status, obs.spec.minimum, now), members=others)
     obs, text, wait = count_failure(obs, master, now)
     if obs.status.finished:
         return obs

@@ -24,7 +24,9 @@ TORCHRUN_FAILED = 1
 
 def failed_pods(obs: Observation) -> list[OwnPod]:
     """Failed pods that were neither deleted nor ended by the cluster, the pod to blame first."""
-    failed = [p for p in present(obs) if has_failed(p) and not was_asked_to_go(p) and p.node not in obs.lost_nodes]
+    failed = [
+        p for p in present(obs) if has_failed(p) and not was_deleted_before_exit(p) and p.node not in obs.lost_nodes
+    ]
     return sorted(failed, key=lambda p: (p.main.is_consequence, _failed_at(p), *master_first(p)))
 
 
@@ -34,9 +36,9 @@ def give_up_after_failure(obs: Observation, now: float) -> Observation:
     if not failed or obs.spec.suspend:
         return obs
     if now < (until := _cause_known_by(obs, failed)) <= now + CAUSE_SECONDS:
-        return replace(obs, wake_at=(*obs.wake_at, until))
+        return replace(obs, requeue_at=(*obs.requeue_at, until))
     obs = note_last_output(obs, failed[0], now)
-    if over := over_for_good(obs, failed, now):
+    if over := fail_if_not_retryable(obs, failed, now):
         return over
     obs, text, wait = count_failure(obs, failed[0], now)
     if obs.status.finished:
@@ -83,7 +85,7 @@ def _is_consequence_of(known: LastFailure, pod: OwnPod, now: float) -> bool:
     return pod.main.is_consequence and known.pod != pod.name and 0 <= after <= JUST_CHANGED_SECONDS
 
 
-def over_for_good(obs: Observation, failed: Sequence[OwnPod], now: float) -> Observation | None:
+def fail_if_not_retryable(obs: Observation, failed: Sequence[OwnPod], now: float) -> Observation | None:
     """The end of the job, if one of these pods reports that another try would fail as well; else None."""
     last = next((pod for pod in failed if pod.main.exit_code == EXIT_DO_NOT_RETRY), None)
     if last is not None:
@@ -115,8 +117,8 @@ def too_many_in_all(obs: Observation, failures: int) -> str:
     )
 
 
-UNMARKED: dict[str, object] = {"checkpoint_at_failure": None, "step_at_failure": None}
-FORGOTTEN: dict[str, object] = {"failures": 0, **UNMARKED}
+NO_PROGRESS_MARKS: dict[str, object] = {"checkpoint_at_failure": None, "step_at_failure": None}
+NO_FAILURES: dict[str, object] = {"failures": 0, **NO_PROGRESS_MARKS}
 """The fields of a status without failures in a row."""
 
 
@@ -140,7 +142,7 @@ def has_progressed(status: JobStatus) -> bool | None:
     return reached > before
 
 
-def _marked(status: JobStatus) -> dict[str, object]:
+def _progress_marks(status: JobStatus) -> dict[str, object]:
     """The progress of the training at this failure, or at an earlier failure of the row if that was further."""
     training, in_a_row = status.training or Training(), status.failures and not has_progressed(status)
     before = status if in_a_row else JobStatus()
@@ -163,7 +165,7 @@ def count_failure(obs: Observation, first: OwnPod, now: float) -> tuple[Observat
     update = {
         "failures": failures,
         "total_failures": in_all,
-        **_marked(obs.status),
+        **_progress_marks(obs.status),
         "restarts": obs.status.restarts + 1,
         "running_since": None,
     }
@@ -203,7 +205,7 @@ def has_failed(pod: OwnPod) -> bool:
     return bool(pod.main.exit_code) or (pod.phase == "Failed" and pod.main.exit_code is None)
 
 
-def was_asked_to_go(pod: OwnPod) -> bool:
+def was_deleted_before_exit(pod: OwnPod) -> bool:
     """Whether the pod's deletion was requested before its main container ended: its exit code then does not count
     (18).
 

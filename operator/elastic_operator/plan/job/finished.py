@@ -20,7 +20,7 @@ FINISH_SECONDS = 60.0
 """The time in which the workers are to end by themselves after the master has succeeded."""
 
 
-def after_the_end(obs: Observation, grant: Grant | None, now: float) -> Plan:
+def plan_finished(obs: Observation, grant: Grant | None, now: float) -> Plan:
     """The plan of a job that has ended.
 
     Pods are deleted as cleanPodPolicy says. Pods that it keeps are deleted when others are entitled to their GPUs (99).
@@ -41,7 +41,7 @@ def after_the_end(obs: Observation, grant: Grant | None, now: float) -> Plan:
         wakes.append(ended + ttl)
     plan = make_plan(replace(obs, members=()), None, deletes, (), now)
     expired = ttl is not None and now >= ended + ttl
-    return replace(plan, delete_job=expired, wake_at=min((w for w in wakes if w > now), default=None))
+    return replace(plan, delete_job=expired, requeue_at=min((w for w in wakes if w > now), default=None))
 
 
 def _is_ending(pod: OwnPod, policy: CleanPodPolicy) -> bool:
@@ -62,4 +62,6 @@ def _for_a_question(obs: Observation, plan: Plan, now: float) -> Plan:
     if obs.job.pods or obs.status.start_time is not None:
         return plan
     expiry = obs.job.created + ONCE_SECONDS
-    return replace(plan, delete_job=not lasts(expiry, ONCE_SECONDS, now), wake_at=min(plan.wake_at or expiry, expiry))
+    return replace(
+        plan, delete_job=not lasts(expiry, ONCE_SECONDS, now), requeue_at=min(plan.requeue_at or expiry, expiry)
+    )

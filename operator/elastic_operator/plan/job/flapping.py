@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from elastic_api.status import Change, ConditionType, JobStatus, SizeReason, rfc3339
-from elastic_operator.plan.facts.job import NoExternalChange
+from elastic_operator.plan.facts.job import FlapWindow
 from elastic_operator.plan.facts.times import end_of_wait, seconds
 from elastic_operator.plan.facts.waits import (
     FLAPPING_WINDOW_SECONDS,
@@ -31,29 +31,31 @@ def hold_if_flapping(obs: Observation, now: float) -> Observation:
     """Hold the job if it was changed too often; end the hold when its time is over or something has changed.
 
     An edit ends the hold. So do a loss and a failure (`end_incarnation`, `count_losses`), and pods that cannot start on
-    their nodes (`misplaced`). For a job below its minimum any change from outside ends it: the job loses nothing by
-    another try.
+    their nodes (`recreate_misplaced_pods`). For a job below its minimum any change from outside ends it: the job loses
+    nothing by another try.
     """
-    status, no_external_change = obs.status, obs.job.context.no_external_change
+    status, flap_window = obs.status, obs.job.context.flap_window
     if status.held_until is None:
         if (
-            no_external_change is None
+            flap_window is None
             or _waits_by_itself(status)
-            or len(_counted_changes(obs, no_external_change, now)) <= MAX_CHANGES
+            or len(_counted_changes(obs, flap_window, now)) <= MAX_CHANGES
         ):
             return obs
         until = end_of_wait(now + _held_seconds(obs))
         granted = status.target_replicas if obs.members else 0
         status = status.model_copy(update={"held_until": until, "target_replicas": granted})
-        return replace(obs, status=status, wake_at=(*obs.wake_at, seconds(until)))
+        return replace(obs, status=status, requeue_at=(*obs.requeue_at, seconds(until)))
     until, edited = status.held_until, obs.job.generation != status.observed_generation
     began = seconds(until) - _held_seconds(obs)  # or up to a second earlier: the end is a whole second
     is_another = (
-        no_external_change is not None and no_external_change.since > began - 1 and len(obs.members) < obs.spec.minimum
+        flap_window is not None
+        and flap_window.no_external_change_since > began - 1
+        and len(obs.members) < obs.spec.minimum
     )
     if now >= seconds(until) or edited or is_another:
         return replace(obs, status=status.model_copy(update={"held_until": None}))
-    return replace(obs, wake_at=(*obs.wake_at, seconds(until)))
+    return replace(obs, requeue_at=(*obs.requeue_at, seconds(until)))
 
 
 def why_held(status: JobStatus) -> str:
@@ -85,7 +87,7 @@ def _held_seconds(obs: Observation) -> int:
     return HELD_SECONDS if obs.members else HELD_WITHOUT_PODS_SECONDS
 
 
-def _counted_changes(obs: Observation, no_external_change: NoExternalChange, now: float) -> list[Change]:
+def _counted_changes(obs: Observation, flap_window: FlapWindow, now: float) -> list[Change]:
     """The changes that count, among those since the last external change.
 
     Changes that were due do not count: GPUs that an entitled team takes back, and turns. Nor does a change in the same
@@ -93,11 +95,11 @@ def _counted_changes(obs: Observation, no_external_change: NoExternalChange, now
     """
     counted, direction, turn_is_over = [], 0, False
     within = FLAPPING_WINDOW_SECONDS if obs.members else HELD_WITHOUT_PODS_SECONDS
-    for change in _since(obs.status, max(now - within, no_external_change.since)):
+    for change in _since(obs.status, max(now - within, flap_window.no_external_change_since)):
         before, direction = direction, (change.to > change.from_) - (change.to < change.from_)
         next_turn, turn_is_over = (
             turn_is_over,
-            no_external_change.in_turns and change.to == 0 and change.reason == "PreemptedByJob",
+            flap_window.time_sharing and change.to == 0 and change.reason == "PreemptedByJob",
         )
         taken_back = direction < 0 and change.reason == "QuotaReclaimed"
         if change.excused:

@@ -34,7 +34,7 @@ REASONS = ("PodLost", MASTER_LOST)
 """The reasons of losses in a job's history."""
 
 
-def losses(obs: Observation, now: float) -> Observation:
+def record_lost_pods(obs: Observation, now: float) -> Observation:
     """Fewer members than last reported: pods were lost. Without its master, an incarnation is over (13).
 
     It is also over if it lost a node (47), unless the others have formed a group without that node (146). Nothing ends
@@ -70,7 +70,7 @@ def count_losses(obs: Observation, lost: int, now: float, *, reason: str = "PodL
     status = obs.status.model_copy(update=update)
     reasons: tuple[str, ...] = REASONS
     if reason == MASTER_LOST:
-        status, reasons = due_for_a_master(status, obs.spec.minimum, now), (MASTER_LOST,)
+        status, reasons = end_backoff_for_master(status, obs.spec.minimum, now), (MASTER_LOST,)
     status = _wait_if_repeated(status, now, why, reasons=reasons, excused=excused)
     before = obs.status.replicas
     status = add_change(status, now, before, before - lost, reason, why, excused=excused)
@@ -101,7 +101,7 @@ def _is_excused(obs: Observation, lost: int, now: float) -> bool:
     if node_is_lost(obs) or any(map(has_failed, gone)):
         return False
     known, refused = remembered(obs.status, now), refused_by(obs)
-    if refused and "avoidedNodes" in obs.job.dropped_status_fields:
+    if refused and "avoidedNodes" in obs.job.pruned_status_fields:
         return False
     if len(known.keys() | refused.keys()) > MAX_AVOIDED:
         return False
@@ -154,7 +154,7 @@ def _wait_if_repeated(status: JobStatus, now: float, why: str, *, reasons: tuple
     return status.model_copy(update={"retry": retry})
 
 
-def due_for_a_master(status: JobStatus, least: int, now: float) -> JobStatus:
+def end_backoff_for_master(status: JobStatus, least: int, now: float) -> JobStatus:
     """The status of a job whose new master comes at once, because no pod trains without it.
 
     A back-off for lost workers, or for a size up to the minimum (`least`), ends at once. The number of its tries is

@@ -11,7 +11,7 @@ from elastic_operator.plan.job.still_training import fresh_until, still_training
 from elastic_operator.plan.job.survivors import SURVIVOR_READ_SECONDS, decided_at, survivors
 
 
-def judge_nodes(obs: Observation, now: float) -> Observation:
+def find_lost_nodes(obs: Observation, now: float) -> Observation:
     """The observation with the nodes of its pods that are not Ready, the given-up ones among them (86, 92 and 146), and
     when that may change.
     """
@@ -36,7 +36,7 @@ def judge_nodes(obs: Observation, now: float) -> Observation:
         lost_nodes=frozenset(due) - kept - training - undecided,
         kept_nodes=kept,
         training_nodes=training,
-        wake_at=(*obs.wake_at, *(time for time in wake.values() if time < inf)),
+        requeue_at=(*obs.requeue_at, *(time for time in wake.values() if time < inf)),
     )
 
 
@@ -49,7 +49,7 @@ def _read_logs_of_survivors(obs: Observation, unready: Mapping[str, float], now:
     times = [time for node, time in unready.items() if outage is None or node not in outage.kept_nodes]
     begins = min(times, default=inf) + patience - SURVIVOR_READ_SECONDS
     if now < begins:
-        return replace(obs, wake_at=(*obs.wake_at, begins)) if begins < inf else obs
+        return replace(obs, requeue_at=(*obs.requeue_at, begins)) if begins < inf else obs
     return replace(obs, survivors=left)
 
 

@@ -30,7 +30,7 @@ def make_room_for_master(obs: Observation, grant: Grant, now: float) -> tuple[Ob
     latest = max([lost_at, *(change.time for change in obs.status.history[:1])])
     due = seconds(latest) + PLACE_SECONDS
     if now < due:
-        return replace(obs, wake_at=(*obs.wake_at, due)), grant
+        return replace(obs, requeue_at=(*obs.requeue_at, due)), grant
     return obs, _without(grant, workers[-1])
 
 
@@ -46,8 +46,8 @@ def _finds_no_place(obs: Observation, grant: Grant, now: float) -> bool:
 
 
 def _without(grant: Grant, worker: OwnPod) -> Grant:
-    gets = grant.assignment
-    kept, released = tuple(uid for uid in gets.keep if uid != worker.uid), (worker.uid, *gets.release)
+    assignment = grant.assignment
+    kept, released = tuple(uid for uid in assignment.keep if uid != worker.uid), (worker.uid, *assignment.release)
     why = Reason(grant.limit, f"{worker.name} makes room for a new master, which finds no other place.")
-    without = Assignment(gets.replicas - 1, kept, released, gets.create)
+    without = Assignment(assignment.replicas - 1, kept, released, assignment.create)
     return replace(grant, assignment=without, why=replace(grant.why, reason=why))

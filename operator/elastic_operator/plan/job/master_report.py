@@ -45,11 +45,11 @@ def report_of(obs: Observation) -> GroupReport | None:
     return report if report.master_uid == master.uid else None
 
 
-def take_report(obs: Observation, now: float) -> Observation:
+def merge_report(obs: Observation, now: float) -> Observation:
     """Put the report into the status: the training, the generation, and the cost of the latest change."""
     report = report_of(obs)
     if report is None:
-        return replace(obs, wake_at=(*obs.wake_at, first_report_due(obs)))
+        return replace(obs, requeue_at=(*obs.requeue_at, first_report_due(obs)))
     if obs.finishing:
         return obs
     status = obs.status.model_copy(update={"training": _training(obs.status, report)})
@@ -60,7 +60,7 @@ def take_report(obs: Observation, now: float) -> Observation:
     measured_by = report.read_at + MEASURED_SECONDS
     may_be_measured = latest is not None and latest.pause_seconds is None and latest.before > 0
     if may_be_measured and report.state == "Running" and now < measured_by:
-        return replace(obs, status=status, wake_at=(*obs.wake_at, measured_by))
+        return replace(obs, status=status, requeue_at=(*obs.requeue_at, measured_by))
     failed = status.total_failures + new_failures(obs)
     status = status.model_copy(update={"membership_generation": report.generation, "total_failures": failed})
     events = (*obs.events, _formed(report, latest)) if report.members else obs.events

@@ -10,9 +10,9 @@ from elastic_api.status import ConditionType, RetryCause
 from elastic_operator.plan.facts.job import STARTS, OwnPod
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.observation import Observation, set_condition
-from elastic_operator.plan.job.unplaceable import is_awaited, try_later
+from elastic_operator.plan.job.unplaceable import back_off, is_awaited
 
-UNNAMED = 12
+NO_REASON_FACTOR = 12
 """The limit is this many times as long if the kubelet names no trouble: it may attach a volume, change the owner of its
 files, or, if older, pull an image.
 """
@@ -33,9 +33,9 @@ def not_started(obs: Observation, now: float) -> Observation:
     waits = [(pod, _since(pod) + _start_seconds(obs, pod)) for pod in waiting]
     due = [pod for pod, until in waits if now >= until]
     if not due:
-        return replace(obs, wake_at=(*obs.wake_at, *(until for _, until in waits)))
+        return replace(obs, requeue_at=(*obs.requeue_at, *(until for _, until in waits)))
     why, left = _why_not_started(obs, due), tuple(pod for pod in obs.members if pod not in due)
-    obs = try_later(obs, now, left, RetryCause.PODS_NOT_STARTED, why)
+    obs = back_off(obs, now, left, RetryCause.PODS_NOT_STARTED, why)
     reason = Reason(due[0].main.waiting_reason or "ContainerCreating", why)
     status = set_condition(obs.status, ConditionType.PODS_NOT_STARTED, "True", reason, obs.job.generation, now)
     return replace(obs, status=status)
@@ -57,7 +57,7 @@ def _since(pod: OwnPod) -> float:
 
 def _start_seconds(obs: Observation, pod: OwnPod) -> int:
     """How long the pod has to start."""
-    return obs.job.start_seconds * (UNNAMED if pod.main.waiting_reason in STARTS else 1)
+    return obs.job.start_seconds * (NO_REASON_FACTOR if pod.main.waiting_reason in STARTS else 1)
 
 
 def _why_not_started(obs: Observation, due: list[OwnPod]) -> str:

@@ -59,7 +59,7 @@ class Observation:
     planned_deletions: frozenset[str] = frozenset()
     """The pods (uids) that the plan deletes."""
     events: tuple[Event, ...] = ()
-    wake_at: tuple[float, ...] = ()
+    requeue_at: tuple[float, ...] = ()
 
     @property
     def spec(self) -> JobSpec:

@@ -17,11 +17,16 @@ from elastic_operator.plan.job.avoided_nodes import avoiding
 from elastic_operator.plan.job.classify_pods import classify_pods, classify_unread_pods
 from elastic_operator.plan.job.failures import give_up_after_failure
 from elastic_operator.plan.job.flapping import hold_if_flapping
-from elastic_operator.plan.job.losses import losses
-from elastic_operator.plan.job.lost_nodes import judge_nodes
+from elastic_operator.plan.job.losses import record_lost_pods
+from elastic_operator.plan.job.lost_nodes import find_lost_nodes
 from elastic_operator.plan.job.not_started import not_started
 from elastic_operator.plan.job.observation import Observation
-from elastic_operator.plan.job.unplaceable import blocked, misplaced, refused, unschedulable
+from elastic_operator.plan.job.unplaceable import (
+    back_off_after_rejection,
+    delete_rejected_pods,
+    delete_unschedulable_pods,
+    recreate_misplaced_pods,
+)
 from elastic_operator.plan.job.warnings import warn
 
 
@@ -34,8 +39,8 @@ def observe(job: Job, now: float) -> Observation:
     if status.finished or job.deleted:
         return obs
     if job.spec is None:
-        return lifecycle.success(classify_unread_pods(obs), now)
-    obs = classify_pods(judge_nodes(obs, now))
+        return lifecycle.complete_on_success(classify_unread_pods(obs), now)
+    obs = classify_pods(find_lost_nodes(obs, now))
     for rule in _ELASTIC if job.spec.is_elastic else _TORCHRUN:
         before, obs = obs.status, rule(obs, now)
         if obs.status is before:
@@ -67,38 +72,38 @@ def _is_needed(obs: Observation, failed: Retry) -> bool:
 
 
 _TORCHRUN = (
-    lifecycle.edited,
-    lifecycle.deadline,
-    lifecycle.success,
+    lifecycle.end_backoff_after_edit,
+    lifecycle.fail_after_deadline,
+    lifecycle.complete_on_success,
     give_up_after_failure,
-    lifecycle.suspension,
+    lifecycle.suspend,
     lifecycle.replace_outdated_pods,
     hold_if_flapping,
     warn,
-    misplaced,
-    losses,
-    refused,
-    blocked,
-    unschedulable,
+    recreate_misplaced_pods,
+    record_lost_pods,
+    delete_rejected_pods,
+    back_off_after_rejection,
+    delete_unschedulable_pods,
     not_started,
     lifecycle.forget_old_failures,
 )
 _ELASTIC = (
-    lifecycle.edited,
-    lifecycle.deadline,
-    lifecycle.success,
+    lifecycle.end_backoff_after_edit,
+    lifecycle.fail_after_deadline,
+    lifecycle.complete_on_success,
     elastic_rules.over_after_restarts,
     elastic_rules.failure,
-    lifecycle.suspension,
+    lifecycle.suspend,
     lifecycle.replace_outdated_pods,
     hold_if_flapping,
     warn,
-    misplaced,
-    elastic_rules.losses,
-    elastic_rules.absence,
-    refused,
-    blocked,
-    unschedulable,
+    recreate_misplaced_pods,
+    elastic_rules.record_lost_pods,
+    elastic_rules.end_without_master,
+    delete_rejected_pods,
+    back_off_after_rejection,
+    delete_unschedulable_pods,
     not_started,
     lifecycle.forget_old_failures,
 )

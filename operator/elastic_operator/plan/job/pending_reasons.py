@@ -19,7 +19,7 @@ UNSEEN_SECONDS = 30.0
 """kube-scheduler looks at a new pod within milliseconds, or within seconds if its queue is long."""
 
 
-def seen_by(obs: Observation) -> list[float]:
+def scheduler_deadlines(obs: Observation) -> list[float]:
     """By when a scheduler should look at the pods that no scheduler has looked at yet."""
     return [pod.created + UNSEEN_SECONDS for pod in obs.members if _is_unseen(pod)]
 

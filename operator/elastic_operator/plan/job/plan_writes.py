@@ -12,7 +12,7 @@ from elastic_operator.plan.facts.roles import leaving_order
 from elastic_operator.plan.job.conditions import with_conditions
 from elastic_operator.plan.job.counts import with_counts
 from elastic_operator.plan.job.observation import Observation
-from elastic_operator.plan.job.pending_reasons import seen_by
+from elastic_operator.plan.job.pending_reasons import scheduler_deadlines
 from elastic_operator.plan.job.resize import why_smaller
 from elastic_worker.contract import ROLE_MASTER
 
@@ -26,10 +26,10 @@ def make_plan(
 ) -> Plan:
     """The plan with these deletions and creations, and the status that follows from them and from the observation."""
     obs = replace(obs, planned_deletions=frozenset(pod.uid for pod in deletes))
-    status = _as_it_can_be_kept(
-        with_conditions(replace(obs, status=with_counts(obs, now)), grant, now), obs.job.dropped_status_fields
+    status = _for_older_crd(
+        with_conditions(replace(obs, status=with_counts(obs, now)), grant, now), obs.job.pruned_status_fields
     )
-    due = (*obs.wake_at, *seen_by(obs), obs.no_pods_before, grant.why.wake_at if grant else None)
+    due = (*obs.requeue_at, *scheduler_deadlines(obs), obs.no_pods_before, grant.why.requeue_at if grant else None)
     wakes = [w for w in due if w and w > now]
     return Plan(
         status=status,
@@ -38,15 +38,15 @@ def make_plan(
         creates=creates,
         events=obs.events,
         route=next((Route(p.pod_ip, p.node or "") for p in obs.members if p.role == ROLE_MASTER and p.pod_ip), Route()),
-        wake_at=min(wakes, default=None),
+        requeue_at=min(wakes, default=None),
     )
 
 
-def _as_it_can_be_kept(status: JobStatus, dropped_status_fields: frozenset[str]) -> JobStatus:
+def _for_older_crd(status: JobStatus, pruned_status_fields: frozenset[str]) -> JobStatus:
     """The status for a custom resource definition of an older release, which drops `failedSize`: the wait that ends
     last is in `retry`, and is read from there (154).
     """
-    if "failedSize" not in dropped_status_fields or status.failed_size is None:
+    if "failedSize" not in pruned_status_fields or status.failed_size is None:
         return status
     waits = (one for one in (status.failed_size, status.retry) if one is not None)
     return status.model_copy(update={"retry": max(waits, key=lambda one: one.not_before)})

@@ -11,13 +11,13 @@ from elastic_api.pod_names import pod_name
 from elastic_operator.plan.facts.decisions import Assignment, CreatePod, Grant, Plan, Slot
 from elastic_operator.plan.facts.roles import master_first, master_in
 from elastic_operator.plan.job.creates import creates
-from elastic_operator.plan.job.finished import after_the_end, without_pods
+from elastic_operator.plan.job.finished import plan_finished, without_pods
 from elastic_operator.plan.job.master_place import make_room_for_master
-from elastic_operator.plan.job.master_report import take_report
+from elastic_operator.plan.job.master_report import merge_report
 from elastic_operator.plan.job.membership import changed_membership, first_membership
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.plan_writes import deletes_of, deletes_of_released, make_plan, reclaimed
-from elastic_operator.plan.job.resize import start_over_if_needed, write_down_change
+from elastic_operator.plan.job.resize import record_change, restart_if_needed
 from elastic_worker.contract import ROLE_MASTER
 
 
@@ -26,12 +26,12 @@ def reconcile(obs: Observation, grant: Grant | None, *, now: float) -> Plan:
     if obs.job.deleted:
         return Plan(status=obs.job.status, deletes=reclaimed(obs, grant))
     if obs.status.finished:
-        return after_the_end(obs, grant, now)
+        return plan_finished(obs, grant, now)
     if grant is None:
         return without_pods(obs, now)
     if obs.job.spec is not None:
-        obs, grant = make_room_for_master(take_report(obs, now), grant, now)
-    obs = write_down_change(start_over_if_needed(obs, grant), grant, now)
+        obs, grant = make_room_for_master(merge_report(obs, now), grant, now)
+    obs = record_change(restart_if_needed(obs, grant), grant, now)
     release = grant.assignment.release
     deletes = (*deletes_of(obs), *deletes_of_released(obs.members, release, grant.message))
     remaining = replace(obs, members=tuple(pod for pod in obs.members if pod.uid not in release))
@@ -39,7 +39,7 @@ def reconcile(obs: Observation, grant: Grant | None, *, now: float) -> Plan:
     return replace(plan, membership=changed_membership(remaining, now))
 
 
-def _creates(obs: Observation, gets: Assignment, now: float) -> tuple[CreatePod, ...]:
+def _creates(obs: Observation, assignment: Assignment, now: float) -> tuple[CreatePod, ...]:
     """Pods whose room and name are free. A group starts only when its whole minimum can be created at once.
 
     None are created for a job of which only the pods are known. Its pods run on, and borrowed GPUs are given back (99).
@@ -49,11 +49,11 @@ def _creates(obs: Observation, gets: Assignment, now: float) -> tuple[CreatePod,
     names = {(pod.role, pod.index) for pod in obs.job.pods}
     if pod_name(obs.job.name, ROLE_MASTER, 0) in obs.job.foreign_names:
         names.add((ROLE_MASTER, 0))
-    slots = [slot for slot in gets.create if slot.ready and (slot.role, slot.index) not in names]
+    slots = [slot for slot in assignment.create if slot.ready and (slot.role, slot.index) not in names]
     if not obs.members and not _can_start(obs, slots):
         return ()
     slots = _to_an_allowed_size(obs, sorted(slots, key=master_first))
-    return creates(obs, slots, membership=first_membership(obs, gets.release, slots))
+    return creates(obs, slots, membership=first_membership(obs, assignment.release, slots))
 
 
 def _to_an_allowed_size(obs: Observation, slots: list[Slot]) -> list[Slot]:

@@ -79,7 +79,7 @@ def demand_of_pods(job: Job, pods: Sequence[OwnPod], flavor: str) -> JobDemand:
     runs = not (job.deleted or job.status.finished)
     master = next((pod for pod in pods if pod.role == ROLE_MASTER), None)
     worker = next((pod for pod in pods if pod.role != ROLE_MASTER), master)
-    assert worker is not None, "asked where there are pods"
+    assert worker is not None, "the caller passes at least one pod"
     least = min((pod.nnodes[0] for pod in pods if pod.nnodes), default=len(pods))
     return JobDemand(
         uid=job.uid,

@@ -12,7 +12,7 @@ from elastic_operator.plan.facts.times import seconds, status_time
 from elastic_operator.plan.job.observation import Deletion, Observation, add_change, end_incarnation
 
 
-def start_over_if_needed(obs: Observation, grant: Grant) -> Observation:
+def restart_if_needed(obs: Observation, grant: Grant) -> Observation:
     """Begin a new incarnation if all pods are given up, or if the running pods were made with a `min:max` that excludes
     the new size (11).
 
@@ -21,13 +21,13 @@ def start_over_if_needed(obs: Observation, grant: Grant) -> Observation:
     """
     if not obs.members or obs.finishing:
         return obs
-    gets = grant.assignment
-    size, release = gets.replicas, gets.release
+    assignment = grant.assignment
+    size, release = assignment.replicas, assignment.release
     may_run = obs.job.spec is None or size >= obs.job.spec.minimum
     frozen = next((pod.nnodes for pod in obs.members if pod.nnodes), None)
     if size == 0:
         why = f"All pods are deleted: {grant.message}"
-    elif frozen and not frozen[0] <= size <= frozen[1] and size > len(gets.keep):
+    elif frozen and not frozen[0] <= size <= frozen[1] and size > len(assignment.keep):
         why = f"{size} pods are outside of {frozen[0]}:{frozen[1]}, which the running pods were made with"
     elif frozen and may_run and size < frozen[0] and release:
         why = f"{size} pods are fewer than {frozen[0]}, which the running pods were made with"
@@ -51,7 +51,7 @@ def _is_starting(obs: Observation) -> bool:
     return obs.status.running_since is None and all(pod.created >= last for pod in obs.members)
 
 
-def write_down_change(obs: Observation, grant: Grant, now: float) -> Observation:
+def record_change(obs: Observation, grant: Grant, now: float) -> Observation:
     """Record a new target in the history, with an event. Shrinking is written down before it is done.
 
     Growth is not (25): a replica that finds the new pods without the status decides the same again, and no pod waits
@@ -95,17 +95,17 @@ def _record_exchange(obs: Observation, grant: Grant, now: float) -> Observation:
 
     If none is created again, an earlier leader has already recorded the change and got no further.
     """
-    gets = grant.assignment
+    assignment = grant.assignment
     if (
         obs.finishing
         or not grant.preemptors
-        or not gets.create
-        or not any(pod.uid in gets.release for pod in obs.members)
+        or not assignment.create
+        or not any(pod.uid in assignment.release for pod in obs.members)
     ):
         return obs
     smaller = why_smaller(grant)
     why = Reason(smaller.code, f"{smaller.message} As many pods are created elsewhere.")
-    status = add_change(obs.status, now, gets.replicas, gets.replicas, *why)
+    status = add_change(obs.status, now, assignment.replicas, assignment.replicas, *why)
     return replace(obs, status=status, events=(*obs.events, Event(*why)))
 
 

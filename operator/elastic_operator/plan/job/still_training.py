@@ -24,7 +24,7 @@ FORMING_SECONDS = 30.0
 
 def still_training(job: Job, status: JobStatus, due: Mapping[str, float], now: float) -> frozenset[str]:
     """The nodes that could be given up since `due` and whose pods train by the master's report."""
-    master, report = _asked(job, status), job.feedback.report
+    master, report = _polled_master(job, status), job.feedback.report
     if master is None or now >= fresh_until(job, now):
         return frozenset()
     if report is None or report.master_uid != master.uid:  # the master has not answered yet
@@ -37,10 +37,10 @@ def still_training(job: Job, status: JobStatus, due: Mapping[str, float], now: f
 
 def fresh_until(job: Job, now: float) -> float:
     """Until when the master's last answer counts. A master that is not asked yet has as long to answer."""
-    return (now if job.feedback.answered is None else min(job.feedback.answered, now)) + FRESH_SECONDS
+    return (now if job.feedback.last_answer_at is None else min(job.feedback.last_answer_at, now)) + FRESH_SECONDS
 
 
-def _asked(job: Job, status: JobStatus) -> OwnPod | None:
+def _polled_master(job: Job, status: JobStatus) -> OwnPod | None:
     """The job's running master, if it can be asked."""
     if job.spec is None or not job.spec.is_elastic:
         return None

@@ -55,4 +55,4 @@ def decided_at(job: Job, left: Survivors | None, now: float) -> float:
         return -inf
     if job.feedback.group is None:
         return now + BEGIN_SECONDS
-    return job.feedback.group.asked_since + SURVIVOR_READ_SECONDS if job.feedback.group.asked_since <= now + 1 else -inf
+    return job.feedback.group.read_since + SURVIVOR_READ_SECONDS if job.feedback.group.read_since <= now + 1 else -inf

@@ -17,7 +17,7 @@ from elastic_operator.plan.facts.text import listed
 from elastic_operator.plan.facts.times import doubled, end_of_wait, seconds
 from elastic_operator.plan.facts.waits import WAITS
 from elastic_operator.plan.job.elastic_rules import next_master
-from elastic_operator.plan.job.losses import due_for_a_master, reported
+from elastic_operator.plan.job.losses import end_backoff_for_master, reported
 from elastic_operator.plan.job.observation import Deletion, Observation, end_incarnation, master_of, replace_all
 from elastic_worker.contract import ROLE_MASTER
 
@@ -25,7 +25,7 @@ UNSCHEDULABLE_SECONDS = 60.0
 """A pod that the scheduler has not placed for this long is deleted (10)."""
 
 
-def misplaced(obs: Observation, now: float) -> Observation:
+def recreate_misplaced_pods(obs: Observation, now: float) -> Observation:
     """Pods planned for a node that has closed or filled since, and not bound to it, are created elsewhere (142).
 
     They have done no work and nothing is to blame, so no loss is counted and no back-off begins. The hold (143) of a
@@ -40,19 +40,20 @@ def misplaced(obs: Observation, now: float) -> Observation:
     event, left = Event("PodsPlannedAnew", text), tuple(pod for pod in obs.members if pod.uid not in why)
     counted = len(reported(obs)) - len(reported(replace(obs, members=left)))
     names = {pod.name for pod in going}
-    known = [pod for pod in obs.status.pods if pod.name not in names]  # so `losses` does not count them as lost
+    # So `record_lost_pods` does not count them as lost.
+    known = [pod for pod in obs.status.pods if pod.name not in names]
     status = obs.status.model_copy(update={"replicas": max(0, obs.status.replicas - counted), "pods": known})
     if not left:
         status = status.model_copy(update={"held_until": None})
     if left and master_in(left) is None and master_in(going) is not None:
         if not obs.spec.is_elastic:
             return replace_all(obs, end_incarnation(status), event)
-        status = next_master(due_for_a_master(status, obs.spec.minimum, now), now)
+        status = next_master(end_backoff_for_master(status, obs.spec.minimum, now), now)
     to_delete = (*obs.to_delete, *(Deletion(pod, why[pod.uid]) for pod in going))
     return replace(obs, status=status, members=left, to_delete=to_delete, commit=True, events=(*obs.events, event))
 
 
-def refused(obs: Observation, now: float) -> Observation:  # noqa: ARG001 - a rule like the others
+def delete_rejected_pods(obs: Observation, now: float) -> Observation:  # noqa: ARG001 - a rule like the others
     """Delete the pods of a job below its minimum if no more can be created before somebody edits the job."""
     if not obs.job.needs_edit or not obs.members:
         return obs
@@ -62,19 +63,19 @@ def refused(obs: Observation, now: float) -> Observation:  # noqa: ARG001 - a ru
     return replace_all(obs, end_incarnation(obs.status, target_replicas=0), event)
 
 
-def blocked(obs: Observation, now: float) -> Observation:
+def back_off_after_rejection(obs: Observation, now: float) -> Observation:
     """The API server accepts no more pods of the job. More are tried again later (27).
 
     Pods below the minimum are deleted meanwhile, because they may block other jobs, such as a second job under the same
     quota. If pods of the job are being deleted, they may be what blocks it, so nothing is done until they are removed.
     """
     leaving = any(pod.deleting_since is not None for pod in obs.job.pods)
-    if not obs.job.feedback.blocked or leaving or obs.spec.suspend:
+    if not obs.job.feedback.pods_rejected or leaving or obs.spec.suspend:
         return obs
-    return try_later(obs, now, obs.members, RetryCause.FAILED_CREATE, obs.job.feedback.blocked)
+    return back_off(obs, now, obs.members, RetryCause.FAILED_CREATE, obs.job.feedback.pods_rejected)
 
 
-def unschedulable(obs: Observation, now: float) -> Observation:
+def delete_unschedulable_pods(obs: Observation, now: float) -> Observation:
     """Delete pods that the scheduler cannot place, and do not try their size for a while (10).
 
     Pods that request new nodes have more time. If no node comes, the rest of the minimum is deleted with them (49).
@@ -86,13 +87,13 @@ def unschedulable(obs: Observation, now: float) -> Observation:
     waits = [(pod, (pod.unschedulable_since or 0.0) + _patience(obs, pod)) for pod in pods]
     due = [pod for pod, until in waits if now >= until]
     if not due:
-        return replace(obs, wake_at=(*obs.wake_at, *(until for _, until in waits)))
+        return replace(obs, requeue_at=(*obs.requeue_at, *(until for _, until in waits)))
     left = tuple(pod for pod in obs.members if pod not in due)
     if _requests_nodes(obs, due[0]):
         why = f"No node was added within {_patience(obs, due[0]):.0f} s for {due[0].name}: {due[0].unschedulable}"
-        return try_later(obs, now, left, RetryCause.NODES_NOT_PROVISIONED, why)
+        return back_off(obs, now, left, RetryCause.NODES_NOT_PROVISIONED, why)
     why = f"the scheduler cannot place {due[0].name}: {due[0].unschedulable}"
-    return try_later(obs, now, left, RetryCause.UNSCHEDULABLE, why)
+    return back_off(obs, now, left, RetryCause.UNSCHEDULABLE, why)
 
 
 def may_preempt_at(failed: Retry | None) -> float:
@@ -108,7 +109,7 @@ def may_preempt_at(failed: Retry | None) -> float:
 
 
 def is_awaited(obs: Observation, pod: OwnPod) -> bool:
-    """Whether the pod is a master that other pods wait for. `elastic_rules.absence` limits that time."""
+    """Whether the pod is a master that other pods wait for. `elastic_rules.end_without_master` limits that time."""
     return pod.role == ROLE_MASTER and obs.status.master_lost_time is not None
 
 
@@ -124,12 +125,12 @@ def _requests_nodes(obs: Observation, pod: OwnPod) -> bool:
     return obs.job.provisioning is not None and pod.node is None and placed < obs.spec.minimum
 
 
-def try_later(obs: Observation, now: float, left: tuple[OwnPod, ...], cause: RetryCause, why: str) -> Observation:
+def back_off(obs: Observation, now: float, left: tuple[OwnPod, ...], cause: RetryCause, why: str) -> Observation:
     """Keep only the pods `left`, and try again later. Keep none if they lack the master or are fewer than the
     minimum.
 
     If the scheduler cannot place the others, fewer than the minimum stay, too. Pods that wait for their next master
-    stay, and it counts as one of them: `elastic_rules.absence` limits their wait.
+    stay, and it counts as one of them: `elastic_rules.end_without_master` limits their wait.
 
     The failed size, or any size if no pod is left, is tried again after `WAITS` plus up to half, by the job's uid, so
     that two competing jobs do not retry in step. If no new node came, sizes are tried meanwhile, but no new nodes are

@@ -91,7 +91,7 @@ def _flags_of_its_command(obs: Observation) -> str:
         return ""
     return (
         f"torchrun was called with {' '.join(report.unused_flags)}. These flags have no effect; remove them."
-        " The operator decides which pods take part and where they meet"
+        " The operator sets the number of pods and the rendezvous address"
     )
 
 

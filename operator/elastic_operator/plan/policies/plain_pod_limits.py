@@ -29,12 +29,12 @@ def plain_pod_limits(
     `plain` are the GPUs of plain pods, with a node or without; `kept` the GPUs of jobs that are not preemptible. The
     GPUs of a team's other namespaces are subtracted from the limit of each, because they share one guarantee.
     """
-    books = _Books(teams, team_of, flavors, plain=plain, kept=kept)
+    usage = _TeamUsage(teams, team_of, flavors, plain=plain, kept=kept)
     resources = sorted({resource for flavor in flavors for resource in flavor.resources})
-    return {namespace: {name: books.limit(namespace, name) for name in resources} for namespace in sorted(team_of)}
+    return {namespace: {name: usage.limit(namespace, name) for name in resources} for namespace in sorted(team_of)}
 
 
-def kept_by(jobs: Iterable[JobDemand], resources: Sequence[str]) -> Holdings:
+def non_preemptible_gpus(jobs: Iterable[JobDemand], resources: Sequence[str]) -> Holdings:
     """GPUs held by pods of jobs that are not preemptible."""
     held: dict[str, Counter[str]] = {}
     for job in jobs:
@@ -45,7 +45,7 @@ def kept_by(jobs: Iterable[JobDemand], resources: Sequence[str]) -> Holdings:
     return held
 
 
-class _Books:
+class _TeamUsage:
     """GPUs that each team, and each parent, holds and cannot lose."""
 
     def __init__(

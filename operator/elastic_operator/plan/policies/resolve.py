@@ -45,7 +45,7 @@ class Namespace:
 
 
 @dataclass(frozen=True, slots=True)
-class Resolved:
+class ResolvedPolicies:
     """The teams that the policies make, ordered by age; each has its policy's name.
 
     `team_of` is the team of each namespace that a policy covers. `problems` say by policy uid which parts are
@@ -80,7 +80,7 @@ class _Problems:
 
 def resolve(
     policies: Iterable[Policy], namespaces: Iterable[Namespace], *, flavors: Collection[str] = (DEFAULT_FLAVOR,)
-) -> Resolved:
+) -> ResolvedPolicies:
     """Teams from policies; `flavors` are the names of the flavors in the settings. The result does not depend on their
     order.
     """
@@ -92,7 +92,7 @@ def resolve(
     teams = tuple(_team(policy, parents.get(policy.name), flavors, problems) for policy in readable)
     ceilings = {p.name: p.known_spec.reclaim.grace_period_seconds for p in readable}
     known = {name: seconds for name, seconds in ceilings.items() if seconds is not None}
-    return Resolved(teams, team_of, problems.all(), known)
+    return ResolvedPolicies(teams, team_of, problems.all(), known)
 
 
 def selects(selector: NamespaceSelector, labels: Mapping[str, str]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from elastic_operator.cluster.pod import Pod
 
-ON_ITS_OWN = "none"
+NO_GANG = "none"
 """The annotation's value for a pod that works without the other pods of its Job, as in a sweep."""
 _MAX_NAME = 253
 """The longest name in Kubernetes; a longer one names no gang."""
@@ -29,7 +29,7 @@ def gang_of(pod: Pod) -> str:
     JobSet, its group of a LeaderWorkerSet, or its controller, unless that is a controller of servers.
     """
     meta, group = pod.metadata, pod.spec.scheduling_group
-    if meta.annotations.gang == ON_ITS_OWN:
+    if meta.annotations.gang == NO_GANG:
         return ""
     named = {
         "gang": meta.annotations.gang,

@@ -22,7 +22,7 @@ from elastic_operator.read.pending.reservation import Reservation
 from elastic_operator.settings import Settings
 
 NEVER_PREEMPTS = "Never"
-KEPT_FOR_NOTHING = "nodes were kept for it in vain"
+RESERVED_IN_VAIN = "nodes were kept for it in vain"
 
 Volumes = Callable[[str, Iterable[str]], VolumeFacts]
 """The known facts on the claims of a namespace with these names."""
@@ -59,7 +59,7 @@ def pending_pod_of(
     avoided = reserved.avoided(now)
     left = reserved.ran_out(now) if reserved.has_run_out(now) else reserved
     if left.is_in_backoff(now):
-        backoff = max(backoff or PodBackoff(0.0, ""), PodBackoff(left.backoff_until, KEPT_FOR_NOTHING))
+        backoff = max(backoff or PodBackoff(0.0, ""), PodBackoff(left.backoff_until, RESERVED_IN_VAIN))
     times = [*avoided.values(), *([reserved.until] if holds else []), *([backoff.until] if backoff else [])]
     unplannable = next(_problems(own.master, own.flavor_problem, None if holds or nominated else backoff, now), "")
     pending = PendingPod(

@@ -103,7 +103,7 @@ class PendingPods:
         for uid, waiting in self._waiting.items():
             if waiting.gang:
                 gangs.setdefault(waiting.gang, {})[uid] = waiting.pending
-        self._places.keep_only(gangs.keys())
+        self._places.forget_deleted(gangs.keys())
         instead = self._gangs.without_unsettled(gangs, now)
         self.again_at = min((waiting.until for waiting in self._waiting.values()), default=inf)
         self.again_at = min(self.again_at, self._gangs.again_at)

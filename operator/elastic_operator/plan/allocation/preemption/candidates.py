@@ -26,7 +26,7 @@ _LAST = 1 << 30
 """The index of pods that do not exist yet: they are preempted before existing ones."""
 
 
-class Cost(IntEnum):
+class UnitKind(IntEnum):
     """The kinds of units, the cheapest first."""
 
     OWN = 0
@@ -50,7 +50,7 @@ class Unit:
     `gpus` are all GPUs of the unit, `held_gpus` the part of these that pods hold already.
     """
 
-    cost: Cost
+    kind: UnitKind
     entry: Entry
     members: tuple[Member, ...]
     seats: tuple[Seat, ...]
@@ -60,7 +60,7 @@ class Unit:
     @property
     def whole(self) -> bool:
         """Whether the unit is a whole job."""
-        return self.cost in (Cost.INCOMPLETE_JOB, Cost.JOB)
+        return self.kind in (UnitKind.INCOMPLETE_JOB, UnitKind.JOB)
 
     @property
     def not_yet_held(self) -> bool:
@@ -73,41 +73,47 @@ class Unit:
         return [*self.members, *(self.entry.requirements(seat.role).shape for seat in self.seats)]
 
     @property
-    def weakness(self) -> tuple[int, float, int, bool, int]:
+    def victim_order(self) -> tuple[int, float, int, bool, int]:
         """Sort key: jobs of lower priority first, then those that lose no work by a change of size (170), then younger
         ones; within a job workers, the highest index first, then the master.
         """
         index = _LAST if self.seats else self.members[-1].index
         is_master = bool(self.members) and self.members[-1].role == ROLE_MASTER
-        return *weakness(self.entry, whole=self.whole), is_master, -index
+        return *victim_order(self.entry, whole=self.whole), is_master, -index
 
 
-def weakness(entry: Entry, *, whole: bool = False) -> tuple[int, float, int]:
-    """Sort key of jobs, those that give first: see `Unit.weakness`. A `whole` job loses the same in any mode."""
+def victim_order(entry: Entry, *, whole: bool = False) -> tuple[int, float, int]:
+    """Sort key of jobs, those that give first: see `Unit.victim_order`. A `whole` job loses the same in any mode."""
     demand = entry.demand
     return demand.priority, 0.0 if whole else demand.resize_cost, -entry.rank
 
 
-def strength(unit: Unit, check: PreemptionCheck | None) -> tuple[float, ...]:
+def unit_order(unit: Unit, check: PreemptionCheck | None) -> tuple[float, ...]:
     """Sort key: cheap kinds first, then the team with the highest share value, then the weakest."""
     value = check.share_value(unit.entry.account) if check and unit.entry.account else -1.0
-    return unit.cost, -value, *unit.weakness
+    return unit.kind, -value, *unit.victim_order
 
 
 class Candidates:
     """The units that a preemptor which lacks `need` GPUs may preempt."""
 
     def __init__(
-        self, state: AllocationState, preemptor: Entry, need: int, *, growing: bool = False, most: Cost = Cost.JOB
+        self,
+        state: AllocationState,
+        preemptor: Entry,
+        need: int,
+        *,
+        growing: bool = False,
+        max_kind: UnitKind = UnitKind.JOB,
     ) -> None:
-        self._state, self._preemptor, self._growing, self._most = state, preemptor, growing, most
+        self._state, self._preemptor, self._growing, self._max_kind = state, preemptor, growing, max_kind
         check = self.check(need) if state.snapshot.reclaiming else None
         self._victim_accounts = check.victim_accounts(state.queues.by_account) if check else frozenset[Account]()
 
     @property
-    def kind(self) -> tuple[bool, Cost]:
-        """Whether the GPUs are for growth, and the highest cost of any unit."""
-        return self._growing, self._most
+    def kind(self) -> tuple[bool, UnitKind]:
+        """Whether the GPUs are for growth, and the dearest kind of unit."""
+        return self._growing, self._max_kind
 
     def check(self, need: int) -> PreemptionCheck | None:
         """A try to take that many GPUs from other teams; None for a preemptor that wants no GPUs."""
@@ -121,12 +127,12 @@ class Candidates:
         team = [] if self._growing else self._state.queues.by_team[self._preemptor.team]
         return any(gives_within_team(self._state, entry, self._preemptor) for entry in team)
 
-    def hosts(self) -> set[int]:
+    def nodes(self) -> set[int]:
         """The nodes on which there may be candidates."""
         state, accounts = self._state, self._victim_accounts
         entries = [entry for account in accounts for entry in state.queues.by_account[account]]
         entries += [] if self._growing else state.queues.by_team[self._preemptor.team]
-        return {node for entry in entries if entry.size and self._may_give(entry) for node in entry.near}
+        return {node for entry in entries if entry.size and self._may_give(entry) for node in entry.occupied_nodes}
 
     def weakest_first(self, check: PreemptionCheck, gpus: int) -> list[Entry]:
         """Jobs of other teams that can spare a worker with that many GPUs, in the order of preemption."""
@@ -138,7 +144,7 @@ class Candidates:
         ]
         able = [c for c in entries if c.spare and c.complete and c.team != self._preemptor.team]
         able = [c for c in able if self._may_give(c)]
-        return sorted(able, key=lambda c: (-check.share_value(c.account) if c.account else 0.0, weakness(c)))
+        return sorted(able, key=lambda c: (-check.share_value(c.account) if c.account else 0.0, victim_order(c)))
 
     def on_node(self, node: int) -> Iterator[Unit]:
         """The units on one node, each judged by itself. The caller checks again which of them may be preempted
@@ -151,7 +157,7 @@ class Candidates:
             here.setdefault(entry, ([], []))[1].append(seat)
         for entry, (members, seats) in here.items():
             if self._may_give(entry):
-                yield from (unit for unit in self._units(entry, members, seats) if unit.cost <= self._most)
+                yield from (unit for unit in self._units(entry, members, seats) if unit.kind <= self._max_kind)
 
     def under(self, account: Account) -> list[Entry]:
         """The jobs with candidates that are charged to that account or to one below it."""
@@ -161,19 +167,19 @@ class Candidates:
     def singles(self, entry: Entry) -> list[Unit]:
         """The job's pods that are preempted one by one, on all nodes, in the order of preemption."""
         units = self._singles(entry, leaving_order(entry.kept), entry.seats)
-        return [unit for unit in units if unit.cost <= self._most]
+        return [unit for unit in units if unit.kind <= self._max_kind]
 
     def whole(self, entry: Entry) -> Unit | None:
         """The unit of all pods of the job, if it may be preempted."""
         members, seats = leaving_order(entry.kept), entry.seats
         unit = self._whole(entry, members, seats, besides=len(self._singles(entry, members, seats)))
-        return unit if unit and unit.cost <= self._most else None
+        return unit if unit and unit.kind <= self._max_kind else None
 
     def may_be_preempted(self, unit: Unit, check: PreemptionCheck | None) -> bool:
         """Whether the preemptor may take the unit beside the units that it has taken so far."""
         if self._in_team(unit.entry) or unit.entry.account is None or check is None:
             return True
-        ends_job = unit.cost is Cost.JOB
+        ends_job = unit.kind is UnitKind.JOB
         return check.may(unit.entry.account, unit.gpus, not_yet_held=unit.not_yet_held, ends_job=ends_job)
 
     def _in_team(self, entry: Entry) -> bool:
@@ -185,7 +191,7 @@ class Candidates:
         if entry is preemptor:
             return not self._growing
         if entry.is_pending_pod:
-            return bool(entry.seats) and not entry.promised_node and entry.account in self._victim_accounts
+            return bool(entry.seats) and not entry.nominated_node and entry.account in self._victim_accounts
         if not entry.demand.preemptible or (preemptor.is_pending_pod and not self._state.snapshot.reclaiming):
             return False
         if preemptor.has_kube_scheduler_preempt(entry):
@@ -210,26 +216,28 @@ class Candidates:
         ]
         if entry is self._preemptor:
             own = singles[: entry.spare if not entry.has_master else 0]
-            return [replace(unit, cost=Cost.OWN) for unit in own if unit.members]
+            return [replace(unit, kind=UnitKind.OWN) for unit in own if unit.members]
         if entry.complete:
             return singles[: entry.spare]
         if entry.has_reserved_seats:
             may_be_preempted = not self._in_team(entry) or entry.demand.priority < self._preemptor.demand.priority
             return (
-                [replace(_of_seat(entry, seat), cost=Cost.RESERVED_SEAT) for seat in seats] if may_be_preempted else []
+                [replace(_of_seat(entry, seat), kind=UnitKind.RESERVED_SEAT) for seat in seats]
+                if may_be_preempted
+                else []
             )
-        return [] if entry.served else [replace(unit, cost=Cost.INCOMPLETE) for unit in singles]
+        return [] if entry.served else [replace(unit, kind=UnitKind.INCOMPLETE) for unit in singles]
 
     def _whole(self, entry: Entry, members: Sequence[Member], seats: Sequence[Seat], *, besides: int) -> Unit | None:
         """The unit of all pods of the job, if more of its pods are here than those preempted one by one."""
         if entry is self._preemptor or besides >= len(members) + len(seats):
             return None
         if entry.complete:
-            return self._of_all(Cost.JOB, entry, members, seats) if self._may_be_preempted_whole(entry) else None
+            return self._of_all(UnitKind.JOB, entry, members, seats) if self._may_be_preempted_whole(entry) else None
         return (
             None
             if entry.has_reserved_seats or entry.served
-            else self._of_all(Cost.INCOMPLETE_JOB, entry, members, seats)
+            else self._of_all(UnitKind.INCOMPLETE_JOB, entry, members, seats)
         )
 
     def _may_be_preempted_whole(self, entry: Entry) -> bool:
@@ -241,12 +249,12 @@ class Candidates:
         return not entry.demand.running_since or self._state.now >= entry.demand.running_since + least
 
     def _of_member(self, entry: Entry, member: Member) -> Unit:
-        return Unit(Cost.SURPLUS, entry, (member,), (), member.gpus, member.gpus)
+        return Unit(UnitKind.SURPLUS, entry, (member,), (), member.gpus, member.gpus)
 
-    def _of_all(self, cost: Cost, entry: Entry, members: Sequence[Member], seats: Sequence[Seat]) -> Unit:
+    def _of_all(self, kind: UnitKind, entry: Entry, members: Sequence[Member], seats: Sequence[Seat]) -> Unit:
         held = sum(member.gpus for member in entry.kept)
         coming = sum(entry.requirements(seat.role).gpus for seat in entry.seats)
-        return Unit(cost, entry, tuple(members), tuple(seats), held + coming, held)
+        return Unit(kind, entry, tuple(members), tuple(seats), held + coming, held)
 
 
 def gives_within_team(state: AllocationState, entry: Entry, preemptor: Entry) -> int:
@@ -291,7 +299,7 @@ def _yields_to(state: AllocationState, entry: Entry, preemptor: Entry) -> bool:
 
 
 def _of_seat(entry: Entry, seat: Seat) -> Unit:
-    return Unit(Cost.SURPLUS, entry, (), (seat,), entry.requirements(seat.role).gpus, 0)
+    return Unit(UnitKind.SURPLUS, entry, (), (seat,), entry.requirements(seat.role).gpus, 0)
 
 
 def preempt_units(state: AllocationState, preemptor: Entry, units: Iterable[Unit]) -> None:

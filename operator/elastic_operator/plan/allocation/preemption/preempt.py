@@ -29,13 +29,13 @@ def preempt(
     """
     if not candidates.any():
         return False
-    mark, took = state.journal.mark(), len(preemptor.took)
+    mark, took = state.journal.mark(), len(preemptor.victims)
     gpus = [preemptor.requirements(role).gpus for role in roles]
     if _make_room_under_limits(state, preemptor, sum(gpus), candidates):
         options = Options(state, preemptor, candidates, only=only)
         done = all(_seat(state, preemptor, role, sum(gpus[i:]), options) for i, role in enumerate(roles))
         done = done and not state.refusal(preemptor, 0, Rule.LENDING)
-        went = (one.pod.uid for one in preemptor.took[took:])
+        went = (one.pod.uid for one in preemptor.victims[took:])
         gang = state.this_pass.serving  # is limited as a whole
         if done and (gang or not state.victims.is_over_limit(preemptor, went)):
             return True
@@ -82,7 +82,7 @@ def give_back(state: AllocationState) -> None:
             continue
         if entry.seats:
             _prefer_own(state, entry)
-        if not entry.starts_anew:
+        if not entry.replaces_master:
             _keep_more(state, entry)
 
 
@@ -107,9 +107,9 @@ def _swap(state: AllocationState, entry: Entry, member: Member, seats: Sequence[
     state.unseat(entry, given_up)
     moved = _keep_by_moving(state, entry, member)
     if moved is not None:
-        heir = next((other for other in moved if given_up.node in other.near), None)
+        new_preemptor = next((other for other in moved if given_up.node in other.occupied_nodes), None)
         gpus = entry.requirements(given_up.role).gpus
-        if heir is None or state.victims.pass_on(entry, given_up.node, heir, gpus=gpus):
+        if new_preemptor is None or state.victims.pass_on(entry, given_up.node, new_preemptor, gpus=gpus):
             return True
     state.journal.roll_back(mark)
     return False
@@ -158,5 +158,5 @@ def _seats_on(state: AllocationState, node: int | None) -> list[tuple[Entry, Sea
     """The seats on the node that may move, those of the weakest jobs first. They are sorted, because a try that is
     rolled back changes the order in which they were taken.
     """
-    here = [] if node is None else [(c, s) for c, s in state.seated[node] if not c.promised_node]
+    here = [] if node is None else [(c, s) for c, s in state.seated[node] if not c.nominated_node]
     return sorted(here, key=lambda pair: (-pair[0].rank, pair[1].role, pair[1].ready))

@@ -39,7 +39,7 @@ class PreemptionCheck:
         other._pods, other._not_yet_held = dict(self._pods), dict(self._not_yet_held)
         return other
 
-    def take(self, victim_account: Account, *, pods: int, not_yet_held: int) -> None:
+    def count_victims(self, victim_account: Account, *, pods: int, not_yet_held: int) -> None:
         """Count that many GPUs of the victim account as taken: GPUs that pods hold, and GPUs that are not yet held."""
         for account in victim_account.path:
             self._pods[account] = self._pods.get(account, 0) + pods
@@ -55,7 +55,7 @@ class PreemptionCheck:
             found.update(more)
             rest = [account for account in rest if account not in found]
             for account in more:
-                trial.take(account, pods=max(1, account.used - account.guaranteed), not_yet_held=0)
+                trial.count_victims(account, pods=max(1, account.used - account.guaranteed), not_yet_held=0)
         return frozenset(found)
 
     def may(self, victim_account: Account, gpus: int, *, not_yet_held: bool = False, ends_job: bool = False) -> bool:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from elastic_operator.plan.allocation.accounts import Account
 from elastic_operator.plan.allocation.entry import Entry
-from elastic_operator.plan.allocation.preemption.candidates import Candidates, Cost, Unit, strength
+from elastic_operator.plan.allocation.preemption.candidates import Candidates, Unit, UnitKind, unit_order
 from elastic_operator.plan.allocation.preemption.rules import PreemptionCheck
 
 
@@ -63,16 +63,16 @@ class VictimQueue:
 
     def _list(self, heaps: _Heaps, units: Iterable[Unit]) -> None:
         for unit in units:
-            kind = unit.not_yet_held, unit.cost is Cost.JOB
+            kind = unit.not_yet_held, unit.kind is UnitKind.JOB
             heap = heaps.setdefault((unit.entry.account, unit.gpus, *kind), [])
-            heappush(heap, _Listed((unit.cost, *unit.weakness), next(self._places), unit))
+            heappush(heap, _Listed((unit.kind, *unit.victim_order), next(self._places), unit))
 
     def _take(self, heaps: _Heaps, check: PreemptionCheck | None) -> Unit | None:
         heads = [heap for heap in map(self._without_stale, heaps.values()) if heap]
         able = [heap for heap in heads if self._candidates.may_be_preempted(heap[0].unit, check)]
         if not able:
             return None
-        unit = heappop(min(able, key=lambda heap: (strength(heap[0].unit, check), heap[0].place))).unit
+        unit = heappop(min(able, key=lambda heap: (unit_order(heap[0].unit, check), heap[0].place))).unit
         if unit.whole:
             self._gone.add(unit.entry)
         else:

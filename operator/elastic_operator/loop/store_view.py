@@ -1,4 +1,4 @@
-"""The planner's world, read from the stores."""
+"""The planner's view of the cluster, read from the stores."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from math import inf
 
 from elastic_operator.cluster import objects
 from elastic_operator.loop.writes.failed_writes import FailedWrites
-from elastic_operator.memory import Remembered, RememberedOne, Touched
+from elastic_operator.memory import DirtySet, KeyedCache, SingleCache
 from elastic_operator.plan.facts.group_report import GroupReport
-from elastic_operator.plan.facts.job import NOBODY_ASKS, Group, Job, JobFeedback, OwnPod
+from elastic_operator.plan.facts.job import LOGS_NOT_READ, Group, Job, JobFeedback, OwnPod
 from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.snapshot import Member, Node, PendingPod, Snapshot
 from elastic_operator.plan.job.remaining_pods import flavor_in_use
-from elastic_operator.plan.policies.resolve import Resolved
+from elastic_operator.plan.policies.resolve import ResolvedPolicies
 from elastic_operator.quarantine import Fault
 from elastic_operator.read.jobs import JobInputs
 from elastic_operator.read.reader import Reader
@@ -27,7 +27,7 @@ FEW_JOBS = 16
 """Up to this many new or changed jobs are read without a turn of the event loop: a large template takes 10 ms."""
 
 
-class StoredWorld:
+class StoreView:
     """The stores as one moment of the cluster: that of the last `refresh`.
 
     Args:
@@ -37,7 +37,7 @@ class StoredWorld:
         group: By a job's uid, the group that its pods' logs show.
         may_preempt: Whether the API server would accept the job's pods.
         may_not_preempt: The jobs (uids) and the namespaces for which `may_preempt` is false.
-        news: The jobs (uids) with another `report` or `group`.
+        dirty_sets: The jobs (uids) with another `report` or `group`.
         job_read: Called with each job that is read and is not quarantined.
     """
 
@@ -49,30 +49,30 @@ class StoredWorld:
         *,
         report: Callable[[str], GroupReport | None] = lambda _: None,
         answered: Callable[[str], float | None] = lambda _: -inf,
-        group: Callable[[str], Group | None] = lambda _: NOBODY_ASKS,
+        group: Callable[[str], Group | None] = lambda _: LOGS_NOT_READ,
         may_preempt: Callable[[Job], bool] = lambda _: True,
         may_not_preempt: Callable[[], tuple[AbstractSet[str], AbstractSet[str]]] = lambda: (frozenset(), frozenset()),
-        news: Sequence[Touched[str]] = (),
+        dirty_sets: Sequence[DirtySet[str]] = (),
         job_read: Callable[[Job], object] = lambda _: None,
     ) -> None:
         self.reader, self._with_logs, self._failed_writes = reader, with_logs, failed_writes
         self._report, self._answered, self._group, self._may_preempt = report, answered, group, may_preempt
-        self._may_not_preempt, self._news, self._job_read = may_not_preempt, news, job_read
+        self._may_not_preempt, self._dirty_sets, self._job_read = may_not_preempt, dirty_sets, job_read
         self._quarantine, self._stores, self._ledger = reader.quarantine, reader.stores, reader.ledger
         self.now = 0.0
         self.empty = _without_contents(reader.settings)
-        self._known: Remembered[JobInputs, Job] = Remembered()
-        self._without_spec: Remembered[object, Job] = Remembered()
+        self._known: KeyedCache[JobInputs, Job] = KeyedCache()
+        self._without_spec: KeyedCache[object, Job] = KeyedCache()
         """Jobs that are quarantined, or deleted and still there."""
         self._may_not_preempt_before: tuple[AbstractSet[str], AbstractSet[str]] = frozenset(), frozenset()
-        self._distrusted: AbstractSet[tuple[str, bool]] = frozenset()
-        """The objects that the quarantine distrusted at the last refresh."""
-        self._mine: RememberedOne[int, AbstractSet[str]] = RememberedOne()
+        self._barred_from_preemption: AbstractSet[tuple[str, bool]] = frozenset()
+        """The objects that the quarantine barred from preemption at the last refresh."""
+        self._mine: SingleCache[int, AbstractSet[str]] = SingleCache()
         """The jobs (uids) that are served."""
-        self._changed: Touched[str] = Touched()
+        self._changed: DirtySet[str] = DirtySet()
         self._read_every_pass: set[str] = set()
         """Jobs (uids) that depend on more than their object, pods and context. They are read at each refresh."""
-        self._touched: Collection[str] | None = None
+        self._dirty: Collection[str] | None = None
         self._end_subscription = self._stores.jobs.subscribe(self._job_changed)
 
     def close(self) -> None:
@@ -81,70 +81,70 @@ class StoredWorld:
         self.reader.external_changes.close()
 
     def _job_changed(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
-        self._changed.add(*(body.metadata.uid for body in (old, new) if body is not None))
+        self._changed.mark(*(body.metadata.uid for body in (old, new) if body is not None))
 
     @property
-    def policies(self) -> Resolved:
+    def policies(self) -> ResolvedPolicies:
         """The teams, by the quota policies."""
         return self.reader.policies.resolved
 
-    def refresh(self, now: float) -> StoredWorld:
-        """Read the stores at `now` (epoch seconds on the API server's clock); returns this world."""
+    def refresh(self, now: float) -> StoreView:
+        """Read the stores at `now` (epoch seconds on the API server's clock); returns this view."""
         self.reader.first_seen.begin_pass()
         self.refresh_contexts(now)
         self._ledger.expire()
-        self._touched = self._take_touched()
+        self._dirty = self._take_dirty()
         return self
 
-    def keep_only(self, present: AbstractSet[str]) -> None:
+    def forget_deleted(self, present: AbstractSet[str]) -> None:
         """Forget deleted jobs; `present` are the uids of the existing ones."""
         self._known.drop_absent(present)
         self._without_spec.drop_absent(present)
         self._read_every_pass &= present
 
-    def touched(self) -> Collection[str] | None:
+    def dirty(self) -> Collection[str] | None:
         """The jobs (uids) that may have changed since the last refresh; None: any may have."""
-        return self._touched
+        return self._dirty
 
-    def _take_touched(self) -> Collection[str] | None:
-        may_not_preempt, distrusted = self._may_not_preempt(), self._quarantine.distrusted()
+    def _take_dirty(self) -> Collection[str] | None:
+        may_not_preempt, barred_from_preemption = self._may_not_preempt(), self._quarantine.barred_from_preemption()
         jobs, namespaces = (
             before ^ now for before, now in zip(self._may_not_preempt_before, may_not_preempt, strict=True)
         )
-        self._changed.add(*jobs, *(uid for uid, _ in distrusted ^ self._distrusted))
+        self._changed.mark(*jobs, *(uid for uid, _ in barred_from_preemption ^ self._barred_from_preemption))
         if namespaces:
             bodies = (body.metadata for body in self._stores.jobs.values())
-            self._changed.add(*(meta.uid for meta in bodies if meta.namespace in namespaces))
+            self._changed.mark(*(meta.uid for meta in bodies if meta.namespace in namespaces))
         if jobs or namespaces:
-            self.reader.external_changes.answered()
-        self._may_not_preempt_before, self._distrusted = may_not_preempt, distrusted
-        news = (each.take() for each in self._news)
+            self.reader.external_changes.note_answer()
+        self._may_not_preempt_before, self._barred_from_preemption = may_not_preempt, barred_from_preemption
+        news = (each.take() for each in self._dirty_sets)
         taken = [self._changed.take(), *news, self._read_every_pass, self._failed_writes.uids()]
-        pods = self._ledger.touched.take()
+        pods = self._ledger.dirty.take()
         if pods is None or None in taken:
             return None
         named = (self._stores.jobs.named(key[1], key[0]) for key in pods if isinstance(key, tuple))
         by_uid = (key for key in pods if isinstance(key, str))
         return {*by_uid, *(job.metadata.uid for job in named if job is not None)}.union(*filter(None, taken))
 
-    def refresh_contexts(self, now: float) -> StoredWorld:
+    def refresh_contexts(self, now: float) -> StoreView:
         """Read the context of the jobs."""
         self.now = now
         if self.reader.job_contexts.refresh(now):
-            self._changed.everything()
-        self._changed.add(*self.reader.shapes.take_moved())
+            self._changed.mark_all()
+        self._changed.mark(*self.reader.shapes.take_moved())
         return self
 
     def forget(self) -> None:
         """Forget the jobs that were read, so that the next refresh reads all of them."""
-        self._known = Remembered()
-        self._changed.everything()
+        self._known = KeyedCache()
+        self._changed.mark_all()
 
     def forget_some(self, uids: Iterable[str]) -> None:
         """Read these jobs again."""
         for uid in uids:
             self._known.drop(uid)
-            self._changed.add(uid)
+            self._changed.mark(uid)
 
     # -- jobs ----------------------------------------------------------------------------------------------------------
 
@@ -164,26 +164,26 @@ class StoredWorld:
 
     def _read(self, uid: str) -> Job:
         body = self._stores.jobs.get(uid)
-        assert body is not None, "asked of jobs that are there"
+        assert body is not None, "the job is in the store"
         meta = body.metadata
         fault = self._quarantine.fault(uid, meta.generation)
         if fault is not None or meta.deletion_timestamp is not None:
             return self._job_without_spec(body, fault)
         self._without_spec.drop(uid)
         own, specs, failed = self._ledger.own_pods(uid), self.reader.specs, self._failed_writes.of(uid)
-        reads_no_log = specs.status(body).finished or specs.of(body).tells_by_itself
+        reads_no_log = specs.status(body).finished or specs.of(body).reports_failures
         feedback = JobFeedback(
-            trouble=failed.message,
-            blocked=failed.blocked,
-            refused=failed.refusal(meta.generation),
+            write_error=failed.message,
+            pods_rejected=failed.pods_rejected,
+            pods_rejected_until_edit=failed.refusal(meta.generation),
             report=self._report(uid),
-            answered=self._answered(uid),
+            last_answer_at=self._answered(uid),
             group=self._group(uid),
         )
         pods = own if reads_no_log else self._with_logs(uid, meta.namespace, own)
         inputs = self.reader.jobs.inputs(body, pods, feedback)
         job = self._known.get(uid, inputs, self.reader.jobs.job, inputs)
-        is_plain = pods is own and not feedback.trouble and job.status.held_until is None
+        is_plain = pods is own and not feedback.write_error and job.status.held_until is None
         (self._read_every_pass.discard if is_plain else self._read_every_pass.add)(uid)
         return job
 
@@ -263,7 +263,7 @@ class StoredWorld:
         )
         return True
 
-    def cannot_tell_demand(self, job: Job, error: Exception) -> None:
+    def note_unknown_demand(self, job: Job, error: Exception) -> None:
         """Report that the pods of a quarantined job count as used by others because of this error."""
         log.debug("job=%s is quarantined, and its pods count as used by others", job.key, exc_info=error)
 

@@ -1,4 +1,4 @@
-"""Time that passes when a history says so, for the modules of the operator that look at a clock."""
+"""The virtual clock of a history, for the operator's modules that read the time."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from elastic_operator.loop.writes import failed_writes as backoff
 from tests.kit.virtual_time import START
 
 
-class Moments:
-    """Stands in for the module `time`: seconds since the history began, and the wall clock that goes with it."""
+class VirtualClock:
+    """Replaces the module `time`: a monotonic clock that starts at 0 with the history, and a wall clock."""
 
     def __init__(self) -> None:
         self.passed = 0.0
@@ -33,12 +33,12 @@ class Moments:
         return START + self.passed
 
     def text(self, ahead: float = 0.0) -> str:
-        """Now, or so many seconds later, as the API writes times."""
+        """The time in the API's format, `ahead` seconds from now."""
         return datetime.fromtimestamp(int(self.time() + ahead), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     @contextmanager
-    def rule(self, dice: Random) -> Iterator[None]:
-        """The loop's modules see this time, and draw the jitter of their back-offs from `dice`."""
+    def patch_time(self, rng: Random) -> Iterator[None]:
+        """Patch the operator's modules: they read this clock, and draw the jitter of their back-offs from `rng`."""
         clocks = [
             patch.object(module, "time", self)
             for module in (
@@ -56,7 +56,7 @@ class Moments:
                 reason_messages,
             )
         ]
-        jitter = patch.object(backoff, "random", dice)
+        jitter = patch.object(backoff, "random", rng)
         for one in (*clocks, jitter):
             one.start()
         try:

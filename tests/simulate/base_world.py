@@ -1,4 +1,4 @@
-"""What a simulated and a real world have in common: chance, names for what comes, and the jobs that users make."""
+"""The parts that a simulated and a real world share: the random numbers, the names of new objects, and users' jobs."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from tests.simulate.facts import GPU, OF, POOL
 from tests.simulate.server import Body
 
 
-class Players:
-    """What comes into a world, as `dice` falls. Objects are created on the world's `server`."""
+class BaseWorld:
+    """Creates objects on `server`; `rng` draws their properties."""
 
     longest_delay = 3600
-    """So many seconds at most is a job's growth delayed."""
+    """The longest `scaleUpDelaySeconds` of a job, in seconds."""
 
-    def __init__(self, server: Any, dice: Random) -> None:
-        self.server, self.dice = server, dice
+    def __init__(self, server: Any, rng: Random) -> None:
+        self.server, self.rng = server, rng
         self._names = 0
 
     def new_name(self, kind: str) -> str:
-        """A name that nothing has had yet."""
+        """A name that no other object has."""
         self._names += 1
         return f"{kind}{self._names}"
 
     def choose(self, things: list[Body]) -> Body | None:
-        """One of them by chance; None where there is none."""
-        return self.dice.choice(things) if things else None
+        """A random element; None if there is none."""
+        return self.rng.choice(things) if things else None
 
     def add_job(self, namespace: str, *, gpus: int, pool: str, cpu: int = 1, delay: int = 0, **spec: Any) -> Body:
-        """A job whose pods ask for so many GPUs of that pool."""
+        """Create a job whose pods request so many GPUs of that pool."""
         resources = {"limits": {GPU: gpus}, "requests": {"cpu": cpu}}
         name = self.new_name("j")
         template = make_template(make_container(resources=resources), nodeSelector={POOL: pool})

@@ -1,4 +1,4 @@
-"""A recording as the planner's world."""
+"""A recording as the planner's view of the cluster."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from elastic_operator.plan.policies.resolve import resolve
 from elastic_operator.tools.recording import Recording
 
 
-class RecordedWorld:
+class RecordedView:
     """One moment of the cluster, which does not pass. A job at which the planner raises is quarantined, as in the
     operator.
     """
@@ -36,7 +36,7 @@ class RecordedWorld:
         """The uids of all jobs."""
         return self._jobs.keys()
 
-    def touched(self) -> None:
+    def dirty(self) -> None:
         """Any job may have changed, because there was no moment before."""
 
     def job(self, uid: str) -> Job:
@@ -50,7 +50,7 @@ class RecordedWorld:
     def shape(self, job: Job) -> JobShape:
         """The requirements of the job's pods of a node."""
         shape = self._jobs[job.uid].shape
-        assert shape is not None, "asked of jobs that may have pods"
+        assert shape is not None, "the job may have pods"
         return shape
 
     def assumed(self, uid: str) -> tuple[Member, ...]:
@@ -72,8 +72,8 @@ class RecordedWorld:
 
     def nodes(
         self,
-        members: AbstractSet[str],  # noqa: ARG002 - what they are without is recorded
-        leaving: Sequence[tuple[str, OwnPod]],  # noqa: ARG002 - and what leaves
+        members: AbstractSet[str],  # noqa: ARG002 - unused: the recording has the nodes already
+        leaving: Sequence[tuple[str, OwnPod]],  # noqa: ARG002 - unused, too
     ) -> tuple[Node, ...]:
         """All nodes, as the planner saw them."""
         return self._nodes
@@ -97,7 +97,7 @@ class RecordedWorld:
         self._jobs[uid] = replace(known, facts=facts)
         return True
 
-    def cannot_tell_demand(self, job: Job, error: Exception) -> None:
+    def note_unknown_demand(self, job: Job, error: Exception) -> None:
         """Nothing: its pods count as used, and a recording has no log."""
 
     def quarantine_pod(self, pod: PendingPod, error: Exception) -> None:  # noqa: ARG002 - it is left out
@@ -111,7 +111,7 @@ class RecordedReclaim:
     def __init__(self, recording: Recording) -> None:
         self.stopped: Reason | None = recording.stopped
         self.is_dry_run = recording.is_dry_run
-        self._eviction_limits = recording.brakes
+        self._eviction_limits = recording.eviction_limits
 
     def eviction_limits(self, gpus: int) -> EvictionLimits:  # noqa: ARG002 - the result is recorded
         """The limits on evictions."""

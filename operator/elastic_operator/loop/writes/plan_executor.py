@@ -13,7 +13,7 @@ from typing import Any
 
 from elastic_api.what_if import ONCE
 from elastic_operator.build.request import BuildSettings
-from elastic_operator.cluster import apply
+from elastic_operator.cluster import api_requests
 from elastic_operator.cluster.events import EventRecorder, job_subject
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.stores import Stores
@@ -27,10 +27,10 @@ from elastic_operator.plan.job.counts import with_created
 log = logging.getLogger(__name__)
 
 
-class Actor:
+class PlanExecutor:
     """Carries out plans. `written` is called for each status that was written, with the job as it was before.
 
-    `dropped_fields` are the fields of jobs' statuses that the API server drops.
+    `pruned_fields` are the fields of jobs' statuses that the API server drops.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Actor:
         self.session, self.stores, self.events, self.build = session, stores, events, build
         self._creator, self._masters = Creator(session, stores, build), Masters(session, stores)
         self._statuses = JobStatuses(session, stores, written)
-        self.dropped_fields = self._statuses.dropped_fields
+        self.pruned_fields = self._statuses.pruned_fields
 
     async def carry_out(
         self,
@@ -64,7 +64,8 @@ class Actor:
         `sent` collects the names of pods that may have been created, even if another write fails (48).
         """
         if plan.commit_first:
-            if not await self._statuses.write(job, plan.status, stored=written):
+            urgent = bool(plan.deletes)
+            if not await self._statuses.write(job, plan.status, stored=written, before_delete=urgent):
                 return
             self.record_events(job, plan.events)
         writes = [self._masters.write_membership(job, plan.membership)] if plan.membership is not None else []
@@ -92,7 +93,7 @@ class Actor:
         version = body.metadata.resource_version if job.is_what_if else None
         why = "it was made for a question only" if job.is_what_if else "ttlSecondsAfterFinished is over"
         log.info("job=%s deleted: %s", job.key, why)
-        if await apply.delete_job(self.session, job.namespace, job.name, uid=job.uid, version=version):
+        if await api_requests.delete_job(self.session, job.namespace, job.name, uid=job.uid, version=version):
             self.stores.jobs.observe_deleted(job.uid)
 
     def record_events(self, job: Job, events: Iterable[Event]) -> None:
@@ -104,7 +105,7 @@ class Actor:
     async def _delete(self, job: Job, pod: DeletePod) -> None:
         log.info("job=%s pod=%s delete force=%s reason=%r", job.key, pod.name, pod.force, pod.reason)
         grace = 0 if pod.force else self._shortened_grace(job, pod)
-        answer = await apply.delete_pod(self.session, job.namespace, pod.name, uid=pod.uid, grace_seconds=grace)
+        answer = await api_requests.delete_pod(self.session, job.namespace, pod.name, uid=pod.uid, grace_seconds=grace)
         if answer is None:
             self.stores.pods.observe_deleted(pod.uid)
         else:

@@ -21,7 +21,7 @@ from elastic_operator.read.priority import not_allowed
 from elastic_operator.settings import Settings
 from elastic_operator.tools.files import InputError
 from elastic_operator.tools.manifests import Changes
-from elastic_operator.tools.recorded_world import RecordedWorld
+from elastic_operator.tools.recorded_view import RecordedView
 from elastic_operator.tools.recording import RecordedJob, Recording
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
@@ -30,14 +30,14 @@ NAME_LABEL = "kubernetes.io/metadata.name"
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class ChangedRecording:
     """The recording after the changes, and notes about it."""
 
     recording: Recording
     notes: tuple[str, ...]
 
 
-def changed(recording: Recording, changes: Changes, settings: Settings) -> Changed:
+def apply_changes(recording: Recording, changes: Changes, settings: Settings) -> ChangedRecording:
     """Apply the changes, as an operator with these settings would read them.
 
     Raises InputError if the changes refer to an object that does not exist.
@@ -54,7 +54,7 @@ def changed(recording: Recording, changes: Changes, settings: Settings) -> Chang
     )
     if changes.policies or changes.deleted_policies:
         notes += _problems(after)
-    return Changed(after, tuple(notes))
+    return ChangedRecording(after, tuple(notes))
 
 
 def _not_there(recording: Recording, changes: Changes) -> Iterator[str]:
@@ -135,7 +135,7 @@ def _edited(job: Job, spec: JobSpec, priorities: Mapping[str, int]) -> Job:
         spec=spec,
         generation=job.generation + 1,
         context=replace(context, priority=priorities.get(spec.priority_class_name, unlisted)),
-        feedback=replace(job.feedback, refused="", blocked=""),
+        feedback=replace(job.feedback, pods_rejected_until_edit="", pods_rejected=""),
         invalid="",
         fault="",
         unallocated=False,
@@ -188,5 +188,5 @@ def _namespaces(recording: Recording, changes: Changes) -> Iterator[Namespace]:
 
 def _problems(after: Recording) -> Iterator[str]:
     names = {policy.uid: policy.name for policy in after.policies}
-    for uid, found in sorted(RecordedWorld(after).policies.problems.items()):
+    for uid, found in sorted(RecordedView(after).policies.problems.items()):
         yield from (f"{names[uid]}: {problem.message}" for problem in found)

@@ -11,10 +11,10 @@ from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.snapshot import EvictionLimits, Member, Node, PendingPod, Snapshot
 from elastic_operator.plan.facts.text import Reason
-from elastic_operator.plan.policies.resolve import Resolved
+from elastic_operator.plan.policies.resolve import ResolvedPolicies
 
 
-class World(Protocol):
+class ClusterView(Protocol):
     """One moment of the cluster. Facts that have not changed since the last moment are the same objects."""
 
     @property
@@ -22,7 +22,7 @@ class World(Protocol):
         """Epoch seconds on the API server's clock."""
 
     @property
-    def policies(self) -> Resolved:
+    def policies(self) -> ResolvedPolicies:
         """The teams of the quota policies, and the namespaces of each."""
 
     @property
@@ -32,7 +32,7 @@ class World(Protocol):
     def jobs(self) -> Collection[str]:
         """The uids of all jobs; the same object while no job is created or deleted."""
 
-    def touched(self) -> Collection[str] | None:
+    def dirty(self) -> Collection[str] | None:
         """The jobs (uids) of which something may have changed since the last moment; None: of any."""
 
     def job(self, uid: str) -> Job:
@@ -75,7 +75,7 @@ class World(Protocol):
         carried out.
         """
 
-    def cannot_tell_demand(self, job: Job, error: Exception) -> None:
+    def note_unknown_demand(self, job: Job, error: Exception) -> None:
         """Report that a quarantined job has no demand because of this error, so that its pods count as used by
         others.
         """

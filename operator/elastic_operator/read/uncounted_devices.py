@@ -15,7 +15,7 @@ from elastic_api.job import JobSpec
 from elastic_api.template import requests_of
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
-from elastic_operator.memory import RememberedOne
+from elastic_operator.memory import SingleCache
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 log = logging.getLogger(__name__)
@@ -32,28 +32,28 @@ RESOURCE = (
 )
 
 
-class Asked(NamedTuple):
+class DeviceRequests(NamedTuple):
     """The requests of a job that DRA may serve: whether its pods have claims, and their extended resources."""
 
     claims: bool = False
     resources: frozenset[str] = frozenset()
 
 
-def asked_by(spec: JobSpec) -> Asked:
+def device_requests_of(spec: JobSpec) -> DeviceRequests:
     """The requests of both roles' templates."""
     templates = [spec.template_of(role) for role in (ROLE_MASTER, ROLE_WORKER)]
     extended = frozenset(name for template in templates for name in requests_of(template) if "/" in name)
-    return Asked(any(template["spec"].get("resourceClaims") for template in templates), extended)
+    return DeviceRequests(any(template["spec"].get("resourceClaims") for template in templates), extended)
 
 
-class Uncounted:
+class UncountedDevices:
     """The DeviceClasses that serve an extended resource. Each is logged when it is first seen."""
 
     def __init__(self, classes: Store[objects.DeviceClass]) -> None:
         self._classes = classes
-        self._served: RememberedOne[int, Mapping[str, str]] = RememberedOne()
+        self._served: SingleCache[int, Mapping[str, str]] = SingleCache()
 
-    def why(self, asked: Asked) -> str:
+    def why(self, asked: DeviceRequests) -> str:
         """The sentence for a job that requests such devices; "" if all its devices are counted."""
         if asked.claims:
             return CLAIMS

@@ -1,11 +1,11 @@
-"""Builders for what metrics show: pictures, and the samples that come of them."""
+"""Builders for what metrics show: the stats, and the samples that come of them."""
 
 from __future__ import annotations
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from elastic_operator.metrics import Metrics
-from elastic_operator.metrics.picture import JobPicture, Picture
+from elastic_operator.metrics.stats import JobStats, OperatorStats
 from elastic_operator.plan.facts.group_report import Goodput, GroupReport
 from tests.plan.elastic.jobs import make_elastic_job, make_group
 from tests.plan.jobs import BOTH, START, make_job, plan, see, with_facts
@@ -32,13 +32,13 @@ def make_report(**fields) -> GroupReport:
     return GroupReport(**{**known, **fields})
 
 
-def show(job=None, *, grant=BOTH, **fields) -> JobPicture:
+def show(job=None, *, grant=BOTH, **fields) -> JobStats:
     """A job as it is after a look and a plan."""
     job = job or make_job()
-    return JobPicture(obs=see(job), status=plan(job, grant).status, **fields)
+    return JobStats(obs=see(job), status=plan(job, grant).status, **fields)
 
 
-def show_elastic(report=None, **fields) -> JobPicture:
+def show_elastic(report=None, **fields) -> JobStats:
     """A job in Elastic mode, whose master has said that."""
     return show(with_facts(make_elastic_job(make_group(1)), report=report or make_report()), **fields)
 
@@ -51,9 +51,9 @@ def parse(text: bytes) -> dict[tuple[str, ...], float]:
     return found
 
 
-def samples_of(*jobs: JobPicture, leads: bool = True, **fields):
+def samples_of(*jobs: JobStats, leads: bool = True, **fields):
     """What /metrics says of these jobs."""
-    return parse(Metrics().text(Picture(leads=leads, jobs=jobs, **fields)))
+    return parse(Metrics().text(OperatorStats(leads=leads, jobs=jobs, **fields)))
 
 
 def of(found, name: str) -> dict[tuple[str, ...], float]:

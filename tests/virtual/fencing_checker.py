@@ -1,7 +1,7 @@
-"""What must hold at any moment, whatever happens: looked at with each request that is sent.
+"""Checks each request that a replica sends: only the holder of the lease writes.
 
-That nodes are not promised twice is judged when the cluster rests (see `history`): for a moment a pod may be pinned to
-where another one is on its way out, and waits there as long.
+The check that no node is promised twice runs on a cluster at rest (see `history`). Before that, a pod may be pinned to
+a node for a moment while the previous pod there terminates.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from tests.virtual.replica import Replica
 
 
-class Watchman:
-    """Looks at all that replicas send."""
+class FencingChecker:
+    """Checks all requests of the replicas."""
 
     def __init__(self, server: Server) -> None:
         self.server = server
         self.seen: str = ""
-        """The first thing that must not be; told when the world is looked at, not to who sent it."""
+        """The first violation, "" for none. `ProcessWorld.check` raises it; the sender of the request does not."""
 
     def watch(self, replica: Replica) -> None:
-        """This one, too."""
+        """Check the requests of this replica, too."""
         replica.line.sent = partial(self._sent, replica)
 
     def holder(self) -> str:
@@ -35,7 +35,7 @@ class Watchman:
         return leases[0]["spec"].get("holderIdentity") or "" if leases else ""
 
     def _sent(self, replica: Replica, request: Request) -> None:
-        """Nobody sends a write after another one has taken the lease, and before it has it itself."""
+        """A replica sends a write only while it holds the lease."""
         if not is_a_write(request) or replica.line.dead:
             return
         holder, who = self.holder(), replica.process.elector.identity if replica.process else ""

@@ -1,4 +1,6 @@
-"""The writes. Each is conditional, so a write that is late, repeated, or made from old facts does no harm.
+"""Requests to the API server: conditional writes, and the reads beside them. No server-side apply.
+
+Each write is conditional, so one that is late, repeated, or made from old facts does no harm.
 
 A create has a deterministic name (8) and succeeds if our object exists. A delete names a uid and succeeds if that
 object does not exist any more. A change names a resourceVersion: of what it was decided on, or for a job's status the
@@ -267,8 +269,11 @@ async def patch_job_status(
     resource_version: str,
     old: Mapping[str, Any],
     new: Mapping[str, Any],
+    before_delete: bool = False,
 ) -> dict[str, Any] | None:
     """Turn the status `old`, which the job had at that resourceVersion, into `new`; None if they are equal.
+
+    `before_delete`: pods are deleted once it is written.
 
     Raises:
         Conflict: the job changed since.
@@ -279,7 +284,7 @@ async def patch_job_status(
     if not changes:
         return None
     body = {"metadata": {"resourceVersion": resource_version}, "status": changes}
-    return await session.patch(f"{_job(namespace, name)}/status", body)
+    return await session.patch(f"{_job(namespace, name)}/status", body, before_delete=before_delete)
 
 
 def merge_diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What people do to jobs: edits in every order, a job again under its name, wishes that no node can fulfil."""
+"""User actions: edits in any order, a job that is created again under its name, requests that no node can satisfy."""
 
 from __future__ import annotations
 
@@ -8,8 +8,19 @@ import pytest
 
 from tests.api.jobs import make_container, make_template
 from tests.simulate.facts import GPU, POOL
-from tests.virtual.deeds import condition, delete_job, edit, has_status, job, let_go, made, nodes, replica, settled
-from tests.virtual.story import Row, Story, tell
+from tests.virtual.actions import (
+    condition,
+    creations,
+    delete_job,
+    edit,
+    has_status,
+    job,
+    let_go,
+    nodes,
+    replica,
+    settled,
+)
+from tests.virtual.scenario import Scenario, Step, run_scenario
 from tests.virtual.world import ProcessWorld
 
 EDITS: dict[str, tuple[dict[str, int], int]] = {
@@ -41,7 +52,7 @@ def has_nodes(world: ProcessWorld) -> bool:
 
 def second_is_made(world: ProcessWorld) -> bool:
     """A pod of the second job of the name was made."""
-    return any(count > 1 for count in made(world).values())
+    return any(count > 1 for count in creations(world).values())
 
 
 def template(gpus: int = 1, selector: dict[str, str] | None = None, **requests: str) -> dict[str, Any]:
@@ -58,25 +69,30 @@ TOO_MUCH = {
 }
 """What no node has, and what is said of it."""
 
-STORIES: dict[str, Story] = {
+SCENARIOS: dict[str, Scenario] = {
     "min and max are edited in every order, each edit during the one before": (
-        Row("a job runs", (nodes(2, 4), replica(), job(small=2, big=4)), of_size(4)),
-        Row("all edits at once", [edit("toy", **fields) for fields, _ in EDITS.values()], of_size(4), stays=60),
-        *(Row(what, (edit("toy", **fields),), of_size(size)) for what, (fields, size) in EDITS.items()),
+        Step("a job runs", (nodes(2, 4), replica(), job(small=2, big=4)), of_size(4)),
+        Step("all edits at once", [edit("toy", **fields) for fields, _ in EDITS.values()], of_size(4), hold_seconds=60),
+        *(Step(what, (edit("toy", **fields),), of_size(size)) for what, (fields, size) in EDITS.items()),
     ),
     "a job is deleted while it forms, and applied again at once": (
-        Row("a job forms", (nodes(2, 4), replica(), let_go(False), job(small=2, big=2)), (has_nodes,)),
-        Row("another of its name comes", (delete_job("toy"), job(small=2, big=2)), stays=30, never=(second_is_made,)),
-        Row(
-            "it says why it waits",
-            comes=(condition("toy", "Ready", "Starting", "not of this job, but named like its pods"),),
+        Step("a job forms", (nodes(2, 4), replica(), let_go(False), job(small=2, big=2)), (has_nodes,)),
+        Step(
+            "another of its name comes",
+            (delete_job("toy"), job(small=2, big=2)),
+            hold_seconds=30,
+            never=(second_is_made,),
         ),
-        Row("the old pods are gone", (let_go(True),), (*of_size(2), second_is_made), stays=60),
+        Step(
+            "it says why it waits",
+            expect=(condition("toy", "Ready", "Starting", "not of this job, but named like its pods"),),
+        ),
+        Step("the old pods are gone", (let_go(True),), (*of_size(2), second_is_made), hold_seconds=60),
     ),
     "what no node can give is named with what to do": (
-        Row("an operator leads", (nodes(2, 4), replica())),
+        Step("an operator leads", (nodes(2, 4), replica())),
         *(
-            Row(
+            Step(
                 what,
                 (job(what, big=1, template=wanted),),
                 (condition(what, "FullSize", limit, words), condition(what, "Ready", "Queued"), settled(what, 0)),
@@ -88,6 +104,6 @@ STORIES: dict[str, Story] = {
 
 
 @pytest.mark.parametrize("seed", range(2))
-@pytest.mark.parametrize("name", STORIES)
-def test_what_people_do_comes_to_what_they_wanted(name: str, seed: int) -> None:
-    tell(STORIES[name], seed)
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_user_actions_have_the_documented_effect(name: str, seed: int) -> None:
+    run_scenario(SCENARIOS[name], seed)

@@ -4,7 +4,7 @@ import pytest
 
 from elastic_operator.cluster.objects import DeviceClass, decode
 from elastic_operator.cluster.store import Store
-from elastic_operator.read.uncounted import Asked, Uncounted, asked_by
+from elastic_operator.read.uncounted_devices import DeviceRequests, UncountedDevices, device_requests_of
 from tests.api.jobs import make_container, make_template, with_gpus
 from tests.build.objects import make_spec
 
@@ -18,7 +18,7 @@ def uncounted(**served):
     for version, (name, resource) in enumerate(served.items(), start=1):
         meta = {"name": name, "uid": name, "resourceVersion": str(version)}
         store.observe(decode({"metadata": meta, "spec": {"extendedResourceName": resource}}, DeviceClass))
-    return Uncounted(store)
+    return UncountedDevices(store)
 
 
 def claiming(template):
@@ -29,25 +29,25 @@ def claiming(template):
 @pytest.mark.parametrize(
     ("fields", "asked"),
     [
-        ({"template": make_template(with_gpus(2))}, Asked(False, frozenset({GPU}))),
-        ({"template": claiming(make_template())}, Asked(True)),
-        ({"worker": {"template": claiming(make_template())}}, Asked(True)),
-        ({"master": {"template": claiming(make_template())}}, Asked(True)),
-        ({"template": make_template(make_container(resources=LIMITS))}, Asked(False, frozenset({NAMED}))),
+        ({"template": make_template(with_gpus(2))}, DeviceRequests(False, frozenset({GPU}))),
+        ({"template": claiming(make_template())}, DeviceRequests(True)),
+        ({"worker": {"template": claiming(make_template())}}, DeviceRequests(True)),
+        ({"master": {"template": claiming(make_template())}}, DeviceRequests(True)),
+        ({"template": make_template(make_container(resources=LIMITS))}, DeviceRequests(False, frozenset({NAMED}))),
     ],
 )
 def test_both_templates_are_read(fields, asked):
-    assert asked_by(make_spec(**fields)) == asked
+    assert device_requests_of(make_spec(**fields)) == asked
 
 
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        (Asked(), ""),
-        (Asked(False, frozenset({GPU})), "nvidia.com/gpu is handed out by DRA (DeviceClass gpus)."),
-        (Asked(False, frozenset({"example.com/nic"})), ""),
-        (Asked(False, frozenset({NAMED})), f"{NAMED} is handed out by DRA (DeviceClass large)."),
-        (Asked(True, frozenset({GPU})), "Its pods have resourceClaims."),
+        (DeviceRequests(), ""),
+        (DeviceRequests(False, frozenset({GPU})), "nvidia.com/gpu is handed out by DRA (DeviceClass gpus)."),
+        (DeviceRequests(False, frozenset({"example.com/nic"})), ""),
+        (DeviceRequests(False, frozenset({NAMED})), f"{NAMED} is handed out by DRA (DeviceClass large)."),
+        (DeviceRequests(True, frozenset({GPU})), "Its pods have resourceClaims."),
     ],
 )
 def test_uncounted_devices_are_named_with_their_class(asked, told):
@@ -56,4 +56,4 @@ def test_uncounted_devices_are_named_with_their_class(asked, told):
 
 
 def test_without_such_a_class_an_extended_resource_is_counted():
-    assert uncounted().why(Asked(False, frozenset({GPU}))) == ""
+    assert uncounted().why(DeviceRequests(False, frozenset({GPU}))) == ""

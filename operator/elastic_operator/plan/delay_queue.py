@@ -6,12 +6,12 @@ from heapq import heappop, heappush
 from math import inf
 
 MIN_QUEUE = 64
-"""`Dues` removes void times from its queue once the queue is longer than this and than twice the number of valid
+"""`DelayQueue` removes void times from its queue once the queue is longer than this and than twice the number of valid
 times.
 """
 
 
-class Dues:
+class DelayQueue:
     """Due times by name (client-go: a delaying queue). Due names are found without a look at all others."""
 
     def __init__(self) -> None:

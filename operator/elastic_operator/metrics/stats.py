@@ -1,6 +1,6 @@
 """The content of /metrics about jobs, policies and watches: their state when Prometheus asks (74).
 
-A picture is taken without awaiting anything and never changes, so another thread may render it.
+`OperatorStats` are made without awaiting anything and never change, so another thread may render them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from elastic_operator.plan.job.observation import Observation
 
 
 @dataclass(frozen=True, slots=True)
-class JobPicture:
+class JobStats:
     """One job as of the last pass, with the status of its last plan.
 
     `policy` is the quota policy of its namespace, "" without one. `seconds` is how it has spent its time, by kind, and
@@ -28,7 +28,7 @@ class JobPicture:
 
 
 @dataclass(frozen=True, slots=True)
-class PolicyPicture:
+class PolicyStats:
     """A quota policy: its GPUs by flavor and kind (without a limit there is no such kind), and its conditions."""
 
     name: str
@@ -37,7 +37,7 @@ class PolicyPicture:
 
 
 @dataclass(frozen=True, slots=True)
-class WatchPicture:
+class WatchStats:
     """One watch: seconds since its last news, lists after its first (None: it does not count them), errors."""
 
     age: float
@@ -46,14 +46,14 @@ class WatchPicture:
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class OperatorStats:
     """All of these. A process that does not lead has no jobs and policies in it (75)."""
 
     leads: bool = False
-    jobs: tuple[JobPicture, ...] = ()
-    policies: tuple[PolicyPicture, ...] = ()
-    watches: Mapping[str, WatchPicture] = field(default_factory=dict)
+    jobs: tuple[JobStats, ...] = ()
+    policies: tuple[PolicyStats, ...] = ()
+    watches: Mapping[str, WatchStats] = field(default_factory=dict)
     kopf_restarts: int = 0
 
 
-NOTHING = Picture()
+NOTHING = OperatorStats()

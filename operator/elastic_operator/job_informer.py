@@ -32,7 +32,7 @@ SWEEP_SECONDS = 60.0
 """A list of our own is compared with the store this often."""
 BETWEEN_SWEEPS_SECONDS = 1.0
 """The least pause between two sweeps."""
-LATEST_HOST_SECONDS = 10.0
+LATEST_WATCH_SECONDS = 10.0
 """kopf starts after the first pass, or this long after this process. A new leader needs the CPU for its first
 decisions, which are made from the operator's own list.
 """
@@ -43,14 +43,14 @@ WATCH_SECONDS = 45
 """Each watch of kopf ends after this time, and the next one continues it. Each answer shows that kopf works (172)."""
 
 
-Take = Callable[[str | None, dict[str, Any]], None]
+EventSink = Callable[[str | None, dict[str, Any]], None]
 """The event sink, called with each event of a job: the type of the watch event, and its JSON.
 
 It is called with None and {} when kopf has listed, and with `bookmark` of a namespace, or of "", when the API server
 has answered its watch there.
 """
-Host = Callable[[Take], Coroutine[Any, Any, None]]
-"""Reports the events of its watch since its last list, until it ends or fails."""
+WatchSource = Callable[[EventSink], Coroutine[Any, Any, None]]
+"""A watch that reports its events to the sink since its last list, until it ends or fails."""
 
 
 def bookmark(namespace: str) -> tuple[str, dict[str, Any]]:
@@ -58,28 +58,28 @@ def bookmark(namespace: str) -> tuple[str, dict[str, Any]]:
     return "BOOKMARK", {"metadata": {"namespace": namespace}}
 
 
-class JobFeed:
+class JobInformer:
     """The informer of jobs (client-go). It keeps the store of jobs equal to the API server's.
 
     That is the jobs of `namespaces` only, or of all if none is named.
-    `host` reports the jobs of these namespaces.
+    `source` reports the jobs of these namespaces.
     """
 
     def __init__(
         self,
         session: Session,
         store: Store[objects.CustomObject],
-        host: Host,
+        source: WatchSource,
         *,
         namespaces: Sequence[str] = (),
     ) -> None:
-        self.session, self.store, self._host = session, store, host
+        self.session, self.store, self._source = session, store, source
         self.namespaces = tuple(dict.fromkeys(namespaces))
-        self._heard = dict.fromkeys(self.namespaces or ("",), float("-inf"))
+        self._answered_at = dict.fromkeys(self.namespaces or ("",), float("-inf"))
         """When the API server last answered a list or a watch of these jobs (monotonic), by namespace; "": of all."""
         self.restarts = self.errors = 0
         """How often kopf was restarted, and how many lists failed."""
-        self._listed, self._may_host, self._swept = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._listed, self._may_watch, self._swept = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._running = False
         self._as_of = float("-inf")
         """When the last sweep that worked began (monotonic): the store is at least as new."""
@@ -93,18 +93,18 @@ class JobFeed:
 
     def age(self) -> float:
         """Seconds since the last news of jobs from the API server, of the namespace where that is longest ago."""
-        return time.monotonic() - min(self._heard.values())
+        return time.monotonic() - min(self._answered_at.values())
 
     async def run(self) -> None:
         """Feed until cancelled."""
         self._running = True
         async with asyncio.TaskGroup() as group:
             group.create_task(self._sweep_forever())
-            group.create_task(self._host_forever())
+            group.create_task(self._watch_forever())
 
     def decided(self) -> None:
         """Note that a first pass has decided from the store."""
-        self._may_host.set()
+        self._may_watch.set()
 
     async def catch_up(self, since: float | None = None) -> None:
         """Make the store at least as new as `since` (monotonic), by default this call; tries until the API server
@@ -119,26 +119,26 @@ class JobFeed:
                 return
             await asyncio.sleep(backoff.next())
 
-    async def _host_forever(self) -> None:
+    async def _watch_forever(self) -> None:
         backoff = Backoff()
-        await waited_for(self._may_host, LATEST_HOST_SECONDS)
+        await waited_for(self._may_watch, LATEST_WATCH_SECONDS)
         while True:
             started = time.monotonic()
             try:
-                await self._host(self._take)
+                await self._source(self._on_event)
             except Exception as error:  # noqa: BLE001 - whatever ends kopf, it is started again
                 log.warning("kopf ended; it is started again. error=%r", error)
             self.restarts += 1
             await asyncio.sleep(backoff.next(worked=time.monotonic() - started))
             await self._sweep()
 
-    def _take(self, type: str | None, raw: dict[str, Any]) -> None:
+    def _on_event(self, type: str | None, raw: dict[str, Any]) -> None:
         if type is None:  # nothing from before that list is reported
             self._listed_at = time.monotonic()
             self._listed.set()
         elif type == "BOOKMARK":
             if self._as_of >= self._listed_at:
-                self._heard[raw["metadata"]["namespace"]] = time.monotonic()
+                self._answered_at[raw["metadata"]["namespace"]] = time.monotonic()
         elif type == "DELETED":
             try:
                 self.store.observe_deleted(raw["metadata"]["uid"], raw["metadata"]["resourceVersion"])
@@ -158,12 +158,12 @@ class JobFeed:
         try:
             job = objects.decode(raw, objects.CustomObject)
             int(job.metadata.resource_version)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is this job's, and no other's
+        except Exception as error:  # noqa: BLE001 - any error is handled as an error of this job only
             self._report(raw, error)
-            return self._as_it_was(raw)
+            return self._last_readable_version(raw)
         return job
 
-    def _as_it_was(self, raw: dict[str, Any]) -> objects.CustomObject | None:
+    def _last_readable_version(self, raw: dict[str, Any]) -> objects.CustomObject | None:
         """The job's last readable version, with the metadata that can still be read."""
         known = None
         with suppress(LookupError, TypeError, ValueError):
@@ -197,7 +197,7 @@ class JobFeed:
         for namespace, path in zip(self.namespaces or ("",), self.paths, strict=True):
             if not await self._sweep_one(namespace, path):
                 return False
-            self._heard[namespace] = time.monotonic()
+            self._answered_at[namespace] = time.monotonic()
         self._as_of = began
         self._swept.set()
         return True

@@ -15,14 +15,14 @@ from typing import Any
 log = logging.getLogger(__name__)
 
 
-class DroppedFields:
+class PrunedFields:
     """Dropped fields of one kind; `fields` are paths in the status, such as `history[].excused`."""
 
     def __init__(self, plural: str) -> None:
         self._plural = plural
         self.fields: frozenset[str] = frozenset()
 
-    def learn(self, sent: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
+    def compare(self, sent: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
         """Compare a sent status with the API server's answer."""
         paths = frozenset(_paths(sent, ""))
         missing = paths - frozenset(_paths(answer, ""))

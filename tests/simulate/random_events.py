@@ -1,4 +1,7 @@
-"""What can happen in a history: each is drawn from the world's dice, done, and told in words; "" if it cannot be."""
+"""The random events of a history, with their weights.
+
+Each event draws from `world.rng`, changes the world, and returns a description. It returns "" if it is impossible now.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,8 @@ from tests.simulate.world import World
 
 MOST_JOBS, MOST_NODES = 20, 8
 MENDING = 0.6
-"""How often what can be out of order is put in order, rather than anything changed."""
-Happening = Callable[[World], str]
+"""How often an event repairs something (resumes, uncordons), rather than picks any object."""
+RandomEvent = Callable[[World], str]
 _CAN_BE_KEPT = "preemptible" in JobSpec.model_fields
 
 
@@ -34,26 +37,26 @@ def _own_pods(world: World, *, running: bool = False) -> list[Body]:
 
 
 def job_comes(world: World) -> str:
-    """A job comes, unless there are many."""
+    """A user creates a job, unless there are many."""
     return "" if len(world.server.all(kinds.JOBS)) >= MOST_JOBS else any_job_comes(world)
 
 
 def any_job_comes(world: World) -> str:
-    """A job of random size, shape and team."""
-    dice = world.dice
-    least = dice.choice((1, 1, 1, 2, 2, 3))
-    spec: dict[str, Any] = {"minReplicas": least, "maxReplicas": least + dice.choice((0, 1, 2, 3, 5, 9))}
-    if dice.random() < 0.15:
+    """A user creates a job of random size, shape and team."""
+    rng = world.rng
+    least = rng.choice((1, 1, 1, 2, 2, 3))
+    spec: dict[str, Any] = {"minReplicas": least, "maxReplicas": least + rng.choice((0, 1, 2, 3, 5, 9))}
+    if rng.random() < 0.15:
         spec["replicaStep"] = 2
-    if dice.random() < 0.25:
+    if rng.random() < 0.25:
         spec["priorityClassName"] = "high"
-    if _CAN_BE_KEPT and dice.random() < 0.15:
+    if _CAN_BE_KEPT and rng.random() < 0.15:
         spec["preemptible"] = False
-    namespace, gpus, pool = dice.choice(NAMESPACES), dice.choice((1, 1, 1, 1, 2, 4)), dice.choice("aaab")
-    cpu, delay = dice.choice((1, 1, 1, 3)), dice.choice((0, 0, 30))
+    namespace, gpus, pool = rng.choice(NAMESPACES), rng.choice((1, 1, 1, 1, 2, 4)), rng.choice("aaab")
+    cpu, delay = rng.choice((1, 1, 1, 3)), rng.choice((0, 0, 30))
     job = world.add_job(namespace, gpus=gpus, pool=pool, cpu=cpu, delay=delay, **spec)
-    told = {name: value for name, value in job["spec"].items() if name not in ("template", "elasticity")}
-    return f"job {namespace}/{name_of(job)} of {gpus} GPUs and {cpu} CPUs each comes to pool {pool}: {told}"
+    shown = {name: value for name, value in job["spec"].items() if name not in ("template", "elasticity")}
+    return f"job {namespace}/{name_of(job)} of {gpus} GPUs and {cpu} CPUs each comes to pool {pool}: {shown}"
 
 
 def job_goes(world: World) -> str:
@@ -74,7 +77,7 @@ def job_is_edited(world: World) -> str:
 def edit_job(world: World, job: Body) -> str:
     """That job gets another largest size."""
     spec = job["spec"]
-    most = spec["minReplicas"] + world.dice.choice((0, 1, 2, 4))
+    most = spec["minReplicas"] + world.rng.choice((0, 1, 2, 4))
     world.server.edit(kinds.JOBS, job, {**spec, "maxReplicas": most})
     return f"job {name_of(job)} gets maxReplicas {most}"
 
@@ -83,7 +86,7 @@ def job_is_suspended_or_resumed(world: World) -> str:
     """A user suspends a job, or resumes it."""
     jobs = open_jobs(world)
     suspended = [job for job in jobs if job["spec"].get("suspend")]
-    job = world.choose(suspended if world.dice.random() < MENDING else jobs)
+    job = world.choose(suspended if world.rng.random() < MENDING else jobs)
     if job is None:
         return ""
     suspend = not job["spec"].get("suspend", False)
@@ -122,8 +125,8 @@ def pod_is_deleted(world: World) -> str:
 
 
 def pod_sticks(world: World) -> str:
-    """A pod will not end terminating, or one that did not does now."""
-    if world.machines.stuck and world.dice.random() < 0.5:
+    """A pod sticks in Terminating, or all stuck pods are released."""
+    if world.machines.stuck and world.rng.random() < 0.5:
         world.machines.stuck.clear()
         return "stuck pods come loose"
     pods = [p for p in world.server.all(kinds.PODS) if owner_of(p) and node_of(p) and not ended(p)]
@@ -138,11 +141,11 @@ def pod_sticks(world: World) -> str:
 
 
 def node_comes(world: World) -> str:
-    """A node with some GPUs of either pool."""
+    """A node joins the cluster, with some GPUs of either pool."""
     if len(world.server.all(kinds.NODES)) >= MOST_NODES:
         return ""
-    gpus, pool = world.dice.choice((1, 2, 2, 4, 4, 8)), world.dice.choice("aaab")
-    node = world.add_node(gpus, pool, cpu=world.dice.choice((64, 64, gpus + 1)))
+    gpus, pool = world.rng.choice((1, 2, 2, 4, 4, 8)), world.rng.choice("aaab")
+    node = world.add_node(gpus, pool, cpu=world.rng.choice((64, 64, gpus + 1)))
     return f"node {name_of(node)} with {gpus} GPUs comes to pool {pool}"
 
 
@@ -160,7 +163,7 @@ def node_is_cordoned_or_not(world: World) -> str:
     """A node is cordoned, or uncordoned."""
     nodes = world.server.all(kinds.NODES)
     cordoned = [node for node in nodes if node["spec"].get("unschedulable")]
-    node = world.choose(cordoned if world.dice.random() < MENDING else nodes)
+    node = world.choose(cordoned if world.rng.random() < MENDING else nodes)
     if node is None:
         return ""
     closed = not node["spec"].get("unschedulable", False)
@@ -169,10 +172,10 @@ def node_is_cordoned_or_not(world: World) -> str:
 
 
 def node_is_lost_or_comes_back(world: World) -> str:
-    """A node's kubelet falls silent, or is heard of again."""
+    """A node becomes NotReady, or Ready again."""
     nodes = world.server.all(kinds.NODES)
     lost = [node for node in nodes if not is_ready(node)]
-    node = world.choose(lost if world.dice.random() < MENDING else nodes)
+    node = world.choose(lost if world.rng.random() < MENDING else nodes)
     if node is None:
         return ""
     ready = not is_ready(node)
@@ -185,7 +188,7 @@ def node_is_lost_or_comes_back(world: World) -> str:
 
 def policy_comes_or_is_edited(world: World) -> str:
     """A team gets a policy, or another one."""
-    return write_policy(world, world.dice.choice((*OWNERS, *OWNERS, PARENT)))
+    return write_policy(world, world.rng.choice((*OWNERS, *OWNERS, PARENT)))
 
 
 def write_policy(world: World, name: str) -> str:
@@ -209,48 +212,48 @@ def policy_goes(world: World) -> str:
 
 
 def _policy(world: World, name: str) -> dict[str, Any]:
-    dice = world.dice
+    rng = world.rng
     flavors = []
     for flavor in FLAVORS:
-        entry: dict[str, Any] = {"name": flavor, "guaranteed": dice.choice((0, 1, 2, 2, 4, 6))}
-        borrowing = {"limit": dice.choice((0, 1, 2, 4))} if dice.random() < 0.4 else {}
-        entry["borrowing"] = {**borrowing, "weight": dice.choice((0, 1, 1, 4))}
-        if dice.random() < 0.06:
-            entry["lending"] = {"limit": dice.choice((0, 1, 2))}
+        entry: dict[str, Any] = {"name": flavor, "guaranteed": rng.choice((0, 1, 2, 2, 4, 6))}
+        borrowing = {"limit": rng.choice((0, 1, 2, 4))} if rng.random() < 0.4 else {}
+        entry["borrowing"] = {**borrowing, "weight": rng.choice((0, 1, 1, 4))}
+        if rng.random() < 0.06:
+            entry["lending"] = {"limit": rng.choice((0, 1, 2))}
         flavors.append(entry)
-    spec: dict[str, Any] = {"flavors": flavors, "priority": dice.choice((0, 5))}
-    if dice.random() < 0.15:
-        spec["reclaim"] = {"minRuntimeSeconds": dice.choice((60, 600))}
+    spec: dict[str, Any] = {"flavors": flavors, "priority": rng.choice((0, 5))}
+    if rng.random() < 0.15:
+        spec["reclaim"] = {"minRuntimeSeconds": rng.choice((60, 600))}
     if name != PARENT:
-        if dice.random() < 0.15:
-            spec["perJob"] = {"maxGPUs": dice.choice((2, 4, 6))}
-        if dice.random() < 0.15:
-            spec["timeSharing"] = {"quantumSeconds": dice.choice((300, 600))}
+        if rng.random() < 0.15:
+            spec["perJob"] = {"maxGPUs": rng.choice((2, 4, 6))}
+        if rng.random() < 0.15:
+            spec["timeSharing"] = {"quantumSeconds": rng.choice((300, 600))}
         spec["namespaces"] = [name]
-        if dice.random() < 0.4:
+        if rng.random() < 0.4:
             spec["parent"] = PARENT
     return spec
 
 
 def server_falters(world: World) -> str:
     """Some of the operator's next writes fail, before they take effect or after."""
-    world.operator.faults.faltering = world.dice.choice((1, 2, 5, 10))
+    world.operator.faults.faltering = world.rng.choice((1, 2, 5, 10))
     return f"up to {world.operator.faults.faltering} writes may fail"
 
 
 def operator_is_replaced(world: World) -> str:
     """Another operator leads from the middle of the next pass on."""
-    writes = world.dice.choice((0, 1, 1, 2, 2, 3, 4))
+    writes = world.rng.choice((0, 1, 1, 2, 2, 3, 4))
     world.operator.faults.left = writes
     return f"another operator leads after {writes} more writes"
 
 
 def time_passes(world: World) -> str:
-    """Told as seconds; the history lets them pass."""
-    return f"{world.dice.choice((5, 20, 45, 100, 400))} s pass"
+    """The description has the seconds; the history lets them pass."""
+    return f"{world.rng.choice((5, 20, 45, 100, 400))} s pass"
 
 
-HAPPENINGS: dict[Happening, int] = {
+RANDOM_EVENTS: dict[RandomEvent, int] = {
     job_comes: 16,
     job_goes: 3,
     job_is_edited: 4,
