@@ -33,9 +33,9 @@ class Installation:
             return ""
         names = " ".join(sorted(each.metadata.name for each in marked if _owner(each) != self._namespace))
         return (
-            f"the operator of this cluster is the one in namespace {_owner(oldest)!r}, as PriorityClass"
-            f" {oldest.metadata.name} says; this one, in namespace {self._namespace!r}, decides nothing. Uninstall one"
-            f" of the two, or have this one decide: kubectl annotate --overwrite priorityclass {names}"
+            f"PriorityClass {oldest.metadata.name} belongs to the operator in namespace {_owner(oldest)!r}. This"
+            f" operator, in namespace {self._namespace!r}, stands by. Uninstall one of the two, or let this one decide:"
+            f" kubectl annotate --overwrite priorityclass {names}"
             f" {ANNOTATION_OPERATOR_NAMESPACE}={self._namespace}"
         )
 

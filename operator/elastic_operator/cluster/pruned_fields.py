@@ -28,8 +28,8 @@ class PrunedFields:
         missing = paths - frozenset(_paths(answer, ""))
         if missing and not self.fields:
             log.warning(
-                "the custom resource definitions are of an older release: of %s the API server drops new fields, such"
-                " as %s; what needs them does not work until the definitions of this release are applied",
+                "the CRDs are of an older release. The API server drops fields of %s: %s. Features that need these"
+                " fields work after the CRDs of this release are applied",
                 self._plural,
                 ", ".join(f"status.{path}" for path in _outermost(missing)),
             )

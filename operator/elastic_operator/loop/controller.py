@@ -57,7 +57,7 @@ class Controller:
         on_decisions: Called at the end of each pass with its decisions; with None after a failed pass, when earlier
             decisions must not be read any more.
         of_jobs: All memories of jobs.
-        until_writes_flow: Waits while many writes wait for their turns.
+        until_not_backed_up: Waits while more deletions and changes are queued than may be in flight (181).
     """
 
     def __init__(

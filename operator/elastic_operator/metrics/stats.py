@@ -47,7 +47,7 @@ class WatchStats:
 
 @dataclass(frozen=True, slots=True)
 class OperatorStats:
-    """All of these. A process that does not lead has no jobs and policies in it (75)."""
+    """The state of the operator for /metrics. A process that does not lead has no jobs and policies in it (75)."""
 
     leads: bool = False
     jobs: tuple[JobStats, ...] = ()

@@ -1,9 +1,9 @@
 """One pass over everything: observe each job, allocate for all, reconcile each job.
 
 The planner owns all that decisions remember from pass to pass: one `JobMemory` per job, and `Plans`. The view
-remembers what it read, and the loop what it wrote. A pass costs what changed since the last one: an unchanged thing
-stays the same object, so the next step skips it by identity (23). A planner that remembers decides what a fresh planner
-decides; that is a property test.
+caches what it has read. The cost of a pass grows with the changes since the last pass: an unchanged thing stays the
+same object, so the next step skips it by identity (23). A property test checks that a planner with its caches decides
+like a planner without.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Decisions:
 
     `obs` are all jobs by uid, and `snapshot` is the input of the allocation. `is_new`: the allocation was made in this
     pass. `until` is when (epoch seconds) time alone may change it. `dry_run` is the allocation with the evictions that
-    `DryRun` only reports. `error` was raised by the look ahead (143) or in `dry_run`; the pass did without that part.
+    `DryRun` only reports. `error` was raised by the look ahead (143) or in `dry_run`; the pass skipped that part.
     """
 
     policies: ResolvedPolicies

@@ -143,7 +143,7 @@ def test_a_job_says_once_that_its_pods_train_on_a_node_that_is_not_ready_and_whe
     assert (planned.deletes, planned.status.restarts) == ((), 0)
     assert [event.reason for event in planned.events if event.type == "Warning"] == ["NodesUnreachable"]
     assert reasons(planned)["NodesUnreachable"] == ("True", "StillTraining")
-    assert "n2; its pods there train" in planned.status.condition("Ready").message
+    assert "n2. Its pods there still train" in planned.status.condition("Ready").message
     again = plan(replace(job, status=planned.status), grant, unready={"n2": 0})
     assert "NodesUnreachable" not in kinds(again)
     assert reasons(plan(replace(job, status=planned.status), grant))["NodesUnreachable"] == ("False", "Over")

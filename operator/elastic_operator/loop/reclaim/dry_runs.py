@@ -29,7 +29,7 @@ from elastic_operator.plan.facts.times import NEVER_FAILED, Attempts
 log = logging.getLogger(__name__)
 
 QUESTION_SECONDS = 5.0
-"""A question that is still not asked is dropped this long after a plan last wanted it."""
+"""If no plan has wanted a question for this long, the operator drops the question."""
 FIRST_NO_ANSWER_SECONDS = 1.0
 MAX_NO_ANSWER_SECONDS = 30.0
 """How long no question is asked in a namespace after one without an answer: at first, and doubled each time up to the

@@ -223,14 +223,15 @@ class Nominator:
     def _tell_expired(self, pod: objects.Pod, *, backoff: float = 0.0) -> None:
         node = reservation_of(pod).node
         self._metrics.reservations_expired.inc()
-        text = f"It did not get its place on {node} in time."
+        text = f"kube-scheduler did not bind the pod to {node} before the reservation ended."
         if backoff:
             text += (
-                f" At least {FUTILE_TRIES} nodes were kept for it in vain: kube-scheduler has a reason of its own, see"
-                f" PodScheduled. No pods are evicted for it for {backoff / 3600:.0f} h."
+                f" This has happened on at least {FUTILE_TRIES} nodes; the pod's condition PodScheduled has"
+                " kube-scheduler's reason."
+                f" The operator evicts no pods for this pod for {backoff / 3600:.0f} h."
             )
         else:
-            text += " Another node is tried; this one is avoided for a while."
+            text += " The operator tries another node, and avoids this one for a while."
         log.warning("pod=%s/%s its reservation ran out node=%s", *_name(pod), node)
         self._events.record(pod_subject(pod), Event("ReservationExpired", text, "Warning"))
 

@@ -240,7 +240,7 @@ class Dispatcher:
         if tries in (1, EVENT_ATTEMPTS) or tries % LOGGED_ATTEMPTS == 0:
             log.warning("job=%s attempt=%d error=%s", job.key, tries, error)
         if tries == EVENT_ATTEMPTS and _is_about_the_job(error):
-            self.executor.record_events(job, [Event("WriteFailed", f"{error}. It is tried again.", "Warning")])
+            self.executor.record_events(job, [Event("WriteFailed", f"{error}. The operator retries.", "Warning")])
 
 
 def _is_about_the_job(error: ClusterError) -> bool:

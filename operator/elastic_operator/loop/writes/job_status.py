@@ -23,7 +23,7 @@ def nobody(_job: Job, _status: JobStatus) -> None:
 
 
 class JobStatuses:
-    """Writes them. `pruned_fields` are the fields that the API server drops."""
+    """Writes job statuses. `pruned_fields` are the fields that the API server drops."""
 
     def __init__(self, session: Session, stores: Stores, written: Written) -> None:
         self._session, self._stores, self._written = session, stores, written

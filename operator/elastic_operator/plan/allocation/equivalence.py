@@ -1,8 +1,8 @@
 """Which entries are equivalent: the same question about them has the same answer.
 
 Thousands of equal jobs of one team may wait. So the answer about one job is remembered under a key that the other jobs
-share (38); `pass_memo` says for how long. A key with too much in it only costs time. A key that lacks something denies
-a job its due.
+share (38); `pass_memo` says for how long. An unnecessary part of a key only costs time. A missing part denies a
+job GPUs that it could get.
 
 The parts of the keys, and why the answer depends on each; "alone" are entries that share their key with no other entry:
 

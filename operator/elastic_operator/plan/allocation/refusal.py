@@ -1,7 +1,6 @@
-"""Whether a team may use more GPUs for a job: one answer for all places that grant GPUs, and for the sentence that
-users read.
+"""Whether a team may use more GPUs for a job. All modules that grant GPUs ask this, and the explanation for users too.
 
-The rules have one order. A caller that does not check all rules names those that it checks, and says why.
+The rules have one order. A caller may limit the rules that are checked; it then says why.
 """
 
 from __future__ import annotations

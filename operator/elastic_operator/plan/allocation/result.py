@@ -17,7 +17,7 @@ from elastic_operator.plan.facts.decisions import Assignment, Eviction, Grant, N
 from elastic_operator.plan.facts.snapshot import Preemptor, Snapshot
 from elastic_operator.plan.facts.text import Reason
 
-_KEEPS = "It keeps what it has until the next change."
+_KEEPS = "The job keeps its pods until the next change."
 
 
 class Allocation(Mapping[str, Grant]):

@@ -55,9 +55,10 @@ class NodeOutage:
     def message(self) -> str:
         """The event and the remedy, in words."""
         return (
-            f"{self.unready} of {self.total} nodes are not Ready: too many at once for machines that died, so pods"
-            f" there are not given up before most nodes have been back for {BACK_SECONDS:.0f} s. Look at the network"
-            " between nodes and API server; delete a node that is dead, or taint it node.kubernetes.io/out-of-service."
+            f"{self.unready} of {self.total} nodes are not Ready. So many machines rarely fail at once, so the operator"
+            f" keeps the pods there until most of these nodes have been Ready for {BACK_SECONDS:.0f} s. Look at the"
+            " network between nodes and API server; delete a node that is dead, or taint it"
+            " node.kubernetes.io/out-of-service."
         )
 
 

@@ -139,17 +139,23 @@ def _silence(obs: Observation) -> str:
     if report is None or report.silent_since is None:
         return ""
     since = rfc3339(status_time(report.silent_since))
-    return f" The master has not answered since {since}: whether it trains is not known. Look at its log and its node."
+    return (
+        f" The master has not answered since {since}. The operator does not know whether it trains. Look at its log and"
+        " its node."
+    )
 
 
 def _kept(obs: Observation) -> str:
     """A sentence if nodes are not Ready but not given up: too many are away (86), or its pods there train (92)."""
     if obs.training_nodes:
-        return f" Not Ready: {listed(sorted(obs.training_nodes))}; its pods there train, and are not given up."
+        return (
+            f" Not Ready: {listed(sorted(obs.training_nodes))}. Its pods there still train, so the operator keeps them."
+        )
     if not obs.kept_nodes or obs.job.context.node_outage is None:
         return ""
     many = f"{obs.job.context.node_outage.unready} of {obs.job.context.node_outage.total} nodes"
-    return f" {many} are not Ready, {listed(sorted(obs.kept_nodes))} among them: its pods there are not given up yet."
+    kept = listed(sorted(obs.kept_nodes))
+    return f" {many} are not Ready, {kept} among them. The operator keeps its pods there for now."
 
 
 def _enough(obs: Observation) -> bool:

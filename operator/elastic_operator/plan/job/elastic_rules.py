@@ -132,5 +132,5 @@ def _had_master(obs: Observation) -> bool:
 
 
 def _replaced(why: str, status: JobStatus) -> Event:
-    text = f"{why.rstrip('.')}. Another one comes (number {status.master_epoch}); the other pods stay."
+    text = f"{why.rstrip('.')}. The operator creates master {status.master_epoch}. The other pods stay."
     return Event("MasterReplaced", text, "Warning")

@@ -83,7 +83,7 @@ class Unit:
 
 
 def victim_order(entry: Entry, *, whole: bool = False) -> tuple[int, float, int]:
-    """Sort key of jobs, those that give first: see `Unit.victim_order`. A `whole` job loses the same in any mode."""
+    """The order in which jobs lose pods: see `Unit.victim_order`. A `whole` job loses the same in any mode."""
     demand = entry.demand
     return demand.priority, 0.0 if whole else demand.resize_cost, -entry.rank
 
