@@ -90,7 +90,7 @@ def test_the_wait_begins_with_the_last_change_of_size_and_says_what_would_help()
         START + 300 + HALF_AN_HOUR,
         (),
     )
-    assert "Run it in Elastic mode" in grant.message
+    assert "run it in Elastic mode" in grant.message
 
 
 def test_a_longer_delay_of_the_users_is_theirs():
