@@ -116,6 +116,23 @@ async def test_of_a_plan_that_is_cut_short_only_pods_that_may_exist_still_take_r
     assert ledger.next_expiry() <= ASSUMED_SECONDS
 
 
+async def test_pods_of_a_plan_that_could_not_be_begun_are_not_counted() -> None:
+    """Nothing would ever forget them: the job would never get these pods."""
+    job, ledger = make_job(), Ledger(job_of=lambda _: None, parse=lambda *_: None)
+    dispatcher = dispatch(Noted(), Plan(status=job.status), ledger=ledger)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+    def broken() -> None:
+        raise ZeroDivisionError
+
+    meta = Meta(name=job.name, namespace=job.namespace, uid=job.uid, resource_version="1")
+    plan = Plan(status=job.status, creates=(CreatePod("master", 0, "n1", 1, (1,)),))
+    with pytest.raises(ZeroDivisionError):
+        dispatcher.start(objects.CustomObject(metadata=meta, status=objects.EMPTY), job, plan, gate=broken)
+    assert not ledger.assumed.of_job(job.uid)
+
+
 class Noted:
     """An executor that does everything at once; `told` says of each plan whether the status went with it, and `events`
     are all of theirs.
