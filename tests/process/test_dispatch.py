@@ -1,12 +1,13 @@
 import asyncio
 import logging
+import time
 from math import inf
 from typing import Any
 
 import pytest
 
 from elastic_operator.cluster import objects
-from elastic_operator.cluster.errors import ClusterError, Conflict, Forbidden, PodRefused, Unreachable
+from elastic_operator.cluster.errors import ClusterError, Conflict, Forbidden, PodRefused, TooManyRequests, Unreachable
 from elastic_operator.cluster.meta import Meta
 from elastic_operator.cluster.pruned_fields import PrunedFields
 from elastic_operator.loop.writes.dispatch import Dispatcher
@@ -205,6 +206,18 @@ async def test_the_status_of_a_job_that_waits_for_its_next_try_is_written_with_i
     handed.dispatcher.failed_writes.add(handed.job, Unreachable("no answer"), inf)
     await handed.start({"targetReplicas": 1}, events=(grows,))
     assert (handed.executor.told, handed.executor.events) == ([True], [grows])
+
+
+async def test_the_status_of_a_job_that_the_server_throttles_waits_as_long_as_the_server_asks() -> None:
+    """Its own back-off is longer. Writes that only say so would add to the load of the server."""
+    handed, now, slow_down = Handed(), time.monotonic(), TooManyRequests("slow down", status=429, retry_after=5.0)
+    for _ in range(10):
+        handed.dispatcher.failed_writes.add(handed.job, slow_down, now)
+    assert 0 < await handed.start({"targetReplicas": 1}) <= 5.0
+    assert handed.executor.told == []
+    handed.dispatcher.failed_writes.add(handed.job, slow_down, now - 5.0)
+    assert await handed.start({"targetReplicas": 1}) > 5.0
+    assert handed.executor.told == [True]
 
 
 async def test_where_the_service_leads_does_not_wait_and_the_status_does() -> None:

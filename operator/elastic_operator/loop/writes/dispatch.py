@@ -159,10 +159,11 @@ class Dispatcher:
         Its events are recorded with it, because the next plan starts from that status and does not have them any more.
 
         If the status cannot be written either, for example on a server that refuses connections, it is tried no more
-        than every few seconds.
+        than every few seconds. While the server asks for patience, this write waits as well.
         """
         only = Plan(status=plan.status, events=plan.events)
         delay = inf if plan.commit_first else self.status_times.write_delay(body, only)
+        delay = max(delay, self.failed_writes.of(job.uid).throttled_until - time.monotonic())
         if delay > 0:
             return delay
         if self.status_times.may_write_status_only(job.uid):
