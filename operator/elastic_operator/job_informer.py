@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from elastic_api.job import GROUP, PLURAL, VERSION
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.backoff import Backoff
+from elastic_operator.cluster.errors import WITHOUT_RIGHTS
 from elastic_operator.cluster.lists import FIRST_LIST_SECONDS, is_up_to_date, pages
 from elastic_operator.cluster.reflector import in_namespace
 from elastic_operator.cluster.session import Session
@@ -79,6 +80,8 @@ class JobInformer:
         """When the API server last answered a list or a watch of these jobs (monotonic), by namespace; "": of all."""
         self.restarts = self.errors = 0
         """How often kopf was restarted, and how many lists failed."""
+        self.is_gone: Callable[[str], bool] = lambda _: False
+        """Whether the namespace of that name does not exist."""
         self._listed, self._may_watch, self._swept = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._running = False
         self._as_of = float("-inf")
@@ -192,12 +195,15 @@ class JobInformer:
                 await asyncio.sleep(backoff.next())
 
     async def _sweep(self) -> bool:
-        """List all jobs and compare them with the store; returns whether that worked."""
-        began = time.monotonic()
+        """List all jobs and compare them with the store; returns whether that worked, in every namespace."""
+        began, worked = time.monotonic(), True
         for namespace, path in zip(self.namespaces or ("",), self.paths, strict=True):
-            if not await self._sweep_one(namespace, path):
-                return False
-            self._answered_at[namespace] = time.monotonic()
+            if await self._sweep_one(namespace, path):
+                self._answered_at[namespace] = time.monotonic()
+            else:
+                worked = False
+        if not worked:
+            return False
         self._as_of = began
         self._swept.set()
         return True
@@ -214,6 +220,11 @@ class JobInformer:
             revision = page.metadata.resource_version
             is_older = int(revision) < newest
         except Exception as error:  # noqa: BLE001 - whatever was answered instead of a list, it is asked for again
+            if isinstance(error, WITHOUT_RIGHTS) and self.is_gone(namespace):
+                # Its jobs are deleted before it. While it is being deleted, the operator may do nothing for jobs there.
+                # Their pods count where they run, as those of any deleted job.
+                self.store.observe_empty(within=namespace)
+                return True
             self.errors += 1
             log.warning("jobs cannot be listed: %r", error)
             return False

@@ -77,10 +77,13 @@ def watch_all(
     plain pods. `on_error` is called for each error of the operator's own at one object, with its kind.
     """
 
+    namespaces = Reflector(session, reflector.NAMESPACES, objects.Namespace)
+    is_gone = informer.is_gone = partial(_is_gone, namespaces)
+
     def own(path: str, type_: type[T], ours: Mapping[str, str]) -> Reflector[T] | Namespaced[T]:
         """A watch of a kind that may be read only in served namespaces, and of which only our own objects matter."""
         if served:
-            return Namespaced(session, path, type_, namespaces=served, params=ours)
+            return Namespaced(session, path, type_, namespaces=served, params=ours, is_gone=is_gone)
         return Reflector(session, path, type_, params=ours)
 
     of_jobs = {"labelSelector": contract.LABEL_JOB_UID}
@@ -88,7 +91,7 @@ def watch_all(
         {
             "pods": Reflector(session, reflector.PODS, objects.Pod),
             "nodes": Reflector(session, reflector.NODES, objects.Node),
-            "namespaces": Reflector(session, reflector.NAMESPACES, objects.Namespace),
+            "namespaces": namespaces,
             "policies": Reflector(session, POLICIES, objects.CustomObject, optional=True),
             "priorityclasses": Reflector(session, reflector.PRIORITY_CLASSES, objects.PriorityClass),
             "deviceclasses": Reflector(session, reflector.DEVICE_CLASSES, objects.DeviceClass, optional=True),
@@ -106,6 +109,16 @@ def watch_all(
         watch.store.on_error = partial(on_error, SINGULAR.get(kind, kind.removesuffix("s")))
     informer.store.on_error = partial(on_error, "job")
     return watches
+
+
+def _is_gone(namespaces: Reflector[objects.Namespace], name: str) -> bool:
+    """Whether the namespace does not exist, or is being deleted, which cannot be undone; never by stale news.
+
+    "" stands for all namespaces, so it is never gone.
+    """
+    found = namespaces.store.named(name)
+    is_leaving = found is None or found.metadata.deletion_timestamp is not None
+    return bool(name) and is_leaving and namespaces.age() < STALE_SECONDS
 
 
 def stores_of(watches: Watches) -> Stores:

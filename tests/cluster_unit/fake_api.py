@@ -83,7 +83,7 @@ class FakeApi:
     def send(self, type_: str, obj: Mapping[str, Any]) -> None:
         """Send a watch event as it is to everybody."""
         for watch in self.memory.watches:
-            watch.told(msgspec.json.encode({"type": type_, "object": obj}) + b"\n")
+            watch.on_line(msgspec.json.encode({"type": type_, "object": obj}) + b"\n")
 
     def cut(self) -> None:
         """Break all streams."""

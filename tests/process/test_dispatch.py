@@ -1,12 +1,13 @@
 import asyncio
 import logging
+import time
 from math import inf
 from typing import Any
 
 import pytest
 
 from elastic_operator.cluster import objects
-from elastic_operator.cluster.errors import ClusterError, Conflict, Forbidden, PodRefused, Unreachable
+from elastic_operator.cluster.errors import ClusterError, Conflict, Forbidden, PodRefused, TooManyRequests, Unreachable
 from elastic_operator.cluster.meta import Meta
 from elastic_operator.cluster.pruned_fields import PrunedFields
 from elastic_operator.loop.writes.dispatch import Dispatcher
@@ -116,6 +117,23 @@ async def test_of_a_plan_that_is_cut_short_only_pods_that_may_exist_still_take_r
     assert ledger.next_expiry() <= ASSUMED_SECONDS
 
 
+async def test_pods_of_a_plan_that_could_not_be_begun_are_not_counted() -> None:
+    """Nothing would ever forget them: the job would never get these pods."""
+    job, ledger = make_job(), Ledger(job_of=lambda _: None, parse=lambda *_: None)
+    dispatcher = dispatch(Noted(), Plan(status=job.status), ledger=ledger)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+    def broken() -> None:
+        raise ZeroDivisionError
+
+    meta = Meta(name=job.name, namespace=job.namespace, uid=job.uid, resource_version="1")
+    plan = Plan(status=job.status, creates=(CreatePod("master", 0, "n1", 1, (1,)),))
+    with pytest.raises(ZeroDivisionError):
+        dispatcher.start(objects.CustomObject(metadata=meta, status=objects.EMPTY), job, plan, gate=broken)
+    assert not ledger.assumed.of_job(job.uid)
+
+
 class Noted:
     """An executor that does everything at once; `told` says of each plan whether the status went with it, and `events`
     are all of theirs.
@@ -188,6 +206,18 @@ async def test_the_status_of_a_job_that_waits_for_its_next_try_is_written_with_i
     handed.dispatcher.failed_writes.add(handed.job, Unreachable("no answer"), inf)
     await handed.start({"targetReplicas": 1}, events=(grows,))
     assert (handed.executor.told, handed.executor.events) == ([True], [grows])
+
+
+async def test_the_status_of_a_job_that_the_server_throttles_waits_as_long_as_the_server_asks() -> None:
+    """Its own back-off is longer. Writes that only say so would add to the load of the server."""
+    handed, now, slow_down = Handed(), time.monotonic(), TooManyRequests("slow down", status=429, retry_after=5.0)
+    for _ in range(10):
+        handed.dispatcher.failed_writes.add(handed.job, slow_down, now)
+    assert 0 < await handed.start({"targetReplicas": 1}) <= 5.0
+    assert handed.executor.told == []
+    handed.dispatcher.failed_writes.add(handed.job, slow_down, now - 5.0)
+    assert await handed.start({"targetReplicas": 1}) > 5.0
+    assert handed.executor.told == [True]
 
 
 async def test_where_the_service_leads_does_not_wait_and_the_status_does() -> None:

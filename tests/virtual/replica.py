@@ -39,7 +39,8 @@ class Replica:
 
     async def _live(self, settings: Settings, who: str) -> None:
         async with self._connect() as session:
-            informer = JobInformer(session, Store(), Kopf(session))
+            served = settings.watch_namespaces
+            informer = JobInformer(session, Store(), Kopf(session, served), namespaces=served)
             self.process = Process(settings, session, Metrics(), informer, who=who)
             await self.process.run_until(self._has_stopped(), elect=self._elect)
 

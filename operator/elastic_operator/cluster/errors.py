@@ -147,6 +147,10 @@ class ServerError(ApiError):
     remedy = Remedy.WAIT
 
 
+WITHOUT_RIGHTS = (Forbidden, NotFound, NotServed)
+"""The answers to a list in a namespace that does not exist, if the right to list was granted by a Role in it."""
+
+
 def has_unknown_outcome(error: ClusterError) -> bool:
     """Whether a write that failed with this error may have been carried out nevertheless.
 

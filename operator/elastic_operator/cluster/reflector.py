@@ -12,7 +12,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Generic
 
@@ -20,7 +20,7 @@ import aiohttp
 import msgspec
 
 from elastic_operator.cluster.backoff import Backoff
-from elastic_operator.cluster.errors import ClusterError, Expired, NotServed, Unreachable, error_event
+from elastic_operator.cluster.errors import WITHOUT_RIGHTS, ClusterError, Expired, NotServed, Unreachable, error_event
 from elastic_operator.cluster.lists import FIRST_LIST_SECONDS, PAGE, is_up_to_date, pages
 from elastic_operator.cluster.meta import Meta
 from elastic_operator.cluster.objects import pack
@@ -43,7 +43,7 @@ ENDPOINT_SLICES = "/apis/discovery.k8s.io/v1/endpointslices"
 INACTIVITY_SECONDS = 70.0
 """The API server sends a bookmark about once a minute to a watch that asks for bookmarks."""
 ABSENT_SECONDS = 10.0
-"""The pause between requests for a kind that the server does not serve yet."""
+"""The pause between requests for a kind that the server does not serve yet, and in a namespace that does not exist."""
 _WATCH_SECONDS = (240, 480)
 """The server ends a watch after a random time in this range, so that not all end at once."""
 _YIELD_EVERY = 200
@@ -76,7 +76,9 @@ class Reflector(Generic[T]):
         backoff: Pauses between failures.
         optional: While the kind's definition is not installed, the server does not serve it. It then has no objects;
             that is news from the server, and no failure.
-        absent_seconds: How long until it is asked for such a kind again.
+        is_gone: Whether the namespace of that name does not exist. A list in it may then be refused, because the Role
+            that granted it is gone with the namespace. It then has no objects; that is news as well.
+        absent_seconds: How long until it is asked for such a kind, or in such a namespace, again.
     """
 
     def __init__(
@@ -92,6 +94,7 @@ class Reflector(Generic[T]):
         inactivity: float = INACTIVITY_SECONDS,
         backoff: Backoff | None = None,
         optional: bool = False,
+        is_gone: Callable[[str], bool] = lambda _: False,
         absent_seconds: float = ABSENT_SECONDS,
     ) -> None:
         self.path = in_namespace(path, namespace)
@@ -107,6 +110,7 @@ class Reflector(Generic[T]):
         self._inactivity = inactivity
         self._backoff = backoff or Backoff()
         self._optional, self._absent, self._absent_seconds = optional, False, absent_seconds
+        self._is_gone = is_gone
         self._revision = ""
         self._highest = 0
         self._silences = 0
@@ -179,13 +183,17 @@ class Reflector(Generic[T]):
         return max(self._highest, self.store.newest(within=self._namespace))
 
     def _is_absent(self, error: ClusterError) -> bool:
-        """Whether the server has just answered that it does not serve this kind; then there are no such objects."""
-        if not self._optional or not isinstance(error, NotServed):
+        """Whether this answer says that there are no such objects: the server does not serve the kind, or the namespace
+        does not exist.
+        """
+        not_served = self._optional and isinstance(error, NotServed)
+        if not not_served and not (isinstance(error, WITHOUT_RIGHTS) and self._is_gone(self._namespace)):
             return False
         if not self._absent:
-            logger.warning("not served path=%s; it is looked for every %.0f s", self.path, self._absent_seconds)
+            what = "not served" if not_served else "in no namespace"
+            logger.warning("%s path=%s; it is looked for every %.0f s", what, self.path, self._absent_seconds)
         self._absent, self._revision, self.last_ok = True, "", time.monotonic()
-        self.store.reset((), within=self._namespace)
+        self.store.observe_empty(within=self._namespace)
         self.synced.set()
         return True
 

@@ -127,6 +127,10 @@ class Store(Generic[T]):
             if obj.metadata.uid not in seen and _rv(obj) <= revision:
                 self.observe_deleted(obj.metadata.uid, resource_version)
 
+    def observe_empty(self, *, within: str = "") -> None:
+        """Take that there are no objects (in the namespace `within`). Late news does not restore them."""
+        self.observe_list((), str(self.newest(within=within)), within=within)
+
     def replace(self, objects: Iterable[T], resource_version: str, *, within: str = "") -> None:
         """Take a complete list (of the namespace `within`): observe its objects, and remove all others."""
         seen = set()

@@ -141,17 +141,15 @@ class Dispatcher:
         if (wait := failed.wait(time.monotonic())) > 0:
             return min(wait, self._write_status_only(body, job, plan))
         may_create = self.is_fresh()
-        if may_create:
-            self._assume(job, plan)
-        elif plan.creates:
+        if not may_create and plan.creates:
             plan = replace(plan, creates=())
             if delay > 0 and not _acts(plan):
                 return min(delay, NOT_FRESH_SECONDS)
         writes_status = bool(delay <= 0 or plan.creates or plan.deletes)
         written, tries = body.status.unpack(), failed.attempts.times
-        self._begin(
-            _Work(job, plan, written, may_create=may_create, writes_status=writes_status, tries=tries, gate=gate())
-        )
+        work = _Work(job, plan, written, may_create=may_create, writes_status=writes_status, tries=tries, gate=gate())
+        self._assume(job, plan)  # last: nothing forgets these pods if the plan is not begun
+        self._begin(work)
         return inf
 
     def _write_status_only(self, body: objects.CustomObject, job: Job, plan: Plan) -> float:
@@ -161,10 +159,11 @@ class Dispatcher:
         Its events are recorded with it, because the next plan starts from that status and does not have them any more.
 
         If the status cannot be written either, for example on a server that refuses connections, it is tried no more
-        than every few seconds.
+        than every few seconds. While the server asks for patience, this write waits as well.
         """
         only = Plan(status=plan.status, events=plan.events)
         delay = inf if plan.commit_first else self.status_times.write_delay(body, only)
+        delay = max(delay, self.failed_writes.of(job.uid).throttled_until - time.monotonic())
         if delay > 0:
             return delay
         if self.status_times.may_write_status_only(job.uid):

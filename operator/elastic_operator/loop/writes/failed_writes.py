@@ -27,11 +27,13 @@ class FailedWrite:
     """The failures of one job: `pods_rejected_until_edit` holds for `generation` only, the other fields as long as
     tries fail.
 
-    `attempts` are the tries that failed in a row (monotonic). The user reads `message`. `pods_rejected` says why the
-    API server accepts no more pods of the job for now (27).
+    `attempts` are the tries that failed in a row (monotonic). Until `throttled_until` (monotonic) the API server has
+    asked for patience. The user reads `message`. `pods_rejected` says why the API server accepts no more pods of the
+    job for now (27).
     """
 
     attempts: Attempts = NEVER_FAILED
+    throttled_until: float = 0.0
     message: str = ""
     pods_rejected: str = ""
     pods_rejected_until_edit: str = ""
@@ -80,6 +82,8 @@ class FailedWrites:
         record = self._jobs.setdefault(job.uid, FailedWrite())
         if error.remedy is Remedy.DECIDE_AGAIN:
             return record  # another client wrote the job; its new state is in the store already
+        if error.retry_after is not None:
+            record.throttled_until = now + error.retry_after
         longest = MAX_RETRY_SECONDS if not isinstance(error, NameTaken) else MAX_NAME_TAKEN_SECONDS
         record.attempts = record.attempts.failed(
             now,
