@@ -1,1 +1,1 @@
-"""Demonstrations against a real cluster: what a user would do, with a clock beside it."""
+"""Demonstrations on a real cluster: a user's actions, with a clock beside them."""

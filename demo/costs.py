@@ -1,4 +1,4 @@
-"""What changes of size cost, as a table: those of one training, or of the same one run in several modes."""
+"""The costs of changes of size, as a table: of one training, or of the same training in several modes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a training job's log says: epochs, world sizes, and how long training stood still. Pure text work."""
+"""Reads a training job's log: epochs, world sizes, and pauses of the training. Pure text work."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import pairwise
 
-# A launcher says before each line of whose it is, where a pod has several processes.
+# A launcher puts a prefix with the process before each line, if a pod has several processes.
 EPOCH = re.compile(r"^(?:\[default0\]:)?\[\d+\] epoch (?P<epoch>\d+) \(rank = (?P<rank>\d+), local_rank = 0\)")
 EPOCH_OF_LIBRARY = re.compile(r"^(?:\[default0\]:)?epoch (?P<epoch>\d+) on (?P<size>\d+) process")
 GROUP = re.compile(r"Initializing process group with: .*'WORLD_SIZE': '(?P<size>\d+)'")
@@ -39,7 +39,7 @@ class Pause:
 
 @dataclass
 class Journal:
-    """The epochs of a job through the replacements of its master: what a pod has logged outlives it."""
+    """The epochs of a job through the replacements of its master: the lines of a deleted pod stay here."""
 
     epochs: list[Epoch] = field(default_factory=list)
     _logs: dict[str, str] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Journal:
     def note(self, uid: str, log: str) -> None:
         """The log of the pod of that uid, as it was just read.
 
-        Of a pod that is being cleared away a kubelet tells nothing, or a line of its own: the longest log counts.
+        While a pod is being removed, its kubelet returns nothing, or a line of its own. So the longest log counts.
         """
         self._logs[uid] = max(self._logs.get(uid, ""), log, key=len)
         found = (epoch for log in self._logs.values() for epoch in epochs_of(log.splitlines()))

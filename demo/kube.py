@@ -1,4 +1,4 @@
-"""The demo's hands on the cluster: what a user does with kubectl and helm, done by the same programs and the client."""
+"""The demo's access to the cluster: a user's actions with kubectl and helm, by the same programs and the client."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class DemoError(DevclusterError):
-    """Something did not come about in time; the message says what and where to look."""
+    """A condition was not met in time; the message names it and where to look."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Kube:
 
 
 def wait_for(what: str, look: Callable[[], T | None], *, seconds: float, pause: float = 0.3) -> T:
-    """What `look` finds, as soon as it finds something; DemoError after `seconds`."""
+    """Wait until `look` finds something, and return it; DemoError after `seconds`."""
     deadline = time.monotonic() + seconds
     while (found := look()) is None:
         if time.monotonic() > deadline:

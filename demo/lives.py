@@ -1,4 +1,4 @@
-"""What becomes of pods, as a watch of them tells it: made, waiting, promised a node, bound, told to go, gone. Pure."""
+"""The lives of pods, from the events of a watch: created, waiting, nominated, bound, deleted, removed. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from elastic_api.template import GPU_RESOURCES
 
 
 class Step(StrEnum):
-    """What can be seen of a pod, in the words of the timeline."""
+    """The visible steps of a pod, in the words of the timeline."""
 
     CREATED = "created"
     WAITS = "waits: the scheduler finds no room"
@@ -25,7 +25,7 @@ class Step(StrEnum):
 
 @dataclass(slots=True)
 class Life:
-    """One pod; `seen` has the seconds at which each step was first seen, on the clock of whoever watches."""
+    """One pod; `seen` has the seconds at which each step was first seen, on the watcher's clock."""
 
     namespace: str
     name: str
@@ -44,7 +44,7 @@ class Life:
 
     @property
     def alive(self) -> bool:
-        """Whether it is neither told to go nor at its end."""
+        """Whether it is neither being deleted nor at its end."""
         return all(step not in self.seen for step in (Step.EVICTED, Step.ENDED, Step.GONE))
 
 
@@ -77,12 +77,12 @@ class Register:
             self._see(life, step, seconds)
 
     def note_gone(self, uid: str, *, seconds: float) -> None:
-        """A pod that the API has no more; it may be one that was never seen."""
+        """Note a pod that the API does not have any more; it may never have been seen."""
         if uid in self.lives:
             self._see(self.lives[uid], Step.GONE, seconds)
 
     def note_all(self, pods: list[Mapping[str, Any]], *, seconds: float) -> None:
-        """All pods that there are: who was known and is not among them is gone."""
+        """Note all existing pods: a known pod that is not among them is removed."""
         for pod in pods:
             self.note(pod, seconds=seconds)
         for uid in self.lives.keys() - {pod["metadata"]["uid"] for pod in pods}:

@@ -1,7 +1,7 @@
 """The quota demo: three teams on six nodes with one GPU each, two GPUs guaranteed to each team.
 
-team-a's job runs on two to four GPUs, team-b comes and goes with two plain pods, and whenever team-b is there, team-a
-has what it is guaranteed and no more. team-c has the same job as team-a and may not borrow: it has two GPUs throughout.
+team-a's job runs on two to four GPUs. team-b creates and deletes two plain pods; while these exist, team-a has its
+guarantee and no more. team-c has the same job as team-a and may not borrow: it has two GPUs throughout.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TEAM_A, TEAM_B, TEAM_C = TEAMS = ("team-a", "team-b", "team-c")
 JOB = "two-to-four"
 SMALL, BIG = 2, 4
 EPOCHS = 4
-"""So many epochs on a new number of processes are training, not luck."""
+"""This many epochs on a new number of processes count as training."""
 RECLAIMED = "QuotaReclaimed"
 EXAMPLES = REPOSITORY / "examples"
 FOLDER = EXAMPLES / JOB
@@ -43,7 +43,9 @@ FOLDER = EXAMPLES / JOB
 def run(
     cluster: Cluster, kube: Kube, console: Console, *, way: Way, rounds: int = 1, losing_a_node: bool = True
 ) -> Report:
-    """The whole story; team-b comes and goes `rounds` times. Raises DemoError if the cluster does not do as told."""
+    """Run the whole demo; team-b creates and deletes its pods `rounds` times. Raises DemoError if an expectation
+    fails.
+    """
     _start_afresh(cluster, kube)
     timeline = Timeline(kube, TEAM_A, JOB, console)
     taken_back: list[TakenBack] = []

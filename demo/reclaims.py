@@ -1,5 +1,6 @@
-"""How GPUs came back to a team, from the lives of pods: who had to go for each pod that waited, and how long each part
-of it took. Pure arithmetic; times are those at which things were seen."""
+"""Computes reclaims from the lives of pods: the victims for each waiting pod, and the time of each part. Pure
+arithmetic; times are those at which steps were seen.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from demo.lives import Life, Step
 
 @dataclass(frozen=True, slots=True)
 class Reclaim:
-    """A pod that waited until others had to go for it; seconds count from when it was created.
+    """A pod for which others were evicted; seconds count from its creation.
 
     `running_after` is when its container ran, as its owner sees it; None if it does not yet.
     """
@@ -45,7 +46,7 @@ class Reclaim:
 
 @dataclass(frozen=True, slots=True)
 class TakenBack:
-    """What pods of one team got back together: who was evicted for them, and which of it for whom."""
+    """The reclaims of pods of one team together: the evicted pods, and which of them for which pod."""
 
     reclaims: tuple[Reclaim, ...]
     evicted: tuple[str, ...]
@@ -67,7 +68,7 @@ class TakenBack:
 
 
 def all_of(rounds: Sequence[TakenBack]) -> TakenBack:
-    """What was taken back in several rounds, one after the other."""
+    """The reclaims of several rounds, one after the other."""
     return TakenBack(
         reclaims=tuple(reclaim for one in rounds for reclaim in one.reclaims),
         evicted=tuple(pod for one in rounds for pod in one.evicted),
@@ -77,8 +78,8 @@ def all_of(rounds: Sequence[TakenBack]) -> TakenBack:
 
 
 def taken_back_by(preemptors: Sequence[Life], others: Sequence[Life]) -> TakenBack:
-    """What `preemptors`, at least one, got back from `others`; who went since the first of them came counts as
-    evicted.
+    """The reclaims of `preemptors`, at least one, from `others`; pods deleted since the first preemptor's creation
+    count as evicted.
     """
     evicted = _evicted_between(others, min(life.seen[Step.CREATED] for life in preemptors), inf)
     return TakenBack(
@@ -90,7 +91,9 @@ def taken_back_by(preemptors: Sequence[Life], others: Sequence[Life]) -> TakenBa
 
 
 def reclaims_of(preemptors: Sequence[Life], others: Sequence[Life]) -> list[Reclaim]:
-    """One for each of `preemptors` that was bound where one of `others` had been told to go since it was created."""
+    """A reclaim for each of `preemptors` that was bound to a node on which one of `others` was deleted after the
+    preemptor's creation.
+    """
     found = [
         _reclaim(preemptor, _victims(preemptor, others))
         for preemptor in preemptors
@@ -100,13 +103,13 @@ def reclaims_of(preemptors: Sequence[Life], others: Sequence[Life]) -> list[Recl
 
 
 def _evicted_between(lives: Sequence[Life], first: float, last: float) -> list[Life]:
-    """Pods that were told to go in that time, in order."""
+    """Pods that were deleted in that time, in order."""
     found = [life for life in lives if first <= life.seen.get(Step.EVICTED, first - 1) <= last]
     return sorted(found, key=lambda life: life.seen[Step.EVICTED])
 
 
 def _victims(preemptor: Life, others: Sequence[Life]) -> list[Life]:
-    """Who was on the preemptor's node and told to go between its creation and its binding."""
+    """The pods on the preemptor's node that were deleted between its creation and its binding."""
     there = [life for life in others if life.node == preemptor.node and life.at(Step.BOUND) is not None]
     return _evicted_between(there, preemptor.seen[Step.CREATED], preemptor.seen[Step.BOUND])
 
@@ -115,7 +118,7 @@ def _reclaim(preemptor: Life, victims: list[Life]) -> Reclaim | None:
     if not victims:
         return None
     created, bound = preemptor.seen[Step.CREATED], preemptor.seen[Step.BOUND]
-    # Whoever is bound has its room: the victim's end may be seen later, as the kubelet tells it to somebody else first.
+    # A bound pod has its room: the victim's end may be seen later, as another watcher may hear of it first.
     freed = max(min(life.seen.get(Step.GONE, bound), life.seen.get(Step.ENDED, bound)) for life in victims)
     return Reclaim(
         pod=preemptor.ref,

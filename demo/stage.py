@@ -1,5 +1,6 @@
 """What the quota demo looks at while it goes on: one team's training, the pods of all teams, and what the cluster says
-of the jobs. An expectation that does not come true ends the demo with what was expected and what there is instead."""
+of the jobs. A failed expectation ends the demo with the expected and the actual state.
+"""
 
 from __future__ import annotations
 

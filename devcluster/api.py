@@ -48,7 +48,7 @@ class Api:
             raise
 
     def watch(self, path: str, *, resource_version: str, seconds: int) -> Iterator[Any]:
-        """What happens to the list at `path` after a version of it, event by event, for some seconds."""
+        """The events of the list at `path` after one of its versions, for some seconds."""
         query = f"?watch=1&resourceVersion={resource_version}&timeoutSeconds={seconds}"
         with self._open("GET", path + query, None, seconds=seconds + REQUEST_SECONDS) as answer:
             yield from map(json.loads, answer)
@@ -62,7 +62,7 @@ class Api:
                 raise DevclusterError(f"POST {path}: {error.read().decode(errors='replace')}") from error
 
     def delete(self, path: str) -> None:
-        """Delete the object at `path` and wait until it is gone; fine if there is none."""
+        """Delete the object at `path` and wait until it is removed; fine if there is none."""
         try:
             self._send("DELETE", path, None)
         except urllib.error.HTTPError as error:
@@ -71,7 +71,7 @@ class Api:
         wait_until(lambda: self.get(path) is None, seconds=REQUEST_SECONDS, what=f"{path} to be gone")
 
     def is_ready(self, *, seconds: float = REQUEST_SECONDS) -> bool:
-        """Whether the API server says, within `seconds`, that it is ready."""
+        """Whether the API server reports within `seconds` that it is ready."""
         try:
             return self._send("GET", "/readyz", None, seconds=seconds) == b"ok"
         except OSError:

@@ -20,7 +20,7 @@ from devcluster.progress import Progress, Step
 
 TOOLS = Path(__file__).parent / "tools"
 KUBERNETES = {"1.30": "v1.30.4", "1.36": "v1.36.3", "1.37": "v1.37.2"}
-"""The releases a cluster can be of: the oldest that is supported, the usual one, the newest."""
+"""The releases of a cluster: the oldest supported one, the usual one, the newest."""
 DEFAULT_KUBERNETES = "1.36"
 SYFT_VERSION = "1.50.0"
 PARALLEL_COMPILES = "2"
@@ -28,7 +28,7 @@ PARALLEL_COMPILES = "2"
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """A mend of somebody else's source: in `file`, each `before` becomes `after`."""
+    """A patch of others' source: in `file`, each `before` becomes `after`."""
 
     file: str
     before: str
@@ -116,7 +116,7 @@ MODULES = (
     GoModule(name="etcd", packages={"etcd": "go.etcd.io/etcd/server/v3"}, hint="about 1 minute, only the first time"),
     GoModule(name="helm", packages={"helm": "helm.sh/helm/v4/cmd/helm"}, hint="about 1 minute, only the first time"),
 )
-# Not one of MODULES: only who asks for fake nodes waits for its build.
+# Not one of MODULES: only callers that need fake nodes wait for its build.
 KWOK = GoModule(
     name="kwok",
     packages={"kwok": "sigs.k8s.io/kwok/cmd/kwok"},
@@ -145,7 +145,7 @@ KWOK = GoModule(
         ),
     ),
 )
-# Neither are these: the one lists what a release's images are made of, the other is a registry to try them with.
+# Neither are these: one lists the contents of a release's images, the other is a registry to test them with.
 SYFT = GoModule(
     name="syft",
     packages={"syft": "github.com/anchore/syft/cmd/syft"},
@@ -174,9 +174,9 @@ class Programs:
 
 
 def ensure(progress: Progress, *, release: str = DEFAULT_KUBERNETES) -> Programs:
-    """All programs, with that release of Kubernetes, built where the cache lacks them.
+    """All programs, with that release of Kubernetes, built if the cache lacks them.
 
-    Raises DevclusterError when no Go is to be had, a build fails, or the release is not one of `KUBERNETES`.
+    Raises DevclusterError if there is no Go, a build fails, or the release is not one of `KUBERNETES`.
     """
     paths: dict[str, Path] = {}
     for module in (kubernetes(release), *MODULES):

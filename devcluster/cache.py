@@ -1,6 +1,6 @@
-"""Where downloads and builds are kept between runs, and how an entry comes into being at once or not at all.
+"""The cache of downloads and builds between runs. An entry appears atomically.
 
-An entry's name carries a hash of all that went into it, so an entry is never changed: what differs has another name.
+An entry's name contains a hash of all its inputs, so an entry is never changed: another content has another name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from devcluster.errors import DevclusterError
 KEY_LENGTH = 16
 GIGABYTE = 1 << 30
 ROOM_GIGABYTES = {"bin": 7, "images": 2, "torch": 6}
-"""What each kind of entry takes of an empty disk, Go's and uv's own caches included: measured, and rounded up."""
+"""The space of each kind of entry on an empty disk, Go's and uv's own caches included: measured, and rounded up."""
 
 
 def root() -> Path:
@@ -91,7 +91,7 @@ def entry(name: str, build: Callable[[Path], None]) -> Path:
 @contextmanager
 def _unfinished(path: Path) -> Iterator[Path]:
     folder = path.with_name(path.name + ".unfinished")
-    shutil.rmtree(folder, ignore_errors=True)  # a machine that lost its power left it
+    shutil.rmtree(folder, ignore_errors=True)  # left by a machine that lost its power
     folder.mkdir()
     try:
         yield folder
@@ -100,7 +100,7 @@ def _unfinished(path: Path) -> Iterator[Path]:
 
 
 def check_room(*kinds: str) -> None:
-    """Raises DevclusterError where the disk has no room for the kinds of entries of which there is none yet."""
+    """Raise DevclusterError if the disk has no room for the kinds of entries that are missing."""
     wanted = sum(ROOM_GIGABYTES[kind] for kind in kinds if not any((root() / kind).glob("*")))
     free = shutil.disk_usage(root()).free / GIGABYTE
     if free < wanted:
@@ -111,7 +111,9 @@ def check_room(*kinds: str) -> None:
 
 
 def keep_newest(kept: Path, *, beginning: str, count: int) -> None:
-    """Of the entries beside `kept` whose names begin so, remove all but it and the newest others, `count` together."""
+    """Remove old entries beside `kept` whose names begin with that text: `kept` and the newest others stay, `count`
+    together.
+    """
     others = [path for path in kept.parent.glob(f"{beginning}*") if path.is_dir() and path != kept]
     others.sort(key=lambda path: path.stat().st_mtime, reverse=True)
     for path in others[count - 1 :]:

@@ -1,4 +1,5 @@
-"""Each node's pods live in a cgroup of the node's own, which kubelet wants to find made, in whichever version is used.
+"""Each node's pods live in a cgroup of the node's own, which must exist before kubelet starts, in either version of
+cgroups.
 
 With version 1 that is a cgroup in every hierarchy, named ones included; with version 2 one, whose parent hands down its
 controllers. Which hierarchies there are is read from the mount table.
@@ -81,7 +82,7 @@ def remove(name: str) -> None:
 def _folders(name: str) -> Iterator[Path]:
     """Deepest first. Containers come and go meanwhile: what vanishes while it is looked at is left out."""
     roots = {hierarchy.root / name for hierarchy in hierarchies(MOUNTS.read_text())}
-    # Where both versions are mounted, runc may also have made one in version 2.
+    # If both versions are mounted, runc may also have made a cgroup in version 2.
     for line in MOUNTS.read_text().splitlines():
         if line.split()[2] == "cgroup2":
             roots.add(Path(line.split()[1]) / name)

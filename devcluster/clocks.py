@@ -24,13 +24,13 @@ SECTION, SYMBOL = struct.Struct("<IIQQQQIIQQ"), struct.Struct("<IBBHQQ")
 
 
 def shift(pids: Iterable[int], seconds: int) -> None:
-    """Let the wall clock of these processes be ahead by so much; one that is gone meanwhile is no error."""
+    """Set the wall clock of these processes ahead by that much; a process that has ended meanwhile is no error."""
     if platform.machine() != "x86_64":
         raise DevclusterError(f"the clock of a process can be shifted on x86_64 only, and this is {platform.machine()}")
     for pid in pids:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             while not _is_shifted(pid, seconds):
-                continue  # it has begun a new program meanwhile, or ended
+                continue  # the process has begun a new program meanwhile, or ended
 
 
 def _is_shifted(pid: int, seconds: int) -> bool:

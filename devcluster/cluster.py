@@ -10,8 +10,8 @@
 
 `Cluster.up(name="crd-tests", nodes=0)` is a control plane only; it returns when the API server is ready, while its
 controllers may still be starting (a new namespace gets its service account a little later). A cluster that is up
-already is taken as it is, one that is incomplete or was asked for otherwise is made anew. The cluster outlives the
-process that started it; `Cluster.attach(name)` finds it again.
+already is used unchanged; one that is incomplete or has other settings is made anew. The cluster outlives the process
+that started it; `Cluster.attach(name)` finds it again.
 """
 
 from __future__ import annotations
@@ -157,11 +157,11 @@ class Cluster:
         return PartFaults.named(self.layout, self.settings, self.programs, name)
 
     def compact(self) -> int:
-        """Take etcd's history away: see `etcd.compact`."""
+        """Compact etcd's history: see `etcd.compact`."""
         return etcd.compact(self.layout)
 
     def back_up(self, folder: Path) -> None:
-        """Copy to a new folder what etcd holds now. It is away meanwhile, for less than a second."""
+        """Copy etcd's present content to a new folder. etcd is down meanwhile, for less than a second."""
         server = self.part("etcd")
         server.kill()
         shutil.copytree(control_plane.etcd_data(self.layout), folder)
@@ -169,7 +169,7 @@ class Cluster:
         _wait_for_api_server(self.layout, self.api)
 
     def restore(self, backup: Path) -> None:
-        """Let the whole cluster go on from such a copy: the control plane and all kubelets are started anew."""
+        """Restore the whole cluster from such a copy: the control plane and all kubelets are started anew."""
         parts = [self.part(part.partition("/")[2]) for part in control_plane.PARTS]
         for part in reversed(parts):
             part.kill()
@@ -232,7 +232,7 @@ class Cluster:
         volumes.shared_claim(self.api, self.layout, namespace=namespace, name=name)
 
     def offer_volumes(self, count: int = 8) -> None:
-        """Have so many empty volumes for claims that name no class: see `volumes`."""
+        """Offer that many empty volumes for claims that name no class: see `volumes`."""
         volumes.offer(self.api, self.layout, count=count)
 
     def wait_ready(self, nodes: Iterable[str] | None = None, *, seconds: float = READY_SECONDS) -> None:
@@ -247,7 +247,8 @@ class Cluster:
 
 
 def take_down(name: str, *, progress: Progress | None = None) -> None:
-    """End the cluster `name`, or what a crashed run left of it: processes, namespaces, links, mounts, cgroups, files.
+    """End the cluster `name`, or the leftovers of a crashed run: processes, namespaces, links, mounts, cgroups,
+    files.
 
     Kernel settings are given back with the last cluster. The logs stay until the next cluster of this name.
     """
@@ -321,7 +322,7 @@ def _wait_for_api_server(layout: Layout, api: Api) -> None:
 
 
 def _wait_for_service_account(api: Api) -> None:
-    """Without it no pod can be created."""
+    """Wait for the service account, without which no pod can be created."""
     wait_until(
         lambda: api.get("/api/v1/namespaces/default/serviceaccounts/default") is not None,
         seconds=READY_SECONDS,

@@ -1,6 +1,6 @@
-"""How a command of this project ends: with one line, never with a traceback, where a person can do something about it.
+"""Runs a command of this project. An error that a person can mend ends it with one line, never with a traceback.
 
-So does one that is told to stop: what it began is cleaned up on the way, and its exit status says which signal it was.
+So does a signal: the command cleans up first, and its exit status shows the signal.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def run(app: Callable[[], object], *, program: str) -> None:
 
 
 class _Stopped(BaseException):
-    """Told to, by a signal. Nothing between here and there takes it for an error of its own."""
+    """Stopped by a signal. No handler on the way mistakes this for its own error."""
 
     def __init__(self, number: int) -> None:
         self.number = number

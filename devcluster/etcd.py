@@ -1,4 +1,4 @@
-"""What is done to etcd itself, by the JSON it speaks beside gRPC: its history is taken away."""
+"""Compacts etcd's history, by etcd's JSON interface beside gRPC."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _ANY_KEY = "AA=="
 
 
 def compact(layout: Layout) -> int:
-    """Forget all that was before now, as the API server has it done every five minutes; returns the revision of now.
+    """Drop all earlier revisions, as the API server does every five minutes; returns the present revision.
 
-    Until it is started again the API server still knows the latest changes. Then whoever watches from before is told
+    Until its restart the API server still knows the latest changes. After that, watches from an earlier revision get
     `410 Gone`.
     """
     revision = _ask(layout, "range", {"key": _ANY_KEY})["header"]["revision"]

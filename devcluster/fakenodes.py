@@ -6,8 +6,8 @@
     cluster.part("kwok").freeze()                        # they are all lost; thaw() brings them back
 
 A pod that is bound to such a node (by the scheduler, or by its nodeName) is Running and Ready at once; a deleted one is
-gone at once, whatever its grace period. Pods run until they are deleted: none ends or fails by itself, and none has a
-log. Real pods must be kept away from these nodes, the operator's too: they carry no taint, but the label type=kwok.
+removed at once, whatever its grace period. Pods run until they are deleted: none ends or fails by itself, and none has
+a log. Real pods must be kept away from these nodes, the operator's too: they carry no taint, but the label type=kwok.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Breaks parts of a running cluster on purpose, and mends them: nodes with all they have, and single programs."""
+"""Breaks parts of a running cluster on purpose, and mends them: whole nodes, and single programs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from devcluster.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class NodeFaults:
-    """What can happen to a node. Its name is n1, n2, ..."""
+    """The faults of a node. Its name is n1, n2, ..."""
 
     layout: Layout
     settings: Settings
@@ -25,11 +25,13 @@ class NodeFaults:
     name: str
 
     def kill(self) -> None:
-        """Off, at once, with all its pods; the API server is not told. Cluster.wait_ready waits after a restart."""
+        """Switch the node off at once, with all its pods, without notice to the API server. Cluster.wait_ready waits
+        after a restart.
+        """
         node.kill(self.layout, self.name)
 
     def restart(self) -> None:
-        """Off and on again; images and finished containers are still there. Returns before the node is Ready."""
+        """Switch the node off and on again; images and finished containers stay. Returns before the node is Ready."""
         node.restart(self.layout, self.settings, self.programs, self.name)
 
     def freeze(self) -> None:
@@ -37,7 +39,7 @@ class NodeFaults:
         processes.send(node.pids(self.layout, self.name), signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Let them go on."""
+        """Let them run on."""
         processes.send(node.pids(self.layout, self.name), signal.SIGCONT)
 
     def cut_off(self) -> None:
@@ -49,19 +51,19 @@ class NodeFaults:
         network.heal(self.layout, self.name)
 
     def part_from(self, other: str) -> None:
-        """No packet passes between this node and another one, or their pods; both still reach the API server."""
+        """Drop all packets between this node and another one, and their pods; both still reach the API server."""
         network.part(self.layout, self.name, self._another(other))
 
     def join(self, other: str) -> None:
-        """Packets pass between the two again."""
+        """Let packets pass between the two again."""
         network.join(self.layout, self.name, self._another(other))
 
     def silence_dns(self) -> None:
-        """Look-ups of the node's pods get no answer: each waits for its time-out."""
+        """Let look-ups of the node's pods get no answer: each waits for its time-out."""
         network.silence_dns(self.layout, self.name)
 
     def refuse_dns(self) -> None:
-        """They are refused at once, as before."""
+        """Let look-ups be refused at once again."""
         network.refuse_dns(self.layout, self.name)
 
     def fill_disk(self) -> None:
@@ -73,7 +75,9 @@ class NodeFaults:
         kubeletdisks.free(self.layout, self.name)
 
     def take_image(self, ref: str) -> None:
-        """Remove an image, REGISTRY/REPOSITORY:TAG; it cannot be pulled from anywhere. What runs of it runs on."""
+        """Remove an image, REGISTRY/REPOSITORY:TAG, which cannot be pulled from anywhere. Its running containers run
+        on.
+        """
         node.remove_image(self.layout, self.name, ref)
 
     def give_image(self, archive: Path) -> None:
@@ -103,7 +107,7 @@ class NodeFaults:
 
 @dataclass(frozen=True, slots=True)
 class PartFaults:
-    """What can happen to one program, of the control plane or of a node."""
+    """The faults of one program, of the control plane or of a node."""
 
     layout: Layout
     settings: Settings
@@ -121,7 +125,7 @@ class PartFaults:
         return cls(layout, settings, programs, short.get(name, name))
 
     def kill(self) -> None:
-        """SIGKILL, and wait until it is gone. Containers outlive their kubelet and containerd."""
+        """Send SIGKILL, and wait for its end. Containers outlive their kubelet and containerd."""
         processes.kill_all(self._pids)
 
     def freeze(self) -> None:
@@ -129,11 +133,11 @@ class PartFaults:
         processes.send(self._pids(), signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Let it go on."""
+        """Let it run on."""
         processes.send(self._pids(), signal.SIGCONT)
 
     def restart(self) -> None:
-        """Kill it if it runs, and start it. Returns when the process is there, before it is ready."""
+        """Kill it if it runs, and start it. Returns when the process exists, before it is ready."""
         self.kill()
         if self.part in control_plane.PARTS:
             control_plane.start(self.layout, self.settings, self.programs, part=self.part)
@@ -143,7 +147,7 @@ class PartFaults:
             node.start_part(self.layout, self.settings, self.programs, self.part)
 
     def runs(self) -> bool:
-        """Whether it is there."""
+        """Whether it runs."""
         return bool(self._pids())
 
     def _pids(self) -> list[int]:

@@ -1,7 +1,9 @@
-"""Which Go builds the cluster's programs: the machine's if it is new enough, else a pinned one in the cache.
+"""Finds the Go that builds the cluster's programs: the machine's if it is new enough, else a pinned one in the
+cache.
 
-Debian's own is often too old. Go 1.21 and newer fetches what a go.mod asks for by itself, unless it is told to stay
-(GOTOOLCHAIN=local): hence it is asked in the very folder that is built. What is older does not know that go.mod.
+Debian's own is often too old. Go 1.21 and newer fetches the toolchain of a go.mod by itself, unless that is switched
+off (GOTOOLCHAIN=local). So its version is asked in the folder that is built. An older Go does not know that line of
+go.mod.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ PINS = Path(__file__).parent / "tools" / "go" / "pinned.txt"
 
 
 def ensure(progress: Progress, *, module: Path) -> str:
-    """The path of a `go` that builds the module in that folder. Raises DevclusterError where none is to be had."""
+    """The path of a `go` that builds the module in that folder. Raises DevclusterError if there is none."""
     wanted = _version(r"^go ([0-9.]+)$", (module / "go.mod").read_text())
     go = shutil.which("go")
     found = _version(r"^go version go([0-9.]+) ", shell.run(go, "version", cwd=module, check=False)) if go else ()
@@ -45,7 +47,7 @@ def _pinned(progress: Progress) -> Path:
 
 
 def _version(pattern: str, text: str) -> tuple[int, ...]:
-    """The numbers that the pattern finds; none where it finds nothing, which is older than anything."""
+    """The numbers that the pattern finds; none if it finds nothing, which counts as oldest."""
     found = re.search(pattern, text, re.MULTILINE)
     return tuple(int(number) for number in found[1].split(".")) if found else ()
 

@@ -1,8 +1,9 @@
-"""What nodes change on the machine itself, counted per cluster, and given back when the last cluster with nodes goes.
+"""The nodes' changes of the machine itself, counted per cluster, and reverted when the last cluster with nodes
+ends.
 
 These are kernel settings (those that kubelet and kube-proxy write, and a limit that several clusters would reach), and
-folders that serve as mount points. One file in
-/run remembers what was there before; a machine that was restarted has forgotten its settings, and so does the file.
+folders that serve as mount points. A file in /run remembers the former state. A restart of the machine resets its
+settings, and removes the file.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ SYSCTLS = (
 
 @dataclass(slots=True)
 class HostChanges:
-    """What was before the first cluster, and which clusters are there."""
+    """The state before the first cluster, and the present clusters."""
 
     boot: str
     sysctls: dict[str, str] = field(default_factory=dict)
@@ -47,8 +48,8 @@ class HostChanges:
 def acquire(cluster: str, *, folders: Sequence[str]) -> None:
     """Remember settings and raise limits if this is the first cluster with nodes; make the folders that are missing.
 
-    The cluster must have a process by now: one without any is what a crash leaves, and another cluster's release would
-    take the folders away from under it.
+    The cluster must have a process by now. A cluster without one counts as left by a crash, and another cluster's
+    release would remove its folders.
     """
     with _open_record() as record:
         assert cluster in _alive(), cluster
@@ -61,7 +62,7 @@ def acquire(cluster: str, *, folders: Sequence[str]) -> None:
 
 
 def release(cluster: str) -> None:
-    """Give everything back when no cluster with nodes is left. A cluster without a single process does not count."""
+    """Revert everything when no cluster with nodes is left. A cluster without any process does not count."""
     if not FILE.exists():
         return
     with _open_record() as record:
@@ -85,7 +86,7 @@ def _give_settings_back(record: HostChanges) -> None:
 
 def _give_folders_back(record: HostChanges) -> None:
     for folder in sorted(record.folders, key=len, reverse=True):
-        # A folder that someone else has come to use is not ours any more.
+        # A folder that another program has begun to use is not ours any more.
         with contextlib.suppress(OSError):
             Path(folder).rmdir()
 

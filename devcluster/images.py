@@ -1,4 +1,4 @@
-"""Makes the images that come from nowhere else: `pause`, which every pod needs, and the base of the project's own.
+"""Makes the images that no registry has: `pause`, which every pod needs, and the base of the project's own.
 
 Both are archives in the cache. The base is a minimal Debian with Python from the machine's own Debian mirror; its
 folder is kept too, because torch is compiled with the very Python that will run it. An image of a user's, who has

@@ -1,4 +1,4 @@
-"""The disk on which kubelet keeps what pods write: a file system of each node's own, in a file with holes.
+"""The disk on which kubelet keeps the pods' files: a file system of each node's own, in a sparse file.
 
 So a node's disk can be full while the machine's is not. It is there again after a restart of the node, as on a real
 machine; filled it takes no room of the machine's.
@@ -21,7 +21,7 @@ DETACH_SECONDS = 10.0
 
 
 def ensure(layout: Layout, node: str) -> None:
-    """Make the node's disk unless there is one, and wait until nobody uses it any more: two users would ruin it."""
+    """Make the node's disk unless there is one, and wait until no process uses it any more: two users would ruin it."""
     image = layout.node(node) / node_files.KUBELET_DISK
     if not image.exists():
         with image.open("wb") as file:

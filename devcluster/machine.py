@@ -1,4 +1,4 @@
-"""What the machine must be and can give: Linux, root, the Debian packages that are needed, a free loopback port."""
+"""The requirements of the machine: Linux, root, the needed Debian packages, a free loopback port."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PORTS_TRIED = 100
 
 
 def check() -> None:
-    """Raises DevclusterError, with what to do instead, where no local cluster can run."""
+    """Raise DevclusterError with the remedy if no local cluster can run."""
     if platform.system() != "Linux":
         raise DevclusterError(
             f"the local cluster needs Linux, this is {platform.system()}: use a virtual machine with Debian"

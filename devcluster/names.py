@@ -1,7 +1,7 @@
 """Derives every name, address, port and path of a cluster from its NAME, so that two clusters never meet.
 
-A cluster's links and addresses live in network namespaces of its own, where every cluster may use the same ones; what
-the whole machine sees (the loopback port, cgroups, paths, marks of processes) carries the name.
+A cluster's links and addresses live in network namespaces of its own, where every cluster may use the same ones; names
+that the whole machine sees (the loopback port, cgroups, paths, marks of processes) contain the name.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Layout:
 
     @property
     def shared(self) -> Path:
-        """What pods on all nodes see through shared claims."""
+        """The folder that pods on all nodes see through shared claims."""
         return self.folder / "shared"
 
     @property
@@ -112,11 +112,11 @@ class Layout:
 
     @property
     def state_file(self) -> Path:
-        """What the cluster was started with; its presence says that there is one."""
+        """The settings of the cluster; its presence shows that there is one."""
         return self.folder / "cluster.json"
 
     def node(self, node: str) -> Path:
-        """What a node has on its disk."""
+        """The folder with a node's disk."""
         return self.folder / "nodes" / node
 
     def cgroup(self, node: str) -> str:

@@ -57,7 +57,7 @@ def start_node_network(layout: Layout, node: str, *, mount_script: Path) -> None
 
 
 def cut(layout: Layout, node: str) -> None:
-    """Pull the node's cable: packets vanish, nobody is told."""
+    """Pull the node's cable: packets vanish without an error."""
     inside(anchor(layout, CONTROL_PLANE), "ip", "link", "set", names.node_link(node), "nomaster")
 
 
@@ -73,19 +73,19 @@ def part(layout: Layout, node: str, other: str) -> None:
 
 
 def join(layout: Layout, node: str, other: str) -> None:
-    """They pass again."""
+    """Let packets pass between them again."""
     for one, peer in ((node, other), (other, node)):
         _set_rule(layout, one, f"parted-from-{peer}", "")
 
 
 def silence_dns(layout: Layout, node: str) -> None:
-    """Look-ups from the node and its pods vanish on their way."""
+    """Let look-ups from the node and its pods vanish."""
     rule = f"ip saddr {_addresses(node)} meta l4proto {{ tcp, udp }} th dport 53 drop"
     _set_rule(layout, CONTROL_PLANE, f"silent-dns-{node}", rule)
 
 
 def refuse_dns(layout: Layout, node: str) -> None:
-    """They are refused again."""
+    """Let look-ups be refused again."""
     _set_rule(layout, CONTROL_PLANE, f"silent-dns-{node}", "")
 
 
@@ -98,7 +98,7 @@ def _addresses(node: str) -> str:
 def _set_rule(layout: Layout, owner: str, table: str, rule: str) -> None:
     """What comes to a node or the control plane is filtered by this rule, in a table of its own; by none for "".
 
-    What was sent is gone: who sent it is not told, as he would be by a filter on his own side.
+    Dropped packets give the sender no error, unlike with a filter on the sender's side.
     """
     made = [f"add table ip {table}", f"delete table ip {table}"]
     if rule:

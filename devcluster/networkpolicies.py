@@ -1,9 +1,10 @@
-"""What the network policies of a cluster say about the pods of one node, as a ruleset for nft: objects in, text out.
+"""The network policies of a cluster for the pods of one node, as a ruleset for nft: objects in, text out.
 
 The rules sit where packets are forwarded. There, kube-proxy has put a pod's address in place of a Service's, and what a
 node itself sends to its pods (kubelet's probes) does not pass. A packet between two pods of the node has to pass both
-pods' rules; between nodes, the sender's on its node and the receiver's on the other. What is not allowed is dropped: it
-looks like nothing else, for a closed port refuses. Connections that exist outlive a policy that would not allow them.
+pods' rules; between nodes, the sender's on its node and the receiver's on the other. A packet that is not allowed is
+dropped, which differs from all other errors: a closed port refuses. Connections that exist outlive a policy that would
+not allow them.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ def _chain(name: str, pod: Object, policies: Sequence[Object], pods: Pods, direc
 
 
 def _matches_of(rule: Object, pod: Object, pods: Pods, direction: Direction, *, namespace: str) -> Iterator[str]:
-    """What the rule allows, one match for each kind of peer and port; "" matches every packet."""
+    """The matches of the rule, one for each kind of peer and port; "" matches every packet."""
     peers = rule.get(direction.peers) or []
     others = [other for peer in peers if "ipBlock" not in peer for other in pods.meant(peer, namespace=namespace)]
     blocks = [_block_match(peer["ipBlock"], direction) for peer in peers if "ipBlock" in peer]

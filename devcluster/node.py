@@ -80,7 +80,7 @@ def restart(layout: Layout, settings: Settings, programs: Programs, node: str) -
 
 
 def kill(layout: Layout, node: str) -> None:
-    """Switch a node off: all its processes end at once, in containers too, and with them its namespaces and link."""
+    """Switch a node off: all its processes end at once, in containers too, and so do its namespaces and link."""
     processes.kill_all(lambda: pids(layout, node))
     cgroups.remove(layout.cgroup(node))
 

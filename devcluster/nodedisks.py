@@ -1,4 +1,4 @@
-"""Ready-made containerd disks with images on them: a node starts from a copy and needs not unpack a thing.
+"""Ready-made containerd disks with images on them: a node starts from a copy and unpacks nothing.
 
 A copy consists of hard links, since containerd never changes a layer or a blob that is there; only its databases are
 copied. So a node's disk costs no time to make, hardly any room, and no time to remove.

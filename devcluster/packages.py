@@ -63,14 +63,14 @@ SYSTEM_FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 
 
 def ensure(progress: Progress, needed: Mapping[str, str] = NEEDED) -> None:
-    """Install what is missing. Raises DevclusterError where that cannot be done."""
+    """Install missing packages. Raises DevclusterError if that fails."""
     path = os.environ.get("PATH", "").split(os.pathsep)
     os.environ["PATH"] = os.pathsep.join([*path, *(folder for folder in SYSTEM_FOLDERS if folder not in path)])
     install(progress, {package for proof, package in needed.items() if not _present(proof)})
 
 
 def install(progress: Progress, packages: Iterable[str]) -> None:
-    """apt-get install. Raises DevclusterError where that cannot be done, with what to do instead."""
+    """apt-get install. Raises DevclusterError with the remedy if that fails."""
     missing = sorted(packages)
     if not missing:
         return

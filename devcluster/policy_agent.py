@@ -1,7 +1,7 @@
 """Enforces the cluster's network policies on one node: watches them, and what they are about, and keeps nft's rules so.
 
-Run inside a node as `python -m devcluster.policy_agent`. When it ends its rules stay, as they were; they go with the
-node's network. A pod is open for the moment between its first packet and its address in the API.
+Run inside a node as `python -m devcluster.policy_agent`. When it ends, its rules stay until the end of the node's
+network. A pod is open for the moment between its first packet and its address in the API.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from devcluster.networkpolicies import ruleset
 PODS = "/api/v1/pods"
 NAMESPACES = "/api/v1/namespaces"
 POLICIES = "/apis/networking.k8s.io/v1/networkpolicies"
-# All is listed anew so often, which also ends a watch whose other end is gone without a word.
+# The interval of new lists, which also ends a watch whose other end has vanished.
 WATCH_SECONDS = 20
 RETRY_SECONDS = 0.2
 # Changes come in crowds.
@@ -59,7 +59,7 @@ class Mirror:
             self._set(changed)
 
     def _set(self, items: dict[str, Any]) -> None:
-        """A new dictionary each time: whoever looks at one sees it whole."""
+        """Make a new dictionary each time, so that a reader always sees a complete one."""
         self.items = items
         self.changed.set()
 

@@ -1,8 +1,8 @@
 """Starts the cluster's processes and finds them again: the process table is the only record there is.
 
 Every process carries a mark in its environment, NAME/PART, which its children inherit (containerd's shims, too). So no
-pid file can be stale, and a run that crashed leaves nothing that cannot be found. What runs inside containers does not
-carry the mark; it is found through the node's cgroup.
+pid file can be stale, and all leftovers of a crashed run can be found. Processes inside containers do not have the
+mark; they are found through the node's cgroup.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def last_words(log: Path) -> str:
 
 
 def send(pids: Iterable[int], signal_number: signal.Signals) -> None:
-    """Send a signal; processes that are gone already are no error."""
+    """Send a signal; processes that have ended already are no error."""
     for pid in pids:
         try:
             os.kill(pid, signal_number)
@@ -147,7 +147,8 @@ def send(pids: Iterable[int], signal_number: signal.Signals) -> None:
 
 
 def kill_all(list_pids: Callable[[], Iterable[int]], *, seconds: float = 20.0) -> None:
-    """Kill until `list_pids` finds nothing more, since what dies may have just forked; all that they held is free then.
+    """Kill until `list_pids` finds nothing more, since a dying process may have just forked. All their resources are
+    free then.
 
     Raises DevclusterError for those that do not die in time.
     """
@@ -158,7 +159,7 @@ def kill_all(list_pids: Callable[[], Iterable[int]], *, seconds: float = 20.0) -
 
 
 def _kill(pids: Iterable[int], *, seconds: float) -> bool:
-    """Kill them, and wait until all are gone: whether they are.
+    """Kill them, and wait for their end; returns whether all have ended.
 
     By their pidfds: a process that dies gives back its memory, and the mark in it, before its sockets.
     """

@@ -1,7 +1,7 @@
-"""Says what is being done and what is being waited for, one line each, on stderr.
+"""Reports the steps under way and the waits, one line each, on stderr.
 
-Long steps report again every few seconds, so that nobody wonders whether a five-minute build still lives. Standard
-library only: the first steps are done before any package is installed.
+Long steps report again every few seconds, to show that a five-minute build still lives. Standard library only: the
+first steps are done before any package is installed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Progress:
         self._quiet = quiet
 
     def say(self, text: str) -> None:
-        """One line about something that is so."""
+        """Print one line about a fact."""
         self._print(f"  {text}")
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""What a cluster was asked to be; kept in a file, so that later commands (restart a node) know it."""
+"""The settings of a cluster; kept in a file for later commands (restart a node)."""
 
 from __future__ import annotations
 

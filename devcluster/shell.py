@@ -1,7 +1,7 @@
-"""Runs a program and turns its failure into one line: what failed, what the program said last, and what to do.
+"""Runs a program and turns its failure into one line: the command, the program's last words, and the remedy.
 
-All that it said is in a file of the cache. A program that runs when this process is told to stop is told so too, and
-waited for: apt, for one, must not be left in the middle of a package.
+All its output is in a file of the cache. If this process gets a signal to stop, a running program gets it, too, and is
+awaited: apt, for example, must not be left in the middle of a package.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from devcluster.errors import DevclusterError
 SHOWN_CHARACTERS = 160
 STOP_SECONDS = 15.0
 DISK_FULL = "the disk is full: free some space, then run it again"
-# What programs say -> what a person can do about it.
+# Texts in programs' output -> the remedy.
 REMEDIES = {
     r"No space left on device|Disk quota exceeded": DISK_FULL,
     r"Temporary failure|[Cc]ould not (resolve|connect)|Unable to connect|[Nn]etwork is unreachable|dial tcp"
@@ -45,7 +45,9 @@ def run(
     check: bool = True,
     input_text: str = "",
 ) -> str:
-    """Standard output of `command`. Raises DevclusterError where it is not there, or when it fails and `check`."""
+    """Standard output of `command`. Raises DevclusterError if the program does not exist, or if it fails and
+    `check`.
+    """
     pipe = subprocess.PIPE
     with _started(command, env=env, cwd=cwd, stdin=pipe, stderr=pipe) as process:
         output, complaint = process.communicate(input_text)
@@ -98,7 +100,7 @@ def _started(
     stdin: int = subprocess.DEVNULL,
     stderr: int = subprocess.STDOUT,
 ) -> Iterator[subprocess.Popen[str]]:
-    """When the block has ended the program has, too, however the block ends."""
+    """Within this context the program runs; it has ended after any end of the context."""
     if shutil.which(command[0]) is None:
         raise DevclusterError(f"there is no program {str(command[0])!r} here: install it, or put its folder on PATH")
     with subprocess.Popen(

@@ -19,7 +19,7 @@ OLDEST_PYTHON = (3, 11)
 
 
 def ensure(progress: Progress) -> str:
-    """The path of uv, installed if it is not there. Raises DevclusterError where that cannot be done."""
+    """The path of uv, installed if it is missing. Raises DevclusterError if that fails."""
     return shutil.which("uv") or str(cache.entry("uv", lambda folder: _install(folder, progress)) / "bin" / "uv")
 
 

@@ -25,11 +25,11 @@ def shared_claim(api: Api, layout: Layout, *, namespace: str, name: str) -> None
 
 
 def offer(api: Api, layout: Layout, *, count: int) -> None:
-    """Have so many volumes that any claim without a class can get, as a provisioner would make them; each is empty."""
+    """Offer that many empty volumes for any claims without a class, as a provisioner would make them."""
     for number in range(1, count + 1):
         path = f"/api/v1/persistentvolumes/free-{number}"
         there = api.get(path)
-        if there is not None and there["status"].get("phase") == "Released":  # its claim is gone, and its data old
+        if there is not None and there["status"].get("phase") == "Released":  # its claim is deleted
             api.delete(path)
             there = None
         if there is None:

@@ -1,4 +1,4 @@
-"""What is generated: which file, and the function that says what must be in it."""
+"""The generated files, each with the function that makes its content."""
 
 from __future__ import annotations
 

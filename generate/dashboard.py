@@ -1,4 +1,4 @@
-"""The Grafana dashboard: the cluster, one job, giving back, the operator. Its panels are the questions people ask."""
+"""The Grafana dashboard: the cluster, one job, reclaim, the operator. Its panels are the questions that people ask."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ CLUSTER = Row(
         Panel("GPUs used", "Who uses the GPUs?", (Query(_quota("used"), _TEAM),), stacked=True),
         Panel(
             "GPUs borrowed",
-            "Who uses more than its guarantee, and would have to give back?",
+            "Who uses more than its guarantee, and would have to lose pods?",
             (Query(_quota("borrowed"), _TEAM),),
             stacked=True,
         ),
@@ -153,7 +153,7 @@ RECLAIM = Row(
     "Giving back",
     (
         Panel(
-            "Time until given back",
+            "Time until reclaimed",
             "How long does an entitled request wait for GPUs that others borrowed?",
             _quantiles("reclaim_seconds"),
             unit="s",
@@ -167,7 +167,7 @@ RECLAIM = Row(
             ),
         ),
         Panel(
-            "Pods that went for others",
+            "Pods evicted for others",
             "How many pods of jobs went, or would have gone if reclaim were on?",
             (
                 Query(f"sum(increase({_P}evictions_total[$__rate_interval]))", "went"),

@@ -16,8 +16,8 @@ _HEAD = """\
 <!-- Made from the definitions (crds/) by `make generated`; do not edit. -->
 # Fields
 
-All fields of ElasticPyTorchJob and GPUQuotaPolicy, what they mean and what counts without them. On a cluster
-`kubectl explain elasticpytorchjob.spec --recursive` says the same. A field in **bold** must be given. The operator
+All fields of ElasticPyTorchJob and GPUQuotaPolicy, with their meanings and defaults. On a cluster
+`kubectl explain elasticpytorchjob.spec --recursive` shows the same. A field in **bold** is required. The operator
 writes `status` and never `spec`.
 """
 _COLUMNS = "| field | default | what it is |\n|---|---|---|\n"

@@ -1,6 +1,6 @@
-"""manifests/install.yaml: the chart with its defaults, for who installs with kubectl alone.
+"""manifests/install.yaml: the chart with its defaults, for an installation with kubectl alone.
 
-Where the images are must be said here too: it stands there as REGISTRY, to be replaced before it is applied.
+The place of the images is REGISTRY there, which must be replaced before the file is applied.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _HELMS_OWN = re.compile(r"^ +(app\.kubernetes\.io/managed-by|helm\.sh/chart): .*
 
 
 def text(chart: Path = helm.CHART, *, registry: str = "") -> str:
-    """All objects, without what would say that helm manages them. `registry`: where the images are, if known."""
+    """All objects, without helm's labels and annotations. `registry`: the registry of the images, if known."""
     where = ("--set", f"image.registry={registry or _PLACEHOLDER}")
     rendered = helm.render("--skip-tests", "--set", "crds.keep=false", *where, chart=chart)
     command = _APPLY.format("install.yaml") if registry else f"{_REPLACE} install.yaml | {_APPLY.format('-')}"

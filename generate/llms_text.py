@@ -1,7 +1,7 @@
-"""llms.txt: what this project is and where what is written, for programs that read (llmstxt.org).
+"""llms.txt: a summary of this project and an index of its pages, for programs that read (llmstxt.org).
 
-All of it is said elsewhere: title and summary by README.md, kinds and order of pages by the index docs/README.md, and
-each page's line by its own title and first sentence.
+All of it is derived: title and summary from README.md, kinds and order of pages from the index docs/README.md, and each
+page's line from its own title and first sentence.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""docs/metrics.md: every metric with its type, labels and help text, read back from what the operator would show."""
+"""docs/metrics.md: every metric with its type, labels and help text, read back from the operator's own output."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from elastic_api.policy import PolicyConditionType
 from elastic_api.status import JobStatus
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.changes import JobChanges
-from elastic_operator.metrics.picture import JobPicture, Picture, PolicyPicture, WatchPicture
 from elastic_operator.metrics.prefix import PREFIX
-from elastic_operator.plan.facts.job import Job, JobReports, MainContainer, OwnPod
-from elastic_operator.plan.facts.launcher_report import Goodput, Report
+from elastic_operator.metrics.stats import JobStats, OperatorStats, PolicyStats, WatchStats
+from elastic_operator.plan.facts.group_report import Goodput, GroupReport
+from elastic_operator.plan.facts.job import Job, JobFeedback, MainContainer, OwnPod
 from elastic_operator.plan.job.observation import Observation
 from elastic_worker.launcher.metrics import PREFIX as LAUNCHER
 from elastic_worker.launcher.metrics import Totals, render
@@ -27,9 +27,9 @@ _HEAD = """\
 <!-- Made from the metrics themselves by `make generated`; do not edit. -->
 # Metrics
 
-Each replica of the operator shows its own at `/metrics`, on the port of its probes. Series of jobs and of quota
-policies come from the replica that leads, and end with the job or the policy. Counters begin at 0 with each process; a
-job's restarts and resizes, which stand in its status, go on where they were.
+Each replica of the operator serves its metrics at `/metrics`, on the port of its probes. Only the leader has series of
+jobs and of quota policies; they end with the job or the policy. Counters start at 0 in each process; a job's restarts
+and resizes continue, because its status has them.
 """
 
 
@@ -42,15 +42,15 @@ GROUPS: tuple[tuple[str, str, Callable[[str], bool]], ...] = (
     ("All jobs", "", _one_of("jobs", "resize", "restarts", "queue_wait")),
     (
         "Sharing between teams",
-        "What the words mean: [Share GPUs between teams](quotas.md).",
+        "The terms: [Who gets how many GPUs](quotas.md).",
         _one_of("quota", "reclaim", "evict", "would_evict", "nominations", "reservations"),
     ),
     ("The operator", "", lambda name: name.startswith(PREFIX)),
     ("Its process", "", lambda name: name.startswith("process_")),
     (
         "Each pod in Elastic mode",
-        "The launcher shows these at port 29401 of each pod (with `hostNetwork`: `ELASTIC_STATUS_PORT`); the "
-        "master's knows most.",
+        "The launcher serves these at port 29401 of each pod (with `hostNetwork`: `ELASTIC_STATUS_PORT`); the "
+        "master's has the most.",
         lambda name: name.startswith(LAUNCHER),
     ),
 )
@@ -94,7 +94,7 @@ def _row(metric: Metric) -> str:
 
 
 def _labels(metric: Metric) -> Iterator[str]:
-    """Each label; with its values, where these are always the same few."""
+    """Each label, with its values if these are always the same few."""
     values: dict[str, list[str]] = {}
     for sample in metric.samples:
         for label, value in sample.labels.items():
@@ -105,18 +105,18 @@ def _labels(metric: Metric) -> Iterator[str]:
             yield f"`{label}`: {', '.join(found)}" if len(found) > 1 else f"`{label}`"
 
 
-def _everything() -> Picture:
+def _everything() -> OperatorStats:
     """A leader's, with one of each."""
     kinds = ("guaranteed", "used", "borrowed", "lent", "pending", "fair_share", "limit")
-    return Picture(
+    return OperatorStats(
         leads=True,
         jobs=(_job(),),
-        policies=(PolicyPicture("a", {"default": dict.fromkeys(kinds, 0)}, dict.fromkeys(PolicyConditionType, False)),),
-        watches={"pods": WatchPicture(0.0)},
+        policies=(PolicyStats("a", {"default": dict.fromkeys(kinds, 0)}, dict.fromkeys(PolicyConditionType, False)),),
+        watches={"pods": WatchStats(0.0)},
     )
 
 
-def _job() -> JobPicture:
+def _job() -> JobStats:
     """A job of which everything is known."""
     template = {"spec": {"containers": [{"name": "pytorch", "image": "x", "args": ["train.py"]}]}}
     spec = {"minReplicas": 1, "maxReplicas": 1, "runtime": {"mode": "Elastic"}, "template": template}
@@ -131,7 +131,7 @@ def _job() -> JobPicture:
         created=0.0,
         main=MainContainer(running_since=0.0),
     )
-    report = Report(
+    report = GroupReport(
         master_uid="m",
         read_at=0.0,
         generation=1,
@@ -151,9 +151,9 @@ def _job() -> JobPicture:
         status=JobStatus(),
         spec=JobSpec.model_validate(spec),
         pods=(master,),
-        reports=JobReports(report=report),
+        feedback=JobFeedback(report=report),
     )
-    return JobPicture(Observation(job, job.status, members=(master,)), job.status, moved_at=0.0)
+    return JobStats(Observation(job, job.status, members=(master,)), job.status, moved_at=0.0)
 
 
 def _launchers_status() -> dict[str, object]:

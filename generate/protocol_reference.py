@@ -18,12 +18,12 @@ _HEAD = """\
 <!-- Made from worker/elastic_worker/protocol by `make generated`; do not edit. -->
 # The messages between coordinator, launchers and training processes
 
-Everything that is sent is a JSON object. It holds one message or several, each under a key of its own. An unknown key
-is ignored, and a missing field has its default, so that two releases understand each other ([decision](decisions.md)
-103).
+Each side sends JSON objects. An object holds one message or several, each under its own key. The receiver ignores an
+unknown key, and uses the default of a missing field, so that two releases understand each other
+([decision](decisions.md) 103).
 
 ## Coordinator and launchers
-The launcher in each pod keeps a TCP connection to the coordinator in the master's pod. Both prove first that they know
+The launcher in each pod keeps a TCP connection to the coordinator in the master's pod. Both first prove that they know
 the job's token (`wire.py`). Then each line is a JSON object, and both send `{"beat": 1}` every second. A `Group` is a
 launcher's part of a generation (`coordinator/part.py`), or for earlier releases all of it. An `AttemptKey` names one
 attempt at a change in place: the number of the next generation, and the number of the attempt. A `StuckRank` is

@@ -24,9 +24,9 @@ helm upgrade --install elastic-pytorch charts/elastic-pytorch --namespace elasti
 helm test elastic-pytorch --namespace elastic-system
 ```
 
-`$REGISTRY` is where the images are that you build and push: [docs/release.md](../../docs/release.md).
-How to upgrade, go back and uninstall, and what a cluster must have: [docs/install.md](../../docs/install.md).
-A key that is not in this table is refused.
+`$REGISTRY` is the registry to which you push the images: [docs/release.md](../../docs/release.md).
+Upgrade, rollback, uninstallation, and the requirements of a cluster: [docs/install.md](../../docs/install.md).
+The chart refuses a key that is not in this table.
 
 | key | default | what it is |
 |---|---|---|

@@ -1,4 +1,4 @@
-"""The chart as a package, with the images' digests in its values, and the same as plain manifests."""
+"""The chart as a package, with the images' digests in its values, and as plain manifests."""
 
 from __future__ import annotations
 

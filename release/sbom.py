@@ -1,4 +1,5 @@
-"""What is in an image, Debian's packages and Python's: syft's list in CycloneDX, without what is new in each run.
+"""The contents of an image, Debian's packages and Python's: syft's list in CycloneDX, without values that differ in
+each run.
 
 syft looks into the finished image. Tools that read a lock file or an environment do not see the system's packages.
 """

@@ -1,4 +1,4 @@
-"""What a release is made from: the files of a commit, its time, and the version that they name."""
+"""The source of a release: the files of a commit, its time, and the version that they name."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ REGISTRY = re.compile(r"[a-z0-9][a-z0-9.-]*(:[0-9]+)?(/[a-z0-9][a-z0-9._-]*)*")
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which version, and the registry that chart and manifests name; "" leaves it to be set by who installs."""
+    """The version, and the registry in chart and manifests; "" leaves the registry to be set at the installation."""
 
     version: str
     registry: str = ""
@@ -53,7 +53,7 @@ class Source:
 
 
 def export(repository: Path, folder: Path, progress: Progress) -> Source:
-    """The last commit's files, in `folder`. What is not committed is left out, and said."""
+    """Export the last commit's files into `folder`. Uncommitted files are left out, with a remark."""
     git = ("git", "-C", repository)
     if shell.run(*git, "status", "--porcelain", "--untracked-files=no"):
         progress.say("what is not committed is not in the release")
@@ -73,7 +73,7 @@ def check_version(folder: Path, version: str) -> None:
 
 
 def versions(folder: Path) -> dict[str, str]:
-    """The version that each file names which has to name one."""
+    """By file that has to name a version, the version that it names."""
     projects = {name: tomllib.loads((folder / name).read_text())["project"]["version"] for name in PROJECTS}
     chart = yaml.safe_load((folder / CHART / "Chart.yaml").read_text())
     charts = {f"{CHART}/Chart.yaml: {key}": str(chart[key]) for key in ("version", "appVersion")}

@@ -1,1 +1,1 @@
-"""What users write and read: the custom resources as pydantic models, and the CRD generated from them. Pure."""
+"""The custom resources as pydantic models, and the CRDs generated from them. Pure."""

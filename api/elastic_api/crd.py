@@ -1,4 +1,4 @@
-"""All CustomResourceDefinitions, as YAML or as files: `python -m elastic_api.crd FOLDER` writes those."""
+"""All CustomResourceDefinitions, as YAML or as files: `python -m elastic_api.crd FOLDER` writes the files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def generate() -> str:
 
 
 def write(folder: Path) -> None:
-    """Writes each definition to a file of its own."""
+    """Write each definition to a file of its own."""
     for definition in ALL:
         (folder / definition.file_name).write_text(definition.text())
 

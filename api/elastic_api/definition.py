@@ -1,7 +1,7 @@
-"""What the CustomResourceDefinitions have in common: a kind as data, and the manifest made from it.
+"""The common part of the CustomResourceDefinitions: a kind as data, and the manifest made from it.
 
-The models give fields, bounds, defaults and descriptions; a `Definition` adds what they cannot say: rules between
-fields, in CEL, and the columns of `kubectl get`.
+The models give fields, bounds, defaults and descriptions; a `Definition` adds rules between fields, in CEL, and the
+columns of `kubectl get`, which models cannot express.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Rule:
             rule is the value there.
         rule: CEL; a rule that names `oldSelf` is checked on updates only.
         message: What to write instead.
-        field: Field that is wrong, relative to `at`; empty where the node itself is.
+        field: The wrong field, relative to `at`; empty if the node itself is wrong.
         value: CEL for the wrong value, with which the message then begins; the API server itself shows only scalars
             that carry the rule themselves.
         reason: Machine-readable cause.
@@ -46,14 +46,15 @@ class Rule:
         """The rule as an entry of `x-kubernetes-validations`."""
         entry = {"rule": self.rule, "message": self.message, "reason": self.reason}
         if self.value:
-            # `+` would do, but the API server does not know how long a number's text may be and finds it too expensive.
+            # `+` would suffice, but the API server does not know the length of a number's text and rejects it as too
+            # expensive.
             entry["messageExpression"] = f"{json.dumps('%s: ' + self.message)}.format([{self.value}])"
         return {**entry, "fieldPath": f".{self.field}"} if self.field else entry
 
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """One kind. The descriptions are those of the whole object, its spec and its status.
+    """One kind. The descriptions are of the whole object, its spec and its status.
 
     `scale` are the paths of the scale subresource; without them there is none.
     """
@@ -77,7 +78,7 @@ class Definition:
 
     @property
     def file_name(self) -> str:
-        """The name of the file that the definition is checked in as."""
+        """The name of the definition's file in the repository."""
         return f"{GROUP}_{self.plural}.yaml"
 
     def manifest(self) -> dict[str, Any]:
@@ -127,10 +128,10 @@ class Definition:
                 # The name is here only because a rule's fieldPath must exist in the schema.
                 "metadata": {"type": "object", "properties": {"name": {"type": "string"}}},
                 "spec": {**structural_schema(self.spec, defaults=True), "description": self.spec_description},
-                # Without defaults: what the operator reads back is what it wrote.
+                # Without defaults: the operator reads back exactly what it wrote.
                 "status": {
                     **structural_schema(self.status, defaults=False),
-                    "description": "What is, as the operator last saw it.",
+                    "description": "The observed state, as the operator last saw it.",
                 },
             },
         }

@@ -1,4 +1,6 @@
-"""What the operator adds to the pods of Elastic jobs, by name, and what their templates therefore must not contain."""
+"""The operator's additions to the pods of Elastic jobs, by name, and the parts that their templates therefore must not
+contain.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,9 @@ from elastic_api.template import main_container
 from elastic_worker import contract
 
 INJECT_CONTAINER = "elastic-pytorch-inject"
-"""The init container that brings the launcher."""
+"""The init container that copies the launcher."""
 RUNTIME_VOLUME = "elastic-runtime"
-"""The volume that it brings the launcher into."""
+"""The volume that it copies the launcher into."""
 WISH_VOLUME = "elastic-wish"
 """The volume in which the master finds the members of the group."""
 SCRATCH_VOLUME = "elastic-scratch"
@@ -48,7 +50,7 @@ RESERVED_ENV = frozenset(
         contract.ENV_SAVE_FILE,
     }
 )
-"""ELASTIC_WARM and ELASTIC_COUNT_STEPS are the user's to set."""
+"""Users may set ELASTIC_WARM and ELASTIC_COUNT_STEPS."""
 
 _SETTING_OF = {
     contract.ENV_NPROC: "spec.nprocPerNode",
@@ -70,7 +72,7 @@ OUR_FOLDERS = (contract.INJECT_FOLDER, contract.WISH_FOLDER, SCRATCH_FOLDER)
 
 
 def instead_of(variable: str) -> str:
-    """What to do instead of setting this reserved variable."""
+    """The alternative to setting this reserved variable."""
     setting = _SETTING_OF.get(variable)
     return f"write {setting} instead" if setting else "remove it"
 
@@ -105,7 +107,7 @@ def requested_template(spec: JobSpec, role: str) -> dict[str, Any]:
 
 
 def elastic_errors(template: Mapping[str, Any], *, at: Path) -> Iterator[FieldError]:
-    """Parts of this template, at the path `at`, that conflict with what is added to its pods."""
+    """Parts of this template, at the path `at`, that conflict with the additions to its pods."""
     pod, pod_at = template["spec"], (*at, "spec")
     for index, volume in enumerate(pod.get("volumes") or ()):
         if volume["name"] in OUR_VOLUMES:

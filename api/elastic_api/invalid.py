@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 ABSENT = object()
-"""The value of a field that is not there."""
+"""The value of an absent field."""
 _MAX_SHOWN_CHARACTERS = 64
 _MAX_SHOWN_ERRORS = 8
 _MAX_STEP = 320

@@ -29,7 +29,7 @@ MAX_PROCESSES = 1024
 MAX_NAME_LENGTH = 51
 """`NAME-worker-4095` must be a DNS label of at most 63 characters."""
 MAX_SECONDS = 2**31 - 1
-"""Of the periods that count from a point in time: 68 years, what Kubernetes' own 32-bit fields hold."""
+"""The longest period that counts from a point in time: 68 years, the limit of Kubernetes' own 32-bit fields."""
 MAX_PRELOADED = 32
 MAX_MODULE_NAME = 128
 MAX_FINAL_CODES = 64
@@ -96,25 +96,25 @@ class Runtime(ApiModel):
     mode: RuntimeMode = Field(
         default=RuntimeMode.TORCHRUN,
         description="Torchrun: the image's own torchrun with c10d rendezvous; a change of size restarts its processes."
-        " Elastic: the operator's own launcher, which forks them anew from a parent that has torch loaded.",
+        " Elastic: the operator's own launcher, which forks new processes from a parent that has torch loaded.",
     )
     inject: bool = Field(
         default=True,
-        description="Elastic only. true: an init container brings the launcher. false: the image has the Python package"
-        " elastic_worker installed.",
+        description="Elastic only. true: an init container installs the launcher. false: the image has the Python"
+        " package elastic_worker installed.",
     )
     python: str = Field(
         default="",
         max_length=MAX_PATH,
-        description="Elastic only. The image's interpreter that has torch, as a path or a name on PATH. Empty: python3,"
-        " else python.",
+        description="Elastic only. The image's Python interpreter with torch, as a path or a name on PATH. Empty:"
+        " python3, otherwise python.",
     )
     preload: list[Annotated[str, Field(min_length=1, max_length=MAX_MODULE_NAME), AfterValidator(_module_name)]] = (
         Field(
             default_factory=list,
             max_length=MAX_PRELOADED,
-            description="Elastic only. Python modules that are loaded once per pod beside torch, before processes are"
-            " forked. They must neither start threads nor ask for a GPU when imported.",
+            description="Elastic only. Python modules that the launcher loads once per pod beside torch, before it"
+            " forks processes. They must neither start threads nor use a GPU at import.",
             json_schema_extra={"default": []},
         )
     )
@@ -134,35 +134,37 @@ class Elasticity(ApiModel):
         default=30,
         ge=0,
         le=86_400,
-        description="After a change of size, seconds without growth that the operator starts by itself. Never delays a"
-        " first start, a replacement, an edit, or any shrink. A job that loses work with each change of size, as all do"
-        " in Torchrun mode, waits longer after its first growth, until what it gains is worth that; 0: it does not.",
+        description="After a change of size, the seconds before the operator grows the job by itself. Never delays a"
+        " first start, a replacement, an edit, or a shrink. A job that loses work with each change of size, as all do"
+        " in Torchrun mode, waits longer after its first growth, until the growth is worth the lost work; 0: it never"
+        " waits.",
     )
     checkpoint_path: Annotated[str, AfterValidator(_absolute)] = Field(
         default="",
         max_length=MAX_PATH,
-        description="Elastic only. The file or folder in the main container that the script writes its checkpoints to:"
-        " a planned change of size comes right after one is complete. Empty: at any time.",
+        description="Elastic only. The file or folder in the main container to which the script writes its checkpoints:"
+        " a planned change of size takes place right after a complete checkpoint. Empty: at any time.",
     )
     checkpoint_complete: Annotated[str, AfterValidator(_file_name)] = Field(
         default="",
         max_length=MAX_FILE_NAME,
-        description="Elastic only. The name of the file that the script writes last of each checkpoint, where"
-        " checkpointPath is a folder; * and ? as in a shell. Empty: known by the format of Hugging Face's trainer,"
-        " Megatron, DeepSpeed or torch.distributed.checkpoint, else a second after the last write.",
+        description="Elastic only. The name of the last file that the script writes for each checkpoint, if"
+        " checkpointPath is a folder; * and ? as in a shell. Empty: the launcher detects the formats of Hugging Face's"
+        " trainer, Megatron, DeepSpeed and torch.distributed.checkpoint; any other is complete a second after the last"
+        " write.",
     )
     checkpoint_signal: Literal["", "SIGUSR1", "SIGUSR2"] = Field(
         default="",
-        description="Elastic only. The signal that asks every process of the script for a checkpoint when a change of"
-        " size is planned, after the same optimizer step in all. It is not sent to a process without a handler for it."
-        " Empty: the script is asked by elastic_worker.should_save() and the file $ELASTIC_SAVE_FILE only.",
+        description="Elastic only. The signal that requests a checkpoint from every process of the script before a"
+        " planned change of size, after the same optimizer step in all. The launcher does not send it to a process"
+        " without a handler. Empty: only elastic_worker.should_save() and the file $ELASTIC_SAVE_FILE request one.",
     )
     align_timeout_seconds: int = Field(
         default=60,
         ge=0,
         le=86_400,
-        description="Elastic only. Seconds that pods to be taken away wait for a checkpoint to begin, at most. One that"
-        " is being written then is waited for as long as the grace period allows.",
+        description="Elastic only. The most seconds that pods which have to leave wait for a checkpoint to begin. They"
+        " wait for the end of a checkpoint that has begun within the grace period.",
     )
 
 
@@ -173,26 +175,26 @@ class Recovery(ApiModel):
         default=3,
         ge=0,
         le=1000,
-        description="Failures in a row after which the job is Failed; 0 fails it at the first. Lost pods and changes of"
-        " size never count. The count resets when the training is at a later checkpoint, or step where there is none,"
-        " than at the failures before; after ten minutes of running where that is unknown, as in Torchrun mode or"
-        " where a script counts from 0 in each run.",
+        description="Failures in a row after which the job is Failed; 0: at the first. Lost pods and changes of size"
+        " never count. The count resets when the training has a later checkpoint than at the previous failures, or a"
+        " later step if it has no checkpoint. If that is unknown, as in Torchrun mode or for a script that counts from"
+        " 0 in each run, it resets after ten minutes of running.",
     )
     max_restarts: int | None = Field(
         default=None,
         ge=0,
         le=1_000_000,
-        description="How often the job is started over after a failure in its whole life; after one more it is Failed."
-        " Lost pods and changes of size never count. Absent: no limit.",
+        description="How often the operator restarts the job after a failure in its whole life; after one more failure"
+        " it is Failed. Lost pods and changes of size never count. Absent: no limit.",
     )
     final_exit_codes: list[Annotated[int, Field(ge=1, le=255)]] = Field(
         default_factory=list,
         max_length=MAX_FINAL_CODES,
-        description="Exit codes of a training process after which the job is Failed at once, since another try would"
-        " fare no better; not right after a pod joined, left or was lost. In Torchrun mode the one that torchrun's"
-        " summary in the log names, else the main container's own, unless that is 1, with which torchrun ends whatever"
-        " happened. 128 and the number of a signal, as in a shell, for a process that one ended. In Elastic mode the"
-        " master judges, by what they were when it was made: an edit takes effect with the next master.",
+        description="Exit codes of a training process after which the job is Failed at once, because another try would"
+        " fail, too; not right after a pod joined, left or was lost. In Torchrun mode the code is the one in torchrun's"
+        " summary in the log, otherwise the main container's own, except 1, with which torchrun always ends. A process"
+        " that a signal ended has 128 plus the signal's number, as in a shell. In Elastic mode the master uses the"
+        " codes of the time of its creation: an edit takes effect with the next master.",
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
     master_loss_timeout_seconds: int = Field(
@@ -202,20 +204,21 @@ class Recovery(ApiModel):
         default=40,
         ge=0,
         le=86_400,
-        description="Seconds after which a pod on an unreachable node, one that is not Ready, is given up and replaced"
-        " elsewhere. Kubernetes waits 300; here all other pods of the job stand still meanwhile, and to be wrong costs"
-        " the work since the last checkpoint. Not given up is one of many nodes that went at once, and in Elastic mode"
-        " one of which the job's master answers that its pods there train. In Torchrun mode all pods of the job are"
-        " replaced, unless the logs of the others show that they train on as a group of their own; these are read for"
-        " 20 seconds at least before. A node that is tainted node.kubernetes.io/out-of-service is given up at once.",
+        description="Seconds after which the operator gives up a pod on an unreachable node (not Ready) and replaces it"
+        " elsewhere. Kubernetes waits 300; but all other pods of the job pause meanwhile, and a mistake costs only the"
+        " work since the last checkpoint. The operator does not give up one of many nodes that became unreachable at"
+        " once, nor in Elastic mode a node on which pods train according to the job's master. In Torchrun mode it"
+        " replaces all pods of the job, unless the logs of the others show that they continue as a group of their own;"
+        " before that it reads these logs for 20 seconds at least. It gives up a node with the taint"
+        " node.kubernetes.io/out-of-service at once.",
     )
     stall_seconds: int = Field(
         default=1800,
         ge=10,
         le=MAX_SECONDS,
-        description="Elastic only. Seconds without any sign of progress after which the training processes are started"
-        " over: no step, by a script that has done some, and hardly anything read or written; or no CPU used. It must"
-        " be longer than an evaluation that reads nothing.",
+        description="Elastic only. Seconds without progress after which the launcher restarts the training processes:"
+        " no step, by a script that has done some, and hardly any reads or writes; or no CPU time. It must be longer"
+        " than an evaluation that reads nothing.",
     )
 
 
@@ -225,14 +228,14 @@ class JobSpec(ApiModel):
     min_replicas: int = Field(
         ge=1,
         le=MAX_REPLICAS,
-        description="Fewest pods, master included, the job runs with; it starts only when all of them fit. Equal to"
-        " maxReplicas for a fault-tolerant job of fixed size.",
+        description="The fewest pods, master included, with which the job runs; it starts only when all of them fit."
+        " Equal to maxReplicas for a fault-tolerant job of fixed size.",
     )
     max_replicas: int = Field(
         ge=1,
         le=MAX_REPLICAS,
-        description="Most pods, master included. Target of the scale subresource (`kubectl scale`, autoscalers); the"
-        " operator never writes it.",
+        description="The most pods, master included. Target of the scale subresource (`kubectl scale`, autoscalers);"
+        " the operator never writes it.",
     )
     allowed_replicas: list[Annotated[int, Field(ge=1, le=MAX_REPLICAS)]] | None = Field(
         default=None,
@@ -251,28 +254,29 @@ class JobSpec(ApiModel):
     )
     nproc_per_node: Annotated[int, Field(ge=1, le=MAX_PROCESSES)] | Literal["auto"] = Field(
         default="auto",
-        description="Training processes per pod. auto: one per GPU of the pod's main container, one if it asks for"
-        " none; the master may have other GPUs, and so other processes, than the workers.",
+        description="Training processes per pod. auto: one per GPU of the pod's main container, one if it requests"
+        " none; the master may have another number of GPUs and processes than the workers.",
     )
     template: PodTemplate = Field(
-        description="PodTemplateSpec of every pod. The main container is the one called pytorch, else the first; its"
-        " args without a command are the script and its arguments, a command is run as it is."
+        description="PodTemplateSpec of every pod. The main container is the one called pytorch, otherwise the first;"
+        " its args without a command are the script and its arguments, a command runs unchanged."
     )
-    master: RoleSpec | None = Field(default=None, description="What differs for the master.")
-    worker: RoleSpec | None = Field(default=None, description="What differs for the workers.")
+    master: RoleSpec | None = Field(default=None, description="The differences for the master.")
+    worker: RoleSpec | None = Field(default=None, description="The differences for the workers.")
     runtime: Runtime = Field(default_factory=Runtime, description="How training processes start and find each other.")
     elasticity: Elasticity = Field(default_factory=Elasticity, description="How the job changes its size.")
-    recovery: Recovery = Field(default_factory=Recovery, description="What the job survives, and how often.")
+    recovery: Recovery = Field(default_factory=Recovery, description="The faults that the job survives, and how often.")
     priority_class_name: str = Field(
         default="",
         max_length=253,
-        description="PriorityClass that orders this job among jobs. One that does not exist, or that the operator's"
-        " settings do not let jobs name, counts as 0. It is never put on pods; one that the template names is, if its"
-        " preemptionPolicy is Never, since pods of jobs preempt nobody.",
+        description="PriorityClass that orders this job among jobs. A class that does not exist, or that the operator's"
+        " settings do not allow, counts as 0. Pods never get this class; they get the template's class if its"
+        " preemptionPolicy is Never, because pods of jobs never preempt.",
     )
     preemptible: bool = Field(
         default=True,
-        description="false: nothing is ever taken from the job, and it never uses more than its team's guarantee.",
+        description="false: the operator never evicts the job's pods for others, and the job never uses more than its"
+        " team's guarantee.",
     )
     suspend: bool = Field(
         default=False, description="true: no pods. The job keeps its place in status and resumes when false."
@@ -281,8 +285,8 @@ class JobSpec(ApiModel):
         default=None,
         ge=1,
         le=MAX_SECONDS,
-        description="Seconds with pods on nodes, in all, after which the job is Failed. Time in which it is queued or"
-        " suspended, or waits to be tried again, does not count.",
+        description="Seconds with pods on nodes, in all, after which the job is Failed. Time in the queue, in"
+        " suspension or in a back-off does not count.",
     )
     ttl_seconds_after_finished: int | None = Field(
         default=None,

@@ -1,6 +1,6 @@
 """The CustomResourceDefinition of `ElasticPyTorchJob`: its models, its rules between fields and its columns.
 
-What stands inside the opaque pod templates is checked by `parse.py`.
+`parse.py` checks the content of the opaque pod templates.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from elastic_api.status import JobStatus
 def _fixed_while_running(field: str, *, optional: bool = False) -> Rule:
     """A rule that lets `field` change only in a job that was suspended before the update.
 
-    Before, and not by it: the pods of a running job were made from what stands in the old object. An update may change
-    the field and resume the job in one go.
+    The pods of a running job were made from the old object, so the job must be suspended before the update. An update
+    may change the field and resume the job at once.
     """
     same = f"self.{field} == oldSelf.{field}"
     if optional:
@@ -38,7 +38,7 @@ def _fixed_while_running(field: str, *, optional: bool = False) -> Rule:
 
 
 def _elastic_only(path: tuple[str, ...], field: str, default: str) -> Rule:
-    """A rule that keeps `field` of the part at `path` at its default (CEL) under torchrun, which has no such thing."""
+    """A rule that keeps `field` of the part at `path` at its default (CEL) under torchrun, where it has no meaning."""
     at = ".".join(("self", *path, field))
     return Rule(
         at=("spec",),
@@ -171,7 +171,7 @@ JOB = Definition(
     description="A PyTorch training job that runs with any allowed number of pods between minReplicas and maxReplicas:"
     " it grows into idle GPUs and gives them back.",
     spec=JobSpec,
-    spec_description="What is wanted. The operator never writes it.",
+    spec_description="The desired state. The operator never writes it.",
     status=JobStatus,
     rules=RULES,
     columns=COLUMNS,

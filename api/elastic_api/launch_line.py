@@ -1,9 +1,9 @@
-"""The torchrun line in a pod template: which of its flags the job does not follow, and the line without those (130).
+"""The torchrun line in a pod template: the flags that the job does not follow, and the line without these (130).
 
 Lines are pasted from tutorials with addresses and numbers of their own. torchrun prefers a flag to the variable of that
 name, so pods would look for each other at a wrong address, and wait there in silence. A flag is therefore treated like
-its variable (`PET_NNODES` for `--nnodes`). If a template must not set the variable, the flag is removed and named; or
-it is refused, if the job would be another one without it, or if a shell reads the line. A value that refers to a
+its variable (`PET_NNODES` for `--nnodes`). If a template must not set the variable, the flag is removed and named. It
+is refused instead, if its removal would change the job, or if a shell reads the line. A value that refers to a
 variable, such as `$(MASTER_ADDR)`, stays.
 """
 
@@ -23,10 +23,10 @@ from elastic_api.template_rules import POINTS_AT_MASTER, RESERVED_BECAUSE
 from elastic_worker import contract, flags
 from elastic_worker.flags import Option
 
-NOT_USED = "is not used, take it away: the operator sees to it, because {reason}"
-IN_A_SHELL = "must be taken away, or its value be a variable's: the operator sees to it, because {reason}"
-STANDALONE = "must be taken away, or maxReplicas be 1: with it each pod would train alone"
-BACKEND = "must be taken away with its endpoint: the operator brings a c10d rendezvous, which needs no server beside it"
+NOT_USED = "has no effect, remove it: the operator decides this, because {reason}"
+IN_A_SHELL = "must be removed, or its value be a variable's: the operator decides this, because {reason}"
+STANDALONE = "must be removed, or maxReplicas be 1: with it each pod would train alone"
+BACKEND = "must be removed with its endpoint: the operator brings a c10d rendezvous, which needs no server beside it"
 RANK_OF_POD = (
     "must stand in a job of one size in Torchrun mode; else write the script into args, and nprocPerNode: 1, and RANK"
     " and WORLD_SIZE are those of the pods there are"
@@ -41,13 +41,13 @@ BY_ACCELERATE = (
 )
 
 OTHER_BACKENDS = ("etcd", "etcd-v2", "static")
-"""Torch's own backends beside c10d. A backend that torch does not know belongs to the image, with an endpoint of its
-own.
+"""Torch's own backends beside c10d. A backend that torch does not know belongs to the image, and has its own
+endpoint.
 """
 OTHER_LAUNCHERS = ("deepspeed", "composer", "mpirun", "mpiexec", "horovodrun")
 """Programs that start training processes without torch's agent. The launcher finds out others (140)."""
 ACCELERATE_GROUPS = {"--multi_gpu", "--use_fsdp", "--use_deepspeed", "--use_megatron_lm", "--config_file"}
-"""Options of `accelerate launch` with which it calls torchrun, or which bring a configuration that may say so."""
+"""Options of `accelerate launch` with which it calls torchrun, or with which its configuration may do so."""
 LAUNCH = "torch.distributed.launch"
 MAX_NAMED = 8
 """The most flags in the message of a condition."""
@@ -84,10 +84,11 @@ class LaunchLine:
 
 @dataclass(frozen=True, slots=True)
 class _Command:
-    """What a template's main container runs, taken apart once: a text for a shell is a tenant's, and may be long.
+    """The command of a template's main container, parsed once, because a text for a shell is a tenant's and may be
+    long.
 
-    `at` is the container's path. `text` is the number of the word that is such a text, as in `bash -c TEXT`, 0 where
-    none is; `in_text` are the words of that one.
+    `at` is the container's path. `text` is the number of the word that is such a text, as in `bash -c TEXT`, 0 if there
+    is none; `in_text` are the words of that text.
     """
 
     at: Path
@@ -108,7 +109,7 @@ class _Command:
         return self.path(len(self.line.launcher) + option.at)
 
     def line_in_text(self) -> LaunchLine | None:
-        """The call of torchrun in the text that trains: the last one. Before it, nodes may be checked one by one."""
+        """The call of torchrun in the text that trains: the last one. Earlier ones may check nodes one by one."""
         words = self.in_text
         found = None
         for number, word in enumerate(words):
@@ -142,14 +143,14 @@ def as_run(main: Mapping[str, Any], spec: JobSpec) -> dict[str, Any]:
 
 
 def flags_not_used(spec: JobSpec, templates: Mapping[Path, Mapping[str, Any]]) -> str:
-    """A warning of the flags that the job does not use, by the paths of its templates; "" if there are none."""
+    """A warning about the flags that the job does not use, by the paths of its templates; "" if there are none."""
     found = [error for path, template in templates.items() for error in _flags_to_name(template, spec, at=path)]
     hidden = len(found) - MAX_NAMED
     return "; ".join([*map(str, found[:MAX_NAMED]), *([f"and {hidden} more"] if hidden > 0 else [])])
 
 
 def _flags_to_name(template: Mapping[str, Any], spec: JobSpec, *, at: Path) -> Iterator[FieldError]:
-    """Flags that are not used; and those that a new job is refused for, if the job has run before they were refused."""
+    """Flags that are not used. If the job has run before, also flags for which a new job would be refused."""
     command = _command(template, at=at)
     yield from _errors(command, spec)
     line, number = command.line, 0
@@ -164,7 +165,7 @@ def _flags_to_name(template: Mapping[str, Any], spec: JobSpec, *, at: Path) -> I
 
 
 def launch_errors(template: Mapping[str, Any], spec: JobSpec, *, at: Path) -> Iterator[FieldError]:
-    """Parts of the torchrun line in the template at this path that can be neither kept nor removed."""
+    """Errors for parts of the torchrun line in the template at this path that can be neither kept nor removed."""
     yield from _errors(_command(template, at=at), spec)
 
 
@@ -187,7 +188,7 @@ def _errors(command: _Command, spec: JobSpec) -> Iterator[FieldError]:
 
 
 def _rank_errors(command: _Command, spec: JobSpec) -> Iterator[FieldError]:
-    """A script that is given its pod's rank waits for as many pods as WORLD_SIZE says, which is maxReplicas."""
+    """Errors for a script that reads its pod's rank: it waits for WORLD_SIZE pods, which is maxReplicas."""
     for index, variable in enumerate(command.main.get("env") or ()):
         value = variable.get("value") or ""
         if f"$({contract.ENV_POD_RANK})" in value and (spec.is_elastic or len(spec.sizes()) > 1):
@@ -195,8 +196,8 @@ def _rank_errors(command: _Command, spec: JobSpec) -> Iterator[FieldError]:
 
 
 def _other_launchers(command: _Command) -> Iterator[FieldError]:
-    """A command that never calls torchrun: the job would fail, but only after each pod has trained alone to its end
-    (140).
+    """Errors for a command that never calls torchrun: the job would fail, but only after each pod has trained alone to
+    its end (140).
 
     In a text for a shell, the last command trains: before it, nodes may be checked under mpirun.
     """
@@ -208,10 +209,11 @@ def _other_launchers(command: _Command) -> Iterator[FieldError]:
 
 
 def _accelerate_errors(command: _Command, spec: JobSpec) -> Iterator[FieldError]:
-    """An `accelerate launch` that trains: it calls torchrun with a rendezvous of its own if it is not given the job's.
+    """Errors for an `accelerate launch` that trains: it calls torchrun with a rendezvous of its own if it is not given
+    the job's.
 
-    Where a job has one size, the pod's rank and an address may be given instead, as for machines that are set up by
-    hand. In Elastic mode the launcher sees what torchrun is called with (131).
+    In a job of one size, the pod's rank and an address may be given instead, as for machines that are set up by hand.
+    In Elastic mode the launcher sees torchrun's arguments (131).
     """
     called = command.in_text if command.text else command.words
     first = range(len(called) if command.text else min(len(called), MAX_BEFORE_LAUNCH))
@@ -236,7 +238,7 @@ def _is_accelerate(words: Sequence[str], number: int) -> bool:
 
 
 def _given(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Of each option its name with underscores, and its value, or the next word."""
+    """By option, with underscores in its name, its value, or the next word."""
     for word, following in zip(words, [*words[1:], ""], strict=True):
         if word.startswith("--"):
             name, equals, value = word.partition("=")
@@ -253,7 +255,7 @@ def _command(template: Mapping[str, Any], *, at: Path) -> _Command:
 
 
 def _words(main: Mapping[str, Any]) -> tuple[str, ...]:
-    """What the main container runs."""
+    """The words of the main container's command."""
     return (*(main.get("command") or ()), *(main.get("args") or ()))
 
 
@@ -271,7 +273,7 @@ def _launcher(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _read(words: Sequence[str], launcher: tuple[str, ...]) -> LaunchLine | None:
-    """The call; None if torchrun would not accept it, which is torchrun's to report."""
+    """The call; None if torchrun would not accept it, which torchrun then reports."""
     try:
         line = flags.read(words[len(launcher) :], is_launch=LAUNCH in launcher)
     except flags.UsageError:
@@ -296,7 +298,7 @@ def _not_followed(line: LaunchLine, spec: JobSpec) -> Iterator[tuple[Option, str
             # torch itself, or the image, brings the rendezvous.
             continue
         elif option.name == "--rdzv-id":
-            # Without an address of its own it does no harm, and pods that run already have it.
+            # Without an address of its own the flag does no harm, and pods that run already have it.
             if endpoint and "$" not in endpoint:
                 yield option, reason
         elif option.name != "--rdzv-conf" or "is_host" not in option.value:
@@ -352,7 +354,7 @@ def _shell_text(words: Sequence[str]) -> int:
 def _words_in(text: str) -> list[str]:
     """The words of a text for a shell, and the separators of its commands; none if it cannot be split.
 
-    A longer text is not read: it is a tenant's, and reading it takes everybody's time.
+    A longer text is not read, because a tenant's text must not take much of the operator's time.
     """
     if len(text) > MAX_TEXT:
         return []

@@ -1,6 +1,6 @@
-"""What an administrator lets in and out of the pods of jobs: rules as a NetworkPolicy has them.
+"""An administrator's network rules for the pods of jobs, as a NetworkPolicy has them.
 
-Only their form is checked; what a selector or a block of addresses may be is for the API server to say.
+Only their form is checked. The API server checks selectors and blocks of addresses.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class IPBlock(ApiModel):
 
 
 class Peer(ApiModel):
-    """Who is at the other end: pods, namespaces or addresses."""
+    """The other end of a connection: pods, namespaces or addresses."""
 
     pod_selector: LabelSelector | None = None
     namespace_selector: LabelSelector | None = None

@@ -11,10 +11,10 @@ from elastic_worker.contract import ROLE_MASTER
 
 
 def frozen_nnodes(spec: JobSpec) -> tuple[int, int]:
-    """The fewest and most pods that the agents of a new incarnation get; all of its pods have the same (11).
+    """The fewest and most pods for the agents of a new incarnation; all of its pods have the same numbers (11).
 
-    If torchrun is run for the user, only the operator limits the number of pods from above, so that maxReplicas can be
-    raised while the job runs. A user's own command may take the numbers literally. Elastic mode does not use them.
+    If the operator adds torchrun, only the operator limits the number of pods from above, so that maxReplicas can be
+    raised while the job runs. A user's own command may use the numbers literally. Elastic mode does not use them.
     """
     most = MAX_REPLICAS if not spec.is_elastic and runs_torchrun(spec.template_of(ROLE_MASTER)) else spec.max_replicas
     return spec.minimum, most

@@ -1,8 +1,7 @@
 """Turns an object from the API server into its spec and status, or `InvalidSpecError` with every mistake.
 
 The CRDs refuse most mistakes when an object is written. This module handles the rest: the opaque pod templates, and
-objects that were stored under an older CRD. Whatever a user managed to store, the result is a spec or an
-`InvalidSpecError`.
+objects that were stored under an older CRD. For any stored object, the result is a spec or an `InvalidSpecError`.
 """
 
 from __future__ import annotations
@@ -29,15 +28,17 @@ dumping recurse.
 """
 
 MAX_TEMPLATE = 256 * 1024
-"""The most bytes of a pod template as JSON. Each pod is made from a copy, and each message may repeat it."""
+"""The most bytes of a pod template as JSON. Each pod is made from a copy of it, and each message may repeat it."""
 TOO_LARGE = (
     "must be at most 256 kB as JSON, not {size} kB: bring long lists and texts in by a ConfigMap, a volume or the image"
 )
 IGNORED = "this release of the operator has no such field; the job goes on without it. Take it away, or upgrade"
 MAX_IGNORED = 8
-"""A message names no more ignored fields than this."""
+"""The most ignored fields in a message."""
 _LEAVES = (str, int, float, bool, type(None))
-"""Most values of a large template; to test for these first is five times cheaper than to test for a mapping."""
+"""The types of most values of a large template. Testing for these first is five times cheaper than testing for a
+mapping.
+"""
 _TEMPLATES: tuple[Path, ...] = (("template",), ("master", "template"), ("worker", "template"))
 
 
@@ -67,10 +68,11 @@ def parse_spec(
 
 
 def known_part(raw: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
-    """A job's spec without the fields that are not known here, and a warning of these, "" if there are none (99).
+    """A job's spec without the fields that this release does not know, and a warning about these; "" if there are none
+    (99).
 
     They belong to a later release of the operator, whose definitions stay when the operator is rolled back. Fields of
-    pods are not looked at.
+    pods are not examined.
     """
     if _deeper_than(raw, MAX_DEPTH):
         return raw, ""
@@ -85,7 +87,7 @@ def known_part(raw: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
 
 
 def unused_flags(spec: JobSpec) -> str:
-    """A warning of torchrun's flags in the templates that the job does not follow; "" if there are none."""
+    """A warning about torchrun's flags in the templates that the job does not follow; "" if there are none."""
     return flags_not_used(spec, _templates_in_use(spec))
 
 
@@ -192,7 +194,7 @@ def _refuse_any(errors: Iterator[FieldError]) -> None:
 
 
 def _deeper_than(value: object, levels: int) -> bool:
-    """Whether mappings and lists nest deeper than `levels`; without recursion, for the depth may be any."""
+    """Whether mappings and lists nest deeper than `levels`. Without recursion, because the depth is unlimited."""
     layer = [value]
     for _ in range(levels + 1):
         layer = [child for parent in layer for child in _children(parent)]
@@ -210,7 +212,7 @@ def _children(value: object) -> Sequence[object]:
 
 
 def _without_nulls(value: Any) -> Any:
-    """`value` without the fields that are null, which to the API server are absent."""
+    """`value` without null fields, which the API server treats as absent."""
     if isinstance(value, _LEAVES):
         return value
     if isinstance(value, Mapping):

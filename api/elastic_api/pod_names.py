@@ -1,7 +1,7 @@
 """Names of a job's pods: made by the operator, and read by it and by clients.
 
 They are deterministic. So a repeated create is refused instead of making a second pod, and a restarted operator
-recognises what its predecessor made (8).
+recognises the objects of its predecessor (8).
 """
 
 from __future__ import annotations

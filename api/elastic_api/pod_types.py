@@ -1,7 +1,7 @@
-"""The types of what the operator reads or extends in a pod template; everything else in it passes unseen.
+"""The types of the parts of a pod template that the operator reads or extends; all other parts pass unread.
 
-A template that fits these models cannot make the code that builds and places pods stumble over a type. Whether the
-values make sense together is judged in `template_rules.py`, and the rest of the template by the API server.
+With a template that fits these models, the code that builds and places pods meets no unexpected type.
+`template_rules.py` checks whether the values make sense together, and the API server checks the rest of the template.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from elastic_api.quantity import MAX, REMEDY, QuantityError, milli, units
 
 
 class Shape(BaseModel):
-    """Strict: YAML's 1 is no string. `null` means absent, as it does to the API server."""
+    """Strict: YAML's 1 is no string. `null` means absent, as for the API server."""
 
     model_config = ConfigDict(alias_generator=to_camel, extra="ignore", strict=True)
 
@@ -39,7 +39,7 @@ Object = dict[str, Any]
 
 
 class Metadata(Shape, extra="forbid"):
-    """All fields that there are, so that a misspelt one is seen: the API server is only shown labels and annotations.
+    """All fields of metadata, so that a misspelt one is noticed: the API server gets labels and annotations only.
 
     The others mean nothing in a template, but tools write them.
     """
@@ -194,7 +194,9 @@ class PodSpec(Shape):
 
 
 class PodTemplate(Shape, extra="forbid"):
-    """All fields that there are: what stands beside `spec` by a wrong indentation would never reach the API server."""
+    """All fields of a template: a field that is beside `spec` by a wrong indentation would never reach the API
+    server.
+    """
 
     metadata: Metadata | None = None
     spec: PodSpec

@@ -1,7 +1,7 @@
 """A `GPUQuotaPolicy` as administrators write it, and its status.
 
 Field descriptions are `kubectl explain`'s text; defaults and bounds become the CRD's schema (see `policy_crd.py`). All
-amounts are whole GPUs of one flavor. Who gets how many is decided in `plan/`.
+amounts are whole GPUs of one flavor. `plan/` decides how many GPUs each team gets.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PLURAL = "gpuquotapolicies"
 COLLECTION = f"/apis/{API_VERSION}/{PLURAL}"
 
 MAX_GPUS = 1_000_000
-"""Of any amount: far more than a cluster has, and sums of them stay small."""
+"""The largest amount: far more than a cluster has, and sums of such amounts stay small."""
 MAX_FLAVORS = 64
 MAX_NAMESPACES = 1024
 MAX_EXPRESSIONS = 32
@@ -47,13 +47,13 @@ class LabelExpression(ApiModel):
 
     key: str = Field(min_length=1, max_length=317, description="The label.")
     operator: Operator = Field(
-        description="In or NotIn: the label's value is one of values, or is not. Exists or DoesNotExist: the label is"
-        " there, or is not."
+        description="In or NotIn: the label's value is one of values, or is not. Exists or DoesNotExist: the label"
+        " exists, or does not."
     )
     values: list[Annotated[str, Field(max_length=63)]] = Field(
         default_factory=list,
         max_length=MAX_VALUES,
-        description="What In and NotIn compare with; absent for Exists and DoesNotExist.",
+        description="The values for In and NotIn; absent for Exists and DoesNotExist.",
     )
 
 
@@ -64,7 +64,9 @@ class NamespaceSelector(ApiModel):
         default_factory=dict, description="Labels that a namespace must have, each with this value."
     )
     match_expressions: list[LabelExpression] = Field(
-        default_factory=list, max_length=MAX_EXPRESSIONS, description="Demands that a namespace must meet, all of them."
+        default_factory=list,
+        max_length=MAX_EXPRESSIONS,
+        description="Requirements that a namespace must meet, all of them.",
     )
 
 
@@ -73,14 +75,14 @@ class Borrowing(ApiModel):
 
     limit: Gpus | None = Field(
         default=None,
-        description="GPUs it may use beyond its guarantee, while they are idle. Absent: as many as there are. 0: none.",
+        description="GPUs that it may use beyond its guarantee, while they are idle. Absent: all. 0: none.",
     )
     weight: int = Field(
         default=1,
         ge=0,
         le=MAX_WEIGHT,
-        description="Its part of the GPUs that nobody is guaranteed, relative to the weights of the other policies that"
-        " want some. With 0 it borrows nothing that another policy wants.",
+        description="Its part of the unguaranteed GPUs, relative to the weights of the other policies that want some."
+        " With 0 it borrows no GPU that another policy wants.",
     )
 
 
@@ -102,10 +104,10 @@ class FlavorQuota(ApiModel):
         description="The kind of GPU: one of the flavors in the operator's settings.",
     )
     guaranteed: int = Field(
-        default=0, ge=0, le=MAX_GPUS, description="GPUs that are theirs whenever they ask for them."
+        default=0, ge=0, le=MAX_GPUS, description="GPUs that its namespaces get whenever they request them."
     )
     borrowing: Borrowing = Field(default_factory=Borrowing, description="Use beyond the guarantee.")
-    lending: Lending = Field(default_factory=Lending, description="What others may use of the guarantee while idle.")
+    lending: Lending = Field(default_factory=Lending, description="The part of the idle guarantee that others may use.")
 
 
 class PerJob(ApiModel):
@@ -127,8 +129,8 @@ class Reclaim(ApiModel):
         default=0,
         ge=0,
         le=MAX_RUNTIME_SECONDS,
-        description="Seconds that a job has run before it may be stopped for another policy. Pods above its minReplicas"
-        " may be taken at any time.",
+        description="Seconds that a job must have run before the operator may stop it for another policy. It may evict"
+        " pods above minReplicas at any time.",
     )
     grace_period_seconds: int | None = Field(
         default=None,
@@ -145,7 +147,7 @@ class TimeSharing(ApiModel):
     quantum_seconds: int = Field(
         ge=1,
         le=MAX_QUANTUM_SECONDS,
-        description="How long a turn takes, in seconds. Starting a job takes some of it: half an hour wastes little.",
+        description="The length of a turn, in seconds. It includes the start of a job: half an hour wastes little.",
     )
 
 
@@ -157,7 +159,7 @@ class PolicySpec(ApiModel):
         max_length=MAX_NAMESPACES,
         json_schema_extra={"x-kubernetes-list-type": "set"},
         description="Names of the namespaces that share these GPUs. A namespace belongs to one policy: if several name"
-        " it, to the oldest of them, of one age to the first by name. A policy that is another one's parent owns none.",
+        " it, to the oldest, and at equal age to the first by name. A policy that is another one's parent owns none.",
     )
     namespace_selector: NamespaceSelector | None = Field(
         default=None, description="Further namespaces, chosen by their labels. Empty: all of them. Absent: none."
@@ -166,30 +168,30 @@ class PolicySpec(ApiModel):
         default=None,
         min_length=1,
         max_length=253,
-        description="Name of the policy that this one is a part of. What the children of one parent are guaranteed"
-        " beyond its own guarantee is not guaranteed against the parent's siblings.",
+        description="Name of the policy of which this one is a part. Guarantees of the children beyond the parent's own"
+        " guarantee do not hold against the parent's siblings.",
     )
     flavors: list[FlavorQuota] = Field(
         default_factory=list,
         max_length=MAX_FLAVORS,
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
-        description="Quotas by kind of GPU. Of a kind that is not listed nothing is guaranteed, and any idle GPU may be"
+        description="Quotas by kind of GPU. Of an unlisted kind nothing is guaranteed, and any idle GPU may be"
         " borrowed.",
     )
     priority: int = Field(
         default=0,
         ge=-MAX_PRIORITY,
         le=MAX_PRIORITY,
-        description="Tier in which idle GPUs are handed out among siblings: the highest takes what it wants first.",
+        description="Tier for idle GPUs among siblings: the highest tier gets its GPUs first.",
     )
-    per_job: PerJob = Field(default_factory=PerJob, description="What each single job may use.")
+    per_job: PerJob = Field(default_factory=PerJob, description="The limits of each single job.")
     reclaim: Reclaim = Field(
         default_factory=Reclaim,
-        description="How GPUs are taken back from these namespaces when others have the better right to them.",
+        description="How the operator reclaims GPUs from these namespaces for teams that are entitled to them.",
     )
     time_sharing: TimeSharing | None = Field(
         default=None,
-        description="Lets jobs of one policy and priority that cannot all run take turns. Absent: first come, first"
+        description="If not all jobs of one policy and priority can run, they take turns. Absent: first come, first"
         " served.",
     )
 
@@ -198,9 +200,9 @@ class Amounts(StatusModel):
     """GPUs, now."""
 
     guaranteed: int = Field(default=0, description="GPUs that are guaranteed.")
-    used: int = Field(default=0, description="GPUs that pods of its namespaces hold, of whatever kind they are.")
+    used: int = Field(default=0, description="GPUs that all pods of its namespaces hold, also plain pods.")
     borrowed: int = Field(default=0, description="GPUs used beyond the guarantee.")
-    lent: int = Field(default=0, description="GPUs of the guarantee that are idle here and in use elsewhere.")
+    lent: int = Field(default=0, description="GPUs of the idle guarantee that others use.")
     pending: int = Field(default=0, description="GPUs that jobs and pods wait for.")
     limit: int | None = Field(default=None, description="The most GPUs it may use. Absent: no limit.")
 
@@ -209,7 +211,7 @@ class FlavorAmounts(Amounts):
     """GPUs of one kind, now."""
 
     name: str = Field(description="The kind of GPU.")
-    fair_share: int = Field(default=0, description="GPUs it would use if all had exactly their share.")
+    fair_share: int = Field(default=0, description="GPUs that it would use if all policies had exactly their share.")
 
 
 class JobCounts(StatusModel):
@@ -232,7 +234,7 @@ class PolicyConditionType(StrEnum):
 class PolicyStatus(StatusModel):
     """The status of a `GPUQuotaPolicy`."""
 
-    observed_generation: int = Field(default=0, description="The metadata.generation this status speaks of.")
+    observed_generation: int = Field(default=0, description="The metadata.generation that this status describes.")
     total: Amounts | None = Field(default=None, description="All kinds of GPU together.")
     flavors: list[FlavorAmounts] = Field(
         default_factory=list,
@@ -244,8 +246,8 @@ class PolicyStatus(StatusModel):
     conditions: list[Condition] = Field(
         default_factory=list,
         max_length=MAX_CONDITIONS,
-        description="Ready, Conflict (a namespace or a parent that cannot be), Overcommitted (more is guaranteed than"
-        " there is), ForeignOverLimit (pods that belong to no job pass the limit) and Reclaiming (others give back what"
-        " it is entitled to).",
+        description="Ready, Conflict (an impossible namespace or parent), Overcommitted (guarantees exceed the GPUs),"
+        " ForeignOverLimit (plain pods exceed the limit) and Reclaiming (the operator evicts pods of others for GPUs to"
+        " which this policy is entitled).",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )

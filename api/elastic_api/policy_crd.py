@@ -1,7 +1,7 @@
 """The CustomResourceDefinition of `GPUQuotaPolicy`: its models, its rules between fields and its columns.
 
-What several policies can only get wrong together (a namespace in two of them, a circle of parents) no rule of the API
-server sees: `plan/policies/resolve.py` settles it, with a condition.
+No rule of the API server sees conflicts between policies (a namespace in two of them, a circle of parents).
+`plan/policies/resolve.py` settles these, with a condition.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ POLICY = Definition(
     plural=PLURAL,
     short_name="gpuq",
     scope="Cluster",
-    description="How many GPUs some namespaces are guaranteed together, and how far they may borrow idle ones.",
+    description="The GPUs guaranteed to a group of namespaces, and the idle GPUs that they may borrow.",
     spec=PolicySpec,
-    spec_description="Who shares GPUs, and by which rules.",
+    spec_description="The namespaces that share GPUs, and their rules.",
     status=PolicyStatus,
     rules=RULES,
     columns=COLUMNS,

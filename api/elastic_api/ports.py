@@ -1,8 +1,9 @@
 """The ports that the pods of a job listen on: the same in all jobs, or ports of the job's own (122).
 
 Pods on the node's network (hostNetwork) share its ports. There the second of two masters could not listen, and its
-launcher would dial the other job's coordinator. A job's own ports come from its uid. The master's pod declares them, so
-the planner and kube-scheduler keep masters off a node where they are in use: two jobs may have the same.
+launcher would dial the other job's coordinator. A job's own ports are derived from its uid. Two jobs may have the same
+ports, so the master's pod declares them: the planner and kube-scheduler then keep masters off a node where they are in
+use.
 
 The job's Service says which ports the job has. It is created with the first pods and stays, so a job that began under
 an older release keeps the ports that its running pods know.
@@ -16,19 +17,21 @@ from elastic_api.job import JobSpec
 from elastic_worker.contract import MASTER_PORT, ROLE_MASTER
 
 FIRST_PORT, MAX_JOBS, PORTS_OF_A_JOB = 20_000, 2_000, 4
-"""Up to 27999: below the API server's ports for Services (30000), and the kernel's for connections (32768)."""
+"""Ports up to 27999: below the API server's ports for Services (30000), and the kernel's ports for connections
+(32768).
+"""
 
 
 def master_port(uid: str, spec: JobSpec) -> int:
-    """The port where the pods of the job with that uid meet, for a new Service."""
+    """The port at which the pods of the job with that uid meet, for a new Service."""
     return _own_port(uid) if _is_on_the_nodes_network(spec) else MASTER_PORT
 
 
 def status_port(port: int, role: str) -> int:
     """The status port of a launcher of `role`, if the job's master is at `port`.
 
-    Workers of jobs with ports of their own share a third one, which nobody declares. Several of them may run on a node,
-    and the first one has it.
+    Workers of jobs with ports of their own share a third port, which no pod declares. Several such workers may run on a
+    node, and the first one gets the port.
     """
     return port + 1 if role == ROLE_MASTER or port == MASTER_PORT else port + 2
 

@@ -13,10 +13,12 @@ from functools import lru_cache
 MAX = 2**63 - 1
 """Larger quantities are read as this one, as the API server does."""
 REMEDY = "a number with an optional suffix, such as 1, 500m or 16Gi"
-"""What to write, for error messages."""
+"""The remedy in error messages."""
 _MAX_LENGTH = 64
 _MAX_EXPONENT = 40
-"""10**40 exceeds MAX whatever stands before it, and 10**-40 rounds to one unit; no need to build larger numbers."""
+"""With 10**40 any number exceeds MAX, and with 10**-40 any number rounds to one unit; larger exponents need not be
+computed.
+"""
 
 _QUANTITY = re.compile(
     r"(?P<number>[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))(?:[eE](?P<exponent>[+-]?[0-9]+)|(?P<suffix>[KMGTPE]i|[numkMGTPE]|))"
@@ -36,7 +38,7 @@ class QuantityError(ValueError):
 
 
 def amount(resource: str, quantity: object) -> int:
-    """How much of `resource` a quantity means, in the unit that this operator counts it in.
+    """The amount of `resource` in a quantity, in the unit in which this operator counts it.
 
     Args:
         resource: Name as in a pod's requests; `cpu` is counted in thousandths of a core, all else in whole units.
@@ -62,7 +64,7 @@ def _text(quantity: object) -> str:
     if isinstance(quantity, str):
         return quantity
     if isinstance(quantity, int | float):
-        return repr(quantity)  # of a truth value a word, which is no quantity
+        return repr(quantity)  # a truth value becomes a word, which is no quantity
     raise _error(quantity)
 
 

@@ -1,6 +1,6 @@
 """Turns the API server's refusal of a pod into words about the job that the pod was made for.
 
-The user wrote no pod but a template. So a message names fields by their places in the job, and has a remedy for each
+The user wrote a template, not the pod. So a message names fields by their places in the job, and has a remedy for each
 mistake.
 """
 
@@ -40,7 +40,7 @@ _REMEDIES = (
 def pod_refusal(spec: JobSpec, *, role: str, message: str, own_variables: int = 0) -> str:
     """The refusal of a pod of `role`, with `message` as in the API server's Status, as text for the job's condition.
 
-    `own_variables` of the main container's environment stand before the user's.
+    `own_variables`: how many variables of the main container's environment stand before the user's.
     """
     own = spec.master if role == ROLE_MASTER else spec.worker
     template = f"spec.{role}.template" if own else "spec.template"
@@ -52,7 +52,7 @@ def pod_refusal(spec: JobSpec, *, role: str, message: str, own_variables: int = 
 
 
 def _as_written(match: re.Match[str], template: Mapping[str, Any], own_variables: int) -> str:
-    """The place of a variable in the template, from that in the pod."""
+    """The place of a variable in the template, from its place in the pod."""
     container, between, variable = int(match[1]), match[2], int(match[3])
     users = template["spec"]["containers"]
     is_users = container < len(users) and users[container] is main_container(template) and variable >= own_variables
@@ -60,6 +60,6 @@ def _as_written(match: re.Match[str], template: Mapping[str, Any], own_variables
 
 
 def pod_blocked(message: str) -> str:
-    """A refusal that may pass without an edit (a quota, a policy, a webhook), with what can be done about it (27)."""
+    """A refusal that may pass without an edit (a quota, a policy, a webhook), with the remedy (27)."""
     remedy = next((remedy for sign, remedy in _REMEDIES if sign in message), "Have that changed, or the template.")
     return f"the API server takes no more pods of this job: {shortened(message).rstrip('.')}. {remedy}"

@@ -1,7 +1,7 @@
-"""A pydantic model's JSON schema as the structural schema that a CustomResourceDefinition wants.
+"""Turns a pydantic model's JSON schema into the structural schema of a CustomResourceDefinition.
 
 Structural means: no references, no `anyOf`, no `null`. References are put in place; an optional field is one that is
-not required; an object whose fields all have defaults is itself `{}` by default, so that they apply where it is absent.
+not required; an object whose fields all have defaults is itself `{}` by default, so that these apply if it is absent.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class _Writer:
         return schema
 
     def _resolved(self, raw: Schema) -> Schema:
-        """`raw` with its reference or its alternatives replaced by what they mean."""
+        """`raw` with its reference or its alternatives resolved."""
         if "$ref" in raw:
             return {**self._definitions[raw["$ref"].rpartition("/")[2]], **raw}
         if "anyOf" not in raw:

@@ -1,4 +1,4 @@
-"""The status of an `ElasticPyTorchJob`: what the operator reports, and what it must remember across a change of leader.
+"""The status of an `ElasticPyTorchJob`: the operator's report, and its memory across a change of leader.
 
 Times are RFC 3339 in UTC with whole seconds, as everywhere in Kubernetes. An absent field means "none": nothing is
 ever null.
@@ -23,10 +23,11 @@ MAX_TAIL = 20
 MAX_LINE = 500
 MAX_LENDERS = 16
 MAX_MESSAGE = 4096
-"""Characters of one text. What the API server says of a pod repeats what the user wrote, and each text of a status
-stands in it several times: one that is larger than etcd takes would never be written."""
+"""The most characters of one text. The API server's messages repeat a user's texts, and a status may contain a text
+several times: a status that is too large for etcd would never be written.
+"""
 _KEPT_END = 512
-"""Of a text that is too long: what can be done about it stands at the end."""
+"""The characters that are kept of the end of a text that is too long: the remedy is there."""
 
 
 def rfc3339(time: datetime) -> str:
@@ -47,7 +48,7 @@ Time = Annotated[AwareDatetime, PlainSerializer(rfc3339, when_used="json")]
 
 
 _NOT_KEPT: set[str] = set()
-"""One for all: pydantic copies it before it adds to it."""
+"""One set for all objects: pydantic copies it before it adds to it."""
 
 
 class StatusModel(ApiModel):
@@ -56,7 +57,7 @@ class StatusModel(ApiModel):
     model_config = ConfigDict(extra="ignore")
 
     def model_post_init(self, _context: object, /) -> None:
-        """Forget which fields were given: nobody asks, and these sets take half of a status's memory."""
+        """Forget which fields were given: this is never asked, and these sets take half of a status's memory."""
         object.__setattr__(self, "__pydantic_fields_set__", _NOT_KEPT)
 
 
@@ -122,6 +123,11 @@ class SizeReason(StrEnum):
     FLAVOR_AMBIGUOUS = "FlavorAmbiguous"
     SUSPENDED = "Suspended"
 
+    @property
+    def is_of_grant(self) -> bool:
+        """Whether the allocation of GPUs is the reason, and not the job's own state."""
+        return self not in (SizeReason.SUSPENDED, SizeReason.CHANGED_TOO_OFTEN, SizeReason.SCALE_UP_FAILED)
+
 
 Truth = Literal["True", "False", "Unknown"]
 
@@ -129,12 +135,12 @@ Truth = Literal["True", "False", "Unknown"]
 class Condition(StatusModel):
     """A metav1.Condition."""
 
-    type: str = Field(description="What is said to be so or not, such as Ready.")
-    status: Literal["True", "False", "Unknown"] = Field(description="True, False or Unknown.")
-    reason: str = Field(description="Why, as one CamelCase word.")
-    message: Text = Field(default="", description="Why, as a sentence, and what can be done.")
-    last_transition_time: Time = Field(description="When status changed last.")
-    observed_generation: int = Field(default=0, description="The metadata.generation this condition speaks of.")
+    type: str = Field(description="The condition's name, such as Ready.")
+    status: Truth = Field(description="True, False or Unknown.")
+    reason: str = Field(description="The reason, as one CamelCase word.")
+    message: Text = Field(default="", description="The reason as a sentence, and a remedy.")
+    last_transition_time: Time = Field(description="When the status last changed.")
+    observed_generation: int = Field(default=0, description="The metadata.generation that this condition describes.")
 
 
 class RetryCause(StrEnum):
@@ -149,8 +155,8 @@ class RetryCause(StrEnum):
 
 
 def _cause_in_words(known: dict[str, Any]) -> RetryCause:
-    """The cause of a retry without one, by its other fields: older releases wrote none, and older definitions drop
-    it.
+    """The cause of a retry without one, derived from its other fields: older releases wrote none, and older definitions
+    drop it.
     """
     reason: str = known.get("reason", "")
     if known.get("waits_for"):
@@ -165,22 +171,19 @@ def _cause_in_words(known: dict[str, Any]) -> RetryCause:
 class Retry(StatusModel):
     """What waits before it is tried again: the job itself, or a size of it."""
 
-    reason: Text = Field(description="What went wrong before.")
-    not_before: Time = Field(description="When it is tried again.")
-    attempt: int = Field(
-        default=1, description="How many times in a row it went wrong; the waiting time doubles with each."
-    )
+    reason: Text = Field(description="The reason for the wait.")
+    not_before: Time = Field(description="When the operator tries again.")
+    attempt: int = Field(default=1, description="The number of failed tries in a row; the wait doubles with each.")
     size: int | None = Field(
-        default=None, description="The size in pods that failed; smaller ones are tried meanwhile."
+        default=None, description="The size in pods that failed; the operator tries smaller ones meanwhile."
     )
     waits_for: Literal["Nodes"] | None = Field(
-        default=None, description="Nodes: new ones are not asked for before then; those that are there are used."
+        default=None, description="Nodes: the operator requests no new nodes before then; it uses existing ones."
     )
     cause: Annotated[RetryCause, WithJsonSchema({"type": "string"})] = Field(
         default_factory=_cause_in_words,
-        description="The reason as one CamelCase word: PodFailed, PodLost, FailedCreate (the API server takes no more"
-        " pods), Unschedulable (the scheduler places them nowhere), NodesNotProvisioned (no new node came) or"
-        " PodsNotStarted.",
+        description="The reason as one CamelCase word: PodFailed, PodLost, FailedCreate (the API server refuses pods),"
+        " Unschedulable (kube-scheduler finds no node), NodesNotProvisioned (no new node came) or PodsNotStarted.",
     )
 
 
@@ -190,11 +193,11 @@ class PodStatus(StatusModel):
     name: str = Field(description="Its name.")
     role: str = Field(description="master or worker.")
     index: int = Field(default=0, description="The number at the end of its name.")
-    node: str | None = Field(default=None, description="The node it is bound to.")
+    node: str | None = Field(default=None, description="The node to which it is bound.")
     phase: str = Field(description="The pod's own phase, or Terminating.")
-    gpus: int = Field(default=0, description="GPUs it holds.")
+    gpus: int = Field(default=0, description="GPUs that it holds.")
     rank: int | None = Field(
-        default=None, description="The rank of its first training process, in Elastic mode, where it is known."
+        default=None, description="The rank of its first training process, in Elastic mode, if known."
     )
 
 
@@ -204,18 +207,18 @@ class Change(StatusModel):
     time: Time = Field(description="When it completed.")
     from_: int = Field(alias="from", description="Pods before.")
     to: int = Field(description="Pods after.")
-    reason: str = Field(description="Why, as one CamelCase word.")
-    message: Text = Field(default="", description="Why, as a sentence.")
+    reason: str = Field(description="The reason, as one CamelCase word.")
+    message: Text = Field(default="", description="The reason, as a sentence.")
     pause_seconds: float | None = Field(
-        default=None, description="How long no step was taken, in Elastic mode, once it is known."
+        default=None, description="The time without a step, in Elastic mode, once known."
     )
     lost_steps: int | None = Field(
-        default=None, description="Steps that had to be done again, in Elastic mode, once it is known."
+        default=None, description="Steps that the job repeated, in Elastic mode, once known."
     )
     excused: bool | None = Field(
         default=None,
-        description="true: pods that were deleted, evicted, or refused by a node that is avoided since, and no later"
-        " one waits for it; or growth that was withdrawn before its pods were there.",
+        description="true: the pods were deleted, evicted, or refused by a node that the job now avoids, and later pods"
+        " need not wait; or growth was withdrawn before its pods existed.",
     )
 
 
@@ -227,17 +230,15 @@ class LastFailure(StatusModel):
 
     time: Time = Field(description="When the container ended.")
     pod: str = Field(description="The pod.")
-    rank: int | None = Field(
-        default=None, description="The rank of the training process that failed first, where that is known."
-    )
+    rank: int | None = Field(default=None, description="The rank of the training process that failed first, if known.")
     exit_code: int | None = Field(
-        default=None, description="Its exit code, or minus the number of the signal that killed it."
+        default=None, description="Its exit code, or the negative number of the signal that killed it."
     )
     log_tail: list[Line] = Field(
         default_factory=list,
         max_length=MAX_TAIL,
-        description="The last lines that it printed, at most 20 with 2 kB in all; those of the whole container where"
-        " the rank is not known.",
+        description="Its last lines of output, at most 20 with 2 kB in all; those of the whole container if the rank is"
+        " unknown.",
     )
 
 
@@ -245,16 +246,16 @@ class AvoidedNode(StatusModel):
     """A node whose kubelet refused pods of the job."""
 
     name: str = Field(description="The node.")
-    until: Time = Field(description="Until when no pod of the job is placed there.")
-    times: int = Field(default=1, description="How often in a row it refused some; the time doubles with each.")
-    reason: Text = Field(default="", description="What the kubelet said last.")
+    until: Time = Field(description="Until when the operator places no pod of the job there.")
+    times: int = Field(default=1, description="The number of refusals in a row; the time doubles with each.")
+    reason: Text = Field(default="", description="The kubelet's last message.")
 
 
 class Metric(StatusModel):
     """A metric of the training, as the script reports it."""
 
     name: str = Field(description="Such as loss.")
-    value: str = Field(description="As the script wrote it.")
+    value: str = Field(description="The value as the script wrote it.")
 
 
 class Training(StatusModel):
@@ -262,27 +263,27 @@ class Training(StatusModel):
 
     step: int | None = Field(default=None, description="Optimizer steps done.")
     epoch: int | None = Field(
-        default=None, description="Passes over the data that are done, where the script uses the library."
+        default=None, description="Completed passes over the data, if the script uses the library."
     )
     samples_seen: int | None = Field(
-        default=None, description="Samples that the training has seen, where the script uses the library."
+        default=None, description="Samples that the training has seen, if the script uses the library."
     )
     last_checkpoint_step: int | None = Field(default=None, description="The step of the newest complete checkpoint.")
-    checkpoint_error: str | None = Field(default=None, description="Why checkpoints cannot be followed.")
+    checkpoint_error: str | None = Field(default=None, description="Why checkpoints fail or cannot be detected.")
     goodput: float | None = Field(
         default=None,
-        description="Part of the time (0 to 1) in which steps were done that counted, since the master's first training"
-        " process started, where the script uses the library.",
+        description="The share of time (0 to 1) spent in steps that counted, since the master's first training process"
+        " started, if the script uses the library.",
     )
     progress_percentage: int | None = Field(
         default=None,
-        description="How much of the training is done (0 to 100), where the script reports it as to a TrainJob of"
-        " Kubeflow. Each Trainer of transformers does.",
+        description="The completed part of the training (0 to 100), if the script reports it as to a Kubeflow TrainJob."
+        " Each Trainer of transformers does.",
     )
     estimated_remaining_seconds: int | None = Field(
-        default=None, description="How long the training takes from lastUpdatedTime on, as the script estimates it."
+        default=None, description="The script's estimate of the remaining time, from lastUpdatedTime on."
     )
-    eta: str | None = Field(default=None, description="The same to be read by people, such as 3h20m.")
+    eta: str | None = Field(default=None, description="The same for people, such as 3h20m.")
     metrics: list[Metric] = Field(
         default_factory=list,
         max_length=MAX_METRICS,
@@ -301,17 +302,19 @@ class Lender(StatusModel):
 class Forecast(StatusModel):
     """What a suspended job would get now, if it were not suspended."""
 
-    observed_generation: int = Field(default=0, description="The metadata.generation that was asked about.")
-    answered_time: Time = Field(description="When it would have been so.")
+    observed_generation: int = Field(default=0, description="The metadata.generation of the question.")
+    answered_time: Time = Field(description="The time for which the answer holds.")
     fits: bool = Field(description="Whether its minimum would start.")
     replicas: int = Field(default=0, description="Pods that it would get.")
     gpus: int = Field(default=0, description="GPUs of these pods.")
     limit: str = Field(
-        default="", description="What would limit it, as one CamelCase word: as the reason of the condition FullSize."
+        default="", description="What would limit it, as one CamelCase word, as in the condition FullSize."
     )
     message: Text = Field(default="", description="The same as a sentence.")
     reclaimed_gpus: int = Field(
-        default=0, description="GPUs of running pods that would have to go for it first, of its own team or of others."
+        default=0,
+        description="GPUs of running pods, of its own team or of others, that the operator would first have to evict"
+        " for it.",
     )
     borrowed_gpus: int = Field(default=0, description="GPUs that it would use beyond its team's guarantee.")
     borrows: list[Lender] = Field(
@@ -325,53 +328,54 @@ class QueuePlace(StatusModel):
     """Where the job stands among those that wait for their minimum."""
 
     position: int = Field(
-        description="1 is served next of the jobs of its team that wait for the same kind of GPU. From 11 on it is"
-        " rounded up: only its first digit is exact. A smaller job may start before it."
+        description="1: next among the jobs of its team that wait for the same kind of GPU. Rounded up from 11 on: only"
+        " the first digit is exact. A smaller job may start before it."
     )
     estimated_start_time: Time | None = Field(
         default=None,
-        description="When its minimum starts, if running jobs end when they say and nothing else happens. Absent where"
-        " no end is known that would let it start.",
+        description="When its minimum starts, if running jobs end at their announced times and nothing else happens."
+        " Absent if no known end would let it start.",
     )
     confidence: float | None = Field(
         default=None,
-        description="Part (0 to 1) of the GPUs in use, of its kind, that jobs use whose end is known.",
+        description="The share (0 to 1) of the GPUs in use, of its kind, that belongs to jobs with a known end.",
     )
 
 
 class JobStatus(StatusModel):
     """The status of an `ElasticPyTorchJob`."""
 
-    observed_generation: int = Field(default=0, description="The metadata.generation this status speaks of.")
+    observed_generation: int = Field(default=0, description="The metadata.generation that this status describes.")
     replicas: int = Field(default=0, description="Pods in the running group.")
-    target_replicas: int = Field(default=0, description="Pods the operator grants the job now.")
+    target_replicas: int = Field(default=0, description="Pods that the operator grants the job now.")
     ready_replicas: int = Field(default=0, description="Pods whose containers are ready.")
     world_size: int = Field(default=0, description="Training processes of the pods whose main container runs.")
-    gpus: int = Field(default=0, description="GPUs the job's pods hold.")
+    gpus: int = Field(default=0, description="GPUs that the job's pods hold.")
     selector: str = Field(default="", description="Label selector of the job's pods, for autoscalers.")
-    incarnation: int = Field(default=0, description="Raised when all pods are replaced; the rendezvous id carries it.")
+    incarnation: int = Field(
+        default=0, description="The operator increments it when it replaces all pods; the rendezvous id contains it."
+    )
     master_epoch: int | None = Field(
-        default=None, description="How many masters the job has had, in Elastic mode; pods obey the newest only."
+        default=None,
+        description="The number of masters that the job has had, in Elastic mode; pods obey only the newest.",
     )
     master_lost_time: Time | None = Field(
         default=None, description="Since when there has been no running master, in Elastic mode."
     )
     membership_generation: int | None = Field(
-        default=None, description="How often the group of processes was formed, in Elastic mode."
+        default=None, description="The number of groups of processes so far, in Elastic mode."
     )
     restarts: int = Field(default=0, description="Unplanned changes: failures and lost pods.")
     resizes: int = Field(default=0, description="Planned changes of size.")
     failures: int = Field(
         default=0,
-        description="Failures in a row; reset by progress, or ten minutes of running where it is unknown.",
+        description="Failures in a row; reset by progress, or after ten minutes of running if progress is unknown.",
     )
     total_failures: int = Field(default=0, description="Failures in all.")
     checkpoint_at_failure: int | None = Field(
-        default=None, description="The latest checkpoint that was there at one of the failures in a row."
+        default=None, description="The latest checkpoint at any of the failures in a row."
     )
-    step_at_failure: int | None = Field(
-        default=None, description="The latest step that was done at one of the failures in a row."
-    )
+    step_at_failure: int | None = Field(default=None, description="The latest step at any of the failures in a row.")
     start_time: Time | None = Field(default=None, description="When the job's first pods were created.")
     active_seconds: int | None = Field(
         default=None, description="Seconds with pods on nodes, up to the last time it had none."
@@ -380,52 +384,54 @@ class JobStatus(StatusModel):
     completion_time: Time | None = Field(default=None, description="When the job ended.")
     last_resize_time: Time | None = Field(default=None, description="When the last change of size completed.")
     running_since: Time | None = Field(
-        default=None, description="Since when the present incarnation runs without a failure."
+        default=None, description="Since when the current incarnation runs without a failure."
     )
     turn_started: Time | None = Field(
-        default=None, description="When the job's present turn began, where jobs take turns."
+        default=None, description="When the job's current turn began, if jobs take turns."
     )
     retry: Retry | None = Field(
-        default=None, description="When the job starts over, or gets its next pods, after failures or losses."
+        default=None, description="When the job restarts, or gets its next pods, after failures or losses."
     )
     failed_size: Retry | None = Field(
         default=None,
-        description="The size that could not be had, or new nodes that did not come, and when they are tried again.",
+        description="The unavailable size, or the missing new nodes, and when the operator tries again.",
     )
     held_until: Time | None = Field(
         default=None,
-        description="Until when the job is held at what it has, as its size was changed too often without a cause.",
+        description="Until when the operator holds the job at its size, because the size changed too often without a"
+        " cause.",
     )
     waits_ended_by_edits: int | None = Field(
         default=None,
-        description="How many edits have ended a wait of the job since it last ran for ten minutes; a sixth does not.",
+        description="The number of edits that have ended a wait of the job since it last ran for ten minutes; a sixth"
+        " does not.",
     )
     last_failure: LastFailure | None = Field(
-        default=None, description="What failed last, and what it printed last; it stays when the pod is gone."
+        default=None, description="The last failure, with the last lines of output; it stays after the pod's deletion."
     )
     avoided_nodes: list[AvoidedNode] = Field(
         default_factory=list,
         max_length=MAX_AVOIDED,
-        description="Nodes whose kubelets refused pods of the job lately.",
+        description="Nodes whose kubelets recently refused pods of the job.",
     )
-    training: Training | None = Field(default=None, description="How far the training is, in Elastic mode.")
+    training: Training | None = Field(default=None, description="The progress of the training, in Elastic mode.")
     queue: QueuePlace | None = Field(
-        default=None, description="Where it stands in line, while it waits for its minimum. May be late by minutes."
+        default=None, description="Its place in the queue, while it waits for its minimum. May be minutes old."
     )
     forecast: Forecast | None = Field(
-        default=None, description="What it would get, where it is suspended and asks by its annotation what-if."
+        default=None, description="What it would get, if it is suspended and has the annotation what-if."
     )
     pods: list[PodStatus] = Field(
         default_factory=list, max_length=MAX_LISTED_PODS, description="The job's pods, at most 64 of them."
     )
-    pods_not_listed: int = Field(default=0, description="How many pods the list leaves out.")
+    pods_not_listed: int = Field(default=0, description="The number of pods that the list omits.")
     history: list[Change] = Field(
         default_factory=list, max_length=MAX_HISTORY, description="Changes of size, newest first, at most 20."
     )
     conditions: list[Condition] = Field(
         default_factory=list,
         max_length=MAX_CONDITIONS,
-        description="Ready (its reason is the STATUS column), FullSize (its reason: what limits the job) and others.",
+        description="Ready (its reason is the STATUS column), FullSize (its reason is the job's limit) and others.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )
 
@@ -444,5 +450,5 @@ class JobStatus(StatusModel):
 
     @property
     def finished(self) -> bool:
-        """Whether the job has ended, well or badly; nothing leads out of it."""
+        """Whether the job has ended, well or badly. That is final."""
         return self.completion_time is not None

@@ -1,4 +1,4 @@
-"""What the operator reads in a user's pod template: the main container, the GPUs, the processes per pod.
+"""Reads a user's pod template: the main container, the GPUs, the processes per pod.
 
 Everything here takes templates that `parse.py` has accepted; on others it may raise.
 """
@@ -26,7 +26,7 @@ def main_container(template: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def container_requests(container: Mapping[str, Any]) -> Counter[str]:
-    """What a container (or a pod, for its own `resources`) requests; its limits where it has no requests."""
+    """The requests of a container (or of a pod's own `resources`); its limits count where it has no requests."""
     return Counter(_requests(container))
 
 
@@ -37,7 +37,7 @@ def _requests(part: Mapping[str, Any]) -> dict[str, int]:
 
 
 def requests_of(template: Mapping[str, Any]) -> dict[str, int]:
-    """What a pod of this template requires of its node, by resource: milli-cores of cpu, whole units of all else.
+    """The requests of a pod of this template, by resource: milli-cores of cpu, whole units of all else.
 
     As kube-scheduler counts: containers and sidecars (init containers that restart always) add up, the other init
     containers run one after another beside the sidecars started before them; a pod-level request replaces the sum;
@@ -71,7 +71,7 @@ def _add(total: dict[str, int], requests: Mapping[str, int]) -> None:
 
 
 def limits_of(template: Mapping[str, Any]) -> dict[str, int]:
-    """What a pod of this template may use at most, by resource, as far as its containers say; counted alike."""
+    """The limits of a pod of this template, by resource, as far as its containers have limits; counted alike."""
     pod = template["spec"]
     limited = {field: [_limits(one) for one in pod.get(field) or []] for field in ("containers", "initContainers")}
     return requests_of({"spec": {**_limits(pod), **limited}})
@@ -89,7 +89,7 @@ def gpus_of(template: Mapping[str, Any], resources: Sequence[str] = GPU_RESOURCE
 
 
 def main_gpus_of(template: Mapping[str, Any], resources: Sequence[str] = GPU_RESOURCES) -> int:
-    """GPUs of the main container alone: those its training processes can use."""
+    """GPUs of the main container alone, which its training processes can use."""
     requests = container_requests(main_container(template))
     return sum(requests[name] for name in resources)
 

@@ -1,7 +1,7 @@
-"""The rules of a job's pod templates that CEL cannot check, because to the API server a template is opaque.
+"""The rules of a job's pod templates that CEL cannot check, because a template is opaque to the API server.
 
-Takes templates that fit `pod_shape.py`. What only the API server can tell (a label's syntax, a volume's source) is left
-to it: it refuses the pod, and the refusal becomes the job's condition.
+Takes templates that fit `pod_shape.py`. Other checks (a label's syntax, a volume's source) are left to the API server:
+it refuses the pod, and the refusal becomes the job's condition.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Located = tuple[Path, Mapping[str, Any]]
 
 
 def template_errors(template: Mapping[str, Any], *, at: Path, gpu_resources: Sequence[str]) -> Iterator[FieldError]:
-    """What is wrong inside one template that stands at the path `at`."""
+    """The mistakes in the template at the path `at`."""
     pod = template["spec"]
     policy = pod.get("restartPolicy")
     if policy not in (None, "Never"):
@@ -103,7 +103,7 @@ def _reserved_variables(main: Mapping[str, Any], *, at: Path) -> Iterator[FieldE
 
 
 def _resource_errors(container: Mapping[str, Any], *, at: Path) -> Iterator[FieldError]:
-    """Names and amounts that no node can ever have: without these the job would wait for such a node."""
+    """Errors for names and amounts that no node can ever have: the job would wait for such a node for ever."""
     for kind, quantities in (container.get("resources") or {}).items():
         for name, quantity in quantities.items() if kind in ("limits", "requests") and quantities else ():
             path = (*at, "resources", kind, name)
@@ -115,7 +115,7 @@ def _resource_errors(container: Mapping[str, Any], *, at: Path) -> Iterator[Fiel
 
 
 def _pod_resource_errors(pod: Mapping[str, Any], *, at: Path) -> Iterator[FieldError]:
-    """Mistakes in the resources of the pod as a whole: these would replace those of its containers, GPUs included."""
+    """Mistakes in the resources of the pod as a whole, which would replace those of its containers, GPUs included."""
     resources = pod.get("resources") or {}
     for kind in ("limits", "requests"):
         for name, quantity in (resources.get(kind) or {}).items():

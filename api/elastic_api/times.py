@@ -1,4 +1,6 @@
-"""Lengths of time as people read them. Without pydantic, which costs a command line half of its start."""
+"""Lengths of time as people read them. This module does not import pydantic, which costs a command line half of its
+start.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The variables that tell torchrun of its group, on a cluster and on what a job is exported to."""
+"""The variables that describe its group to torchrun, on a cluster and in exported jobs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ agents one.
 def variables(
     *, address: str, port: str, world_size: str, nnodes: str, nproc: str, endpoint: str, run_id: str, conf: str
 ) -> dict[str, str]:
-    """Where agents meet, how many, and how often they may start over. The values may be text for a shell.
+    """The variables for the meeting point, the number of agents, and the number of restarts. The values may be text for
+    a shell.
 
     `nnodes` is as in `2:8`, `endpoint` as in `ADDRESS:PORT`. `conf` may be "": then torchrun's own defaults count.
     """

@@ -1,5 +1,5 @@
 """How long one decision about a large cluster takes: look, snapshot and allocation, without an API server.
 
-`scenario.py` says what the cluster holds, `objects.py` writes it as Kubernetes objects, `world.py` puts them into the
-operator's own stores, ledger and view, `measure.py` takes the times.
+`scenario.py` describes the cluster, `objects.py` makes its Kubernetes objects, `world.py` puts them into the operator's
+own stores, ledger and view, `measure.py` takes the times.
 """

@@ -15,19 +15,19 @@ from benchmarks.allocate.world import World
 from elastic_operator.__main__ import GC_THRESHOLDS
 
 PARTS = (0.25, 0.5, 1.0)
-"""Of the cluster, for the exponent."""
+"""The parts of the cluster that are measured, for the exponent."""
 MILLISECONDS = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Times in milliseconds: of full passes by part of the cluster, and of passes after one change by what changed."""
+    """Times in milliseconds: of full passes, by part of the cluster; of passes after one change, by the change."""
 
     full: dict[float, list[float]]
     change: dict[str, list[float]]
 
     def summary(self) -> dict[str, float]:
-        """What the benchmark is judged by."""
+        """The figures by which the benchmark is judged."""
         changes = [each for times in self.change.values() for each in times]
         return {
             "full_p50_ms": round(median(self.full[max(self.full)]), 2),
@@ -53,12 +53,12 @@ def measure(plan: Scenario, *, full: int, changes: int) -> Figures:
 
 
 def exponent(times: dict[float, float]) -> float:
-    """The slope of log(time) over log(size): 1 where twice the cluster takes twice the time."""
+    """The slope of log(time) over log(size): 1 if twice the cluster takes twice the time."""
     return linear_regression(_logs(times.keys()), _logs(times.values())).slope
 
 
 def _settled(plan: Scenario) -> World:
-    """A cluster in which nothing is to be done, with the garbage collector as the operator has it."""
+    """A cluster at rest, with the operator's settings of the garbage collector."""
     gc.unfreeze()
     world = World(plan)
     world.settle()

@@ -25,7 +25,7 @@ def node(number: int) -> Body:
 
 
 def job(namespace: str, name: str, *, replicas: int, generation: int = 1, most: int = MOST_PODS) -> Body:
-    """A job that runs with `replicas` pods and wants `most`."""
+    """A job that runs with `replicas` pods, and wants `most`."""
     resources = {"limits": {GPU: 1}, "requests": {"cpu": "4", "memory": "16Gi"}}
     container = {"name": "pytorch", "image": "train:1", "args": ["train.py"], "resources": resources}
     return {
@@ -49,7 +49,7 @@ def job(namespace: str, name: str, *, replicas: int, generation: int = 1, most: 
 
 
 def policy(number: int, *, guaranteed: int) -> Body:
-    """A team's policy: so many GPUs guaranteed, and a part of the others by weight."""
+    """A team's policy: guaranteed GPUs, and a part of the others by weight."""
     quota = {"name": "default", "guaranteed": guaranteed, "borrowing": {"weight": 1}}
     return {
         "metadata": {**_meta(f"team-{number}"), "generation": 1},
@@ -63,7 +63,7 @@ def namespace(name: str) -> Body:
 
 
 def pods(plan: Scenario) -> Iterator[Body]:
-    """All pods: those of jobs, other people's with a GPU, and the many without."""
+    """All pods: of jobs, of others with a GPU, and the many without GPUs."""
     names, next_index, count = plan.job_names(), Counter[int](), 0
     for number, (host, owner) in enumerate(plan.gpu_holders()):
         count += 1
@@ -95,7 +95,7 @@ def foreign_pod(name: str, host: int, *, gpus: int) -> Body:
 
 
 def uid(name: str, namespace: str = "") -> str:
-    """The uid of whatever has that name."""
+    """The uid of the object with that name."""
     return f"uid-{namespace}-{name}"
 
 

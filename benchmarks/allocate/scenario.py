@@ -1,7 +1,7 @@
-"""How large the cluster is, and who holds what in it. Plain numbers.
+"""The size of the cluster, and the holders of its GPUs. Plain numbers.
 
-Every GPU is taken: by jobs that all want more, and by other people's pods, one for each eighth GPU or so. The other
-pods ask for a little CPU and memory, as web servers and daemons do.
+Every GPU is in use: by jobs that all want more, and by pods of others, about one for each eighth GPU. The other pods
+request a little CPU and memory, as web servers and daemons do.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from dataclasses import dataclass
 GPUS_PER_NODE = 8
 CPUS_PER_NODE = 256
 FOREIGN_GPU_PODS = 8
-"""One GPU in so many is held by a pod that is not ours."""
+"""A pod that is not ours holds one GPU in this many."""
 MOST_PODS = 16
-"""maxReplicas of each job: far more than it gets."""
+"""maxReplicas of each job, far more than it gets."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """`jobs` jobs of `teams` namespaces on `nodes` nodes of 8 GPUs, and so many pods of all kinds together.
+    """`jobs` jobs of `teams` namespaces on `nodes` nodes of 8 GPUs, and `pods` pods of all kinds together.
 
     Each team has a policy of its own.
     """
@@ -30,7 +30,7 @@ class Scenario:
     pods: int = 30_000
 
     def scaled(self, part: float) -> Scenario:
-        """The same cluster, smaller: all but the number of pods per node and per job."""
+        """The same cluster, smaller; the numbers of pods per node and per job stay."""
         return Scenario(
             nodes=round(self.nodes * part),
             jobs=round(self.jobs * part),
@@ -53,7 +53,7 @@ class Scenario:
         return [(f"team-{number % self.teams}", f"job-{number}") for number in range(self.jobs)]
 
     def gpu_holders(self) -> Iterator[tuple[int, int | None]]:
-        """(node, job) for each GPU, both as numbers; job None for a pod that is not ours. Jobs take turns."""
+        """(node, job) for each GPU, both as numbers; job is None for a pod that is not ours. Jobs take turns."""
         ours = 0
         for gpu in range(self.gpus):
             if gpu % FOREIGN_GPU_PODS == FOREIGN_GPU_PODS - 1:

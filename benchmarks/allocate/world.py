@@ -1,4 +1,4 @@
-"""The operator's own stores, ledger and view, filled with a scenario's cluster, and what may happen to it."""
+"""The operator's own stores, ledger and view, filled with a scenario's cluster, and possible changes of it."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.meta import Struct
 from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.stores import Stores
-from elastic_operator.loop.stored_world import StoredWorld
+from elastic_operator.loop.store_view import StoreView
 from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.snapshot import Snapshot
 from elastic_operator.plan.lookahead import LookaheadAllocator
 from elastic_operator.plan.planner import Planner
 from elastic_operator.pods.failure_logs import FailureLogs
+from elastic_operator.quarantine import Quarantine
 from elastic_operator.read.ledger import Ledger
-from elastic_operator.read.quarantine import Quarantine
 from elastic_operator.read.reader import Reader
 from elastic_operator.settings import Settings
 
 NOW = datetime.fromisoformat(objects.STARTED).timestamp() + 86_400.0
 MOST_ROUNDS = 20
-"""A change is answered in one or two."""
+"""The most rounds; a change is answered in one or two."""
 T = TypeVar("T", bound=Struct)
 
 
@@ -49,21 +49,21 @@ class World:
         clock.offset = 0.0
         reader = Reader(self.stores, ledger, Settings(), clock=clock, quarantine=Quarantine())
         logs = FailureLogs(None, lambda _: "pytorch", lambda: None)  # type: ignore[arg-type] # no pod here fails
-        self.world, self.planner = StoredWorld(reader, logs.with_logs, FailedWrites()), Planner()
+        self.world, self.planner = StoreView(reader, logs.with_logs, FailedWrites()), Planner()
         self._allocator = LookaheadAllocator()
 
     def forget(self) -> None:
-        """Decide everything anew the next time, as after a change of leader."""
+        """Forget everything, as after a change of leader, so that the next pass decides all of it."""
         self.world.forget()
         self.planner.forget()
         self._allocator = LookaheadAllocator()
 
     def snapshot(self) -> Snapshot:
         """What is allocated from now."""
-        return self.planner.observe(self.world.look(self.now)).snapshot
+        return self.planner.observe(self.world.refresh(self.now))[1]
 
     def decide(self) -> Allocation:
-        """One pass: look, snapshot, allocation, and what each job gets."""
+        """One pass: look, snapshot, allocation, and each job's grant."""
         self.now += 1.0
         allocation = self._allocator.allocate(self.snapshot())
         for job in allocation:
@@ -71,7 +71,7 @@ class World:
         return allocation
 
     def carry_out(self, allocation: Allocation) -> bool:
-        """Pods that are to go are gone, those to come are there and run; tells whether there were any."""
+        """Delete the pods to delete, and create and run the planned ones; returns whether there were any."""
         moved = False
         for uid in allocation:
             share, meta = allocation.assignment(uid), self._job(uid).metadata
@@ -87,14 +87,16 @@ class World:
         return moved
 
     def settle(self) -> None:
-        """Carry out what is decided until nothing is."""
+        """Decide and carry out until nothing is left to do."""
         for _ in range(MOST_ROUNDS):
             if not self.carry_out(self.decide()):
                 return
         raise AssertionError(f"what is decided does not come to rest in {MOST_ROUNDS} rounds")
 
     def changes(self) -> Iterator[str]:
-        """Without end, one change at each step: a job's pod is gone, a foreign pod has ended, a job was edited."""
+        """An endless sequence of changes, one at each step: a job's pod is lost, a foreign pod has ended, a job was
+        edited.
+        """
         jobs = self.plan.job_names()
         for number in count():
             namespace, name = jobs[number * 7 % len(jobs)]

@@ -1,1 +1,1 @@
-"""What elastic training does on the GPUs of one machine, in ten minutes: `make gpu-report`."""
+"""Measures elastic training on the GPUs of one machine, in ten minutes: `make gpu-report`."""

@@ -1,4 +1,4 @@
-"""`make gpu-report`: what elastic training does on the GPUs of this machine, in about ten minutes."""
+"""`make gpu-report`: measures elastic training on the GPUs of this machine, in about ten minutes."""
 
 from __future__ import annotations
 

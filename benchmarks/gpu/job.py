@@ -1,4 +1,6 @@
-"""One training job of local pods. The report plays the operator: it makes and ends pods, and writes the wish."""
+"""One training job of local pods. The report takes the operator's place: it starts and ends pods, and writes the
+wish.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ LAST_WORDS = 1500
 
 
 class Job:
-    """Pod 0 is the master. Ends all pods when it is left. `seconds` is what is waited for anything."""
+    """Pod 0 is the master. Ends all pods at the end of its context. `seconds` is the limit of each wait."""
 
     def __init__(self, system: System, machine: Machine, folder: Path, *, seconds: float) -> None:
         self.system, self.machine, self.folder, self._seconds = system, machine, folder, seconds
@@ -42,7 +44,7 @@ class Job:
     # -- what the operator does ---------------------------------------------------------------------------------------
 
     def add(self, *indices: int) -> None:
-        """Make these pods."""
+        """Start these pods."""
         for index in indices:
             self._made += 1
             self._uids[index] = f"{index}-{self._made}"
@@ -52,18 +54,18 @@ class Job:
             self.pods[index] = Pod(place.name, command, environ=environ, log=log)
 
     def wish(self, *indices: int) -> None:
-        """Name who is to take part. torchrun takes everybody who comes."""
+        """Name the pods that take part. torchrun accepts all pods that connect."""
         self._wishes += 1
         write_wish(map(self._place, indices), number=self._wishes)
 
     # -- what is seen -------------------------------------------------------------------------------------------------
 
     def steps(self, index: int) -> list[Step]:
-        """What the processes of that pod have done."""
+        """The steps of the processes of that pod."""
         return read(self.folder / f"steps-{self._place(index).name}.jsonl")
 
     def seen(self, index: int) -> list[dict[str, float]]:
-        """Loss and memory of every tenth of them."""
+        """Loss and memory of every tenth step."""
         file = self.folder / f"seen-{self._place(index).name}.jsonl"
         lines = file.read_text().splitlines() if file.exists() else []
         return [json.loads(line) for line in lines if line.endswith("}")]
@@ -73,7 +75,7 @@ class Job:
         return bool(self._status(index).get("warm"))
 
     def wait(self, what: str, look: Callable[[], bool]) -> None:
-        """Until it is so. Raises BenchError, with the end of each log, if it does not come to be."""
+        """Wait until the condition holds. Raises BenchError, with the end of each log, if it does not in time."""
         until = time.monotonic() + self._seconds
         while not look():
             if time.monotonic() > until or not any(pod.is_running() for pod in self.pods.values()):
@@ -81,7 +83,7 @@ class Job:
             time.sleep(LOOK_SECONDS)
 
     def wait_training(self, *indices: int, since: float) -> None:
-        """Until all of these have made some steps in a group of just them that was formed after `since`."""
+        """Wait until all of these pods have made some steps in a group of exactly these, formed after `since`."""
         size = len(indices)
         self.wait(f"{size} pods train", lambda: all(self._trains(each, size, since) for each in indices))
 
@@ -116,4 +118,4 @@ class Job:
 
 
 STEADY_STEPS = 20
-"""In a group, before it counts as training."""
+"""The steps of a group before it counts as training."""

@@ -1,4 +1,4 @@
-"""What there is to measure on: a python with torch, and the GPUs that it sees."""
+"""Finds the devices to measure on: a python with torch, and the GPUs that it sees."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Machine:
 
     @property
     def device(self) -> str:
-        """Where it computes."""
+        """The device that computes."""
         return "cuda" if self.gpus else "cpu"
 
     @property
@@ -47,12 +47,12 @@ class Machine:
 
     @property
     def most(self) -> int:
-        """Pods at most, each with one rank."""
+        """The most pods, each with one rank."""
         return min(len(self.gpus), 8) if len(self.gpus) > 1 else 3
 
 
 def look(python: str, device: str) -> Machine:
-    """`device` is auto, cuda or cpu. Raises BenchError, with one line that says what to do."""
+    """The machine; `device` is auto, cuda or cpu. Raises BenchError, with one line that says what to do."""
     program = shutil.which(python)
     if program is None:
         raise BenchError(f"there is no program {python!r}: name a python that has torch (PYTHON=...)")

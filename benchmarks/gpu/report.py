@@ -15,14 +15,14 @@ NOT_LEARNT = -1.0
 
 
 def as_json(machine: Machine, told: Mapping[str, Mapping[str, Any]], *, made: str) -> dict[str, Any]:
-    """`told` is by the system's name; `made` is when, in ISO 8601."""
+    """The report as JSON. `told` is by the system's name; `made` is the time, in ISO 8601."""
     about = {"python": machine.python, "torch": machine.torch, "cuda": machine.cuda, "nccl": machine.nccl}
     cards = {"gpus": list(machine.gpus), "sharesACard": machine.shares_a_card, "pods": machine.most}
     return {"format": FORMAT, "made": made, "device": machine.device, **about, **cards, "systems": dict(told)}
 
 
 def as_markdown(report: Mapping[str, Any]) -> str:
-    """Of a report as `as_json` makes it. A dash is what did not come about; why is below the table."""
+    """The table of a report from `as_json`. A dash stands for a missing figure, with the reason below the table."""
     lines = [
         _heading(report),
         "",
@@ -50,7 +50,7 @@ def _system(name: str, told: Mapping[str, Any]) -> str:
 
 
 def _amp(told: Mapping[str, Any]) -> str:
-    """Whether it has learnt in half precision."""
+    """Whether the model has learnt in half precision."""
     if not told["losses"]:
         return "-"
     first, last = told["losses"]
@@ -58,7 +58,7 @@ def _amp(told: Mapping[str, Any]) -> str:
 
 
 def _memory(told: Mapping[str, Any]) -> str:
-    """Of the card where there is one: what a group leaves behind would be seen there."""
+    """The memory of the card, if there is one: leftovers of a group would be seen there."""
     memory = told["memory"]
     if not memory:
         return "-"

@@ -1,4 +1,4 @@
-"""What happens to each job, and its figures: a pod joins, leaves, joins again and is killed."""
+"""The changes of each job, and their figures: a pod joins, leaves, joins again and is killed."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from benchmarks.live.errors import BenchError
 from benchmarks.rescale import steps
 
 SECONDS = 120.0
-"""For any one change; who takes longer has failed in it."""
+"""The limit of one change; a longer one has failed."""
 
 
 @dataclass
 class Told:
-    """Of one system. Pauses in seconds (the longest time without a step of pod 0), memory in MiB.
+    """The figures of one system. Pauses in seconds (the longest time without a step of pod 0), memory in MiB.
 
-    `again` is how many steps were done twice in a change. `error` is why it ended before the end of the story.
+    `again` is how many steps were repeated in a change. `error` is why the run ended early.
     """
 
     backend: str
@@ -39,7 +39,7 @@ class Told:
 
 
 def tell(system: System, machine: Machine, folder: Path, *, seconds: float = SECONDS) -> Told:
-    """The whole story of one job."""
+    """Make all changes of one job."""
     told = Told(backend_of(system, machine))
     with Job(system, machine, folder, seconds=seconds) as job:
         try:
@@ -72,7 +72,7 @@ def _live(job: Job, told: Told) -> None:
 
 
 def _join(job: Job, told: Told, index: int, name: str) -> None:
-    """A pod of Elastic mode is warm before it is asked for: the pause is no wait for imports."""
+    """Let a pod join. In Elastic mode it is warm before, so that the pause contains no imports."""
     if job.system.is_elastic:
         job.add(index)
         job.wait("the newcomer is warm", lambda: job.is_warm(index))
@@ -91,7 +91,7 @@ def _figures(job: Job, told: Told, name: str, pods: range, decided: float) -> No
 
 
 def _look(job: Job, told: Told) -> None:
-    """Memory of pod 0 at first and in the end; the losses at first and in the end."""
+    """Memory of pod 0 and the losses, at the beginning and at the end."""
     seen = job.seen(0)
     if not seen:
         return

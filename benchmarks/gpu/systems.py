@@ -16,7 +16,7 @@ SCRIPT = Path(__file__).with_name("train.py")
 
 @dataclass(frozen=True)
 class System:
-    """`backend` is what it takes where there are GPUs; on a CPU each takes gloo."""
+    """`backend` is the backend on GPUs; on a CPU each system uses gloo."""
 
     name: str
     words: str
@@ -39,12 +39,12 @@ def systems_of(machine: Machine) -> tuple[System, ...]:
 
 
 def backend_of(system: System, machine: Machine) -> str:
-    """What its processes communicate by."""
+    """The backend of its processes."""
     return system.backend if machine.gpus else "gloo"
 
 
 def command_of(system: System, machine: Machine, folder: Path) -> list[str]:
-    """What the pod's first process is. All pods of a job share `folder`."""
+    """The command of the pod's first process. All pods of a job share `folder`."""
     options = ["--backend", backend_of(system, machine), *(["--library"] if system.is_library else [])]
     script = [str(SCRIPT), str(folder), *options]
     if system.is_elastic:
@@ -53,7 +53,7 @@ def command_of(system: System, machine: Machine, folder: Path) -> list[str]:
 
 
 def environ_of(system: System, machine: Machine, place: Place) -> dict[str, str]:
-    """Of the pod's first process."""
+    """The environment of the pod's first process."""
     own = {"BENCH_POD": place.name, **_card(machine, place.index)}
     return {**python.environ(), **own, **_ours(system, place)}
 

@@ -3,8 +3,8 @@
 
     train.py FOLDER [--library] [--backend nccl] [--pause 0.02]
 
-After each step a line goes to FOLDER/steps-POD.jsonl (as benchmarks.rescale.steps reads them), and after every tenth
-one to FOLDER/seen-POD.jsonl: loss, MiB of this process, MiB in use on its card by anybody (0 on a CPU).
+After each step it writes a line to FOLDER/steps-POD.jsonl (for benchmarks.rescale.steps), and after every tenth one to
+FOLDER/seen-POD.jsonl: loss, MiB of this process, MiB in use on its card by anybody (0 on a CPU).
 """
 
 import argparse
@@ -44,7 +44,7 @@ def parse_options() -> argparse.Namespace:
 
 
 class Log:
-    """What a pod's processes write down, one after the other."""
+    """The records of a pod's processes, one after the other."""
 
     def __init__(self, folder: Path) -> None:
         pod = os.environ["BENCH_POD"]
@@ -62,7 +62,7 @@ class Log:
         self._seen.close()
 
     def write(self, loss: torch.Tensor, *, step: int, **more: int) -> None:
-        """One step that counted."""
+        """Write one step that counted."""
         now = {"time": time.monotonic(), "step": step}
         self._steps.write(json.dumps({**now, "process": self._process, **more}) + "\n")
         if step % LOOK_STEPS == 0:
@@ -87,7 +87,7 @@ def samples(device: torch.device) -> torch.Tensor:
 
 
 def loss_of(model: nn.Module, rows: torch.Tensor) -> torch.Tensor:
-    """In half precision; what is learnt is the mean of each row."""
+    """The loss in half precision; the model learns the mean of each row."""
     kind = torch.float16 if rows.is_cuda else torch.bfloat16
     with torch.autocast(rows.device.type, dtype=kind):
         found = model(rows).squeeze(1)
@@ -99,7 +99,7 @@ def scaler(device: torch.device) -> Any:
 
 
 def with_plain_ddp(options: argparse.Namespace, log: Log) -> None:
-    """A checkpoint every so many steps, from which a new process goes on."""
+    """Train with a checkpoint every few steps, from which a new process resumes."""
     dist.init_process_group(options.backend)
     on_gpu = torch.cuda.is_available()
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if on_gpu else torch.device("cpu")

@@ -1,3 +1,3 @@
-"""What the benchmarks on a real cluster share: the cluster with the operator in it, the API server's log of what was
-written and when, what the operator takes of the machine, and the command line's manners.
+"""The common parts of the benchmarks on a real cluster: the cluster with the operator in it, the API server's log of
+writes with their times, the operator's use of the machine, and the command line.
 """

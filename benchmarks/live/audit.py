@@ -19,9 +19,9 @@ class Write:
     """A request to the API server, for most benchmarks a write. Times are seconds since 1970, to the microsecond.
 
     `what` is verb, resource and subresource, such as "create pods" or "patch elasticpytorchjobs/scale".
-    `ready_replicas` is what a job's status was set to, None if the write left it alone, and `ends` whether it says that
-    the job has ended. `replicas` is the size to which a job is scaled, None for other writes. `node` is where a binding
-    puts a pod. `at_once` is a deletion without grace.
+    `ready_replicas` is the new value in a job's status, None if the write did not change it, and `ends` whether the
+    status says that the job has ended. `replicas` is the size to which a job is scaled, None for other writes. `node`
+    is the node of a binding. `at_once` is a deletion without grace.
     """
 
     what: str
@@ -40,8 +40,8 @@ class Write:
 class AuditLog:
     """The log of one API server, read on as it grows.
 
-    `requests` are all of which the policy tells, those that were refused or only tried, too. `unsure` are those that
-    the server gave up: they may have come to pass all the same.
+    `requests` are all requests in the log, including refused ones and dry runs. `unsure` are requests that the server
+    gave up: they may have been carried out nevertheless.
     """
 
     file: Path
@@ -51,11 +51,11 @@ class AuditLog:
     _offset: int = 0
 
     def read(self) -> list[Write]:
-        """All that was accepted until now, in the order of the answers."""
+        """All accepted requests so far, in the order of the answers."""
         with self.file.open("rb") as log:
             log.seek(self._offset)
             lines = log.read().split(b"\n")
-        self._offset += sum(len(line) + 1 for line in lines[:-1])  # a line that is not whole yet is read next time
+        self._offset += sum(len(line) + 1 for line in lines[:-1])  # an incomplete line is read next time
         for event in map(json.loads, lines[:-1]):
             asked = request_of(event)
             if asked is not None:
@@ -68,13 +68,13 @@ class AuditLog:
         return self.writes
 
     def forget(self) -> None:
-        """Leave out what was read until now: after tens of thousands of writes each look at them takes its time."""
+        """Drop the requests read so far, because each look at tens of thousands of writes takes long."""
         self.writes.clear()
         self.requests.clear()
 
 
 def request_of(event: Mapping[str, Any]) -> Write | None:
-    """The request an audit event tells of, whatever the answer; None for one that is about no object."""
+    """The request of an audit event, with any answer; None for one that is about no object."""
     target = event.get("objectRef")
     if target is None:
         return None

@@ -1,4 +1,4 @@
-"""What the operator's processes take of the machine, and what they say of themselves."""
+"""The use of the machine by the operator's processes, and their metrics."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Operator:
         return self._memory("VmRSS")
 
     def highest_resident_megabytes(self) -> float:
-        """VmHWM: the most it ever had."""
+        """VmHWM: the highest so far."""
         return self._memory("VmHWM")
 
     def _memory(self, field: str) -> float:
@@ -57,18 +57,18 @@ class Operator:
 
     @property
     def leads(self) -> bool:
-        """Whether it is the one that acts."""
+        """Whether it is the leader."""
         return self.metric("leader") == 1
 
 
 def machine_seconds() -> float:
-    """CPU seconds of everything on this machine since it started: not idle, and not waiting for a disk."""
+    """Busy CPU seconds of this machine since its start: not idle, and not waiting for a disk."""
     user, nice, system, _idle, _iowait, irq, softirq, *_ = map(int, Path("/proc/stat").read_text().split()[1:11])
     return (user + nice + system + irq + softirq) / TICKS_PER_SECOND
 
 
 def operators(place: Place) -> list[Operator]:
-    """All of them, the leader first."""
+    """All operators, the leader first."""
     found = []
     for pid in cgroups.pids(place.cluster.layout.cgroup(OPERATOR_NODE)):
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
@@ -83,14 +83,14 @@ def operators(place: Place) -> list[Operator]:
 
 
 def stop(place: Place) -> None:
-    """No operator any more."""
+    """Stop all operators."""
     place.merge(f"{DEPLOYMENT}/scale", {"spec": {"replicas": 0}})
     place.until("the operators' end", lambda: not place.items(pods_of(NAMESPACE)), seconds=60)
 
 
 @dataclass(slots=True)
 class Timer:
-    """What one of the operator's histograms of seconds gained since it was looked at last."""
+    """The growth of one of the operator's histograms of seconds since the last look."""
 
     operator: Operator
     histogram: str
@@ -101,7 +101,7 @@ class Timer:
         self.look()
 
     def look(self) -> tuple[float, float]:
-        """Seconds and number of what was observed since the last look."""
+        """Seconds and number of the observations since the last look."""
         total, count = (self.operator.metric(f"{self.histogram}_{part}") for part in ("sum", "count"))
         gained = total - self._sum, count - self._count
         self._sum, self._count = total, count
@@ -109,7 +109,7 @@ class Timer:
 
 
 def unchanged_passes(place: Place, leader: Operator, *, jobs: Iterable[tuple[str, str]]) -> list[tuple[float, float]]:
-    """Seconds and number of the passes woken by a change of each of `jobs` (namespace, name) that asks for nothing."""
+    """Seconds and number of the passes after a change of each of `jobs` (namespace, name) that has no effect."""
     timer = Timer(leader, "pass_seconds")
     found = []
     for namespace, name in jobs:

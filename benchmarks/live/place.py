@@ -1,4 +1,4 @@
-"""The cluster that is measured, and what the benchmarks ask of it: brought up, filled, changed, listened to.
+"""The cluster that is measured: brought up, filled, changed, observed.
 
 One real node holds the operator, from its image and under its own ServiceAccount. The GPU nodes are fake, unless that
 one is given GPUs.
@@ -32,9 +32,9 @@ Body = dict[str, Any]
 
 OPERATOR_NODE = "n1"
 OPERATOR = f"system:serviceaccount:{install.NAMESPACE}:{install.RELEASE}-operator"
-"""The operator as the API server knows it."""
+"""The operator's name at the API server."""
 CLIENT, KUBELETS = "admin", "kwok"
-"""The benchmarks themselves, and KWOK, in the same place."""
+"""The names of the benchmarks themselves, and of KWOK, at the API server."""
 CORE = "/api/v1"
 NAMESPACES = f"{CORE}/namespaces"
 ELASTIC = "/apis/elastic-pytorch.dev/v1beta1"
@@ -43,7 +43,7 @@ STRATEGIC_MERGE = {"Content-Type": "application/strategic-merge-patch+json"}
 PARALLEL_REQUESTS = 4
 POLL_SECONDS = 0.02
 QUIET_SECONDS = 0.5
-# On a busy machine heartbeats may come late: that is not what is measured.
+# On a busy machine heartbeats may be late, which is not measured here.
 NO_NODE_IS_LOST = "--node-monitor-grace-period=900s"
 
 
@@ -66,33 +66,33 @@ class Place:
     audit: AuditLog
 
     def create(self, path: str, body: Body, *, headers: Mapping[str, str] | None = None) -> Body:
-        """POST; the object as it was stored. BenchError if it is refused."""
+        """POST; the stored object. BenchError if it is refused."""
         made: Body = _accepted(self.http.post(path, json=body, headers=headers)).json()
         return made
 
     def create_all(self, requests: Sequence[tuple[str, Body]], *, at_once: int = PARALLEL_REQUESTS) -> None:
-        """Many, each with its collection, a few at a time."""
+        """Create many objects, each in its collection, a few at a time."""
         with ThreadPoolExecutor(at_once) as pool:
             list(pool.map(lambda request: self.create(*request), requests))
 
     def create_namespace(self, name: str) -> None:
-        """A namespace in which pods can be made: its service account is there."""
+        """A namespace in which pods can be created: its service account exists."""
         self.create(NAMESPACES, {"metadata": {"name": name}})
         account = f"{NAMESPACES}/{name}/serviceaccounts"
         self.until(f"the service account of namespace {name}", lambda: self.items(account), seconds=30)
 
     def delete(self, path: str, **options: str) -> None:
-        """DELETE; BenchError if it is refused. What is gone already is fine."""
+        """DELETE; BenchError if it is refused. A missing object is fine."""
         answer = self.http.delete(path, params=options)
         if answer.status_code != httpx.codes.NOT_FOUND:
             _accepted(answer)
 
     def delete_pod(self, namespace: str, name: str) -> None:
-        """At once, as the kubelet does in the end."""
+        """Delete a pod at once, as the kubelet does at the end."""
         self.delete(f"{pods_of(namespace)}/{name}", gracePeriodSeconds="0")
 
     def annotate_job(self, namespace: str, name: str) -> None:
-        """A change that asks for nothing."""
+        """A change without effect."""
         self.merge(f"{jobs_of(namespace)}/{name}", {"metadata": {"annotations": {"note": "touched"}}})
 
     def merge(self, path: str, change: Body, *, headers: Mapping[str, str] | None = None) -> None:
@@ -110,7 +110,7 @@ class Place:
         return items
 
     def until(self, what: str, look: Callable[[], T | None], *, seconds: float, pause: float = POLL_SECONDS) -> T:
-        """What `look` finds, as soon as it is something; BenchError after `seconds`."""
+        """Wait until `look` finds something, and return it; BenchError after `seconds`."""
         end = time.monotonic() + seconds
         while not (found := look()):
             if time.monotonic() > end:
@@ -121,7 +121,7 @@ class Place:
     def add_nodes(
         self, count: int, *, gpus: int, prefix: str = "k", labels: Mapping[str, str] | None = None, progress: Progress
     ) -> None:
-        """Add fake nodes. They renew their leases as seldom as kubelets, as no node is lost here."""
+        """Add fake nodes. They renew their leases as seldom as kubelets do, since no node is lost here."""
         self.cluster.add_fake_nodes(
             count, gpus=gpus, prefix=prefix, labels=labels, lease_seconds=KUBELETS_LEASE_SECONDS, progress=progress
         )
@@ -131,7 +131,7 @@ class Place:
         return time.time()
 
     def quiet(self, *, seconds: float = 15.0) -> None:
-        """Until nothing has been written for a moment; after `seconds` it goes on all the same."""
+        """Wait until nothing has been written for a moment, for at most `seconds`."""
         end = time.monotonic() + seconds
         last, since = len(self.audit.read()), time.monotonic()
         while time.monotonic() - since < QUIET_SECONDS and time.monotonic() < end:
@@ -140,7 +140,7 @@ class Place:
                 last, since = count, time.monotonic()
 
     def last_write(self, what: str, name: str, *, since: float = 0.0) -> Write:
-        """The last write of that kind to that object, as soon as the log has one that arrived since that moment.
+        """The last write of that kind to that object, once the log has one that arrived since that moment.
 
         The log is written in batches: right after a write it may still end with an older one to an object of that name.
         """
@@ -170,9 +170,9 @@ def standing(
     scheduler_flags: Sequence[str] = (),
     values: Sequence[str] = (),
 ) -> Iterator[Place]:
-    """The cluster with its operator; taken down at the end, however it comes, unless to be kept.
+    """The cluster with its operator. It is taken down at any end of the context, unless it is to be kept.
 
-    `audited` is the audit policy: what the log holds. The real node has `gpus`, and torch then.
+    `audited` is the audit policy, which decides the content of the log. The real node has `gpus`, and then also torch.
     `values` are added to the chart's, as helm's --set takes them.
     """
     try:
@@ -204,6 +204,8 @@ def _audit_file(name: str) -> Path:
 
 
 def _audit(name: str, policy: Path) -> list[str]:
-    """In batches: no request waits for the log. Each event carries the times at which things happened."""
+    """The flags for the audit log, in batches, so that no request waits for it. Each event has the times of its
+    request.
+    """
     flags = {"policy-file": policy, "log-path": _audit_file(name), "log-mode": "batch", "log-maxsize": 1000}
     return [f"--audit-{flag}={value}" for flag, value in flags.items()]

@@ -1,4 +1,4 @@
-"""How figures are summed up."""
+"""Quantiles."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ MILLISECONDS = 1000
 
 
 def quantile(values: Iterable[float], share: float) -> float:
-    """The smallest value that at least `share` of the values do not exceed; NaN where there are none."""
+    """The smallest value that at least `share` of the values do not exceed; NaN without values."""
     ordered = sorted(values)
     if not ordered:
         return float("nan")

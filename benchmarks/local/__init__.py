@@ -1,1 +1,3 @@
-"""Pods of a training job as processes of this machine, told what the operator tells pods. The caller plays it."""
+"""Pods of a training job as processes of this machine, with the operator's variables. The caller takes the operator's
+place.
+"""

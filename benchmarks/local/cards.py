@@ -1,4 +1,4 @@
-"""Which of this machine's GPUs a process may see: those of the user's own choice, if there is one."""
+"""The GPUs of this machine that a process may see: the user's own choice, if there is one."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 def chosen() -> list[str] | None:
-    """As the user names them, by number or by UUID; None if it is not said."""
+    """The user's choice, by number or by UUID; None without one."""
     named = os.environ.get(VISIBLE)
     return None if named is None else [card.strip() for card in named.split(",") if card.strip()]
 
 
 def names(number: int) -> list[str]:
-    """Names of that many cards: as the user chose them, else their numbers."""
+    """The names of that many cards: the user's choice, else their numbers."""
     mine = chosen() or []
     return mine[:number] if len(mine) >= number else [str(index) for index in range(number)]

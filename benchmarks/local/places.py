@@ -1,6 +1,6 @@
-"""Where a local pod is in its job, and the variables that the operator gives such a pod, from the operator's own code.
+"""The place of a local pod in its job, and the operator's variables for such a pod, from the operator's own code.
 
-What the kubelet fills in on a cluster (the pod's address and uid, the token) is added here.
+The values that the kubelet fills in on a cluster (the pod's address and uid, the token) are added here.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ GRACE_SECONDS = 30
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One pod: 0 is the master. `fewest` and `most` count pods, `processes` are those of the pod.
+    """One pod: 0 is the master. `fewest` and `most` count pods, `processes` the processes of the pod.
 
     All pods of a job share `folder` and `port`. `epoch` counts masters, `incarnation` starts of the whole job.
     """
@@ -53,7 +53,7 @@ class Place:
 
     @property
     def number(self) -> int:
-        """Among the pods of its role."""
+        """Its index among the pods of its role."""
         return max(0, self.index - 1)
 
     @property
@@ -63,7 +63,7 @@ class Place:
 
 
 def torchrun_variables(place: Place, *, service_ip: str = HERE) -> dict[str, str]:
-    """Of a pod of Torchrun mode, but for PET_LOCAL_ADDR, which the kubelet knows."""
+    """The variables of a pod in Torchrun mode, without PET_LOCAL_ADDR, which the kubelet knows."""
     variables = torchrun_environment.environment(
         _Owner(),
         _spec(place),
@@ -79,7 +79,7 @@ def torchrun_variables(place: Place, *, service_ip: str = HERE) -> dict[str, str
 
 
 def launcher_variables(place: Place, *, checkpoint: Path | None) -> dict[str, str]:
-    """Of a pod of Elastic mode. `checkpoint` is what a script that does without the library saves to."""
+    """The variables of a pod in Elastic mode. `checkpoint` is the path to which a script without the library saves."""
     watched = {"checkpointPath": str(checkpoint)} if checkpoint else {}
     spec = _spec(place, runtime={"mode": "Elastic"}, elasticity={"gracePeriodSeconds": GRACE_SECONDS, **watched})
     sizes = (place.fewest, place.most)
@@ -97,7 +97,7 @@ def launcher_variables(place: Place, *, checkpoint: Path | None) -> dict[str, st
 
 
 def write_wish(places: Iterable[Place], *, number: int) -> None:
-    """Tell the master who is to take part. Of two wishes the one with the higher number counts."""
+    """Write the wish for the master: the pods that take part. The wish with the higher number counts."""
     named = list(places)
     first = named[0]
     members = [{"name": place.name, "uid": place.uid} for place in named]
@@ -108,7 +108,7 @@ def write_wish(places: Iterable[Place], *, number: int) -> None:
 
 
 def free_port() -> int:
-    """One that nobody listens at now."""
+    """A free port."""
     with socket.socket() as probe:
         probe.bind((HERE, 0))
         return int(probe.getsockname()[1])

@@ -1,4 +1,4 @@
-"""A pod without Kubernetes: a process with all that it starts."""
+"""A pod without Kubernetes: a process with all its descendants."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NUMBERED = 'echo "$1" >/proc/sys/kernel/ns_last_pid; shift; exec "$@"'
 
 
 def numbered(command: Sequence[str], first_pid: int) -> list[str]:
-    """The command, its processes numbered from there on; right inside a PID namespace only.
+    """The command, with its processes numbered from there on. Only for use inside a PID namespace.
 
     torchrun's agents know each other by host name and pid, and the host name is the same for all.
     """
@@ -22,10 +22,10 @@ def numbered(command: Sequence[str], first_pid: int) -> list[str]:
 
 
 class Pod:
-    """Starts at once, without any rights; what it prints goes to `log`.
+    """Starts at once, without any rights; its output is written to `log`.
 
-    With `first_pid` it is number 1 in a PID namespace of its own, as in a container: its end ends all in it. That needs
-    root.
+    With `first_pid` it is number 1 in a PID namespace of its own, as in a container: its end ends all processes in it.
+    That needs root.
     """
 
     def __init__(
@@ -54,19 +54,19 @@ class Pod:
         return self.code() is None
 
     def terminate(self) -> None:
-        """Tell its first process to go, as the kubelet does."""
+        """Send SIGTERM to its first process, as the kubelet does."""
         first = _children(self._process.pid)[:1] if self._is_inside else [self._process.pid]
         if self.is_running():
             _signal(first, signal.SIGTERM)
 
     def kill(self) -> None:
-        """End all of it at once, and wait for that."""
+        """Kill all its processes, and wait for their end."""
         if self.is_running():
             _signal([self._process.pid, *_below(self._process.pid)], signal.SIGKILL)
         self._process.wait(END_SECONDS)
 
     def said(self) -> str:
-        """All it has printed."""
+        """All its output."""
         return self.log.read_text(errors="replace")
 
 
@@ -77,12 +77,12 @@ def _signal(pids: Sequence[int], number: int) -> None:
 
 
 def _below(pid: int) -> list[int]:
-    """Children, and theirs."""
+    """All descendants."""
     return [each for child in _children(pid) for each in (child, *_below(child))]
 
 
 def _children(pid: int) -> list[int]:
-    """Of its first thread only, where these programs start all of theirs."""
+    """The children of its first thread only, in which these programs start all of theirs."""
     with suppress(OSError):
         return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     return []

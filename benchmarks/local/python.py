@@ -1,4 +1,4 @@
-"""The python that trains, and the variables that each of its processes has, whoever starts it."""
+"""The python that trains, and the environment of its processes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PYTHON = "/usr/bin/python3.11"
 
 
 def environ() -> dict[str, str]:
-    """Of a process that talks to loopback only, and computes on one core."""
+    """The environment of a process that uses loopback only, and computes on one core."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("ELASTIC_", "PET_"))}
     loopback = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
     return kept | loopback | {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
@@ -21,5 +21,5 @@ def environ() -> dict[str, str]:
 
 @cache
 def torch_environ() -> dict[str, str]:
-    """The same of one that finds torch."""
+    """The same for a process that finds torch."""
     return environ() | {"PYTHONPATH": str(torchtree.ensure(Progress()))}

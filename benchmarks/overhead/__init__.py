@@ -1,1 +1,1 @@
-"""What a step costs more with the library than without it, where the group never changes: both under plain torchrun."""
+"""Measures the additional cost of a step with the library in a group that never changes, under plain torchrun."""

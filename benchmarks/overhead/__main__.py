@@ -45,7 +45,7 @@ def overhead(
 
 
 def summary(pairs: list[Pair], commit_us: float) -> dict[str, float]:
-    """What the benchmark is judged by."""
+    """The figures by which the benchmark is judged."""
     ratio = figures.steps(pairs)
     return {
         "overhead_ratio": round(ratio.value, 4),

@@ -23,7 +23,7 @@ STEPS, BATCH = 500, 64
 
 
 class Nothing:
-    """In the place of a loss."""
+    """Stands for a loss."""
 
     def __mul__(self, weight: float) -> "Nothing":
         return self

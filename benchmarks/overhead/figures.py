@@ -1,4 +1,4 @@
-"""What pairs of runs say: how much longer a step takes with the library, and how certain that is."""
+"""Evaluates pairs of runs: how much longer a step takes with the library, with an interval."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Of one training, in seconds: its median step, the fastest tenth of its steps, CPU time of a process per step."""
+    """One training, in seconds: its median step, the fastest tenth of its steps, CPU time of a process per step."""
 
     step: float
     fast: float

@@ -30,7 +30,7 @@ class Runner:
     warm_up: int
 
     def pair(self, number: int) -> Pair:
-        """Both trainings, in turn the one and the other first. Raises BenchError."""
+        """Run both trainings, in alternating order. Raises BenchError."""
         names = ["plain", "library"] if number % 2 else ["library", "plain"]
         made = {name: self._train(name) for name in names}
         return Pair(made["plain"], made["library"])
@@ -45,7 +45,7 @@ class Runner:
         return Run(step=told["step_s"], fast=told["fast_s"], cpu=told["cpu_s"])
 
     def _run(self, program: Sequence[str], *arguments: str) -> dict[str, Any]:
-        """What the program wrote to the file that is its first argument."""
+        """The content that the program wrote to the file in its first argument."""
         file = self.folder / "told.json"
         file.unlink(missing_ok=True)
         command = [PYTHON, *program, str(file), *arguments]

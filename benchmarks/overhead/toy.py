@@ -1,5 +1,5 @@
 # mypy: disable-error-code="import-not-found, no-untyped-call"
-"""What both scripts train, and how they take the time. Imported by them as a neighbour."""
+"""The model of both scripts, and their timing. They import it as a neighbour."""
 
 import json
 import os
@@ -33,7 +33,7 @@ def loss_of(model: nn.Module, rows: torch.Tensor) -> torch.Tensor:
 
 
 class Pace:
-    """The command line: FILE STEPS WARM_UP. Rank 0 writes the seconds of a step to FILE, of those after WARM_UP."""
+    """The command line: FILE STEPS WARM_UP. Rank 0 writes the seconds of each step after WARM_UP to FILE."""
 
     def __init__(self) -> None:
         self._file = Path(sys.argv[1])
@@ -42,7 +42,7 @@ class Pace:
         self._cpu = 0.0
 
     def is_over(self) -> bool:
-        """A step was done; whether it was the last one."""
+        """Note a done step; returns whether it was the last one."""
         self._times.append(time.perf_counter())
         done = len(self._times)
         if done == self._warm_up:

@@ -37,14 +37,14 @@ def running_jobs(count: int) -> Load:
 
 
 def queued_jobs(count: int, *, nodes: int = 500) -> Load:
-    """So many jobs of one team that were just made, and no GPU is free."""
+    """`count` jobs of one team that were just created, and no GPU is free."""
     jobs = [_job(OWNER, f"queued-{number}", least=1, most=4) for number in range(count)]
     load = Load(nodes=nodes, jobs=jobs, pods=list(_taken_by_others(nodes)))
     return _with_policies(load, guaranteed=0)
 
 
 def foreign_pods(count: int, *, nodes: int = 500) -> Load:
-    """So many pods of one Deployment wait, and jobs of another team have borrowed all GPUs."""
+    """`count` pods of one Deployment wait, and jobs of another team have borrowed all GPUs."""
     load = Load(nodes=nodes)
     for number in range(nodes * GPUS_PER_NODE // PODS_PER_JOB):
         name = f"borrower-{number}"
@@ -57,7 +57,7 @@ def foreign_pods(count: int, *, nodes: int = 500) -> Load:
 
 
 def large_templates(count: int) -> Load:
-    """Jobs whose templates have 250 kB and which get so many pods, all at once."""
+    """Jobs with templates of 250 kB, which get `count` pods, all at once."""
     jobs = [
         _job(OWNER, f"large-{number}", least=PODS_PER_JOB, most=PODS_PER_JOB, variables=4_450)
         for number in range(count // PODS_PER_JOB)
@@ -71,7 +71,7 @@ LOADS: dict[str, tuple[Callable[[int], Load], int]] = {
     "waiting pods of one Deployment": (foreign_pods, 5_000),
     "pods of a 250 kB template": (large_templates, 1_000),
 }
-"""What is loaded, and how much of it."""
+"""The loads, each with its size."""
 
 
 def _with_policies(load: Load, *, guaranteed: int) -> Load:

@@ -23,7 +23,7 @@ from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.session import Session
 from elastic_operator.loop.compose import make_controller
 from elastic_operator.loop.controller import Controller
-from elastic_operator.loop.writes.act import Actor
+from elastic_operator.loop.writes.plan_executor import PlanExecutor
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.times import JobTimes
 from elastic_operator.plan.planner import Decisions
@@ -34,9 +34,9 @@ from elastic_operator.settings import Settings
 from elastic_operator.upkeep.policy_status import PolicyStatuses
 
 QUIET_SECONDS = 1.5
-"""Without a write for so long, and for as long as some passes take, what was begun is done."""
+"""After this long without a write, and after some passes, all work that was begun is done."""
 MOST_SECONDS = 90.0
-"""What is told in turn goes on for longer."""
+"""The limit of a wait for rest. Work that is done in turns takes longer."""
 
 
 @dataclass(slots=True)
@@ -55,7 +55,7 @@ class Operator:
         connection = Connection("http://memory", Credentials(lambda: None))
         self.session = session = Session(connection, http=self.server)  # type: ignore[arg-type]
         metrics, settings, clock = Metrics(), Settings(), session.clock
-        ledger = Ledger(job_of=self.stores.jobs.get, parse=parse_pod_name, changed=self._wake)
+        ledger = Ledger(job_of=self.stores.jobs.get, parse=parse_pod_name, on_change=self._wake)
         self.stores.pods.subscribe(ledger.pod_changed)
         self.controller: Controller | None = None
         self._fill(load)
@@ -66,20 +66,20 @@ class Operator:
         self.controller = make_controller(
             stores=self.stores,
             ledger=ledger,
-            actor=Actor(session, self.stores, self.events, build),
+            executor=PlanExecutor(session, self.stores, self.events, build),
             logs=FailureLogs(session, lambda _: "pytorch", self._wake),
             settings=settings,
             metrics=metrics,
             clock=clock,
-            poller=MasterPoller(now=clock.time, changed=self._wake),
-            fresh=lambda: True,
+            poller=MasterPoller(now=clock.time, on_change=self._wake),
+            is_fresh=lambda: True,
             times=JobTimes(),
             on_decisions=self._on_decisions,
         )
         self._time_passes(self.controller)
 
     async def settle(self) -> None:
-        """Until nothing was written for a while."""
+        """Wait until nothing was written for a while."""
         begun = since = time.monotonic()
         seen = self._seen
         while (now := time.monotonic()) - begun < MOST_SECONDS and (
@@ -96,7 +96,7 @@ class Operator:
     @property
     def _is_behind(self) -> bool:
         now = time.monotonic()
-        return self.controller is not None and self.controller.reconciler.goes_on_at(now) <= now
+        return self.controller is not None and self.controller.reconciler.catch_up_at(now) <= now
 
     @property
     def _longest(self) -> float:
@@ -104,14 +104,14 @@ class Operator:
 
     @contextmanager
     def taken(self) -> Iterator[Times]:
-        """The times of what happens meanwhile."""
+        """The times of all that happens within the context."""
         self.times = times = Times()
         watching = asyncio.get_running_loop().create_task(self._watch(times))
         yield times
         watching.cancel()
 
     async def _watch(self, times: Times) -> None:
-        """This task has one step in each turn of the loop, so between two of them lies one turn."""
+        """This task has one step in each turn of the loop, so there is one turn between two steps."""
         before = time.process_time()
         while True:
             await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""An API server that only answers: it accepts every write at once and tells nobody. Carries a `Session`'s requests."""
+"""An API server that accepts every write at once and has no watches. The transport of a `Session`'s requests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOT_FOUND = {"kind": "Status", "status": "Failure", "reason": "NotFound", "code"
 
 @dataclass(slots=True)
 class Response:
-    """As much of an answer as a session reads."""
+    """The part of an answer that a session reads."""
 
     status: int
     body: bytes
@@ -32,7 +32,7 @@ class Response:
 
 
 class Server:
-    """Objects by path; `writes` counts what was changed."""
+    """Objects by path; `writes` counts the changes."""
 
     def __init__(self) -> None:
         self._objects: dict[str, Body] = {}
@@ -40,7 +40,7 @@ class Server:
         self.writes = 0
 
     def put(self, path: str, body: Body) -> None:
-        """There is such an object from the start."""
+        """Add an object that exists from the start."""
         self._objects[path] = body
 
     @asynccontextmanager

@@ -1,6 +1,7 @@
-"""Who gets more done with the same GPUs: this project's allocator, or one of three simpler policies.
+"""Compares how much work gets done on the same GPUs under this project's allocator and under three simpler
+policies.
 
-`traces.py` draws what happens to a cluster from a seed, `model.py` says what a change of size costs, `training.py` how
-a job gets on, `world.py` has both and passes the time. `ours.py` drives the operator's own decisions, `baselines.py`
-has the other policies. `figures.py` sums up what came of it, `report.py` shows it.
+`traces.py` draws the events of a cluster from a seed, `model.py` has the costs of a change of size, `training.py`
+simulates a job, and `world.py` runs trace and jobs in virtual time. `ours.py` drives the operator's own decisions,
+`baselines.py` has the other policies. `figures.py` sums up the results, `report.py` shows them.
 """

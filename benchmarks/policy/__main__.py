@@ -55,7 +55,7 @@ def policy(
 
 
 def _make_all(tasks: dict[str, list[Task]], workers: int, progress: Progress) -> dict[str, list[Run]]:
-    """All runs, in any order; those that take longest begin first."""
+    """Make all runs, in any order; the longest begin first."""
     made: defaultdict[str, list[Run]] = defaultdict(list)
     count = sum(map(len, tasks.values()))
     with ProcessPoolExecutor(workers) as pool, progress.step(f"{count} runs in {workers} processes") as step:

@@ -1,10 +1,10 @@
-"""Three policies to compare with. Each places pods itself, by the same rule as kube-scheduler here, and knows at once
-what happens.
+"""The three other policies. Each places pods itself, by the same rule as kube-scheduler here, and learns of events at
+once.
 
-The first two know one size of a job, its wanted one. `Static` lets a team use its guarantee and nothing else.
-`WholeJobs` is what Kueue does with a cohort: jobs borrow what is idle, and whoever is entitled has whole jobs of
-borrowers stopped. They start again from their last checkpoint, and queue with the age that they have. `FirstCome`
-grows jobs into what is idle, and nobody gives anything back before its end.
+The first two use one size of a job, its wanted one. `Static` lets a team use its guarantee and nothing else.
+`WholeJobs` works like a cohort of Kueue: jobs borrow idle GPUs, and whole jobs of borrowers are stopped for entitled
+jobs. Stopped jobs start again from their last checkpoint, and queue with their old age. `FirstCome` grows jobs into
+idle GPUs, and no job gives GPUs back before its end.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from benchmarks.policy.world import Plain, World
 
 @dataclass(frozen=True, slots=True)
 class _Asker:
-    """A job without all of its pods, or a plain pod without a node: how many pods of how many GPUs it asks for."""
+    """A job that lacks pods, or a plain pod without a node: the number of pods that it asks for, and their GPUs."""
 
     name: str
     team: str
@@ -39,7 +39,7 @@ class _Asker:
         return -self.priority, self.arrives, self.name
 
     def start(self, world: World, nodes: Sequence[int]) -> None:
-        """Make its pods on these nodes."""
+        """Create its pods on these nodes."""
         if self.pod is not None:
             world.place(self.pod, nodes[0])
         if self.job is not None:
@@ -47,7 +47,7 @@ class _Asker:
 
 
 class _FixedSizes:
-    """What the policies for fixed sizes have in common: a job runs with its wanted size, or not at all."""
+    """The common part of the policies for fixed sizes: a job runs with its wanted size, or not at all."""
 
     name = ""
 
@@ -59,7 +59,7 @@ class _FixedSizes:
         return job.wanted
 
     def mode(self, job: JobTrace) -> Mode:  # noqa: ARG002 - a policy's method
-        """A script that knows nothing of other sizes."""
+        """A plain script for one size."""
         return Mode.FIXED
 
 
@@ -69,7 +69,9 @@ class Static(_FixedSizes):
     name = "static sizes"
 
     def decide(self, world: World) -> None:
-        """Start what fits into its team's guarantee; what does not fit keeps nobody behind it from starting."""
+        """Start jobs and pods that fit into their team's guarantee. One that does not fit does not block those behind
+        it.
+        """
         for one in _askers(world):
             if _is_entitled(world, one) and (nodes := packed(world.free(), one.gpus, one.count)) is not None:
                 one.start(world, nodes)
@@ -84,10 +86,12 @@ class WholeJobs(_FixedSizes):
         super().__init__()
         self._started: dict[str, float] = {}
         self._preempting: set[str] = set()
-        """Those for whom jobs were stopped: the room is theirs."""
+        """The jobs and pods for which others were stopped: the room is reserved for them."""
 
     def decide(self, world: World) -> None:
-        """Those within their guarantee first; then priority, then age. Who does not fit keeps nobody from starting."""
+        """Serve jobs and pods within their team's guarantee first, then by priority, then by age. One that does not fit
+        does not block the others.
+        """
         kept, askers = [0] * len(world.places), _askers(world)
         self._preempting &= {one.name for one in askers}
         ranks = {one.name: (one.name not in self._preempting, not _is_entitled(world, one)) for one in askers}
@@ -101,7 +105,7 @@ class WholeJobs(_FixedSizes):
                 self._make_way(world, one, kept)
 
     def _make_way(self, world: World, one: _Asker, kept: list[int]) -> None:
-        """Keep for it what leaves already, or have jobs stopped for it, if that is enough."""
+        """Reserve the GPUs of leaving pods for it, or stop jobs for it, if that is enough."""
         coming = _less(_soon_free(world), kept)
         keeps = _is_entitled(world, one) or one.name in self._preempting
         nodes = packed(coming, one.gpus, one.count) if keeps else None
@@ -115,7 +119,7 @@ class WholeJobs(_FixedSizes):
             kept[node] += one.gpus
 
     def _victims(self, world: World, one: _Asker, free: Sequence[int]) -> list[Training]:
-        """The set of jobs to stop that costs least: in priority, then in GPUs, then the latest starts."""
+        """The cheapest set of jobs to stop: lowest priority, then fewest GPUs, then latest starts."""
         sets = [self._weakest(world, one, free), *([job] for job in self._candidates(world, one))]
         enough = [jobs for jobs in sets if jobs and fits(_with(free, jobs), one.gpus, one.count)]
         return min(enough, key=self._cost, default=[])
@@ -126,7 +130,9 @@ class WholeJobs(_FixedSizes):
         return priority, sum(job.held for job in jobs), -started
 
     def _weakest(self, world: World, one: _Asker, free: Sequence[int]) -> list[Training]:
-        """The lowest priority and the latest start first, while their teams borrow; then without those not needed."""
+        """Jobs by lowest priority and latest start, while their teams borrow; then without the jobs that need not
+        stop.
+        """
         chosen: list[Training] = []
         for job in self._candidates(world, one):
             if fits(_with(free, chosen), one.gpus, one.count):
@@ -141,7 +147,9 @@ class WholeJobs(_FixedSizes):
         return chosen
 
     def _candidates(self, world: World, one: _Asker) -> list[Training]:
-        """Jobs of borrowers for who is entitled, and of lower priority in its own team."""
+        """The jobs that may be stopped: jobs of borrowers if the asker is entitled, and jobs of lower priority in its
+        own team.
+        """
         entitled = _is_entitled(world, one)
         found = [
             job
@@ -157,7 +165,7 @@ class WholeJobs(_FixedSizes):
 
 
 class FirstCome:
-    """Elastic jobs that grow into what is idle, and keep it."""
+    """Elastic jobs grow into idle GPUs, and keep them."""
 
     name = "first come"
 
@@ -209,7 +217,7 @@ class FirstCome:
 
 
 def _askers(world: World) -> list[_Asker]:
-    """Everybody without what it runs with, in the order of priority and age."""
+    """All jobs that lack pods and all plain pods without a node, by priority and age."""
     jobs = (
         _Asker(name, job.trace.team, job.trace.priority, job.trace.arrives, job.trace.gpus, count, job=job)
         for name, job in world.jobs.items()
@@ -224,7 +232,7 @@ def _askers(world: World) -> list[_Asker]:
 
 
 def _create(world: World, job: Training, nodes: Iterable[int]) -> None:
-    """Pods of the job on these nodes, under the lowest indices that are free."""
+    """Create pods of the job on these nodes, under the lowest free indices."""
     for node in nodes:
         taken = {pod.index for pod in job.staying}
         world.create(job, next(index for index in range(len(taken) + 1) if index not in taken), node)
@@ -235,7 +243,7 @@ def _is_entitled(world: World, one: _Asker) -> bool:
 
 
 def _soon_free(world: World) -> list[int]:
-    """GPUs by node, those included whose pods are on their way out."""
+    """GPUs that are free or will be, by node: GPUs of leaving pods are included."""
     free = world.free()
     for job in world.jobs.values():
         for pod in job.pods.values():
@@ -249,7 +257,7 @@ def _less(free: Sequence[int], kept: Sequence[int]) -> list[int]:
 
 
 def _with(free: Sequence[int], jobs: Iterable[Training]) -> list[int]:
-    """The same, and what these jobs hold."""
+    """The same, and the GPUs of these jobs."""
     more = list(free)
     for job in jobs:
         for pod in job.staying:

@@ -1,4 +1,4 @@
-"""What came of the runs: one `Run` for each policy and seed, and their sums with what chance makes of them."""
+"""The results: one `Run` for each policy and seed, and their sums with intervals."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ RESAMPLES = 2000
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One day under one policy, to the horizon. GPU-seconds, but `jobs`, `done`, and what is counted or in `waits`.
+    """One day under one policy, to the horizon. In GPU-seconds, except `jobs`, `done`, counts, and `waits`.
 
-    `useful` is work that counts, in GPU-seconds of one GPU that works alone; `lost` is what was done again, by its
-    cause, and what GPUs were held for without a step ("stopped"), by how the job is run.
+    `useful` is work that counts, in GPU-seconds of one GPU that works alone. `lost` is repeated work, by its cause, and
+    the time of GPUs that were held without a step ("stopped"), by the mode of the job.
     """
 
     policy: str
@@ -50,7 +50,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A figure, and between what it lies with 95 % for other seeds."""
+    """A figure, and its interval of 95 % over seeds."""
 
     value: float
     low: float
@@ -101,7 +101,7 @@ Sum = Callable[[Sequence[Run]], float]
 
 
 def utilisation(runs: Sequence[Run]) -> float:
-    """The share of all GPU-seconds in which somebody held the GPU."""
+    """The share of all GPU-seconds in which the GPU was held."""
     return sum(run.held for run in runs) / sum(run.capacity for run in runs)
 
 
@@ -121,12 +121,12 @@ def lost_share(runs: Sequence[Run]) -> float:
 
 
 def wait(share: float) -> Sum:
-    """So many of those who were entitled waited no longer, in seconds."""
+    """The quantile of the waits of entitled jobs and pods, in seconds."""
     return lambda runs: quantile((each for run in runs for each in run.waits), share)
 
 
 def mean(name: str) -> Sum:
-    """Of a number that is counted, in a run."""
+    """The mean of a count, per run."""
     return lambda runs: sum(getattr(run, name) for run in runs) / len(runs)
 
 
@@ -141,7 +141,7 @@ def of(runs: Sequence[Run], policy: str) -> list[Run]:
 
 
 def interval(runs: Sequence[Run], figure: Sum) -> Interval:
-    """A figure of one policy's runs, by drawing as many seeds again with replacement."""
+    """A figure of one policy's runs, with its interval by drawing as many seeds with replacement."""
     return _interval(list(range(len(runs))), lambda some: figure([runs[index] for index in some]))
 
 
@@ -158,6 +158,6 @@ def ratio(runs: Sequence[Run], figure: Sum, *, policy: str = OURS, over: str = W
 
 
 def _interval(seeds: list[int], figure: Callable[[Sequence[int]], float]) -> Interval:
-    dice = Random(1)
-    drawn = sorted(figure(dice.choices(seeds, k=len(seeds))) for _ in range(RESAMPLES))
+    rng = Random(1)
+    drawn = sorted(figure(rng.choices(seeds, k=len(seeds))) for _ in range(RESAMPLES))
     return Interval(figure(seeds), quantile(drawn, 0.025), quantile(drawn, 0.975))

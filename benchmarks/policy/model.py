@@ -1,4 +1,4 @@
-"""What a change of size costs a training, and how much more so many GPUs do. Constants, each with its source."""
+"""The cost of a change of size, and the speed-up by more GPUs. Constants, each with its source."""
 
 from __future__ import annotations
 
@@ -9,24 +9,29 @@ from math import log2
 START_SECONDS = 20.0
 """From a pod on a node to processes that train: 5 s import torch, 5 s make the first optimizer, the rest is rendezvous
 and the checkpoint (`make demo`: 16 to 19 s; docs/elastic.md: 17.7 s). Pulls of images and large checkpoints take
-longer, so this is kind to whoever stops jobs often."""
+longer, so this favours policies that stop jobs often.
+"""
 LEAVE_SECONDS = 2.0
 """From the deletion of a pod to its end: the end of a process with torch takes 1 to 2 s (decision 56)."""
 ALIGN_SECONDS = 60.0
-"""A leaving pod of Elastic mode waits no longer for a checkpoint (`alignTimeoutSeconds`)."""
+"""The longest wait of a leaving pod of Elastic mode for a checkpoint (`alignTimeoutSeconds`)."""
 DELAY_SECONDS = 30
-"""After a change of size a job does not grow for so long (`scaleUpDelaySeconds`, where nobody sets it)."""
+"""The time after a change of size in which a job does not grow (the default of `scaleUpDelaySeconds`)."""
 SAVE_SECONDS = 5.0
-"""From the request for a checkpoint before a planned change (decision 132) to its end, in which training goes on."""
+"""The time from the request for a checkpoint before a planned change (decision 132) to its end. Training continues
+meanwhile.
+"""
 NODE_LOSS_SECONDS = 40.0
-"""A node is given up so long after it went (decision 86). Kubernetes alone waits 300 s: this is kind to the others."""
+"""The time after which a lost node is given up (decision 86). Kubernetes alone waits 300 s, so this favours the other
+policies.
+"""
 
 MISSED_SECONDS = 5.0
-"""In Elastic mode the others go on so long after a pod went silent (decisions 55 and 126)."""
+"""The time after which the others train on in Elastic mode when a pod is silent (decisions 55 and 126)."""
 
 
 class Mode(StrEnum):
-    """How a job's processes are run; `FIXED` is a plain script that knows nothing of other sizes."""
+    """How a job's processes are run; `FIXED` is a plain script for one size."""
 
     LIBRARY = "library"
     ELASTIC = "elastic"
@@ -54,18 +59,18 @@ environment). A fixed job starts again: that costs START_SECONDS."""
 
 
 def pace(gpus: int, slope: float) -> float:
-    """How many times as fast as one GPU so many are: each doubling adds `slope` to what communication takes."""
+    """The speed-up of this many GPUs over one: each doubling adds `slope` to the share of communication."""
     return gpus / (1.0 + slope * log2(gpus)) if gpus else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Assumptions:
-    """What is not measured here, and what other answers are tried for.
+    """Assumptions that are not measured here; `variants.py` tries other values.
 
-    `elastic` is the share of jobs that can change their size, `modes` are how these are run, in equal parts.
-    Every job writes a checkpoint each `checkpoint_seconds`; of those in Elastic mode the script `listens` to requests.
-    Jobs in Torchrun mode set `torchrun_delay` as their `scaleUpDelaySeconds`.
-    An elastic job asks for `least` to `most` times the size that it would have if it could not change.
+    `elastic` is the share of jobs that can change their size, `modes` are the modes of these, in equal parts. Every job
+    writes a checkpoint each `checkpoint_seconds`; in Elastic mode the script also `listens` to requests. Jobs in
+    Torchrun mode set `torchrun_delay` as their `scaleUpDelaySeconds`. An elastic job asks for `least` to `most` times
+    the size that it would have if it could not change.
     """
 
     elastic: float = 0.7

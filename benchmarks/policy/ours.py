@@ -1,9 +1,10 @@
-"""This project's own decisions, called as its loop calls them: observe, allocate, settle, of `elastic_operator.plan`.
+"""This project's own decisions, called as its loop calls them: observe, allocate and reconcile of
+`elastic_operator.plan`.
 
-Nothing of the policy is written again here. Jobs and pods are given to it as it reads them from Kubernetes, what it
-plans is done at once, and its statuses are kept as the API server keeps them. Of `loop/` this is left out: dry runs
-before reclaim, since nobody refuses pods here, and the turns of those who wait for the limit for all teams (138).
-kube-scheduler is one of ours, which gives a plain pod the fullest node with room.
+No part of the policy is written again here. It gets jobs and pods as it reads them from Kubernetes, its plans are
+carried out at once, and its statuses are kept as by the API server. Two parts of `loop/` are left out: dry runs before
+reclaim, since no pod is refused here, and the turns of preemptors that wait for the limit for all teams (138).
+kube-scheduler is our own, which gives a plain pod the fullest node with room.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from elastic_api.status import JobStatus
 from elastic_operator.plan.allocation.allocate import Allocator, next_change
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Assignment, CreatePod, Plan
-from elastic_operator.plan.facts.job import Job, JobContext, JobReports, MainContainer, OwnPod
+from elastic_operator.plan.facts.group_report import GroupReport
+from elastic_operator.plan.facts.job import Job, JobContext, JobFeedback, MainContainer, OwnPod
 from elastic_operator.plan.facts.job_shape import JobShape, job_shape
-from elastic_operator.plan.facts.launcher_report import Report
 from elastic_operator.plan.facts.snapshot import (
     EvictionLimits,
     JobDemand,
@@ -49,7 +50,7 @@ EPOCH = 1_800_000_000.0
 """The beginning of a trace, in seconds since the epoch."""
 GPU = "nvidia.com/gpu"
 MOST_ROUNDS = 40
-"""A change is answered in some rounds of decisions, each of which sees what the one before did."""
+"""The most rounds of decisions after a change. Each round sees the results of the one before."""
 ROUNDS_WITHOUT_PODS = 6
 MINUTE = 60.0
 SETTINGS = Settings()
@@ -57,7 +58,7 @@ SETTINGS = Settings()
 
 @dataclass(slots=True)
 class _Known:
-    """A job as last looked at. It looks the same until `until`, and its plan is the same until `again_at`."""
+    """A job as last read. Its observation holds until `until`, and its plan until `again_at`."""
 
     job: Job
     made: dict[str, CreatePod]
@@ -82,7 +83,7 @@ class Ours:
         self._teams = tuple(_team(team.name, team.guaranteed, number) for number, team in enumerate(trace.teams))
         self._gone: dict[str, tuple[float, Preemptor]] = {}
         self._reserved: dict[str, tuple[str, float]] = {}
-        """Of plain pods: the node, and until when."""
+        """Reservations of plain pods: the node, and until when."""
         self._nodes: dict[str, Node] = {}
 
     def least(self, job: JobTrace) -> int:
@@ -94,10 +95,10 @@ class Ours:
         return job.mode
 
     def decide(self, world: World) -> None:
-        """Rounds of decisions until nothing is to be done.
+        """Make rounds of decisions until nothing is left to do.
 
-        While pods leave, the plan for a job that does not run yet may read otherwise in each round, and no pod comes of
-        it (docs/limits.md): such rounds end after some, and the next ones come a second later.
+        While pods leave, the plan for a job that does not run yet may differ in each round without any new pod
+        (docs/limits.md). Such rounds end after a few, and the next ones follow a second later.
         """
         for name in self._known.keys() - world.jobs.keys():
             del self._known[name]
@@ -139,24 +140,24 @@ class Ours:
             pending_pods=tuple(self._requests(world)),
             starvation_seconds=SETTINGS.starvation_seconds,
             eviction_limits=EvictionLimits(
-                *SETTINGS.reclaim.most_evictions(world.trace.gpus), gone=gone, firm=frozenset()
+                *SETTINGS.reclaim.most_evictions(world.trace.gpus), evicted_last_minute=gone, configured=frozenset()
             ),
         )
 
     def _see(self, known: _Known, job: Training, unready: Mapping[str, float], now: float) -> None:
-        """The job and its demand, anew where anything of it may be different."""
+        """The observation of the job and its demand, made anew if anything in it may have changed."""
         self._read_pods(known, job, unready, now)
         if known.obs is not None and known.obs.job is known.job and now < known.until:
             return
         obs = known.obs = observe(known.job, now)
         undecided = obs.commit or obs.status is not obs.job.status
-        times = (time for time in (*obs.wake_at, obs.hold_until) if time > now)
+        times = (time for time in (*obs.requeue_at, obs.no_pods_before) if time > now)
         known.until = -inf if undecided else min(times, default=inf)
         demand = demand_of(obs, _shape(job.trace)) if obs.wants_pods else None
         known.demand = known.demand if demand == known.demand else demand
 
     def _read_pods(self, known: _Known, job: Training, unready: Mapping[str, float], now: float) -> None:
-        """The job's pods as the stores have them; those on a node that is away are there until they are deleted."""
+        """The job's pods as the stores have them. Pods on a lost node exist until they are deleted."""
         pods: dict[str, OwnPod] = {}
         for uid, made in known.made.items():
             pod, before = job.pods.get(uid), known.pods.get(uid)
@@ -169,23 +170,23 @@ class Ours:
         same = pods.keys() == known.pods.keys() and all(pod is known.pods[uid] for uid, pod in pods.items())
         known.pods = pods
         here = {pod.node: unready[pod.node] for pod in pods.values() if pod.node and pod.node in unready}
-        if not same or report != known.job.reports.report or here != known.job.context.unready:
+        if not same or report != known.job.feedback.report or here != known.job.context.unready:
             known.job = replace(
                 known.job,
                 pods=tuple(pods.values()),
-                reports=JobReports(report=report),
+                feedback=JobFeedback(report=report),
                 context=replace(known.job.context, unready=here),
             )
 
-    def _report(self, known: _Known, job: Training, pods: Mapping[str, OwnPod], now: float) -> Report | None:
-        """What the master says of its group; a script with the library says how many samples it has seen."""
+    def _report(self, known: _Known, job: Training, pods: Mapping[str, OwnPod], now: float) -> GroupReport | None:
+        """The master's report on its group; a script with the library also reports how many samples it has seen."""
         master = next((pod for pod in pods.values() if pod.role == ROLE_MASTER and pod.deleting_since is None), None)
         if master is None or not master.ready:
             return None
         if known.generation[0] != job.generation:
             known.generation = job.generation, now
         members = tuple(pods[pod.uid].name for pod in sorted(job.group, key=lambda pod: pod.index) if pod.uid in pods)
-        return Report(
+        return GroupReport(
             master_uid=master.uid,
             read_at=known.generation[1],
             generation=job.generation,
@@ -196,7 +197,7 @@ class Ours:
         )
 
     def _node(self, world: World, number: int) -> Node:
-        """The node; the same object as before where nothing of it changed."""
+        """The node; the same object as before if it has not changed."""
         name, place = _node_name(number), world.places[number]
         used = Counter(pod.trace.team for pod in world.plain.values() if pod.node == number)
         leaving = Counter(dict(self._leaving(name)))
@@ -214,7 +215,7 @@ class Ours:
         return self._nodes[name]
 
     def _leaving(self, node: str) -> Iterator[tuple[str, int]]:
-        """Whose pods are on their way out there, and their GPUs."""
+        """The leaving pods on the node: their owners and their GPUs."""
         found = Counter[str]()
         for known in self._known.values():
             gone = {pod.uid for pod, _ in known.obs.to_delete} if known.obs else set()
@@ -233,7 +234,7 @@ class Ours:
     # -- doing ---------------------------------------------------------------------------------------------------------
 
     def _schedule(self, world: World) -> None:
-        """kube-scheduler: plain pods go where there is room that is not kept for another one."""
+        """kube-scheduler: bind plain pods where there is room that is not reserved for another pod."""
         now = EPOCH + world.now
         waiting = {name: pod for name, pod in world.plain.items() if pod.node is None}
         held = {name: one for name, one in self._reserved.items() if name in waiting and now < one[1]}
@@ -248,13 +249,13 @@ class Ours:
                 self._reserved.pop(name, None)
 
     def _reserve(self, allocation: Allocation, now: float) -> None:
-        """Foreign pods for which others go are nominated before."""
+        """Nominate foreign pods before pods of jobs are evicted for them."""
         for one in allocation.nominations:
             if one.is_new and (one.evicts_from or one.reserved):
                 self._reserved[one.uid] = one.node, now + SETTINGS.reclaim.reservation_seconds + MINUTE
 
     def _carry_out(self, world: World, allocation: Allocation, now: float) -> bool:
-        """What is planned for each job is done; whether anything was."""
+        """Carry out each job's plan; returns whether there was anything to do."""
         moved, taken = False, dict(allocation.evicted_for)
         for name, known in self._known.items():
             obs = known.obs
@@ -266,7 +267,7 @@ class Ours:
             grant = allocation[name] if share is not None else None
             plan = reconcile(obs, grant, now=now)
             known.settled = obs, share
-            known.again_at = plan.wake_at if plan.wake_at is not None else inf
+            known.again_at = plan.requeue_at if plan.requeue_at is not None else inf
             moved |= self._do(world, known, plan, taken, now)
         return moved
 
@@ -292,7 +293,7 @@ class Ours:
         return changed
 
     def _next_look(self, snapshot: Snapshot, allocation: Allocation) -> float:
-        """When something may be decided otherwise although nothing happens."""
+        """When a decision may change without an event."""
         times = [next_change(snapshot)]
         times += [time for known in self._known.values() for time in (known.until, known.again_at)]
         times += [until for _, until in self._reserved.values()]
@@ -340,7 +341,7 @@ def _shape(trace: JobTrace) -> JobShape:
 
 
 def _own_pod(job_name: str, pod: Pod, made: CreatePod, before: OwnPod | None, now: float) -> OwnPod:
-    """The pod as the store has it; the same object as before where nothing of it changed."""
+    """The pod as the store has it; the same object as before if it has not changed."""
     runs = pod.ready <= now - EPOCH + 1e-6 or (before is not None and before.ready)
     known = before or OwnPod(
         name=pod_name(job_name, made.role, made.index),

@@ -1,4 +1,4 @@
-"""Places for pods on nodes: each goes to the fullest node with room, so that large rooms stay."""
+"""Places pods on nodes: each on the fullest node with room, so that large rooms stay free."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Sequence
 
 
 def fullest(free: Sequence[int], gpus: int) -> int | None:
-    """The node with the least room that is enough, the first of several; None if there is none."""
+    """The node with the smallest sufficient room, the first of several; None if there is none."""
     return min((node for node, room in enumerate(free) if room >= gpus), key=lambda node: free[node], default=None)
 
 
 def fits(free: Sequence[int], gpus: int, count: int) -> bool:
-    """Whether there is room for so many pods of so many GPUs."""
+    """Whether there is room for `count` pods of `gpus` GPUs."""
     return sum([room // gpus for room in free]) >= count
 
 
 def packed(free: Sequence[int], gpus: int, count: int) -> list[int] | None:
-    """A node for each of so many pods of so many GPUs; None if they do not all fit."""
+    """A node for each of `count` pods of `gpus` GPUs; None if they do not all fit."""
     if not fits(free, gpus, count):
         return None
     left, nodes = list(free), list[int]()

@@ -18,7 +18,7 @@ GOAL_GOODPUT, GOAL_LOST, CONTROL_MARGIN = 1.15, 0.5, 0.02
 
 
 def markdown(runs: Sequence[Run], control: Sequence[Run], variants: Mapping[str, Sequence[Run]]) -> str:
-    """Everything that is for people: each table is one for Markdown, and can be read as it is."""
+    """The report for people: tables in Markdown, which are readable as plain text."""
     seeds = len({run.seed for run in runs})
     parts = [
         [f"{seeds} seeds; in brackets 95 % intervals over seeds."],
@@ -129,7 +129,7 @@ def _ends(one: Interval) -> list[float | None]:
 
 
 def _rounded(value: float) -> float | None:
-    """JSON has no infinity: None where there was nothing to compare with."""
+    """The value for JSON, which has no infinity: None if there was nothing to compare with."""
     return round(value, 3) if isfinite(value) else None
 
 

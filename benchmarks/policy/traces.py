@@ -1,7 +1,8 @@
-"""What happens to a cluster for a day, drawn from a seed, and the same whoever decides: jobs, plain pods, losses.
+"""The events of a cluster for a day, drawn from a seed, and equal for all policies: jobs, plain pods, losses.
 
-Teams work in bursts, as people do: for some hours jobs come, for some hours none. Together they ask for a drawn share
-of the cluster, so some days are slack and some are not. Losses hit a place (a GPU of a node), whatever runs there.
+Teams work in bursts, as people do: for some hours jobs arrive, for some hours none. Together they ask for a drawn share
+of the cluster, so some days are slack and some are not. A loss hits a place (a GPU of a node) and the pod that runs
+there.
 """
 
 from __future__ import annotations
@@ -20,21 +21,21 @@ GPUS_PER_POD = {1: 0.75, 2: 0.15, 4: 0.1}
 MEDIAN_SECONDS, SPREAD, LONGEST_SECONDS = HOUR, 1.2, 12 * HOUR
 """A job's time at its wanted size, log-normal."""
 BURST_SECONDS = 4 * HOUR
-"""A team is at work for so long, and away for so long, on average."""
+"""The mean length of a team's bursts, and of its pauses."""
 GUARANTEED_SHARE = 0.9
-"""Of all GPUs."""
+"""The guaranteed part of all GPUs."""
 PLAIN_SHARE = 0.08
-"""Of the work: pods of one GPU that are no jobs, such as notebooks. They never give back."""
+"""The part of the work in pods of one GPU that are no jobs, such as notebooks. They never give GPUs back."""
 PLAIN_SECONDS = 2 * HOUR
 POD_LOSS_HOURS = 500.0
-"""Of a GPU's use, until its pod is lost."""
+"""The mean hours of a GPU's use until its pod is lost."""
 NODE_LOSS_HOURS, NODE_AWAY_SECONDS = 200.0, HOUR / 2
 HIGH_PRIORITY = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """Who shares the cluster, and GPUs that are theirs whenever they ask."""
+    """A team that shares the cluster, and its guaranteed GPUs."""
 
     name: str
     guaranteed: int
@@ -42,9 +43,11 @@ class Team:
 
 @dataclass(frozen=True, slots=True)
 class JobTrace:
-    """A job to come. Sizes are in pods of `gpus` each; `work` is in GPU-seconds of one GPU that works alone.
+    """A job that will arrive. Sizes are in pods of `gpus` GPUs each; `work` is in GPU-seconds of one GPU that works
+    alone.
 
-    `wanted` is its size where that is fixed. It does not grow for `delay` seconds after a change. `slope`: see `pace`.
+    `wanted` is its size under policies with fixed sizes. It does not grow for `delay` seconds after a change. `slope`:
+    see `pace`.
     """
 
     name: str
@@ -68,7 +71,7 @@ class JobTrace:
 
 @dataclass(frozen=True, slots=True)
 class PlainTrace:
-    """A pod of one GPU to come, which ends so many seconds after it began."""
+    """A pod of one GPU that will arrive, and ends `seconds` after its start."""
 
     name: str
     team: str
@@ -78,7 +81,7 @@ class PlainTrace:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Whatever pod holds that GPU of the node then is gone."""
+    """The pod that holds that GPU of the node at that time is lost."""
 
     at: float
     node: int
@@ -87,7 +90,7 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """A node is off from then until then."""
+    """A node is off between these times."""
 
     at: float
     node: int
@@ -96,7 +99,9 @@ class Outage:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """One day of one cluster. `load` is what is asked for, in GPU-seconds at the wanted sizes, over what there is."""
+    """One day of one cluster. `load` is the work that is asked for, in GPU-seconds at the wanted sizes, over the
+    capacity.
+    """
 
     seed: int
     nodes: int
@@ -116,17 +121,17 @@ class Trace:
 
 def draw(seed: int, assumed: Assumptions, *, hours: float = 24.0, most_teams: int = 20) -> Trace:
     """The day of that seed."""
-    dice = Random(seed)
-    count = dice.randint(2, most_teams)
-    nodes, horizon, load = 4 + count, hours * HOUR, dice.uniform(*assumed.load)
-    teams = _teams(count, nodes * GPUS_PER_NODE, dice)
+    rng = Random(seed)
+    count = rng.randint(2, most_teams)
+    nodes, horizon, load = 4 + count, hours * HOUR, rng.uniform(*assumed.load)
+    teams = _teams(count, nodes * GPUS_PER_NODE, rng)
     jobs: list[JobTrace] = []
     plain: list[PlainTrace] = []
     guaranteed = sum(team.guaranteed for team in teams)
     for team in teams:
         work = load * nodes * GPUS_PER_NODE * horizon * team.guaranteed / guaranteed
-        jobs += _jobs(team, work * (1 - PLAIN_SHARE), horizon, assumed, dice)
-        plain += _plain(team, work * PLAIN_SHARE, horizon, dice)
+        jobs += _jobs(team, work * (1 - PLAIN_SHARE), horizon, assumed, rng)
+        plain += _plain(team, work * PLAIN_SHARE, horizon, rng)
     return Trace(
         seed=seed,
         nodes=nodes,
@@ -135,56 +140,56 @@ def draw(seed: int, assumed: Assumptions, *, hours: float = 24.0, most_teams: in
         teams=teams,
         jobs=tuple(sorted(jobs, key=lambda job: job.arrives)),
         plain=tuple(sorted(plain, key=lambda pod: pod.arrives)),
-        losses=tuple(_losses(nodes, horizon, dice)),
-        outages=tuple(_outages(nodes, horizon, dice)),
+        losses=tuple(_losses(nodes, horizon, rng)),
+        outages=tuple(_outages(nodes, horizon, rng)),
     )
 
 
-def _teams(count: int, gpus: int, dice: Random) -> tuple[Team, ...]:
-    """Shares of unequal size; each team is guaranteed four GPUs at least."""
-    weights = [dice.gammavariate(2.0, 1.0) for _ in range(count)]
+def _teams(count: int, gpus: int, rng: Random) -> tuple[Team, ...]:
+    """Teams with unequal shares; each is guaranteed at least four GPUs."""
+    weights = [rng.gammavariate(2.0, 1.0) for _ in range(count)]
     room = int(gpus * GUARANTEED_SHARE) - 4 * count
     return tuple(Team(f"team-{number}", 4 + int(room * weight / sum(weights))) for number, weight in enumerate(weights))
 
 
-def _bursts(horizon: float, dice: Random) -> list[tuple[float, float]]:
+def _bursts(horizon: float, rng: Random) -> list[tuple[float, float]]:
     """When the team is at work; at least once."""
     found: list[tuple[float, float]] = []
-    time = -dice.expovariate(1 / BURST_SECONDS) if dice.random() < 0.5 else dice.expovariate(1 / BURST_SECONDS)
+    time = -rng.expovariate(1 / BURST_SECONDS) if rng.random() < 0.5 else rng.expovariate(1 / BURST_SECONDS)
     while time < horizon:
-        end = max(time, 0.0) + dice.expovariate(1 / BURST_SECONDS)
+        end = max(time, 0.0) + rng.expovariate(1 / BURST_SECONDS)
         if end > 0:
             found.append((max(0.0, time), min(end, horizon)))
-        time = end + dice.expovariate(1 / BURST_SECONDS)
+        time = end + rng.expovariate(1 / BURST_SECONDS)
     return found or [(0.0, horizon)]
 
 
-def _moment(bursts: list[tuple[float, float]], dice: Random) -> float:
-    begin, end = dice.choices(bursts, [end - begin for begin, end in bursts])[0]
-    return dice.uniform(begin, end)
+def _moment(bursts: list[tuple[float, float]], rng: Random) -> float:
+    begin, end = rng.choices(bursts, [end - begin for begin, end in bursts])[0]
+    return rng.uniform(begin, end)
 
 
-def _jobs(team: Team, work: float, horizon: float, assumed: Assumptions, dice: Random) -> Iterator[JobTrace]:
-    bursts, number = _bursts(horizon, dice), 0
+def _jobs(team: Team, work: float, horizon: float, assumed: Assumptions, rng: Random) -> Iterator[JobTrace]:
+    bursts, number = _bursts(horizon, rng), 0
     while work > 0:
-        seconds = min(dice.lognormvariate(0.0, SPREAD) * MEDIAN_SECONDS, LONGEST_SECONDS)
-        job = _job(team, number, _moment(bursts, dice), seconds, assumed, dice)
+        seconds = min(rng.lognormvariate(0.0, SPREAD) * MEDIAN_SECONDS, LONGEST_SECONDS)
+        job = _job(team, number, _moment(bursts, rng), seconds, assumed, rng)
         work -= seconds * job.wanted * job.gpus
         number += 1
         yield job
 
 
-def _job(team: Team, number: int, arrives: float, seconds: float, assumed: Assumptions, dice: Random) -> JobTrace:
-    """A job that takes so many seconds at its wanted size."""
+def _job(team: Team, number: int, arrives: float, seconds: float, assumed: Assumptions, rng: Random) -> JobTrace:
+    """A job that takes this many seconds at its wanted size."""
     sizes = {size: weight for size, weight in SIZES.items() if size <= team.guaranteed}
-    size = dice.choices(list(sizes), list(sizes.values()))[0]
-    gpus = dice.choices(list(GPUS_PER_POD), list(GPUS_PER_POD.values()))[0]
+    size = rng.choices(list(sizes), list(sizes.values()))[0]
+    gpus = rng.choices(list(GPUS_PER_POD), list(GPUS_PER_POD.values()))[0]
     gpus = gpus if size % gpus == 0 else 1
-    slope, priority = dice.uniform(0.01, 0.08), 10 * (dice.random() < HIGH_PRIORITY)
+    slope, priority = rng.uniform(0.01, 0.08), 10 * (rng.random() < HIGH_PRIORITY)
     wanted, changes, mode = (
         size // gpus,
-        dice.random() < assumed.elastic,
-        assumed.modes[int(dice.random() * len(assumed.modes))],
+        rng.random() < assumed.elastic,
+        assumed.modes[int(rng.random() * len(assumed.modes))],
     )
     least, most = max(1, round(wanted * assumed.least)), max(1, round(wanted * assumed.most))
     return JobTrace(
@@ -203,25 +208,25 @@ def _job(team: Team, number: int, arrives: float, seconds: float, assumed: Assum
     )
 
 
-def _plain(team: Team, work: float, horizon: float, dice: Random) -> Iterator[PlainTrace]:
-    bursts, number = _bursts(horizon, dice), 0
+def _plain(team: Team, work: float, horizon: float, rng: Random) -> Iterator[PlainTrace]:
+    bursts, number = _bursts(horizon, rng), 0
     while work > 0:
-        seconds = dice.expovariate(1 / PLAIN_SECONDS)
+        seconds = rng.expovariate(1 / PLAIN_SECONDS)
         work -= seconds
-        yield PlainTrace(f"{team.name}-pod-{number}", team.name, _moment(bursts, dice), seconds)
+        yield PlainTrace(f"{team.name}-pod-{number}", team.name, _moment(bursts, rng), seconds)
         number += 1
 
 
-def _losses(nodes: int, horizon: float, dice: Random) -> Iterator[Loss]:
+def _losses(nodes: int, horizon: float, rng: Random) -> Iterator[Loss]:
     time, rate = 0.0, nodes * GPUS_PER_NODE / (POD_LOSS_HOURS * HOUR)
-    while (time := time + dice.expovariate(rate)) < horizon:
-        yield Loss(time, dice.randrange(nodes), dice.randrange(GPUS_PER_NODE))
+    while (time := time + rng.expovariate(rate)) < horizon:
+        yield Loss(time, rng.randrange(nodes), rng.randrange(GPUS_PER_NODE))
 
 
-def _outages(nodes: int, horizon: float, dice: Random) -> Iterator[Outage]:
+def _outages(nodes: int, horizon: float, rng: Random) -> Iterator[Outage]:
     time, rate, back = 0.0, nodes / (NODE_LOSS_HOURS * HOUR), [0.0] * nodes
-    while (time := time + dice.expovariate(rate)) < horizon:
-        node = dice.randrange(nodes)
+    while (time := time + rng.expovariate(rate)) < horizon:
+        node = rng.randrange(nodes)
         if back[node] < time:
             back[node] = time + NODE_AWAY_SECONDS
             yield Outage(time, node, back[node])

@@ -1,4 +1,4 @@
-"""How one job gets on: who trains together, what is done and saved, and what a change of its pods costs.
+"""Simulates one job: its group, its done and saved work, and the cost of changes of its pods.
 
 A group is the pods that train together. Time moves by `advance`; between two calls nothing of the group changes.
 """
@@ -23,14 +23,14 @@ from benchmarks.policy.model import (
 from benchmarks.policy.traces import JobTrace
 
 MOMENT = 1e-6
-"""Seconds: what lies closer together is one moment."""
+"""Seconds: times closer together are one moment."""
 
 
 @dataclass(slots=True, eq=False)
 class Pod:
     """A pod of a job on a node; index 0 is the master's. It can train from `ready` on.
 
-    `leaves` is when it stops to train, once it was told to go, `gone` when its GPUs are free.
+    `leaves` is when it stops to train after its deletion, `gone` when its GPUs are free.
     """
 
     uid: str
@@ -43,15 +43,15 @@ class Pod:
 
     @property
     def stays(self) -> bool:
-        """Whether nobody told it to go."""
+        """Whether it is not being deleted."""
         return self.gone == inf
 
 
 @dataclass(slots=True)
 class Spent:
-    """Where a job's GPU-seconds went: `trained` includes what was `undone` later, by its cause.
+    """The use of a job's GPU-seconds: `trained` includes work that was `undone` later, by its cause.
 
-    `starting` is before its first step, `stopped` when GPUs were held later on and no step was taken on them.
+    `starting` is the time before its first step, `stopped` the later time in which GPUs were held without a step.
     """
 
     trained: float = 0.0
@@ -61,12 +61,12 @@ class Spent:
 
     @property
     def lost(self) -> float:
-        """What came to nothing."""
+        """The GPU-seconds without lasting work."""
         return self.stopped + sum(self.undone.values())
 
 
 class Training:
-    """One job. `least` is the fewest pods that it trains with, under the policy at hand, and `mode` how it is run."""
+    """One job. `least` is the fewest pods that it trains with under the present policy, and `mode` how it is run."""
 
     def __init__(self, trace: JobTrace, assumed: Assumptions, *, least: int, mode: Mode, now: float) -> None:
         self.trace, self.least, self.mode, self.at = trace, least, mode, now
@@ -84,7 +84,7 @@ class Training:
 
     @property
     def held(self) -> int:
-        """GPUs of pods that nobody told to go."""
+        """The GPUs of pods that are not being deleted."""
         return sum(pod.gpus for pod in self.pods.values() if pod.stays)
 
     @property
@@ -123,9 +123,9 @@ class Training:
             self.finished = now
 
     def next_event(self) -> float:
-        """When something of it changes by itself: its end, a checkpoint that is waited for, a pod that starts or goes.
+        """When the job changes by itself: its end, an awaited checkpoint, a pod that starts or leaves.
 
-        Infinity where nothing will.
+        Infinity if it will not.
         """
         if not self.pods:
             return inf
@@ -141,13 +141,13 @@ class Training:
 
     @property
     def _joining(self) -> set[Pod]:
-        """Pods that are ready and not in the group yet."""
+        """The ready pods that are not in the group yet."""
         pods = self.pods.values()
         return {pod for pod in pods if pod.stays and pod.ready <= self.at + MOMENT and pod not in self.group}
 
     @property
     def _until_save(self) -> float:
-        """Seconds until the next checkpoint, if nothing comes between."""
+        """Seconds until the next checkpoint, without another event before."""
         return max(0.0, self._paused_until - self.at) + self._interval - self._since_save
 
     def _save(self) -> None:
@@ -173,7 +173,7 @@ class Training:
     # -- pods ----------------------------------------------------------------------------------------------------------
 
     def regroup(self) -> None:
-        """Whoever is to leave by now leaves, and whoever is ready joins."""
+        """Let pods leave whose time has come, and let ready pods join."""
         going = {pod for pod in self.group if pod.leaves <= self.at + MOMENT}
         if going:
             self._leave(going)
@@ -188,7 +188,7 @@ class Training:
             self._join(joining)
 
     def tell_to_go(self, pods: Iterable[Pod]) -> None:
-        """These pods are deleted: when each leaves the group depends on how the job is run."""
+        """Delete these pods. The job's mode decides when each leaves the group."""
         going = list(pods)
         left = [pod for pod in self.group if pod.stays and pod not in going]
         waits = 0.0
@@ -199,7 +199,7 @@ class Training:
             pod.gone = pod.leaves + LEAVE_SECONDS
 
     def lose(self, pods: Collection[Pod]) -> None:
-        """These pods are gone at once."""
+        """Remove these pods at once."""
         for pod in pods:
             del self.pods[pod.uid]
         lost = self.group.intersection(pods)
@@ -220,7 +220,9 @@ class Training:
         self._go_on_with(set() if stops else left, pause)
 
     def miss(self, pods: Collection[Pod]) -> None:
-        """These pods do not answer. Our launchers find that out by themselves, all others wait until they are lost."""
+        """These pods do not answer. Our launchers find that out by themselves; all other scripts wait until the pods
+        are lost.
+        """
         for pod in pods:
             pod.ready = inf
         if not self.group.intersection(pods):

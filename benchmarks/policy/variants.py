@@ -1,5 +1,5 @@
-"""What the verdict hangs on: the same comparison under other assumptions. `CONTROL` has nothing that could change its
-size, so whoever comes out better there has an unfair model.
+"""The same comparison under other assumptions. In `CONTROL` no job can change its size, so a policy that is better
+there has an unfair model.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ CONTROL = replace(BASE, elastic=0.0)
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One assumption that is another."""
+    """One changed assumption."""
 
     title: str
     assumed: Assumptions

@@ -1,4 +1,4 @@
-"""What is written down of a run as it goes: who waits for what is guaranteed to it, and changes that are undone."""
+"""Records of a run: waits for guaranteed GPUs, and changes that are undone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FLAP_SECONDS = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A job's last change of size: when, by how much, and how much had happened from outside by then."""
+    """A job's last change of size: when, by how much, and the number of external events until then."""
 
     at: float
     by: int
@@ -22,11 +22,11 @@ class Change:
 
 
 class Watching:
-    """`outside` counts what happened that no policy did: arrivals, ends, losses.
+    """`outside` counts external events: arrivals, ends, losses.
 
-    `waits` are the seconds from when a team that has unused guarantee asks until it has what it asked for; a job asks
-    for its wanted size, under every policy. A change of size is `undone` where the next one goes the other way within
-    ten minutes; it is one of the `flaps` where nothing happened from outside between the two.
+    `waits` are the seconds from a request of a team with unused guarantee until it is met; a job requests its wanted
+    size, under every policy. A change of size is `undone` if the next one is in the other direction within ten minutes;
+    it is one of the `flaps` if there was no external event between the two.
     """
 
     def __init__(self) -> None:
@@ -40,16 +40,18 @@ class Watching:
         self._last: dict[str, Change] = {}
 
     def after(self, world: World) -> None:
-        """The policy has done what it wanted to do now."""
+        """Record the state after a policy has acted."""
         self._look_at_sizes(world)
         self._look_at_waits(world)
 
     def close(self, world: World) -> None:
-        """The horizon: whoever waits has waited until now."""
+        """End the record at the horizon: open waits end now."""
         self.waits += [world.now - since for since in self._since.values()]
 
     def lost(self, job: Training) -> None:
-        """Pods of the job are about to be lost: until it has as many again, its changes of size are no decisions."""
+        """Note that pods of the job are about to be lost. Until it has as many again, its changes of size are no
+        decisions.
+        """
         self._recovers[job.trace.name] = len(job.staying), job.at + FLAP_SECONDS
 
     def _look_at_sizes(self, world: World) -> None:
@@ -74,7 +76,7 @@ class Watching:
             self._last.pop(name, None)
 
     def _look_at_waits(self, world: World) -> None:
-        """In the order in which a team's own jobs are served, as far as its guarantee goes."""
+        """Record waits, in the order in which a team's own jobs are served, within its guarantee."""
         used = world.used.copy()
         jobs = sorted(world.jobs.values(), key=lambda job: (-job.trace.priority, job.trace.arrives))
         owed: set[str] = set()

@@ -1,7 +1,7 @@
-"""A cluster with its jobs in virtual time: what happens to it is the trace's, what is done about it a policy's.
+"""A cluster with its jobs in virtual time: a trace has its events, a policy decides.
 
 A policy gets the world whenever something has changed, and may `create` and `delete` pods of jobs and `place` plain
-pods. What it did is seen when it returns: sizes, and who waits for what is guaranteed.
+pods. The results are recorded when it returns: sizes, and waits for guaranteed GPUs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from benchmarks.policy.watching import Watching
 
 
 class Policy(Protocol):
-    """Who gets how many pods, and where. `wake` is when it wants to be asked next although nothing happens."""
+    """Decides how many pods each job gets, and on which nodes. `wake` is when it must be asked again without an
+    event.
+    """
 
     name: str
     wake: float
@@ -34,12 +36,12 @@ class Policy(Protocol):
         """How it runs that job."""
 
     def decide(self, world: World) -> None:
-        """Have done what is to be done now."""
+        """Make and carry out the decisions of this moment."""
 
 
 @dataclass(slots=True, eq=False)
 class Plain:
-    """A plain pod: where it is, once it is anywhere, and until when."""
+    """A plain pod: its node, once it has one, and its end."""
 
     trace: PlainTrace
     node: int | None = None
@@ -47,25 +49,25 @@ class Plain:
 
     @property
     def missing(self) -> int:
-        """GPUs that it asks for and has not."""
+        """The GPUs that it asks for and does not have."""
         return int(self.node is None)
 
 
 @dataclass(slots=True)
 class Place:
-    """A node. `away_since` is when it went, while it is away; `given_up`: what was on it is lost."""
+    """A node. `away_since`: since when it is off; `given_up`: its pods are lost."""
 
     away_since: float = inf
     given_up: bool = False
     gpus: list[str] = field(default_factory=lambda: [""] * GPUS_PER_NODE)
-    """Which pod (uid) has each of its GPUs."""
+    """By GPU, the pod (uid) that has it."""
 
     room: int = GPUS_PER_NODE
-    """GPUs that nobody has."""
+    """The number of free GPUs."""
 
     @property
     def free(self) -> int:
-        """GPUs that somebody may have now."""
+        """The number of GPUs that may be used now."""
         return 0 if self.away_since < inf else self.room
 
 
@@ -80,11 +82,11 @@ class World:
         self.ended: list[Training] = []
         self.guaranteed = {team.name: team.guaranteed for team in trace.teams}
         self.used = Counter[str]()
-        """GPUs that each team has, those of pods that nobody told to go."""
+        """By team, the GPUs of its pods that are not being deleted."""
         self.watching = Watching()
         self.plain_seconds = 0.0
         self.pod_changes = 0
-        """How many pods of jobs were made or told to go."""
+        """How many pods of jobs were created or deleted."""
         self._uids, self._order = count(), count()
         self._coming: list[tuple[float, int, Callable[[], None]]] = []
         self._changed = False
@@ -103,14 +105,14 @@ class World:
         self.watching.close(self)
         return self
 
-    # -- what a policy may ask and do ----------------------------------------------------------------------------------
+    # -- the interface for policies ----------------------------------------------------------------------------------
 
     def free(self) -> list[int]:
-        """GPUs that nobody has, by node."""
+        """Free GPUs, by node."""
         return [place.free for place in self.places]
 
     def create(self, job: Training, index: int, node: int) -> Pod:
-        """A pod of the job, on a node with room for it."""
+        """Create a pod of the job on a node with room for it."""
         gpus, place = job.trace.gpus, self.places[node]
         assert place.free >= gpus, f"{self.policy.name}: node {node} has no room for {job.trace.name}"
         pod = Pod(f"pod-{next(self._uids)}", index, node, gpus, ready=self.now + self.assumed.start_seconds)
@@ -121,7 +123,7 @@ class World:
         return pod
 
     def delete(self, job: Training, pods: Iterable[Pod]) -> None:
-        """Tell these pods of the job to go."""
+        """Delete these pods of the job."""
         going = list(pods)
         self.used[job.trace.team] -= sum(pod.gpus for pod in going)
         job.tell_to_go(going)
@@ -152,7 +154,7 @@ class World:
                 self._changed = False
 
     def _pass(self, now: float) -> None:
-        """Time passes until `now`, and what is to happen then happens."""
+        """Let time pass until `now`, and carry out the events of that moment."""
         self.plain_seconds += sum(pod.node is not None for pod in self.plain.values()) * (now - self.now)
         self.now = now
         for job in self.jobs.values():
@@ -213,7 +215,7 @@ class World:
         self._from_outside()
 
     def _stand_still(self, node: int) -> None:
-        """Nobody hears of the pods there."""
+        """Let the node's pods fall silent."""
         for job in self.jobs.values():
             job.miss([pod for pod in job.pods.values() if pod.node == node])
 
@@ -228,7 +230,7 @@ class World:
         self._from_outside()
 
     def _lose_pods(self, uids: set[str]) -> None:
-        """Plain pods that are lost are over: their owners start others, which are in the trace."""
+        """Remove the node's pods. Lost plain pods do not return: their owners start others, which are in the trace."""
         for job in self.jobs.values():
             if lost := [job.pods[uid] for uid in uids & job.pods.keys()]:
                 self.watching.lost(job)
@@ -259,5 +261,5 @@ class World:
                 place.room = place.gpus.count("")
 
     def unready(self) -> Iterator[tuple[int, float]]:
-        """Nodes that are away, and since when."""
+        """The nodes that are off, and since when."""
         return ((number, place.away_since) for number, place in enumerate(self.places) if place.away_since < inf)

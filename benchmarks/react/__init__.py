@@ -1,4 +1,4 @@
-"""How fast the operator answers what happens in a full cluster of 250 jobs with 1,000 pods, and what it costs at rest.
+"""Measures how fast the operator reacts in a full cluster of 250 jobs with 1,000 pods, and its cost at rest.
 
 `python -m benchmarks.react` (`make bench-react`). Everything is real but the kubelets of the GPU nodes, which KWOK
 plays: API server, scheduler, and the operator from its image, installed by its chart on one real node. All times come

@@ -41,7 +41,7 @@ def react(
 
 
 def measure(standing: Place, plan: Scenario, progress: Progress) -> Figures:
-    """All tries, then the passes in which nothing changes, then rest: what it weighs after all that."""
+    """Make all tries, then the passes without a change, then measure the operator at rest."""
     jobs = [*plan.roomy_jobs, *plan.full_jobs]
     started = latencies.status_lags(standing.audit.read(), jobs)
     load = os.getloadavg()[0]

@@ -15,14 +15,14 @@ POD_READY, JOB_STATUS = "patch pods/status", "patch elasticpytorchjobs/status"
 
 @dataclass(frozen=True, slots=True)
 class Reaction:
-    """From a write of somebody else to the last pod that it made the operator create."""
+    """The time from a write of another client to the last pod that the operator created because of it."""
 
     cause: Write
     created: Write
 
     @property
     def from_fact(self) -> float:
-        """From the answer to the cause, shortly before which it became a fact, to the answer that the pod is there."""
+        """From the answer to the cause, shortly before which it became a fact, to the answer to the pod's creation."""
         return self.created.done - self.cause.done
 
     @property

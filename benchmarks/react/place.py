@@ -34,7 +34,7 @@ def scale(place: Place, job: str, size: int) -> None:
 
 
 def fill(place: Place, plan: Scenario, progress: Progress) -> None:
-    """First what others hold, then the jobs up to their first size; then they ask for twice as much."""
+    """Create the pods of others, then the jobs at their first size; then the jobs ask for twice as much."""
     place.create_namespace(NAMESPACE)
     with progress.step(f"{len(plan.foreign_pods)} foreign pods"):
         place.create_all([(PODS, scenario.foreign_pod(name)) for name in plan.foreign_pods])
@@ -58,13 +58,13 @@ def _until_ready(place: Place, pods: int) -> None:
 
 
 def ready_pods(place: Place) -> int:
-    """Pods that are Ready, everybody's."""
+    """All Ready pods."""
     conditions = (pod["status"].get("conditions", []) for pod in place.items(PODS))
     return sum(any(c["type"] == "Ready" and c["status"] == "True" for c in each) for each in conditions)
 
 
 def until_statuses_are_true(place: Place) -> None:
-    """Until the jobs' statuses count, together, the pods that are ready; BenchError if that does not come about."""
+    """Wait until the jobs' statuses together count all ready pods; BenchError if they do not in time."""
 
     def agree() -> bool:
         counted = sum(job.get("status", {}).get("readyReplicas", 0) for job in place.items(JOBS))

@@ -16,7 +16,7 @@ from benchmarks.react.weigh import Rest
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """All that was measured. Lags in seconds; of passes seconds and number; the leader is the first of `rest`."""
+    """All measurements. Lags in seconds; passes as seconds and number; the leader is the first of `rest`."""
 
     react: Sequence[Reaction]
     scale: Sequence[Reaction]
@@ -28,7 +28,7 @@ class Figures:
     load: float
 
     def summary(self) -> dict[str, float]:
-        """What the last line says."""
+        """The figures of the last line."""
         return {
             "react_p50_s": round(quantile(_facts(self.react), 0.5), 4),
             "react_p99_s": round(quantile(_facts(self.react), 0.99), 4),

@@ -1,8 +1,8 @@
-"""What the cluster is filled with: two pools of fake nodes, jobs in both, other people's pods in one. Plain data.
+"""The content of the cluster: two pools of fake nodes, jobs in both, pods of others in one. Plain data.
 
-In the pool `full` every GPU is taken, by other people's pods or by jobs that want twice what they have: what becomes
-free is wanted by all of them, and each job's status says why it is not bigger. The pool `roomy` holds a few jobs that
-have all they ask for, and room for two pods more each.
+In the pool `full` every GPU is in use, by pods of others or by jobs that want twice their size: all of them want a
+freed GPU, and each job's status says why it is not bigger. The pool `roomy` holds a few jobs that have all that they
+ask for, and room for two more pods of each.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Scenario:
 
     @property
     def foreign_pods(self) -> list[str]:
-        """Other people's pods: what is left of the pool `full`."""
+        """The number of pods of others: the rest of the pool `full`."""
         count = self.full_nodes * GPUS_PER_NODE - len(self.full_jobs) * self.size
         return [f"foreign-{number}" for number in range(count)]
 
@@ -87,6 +87,6 @@ def job(name: str, *, size: int) -> dict[str, Any]:
 
 
 def foreign_pod(name: str) -> dict[str, Any]:
-    """A pod that the operator has nothing to do with, but for the GPU it holds."""
+    """A pod of others, which matters to the operator only by the GPU that it holds."""
     container = {"name": "main", "image": "local/none:1", "resources": {"limits": {GPU: "1"}}}
     return {"metadata": {"name": name}, "spec": {"nodeSelector": pool("full"), "containers": [container]}}

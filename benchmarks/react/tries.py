@@ -1,4 +1,4 @@
-"""The three things that happen to the cluster, again and again, each into a quiet cluster."""
+"""The three kinds of changes, each repeated in a quiet cluster."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ANSWER_SECONDS = 20.0
 
 
 def react(place: Place, plan: Scenario) -> list[Reaction]:
-    """A foreign GPU pod goes: some job, all want it, gets a pod."""
+    """A foreign GPU pod is deleted: one of the jobs, which all want the GPU, gets a pod."""
     gone = partial(place.delete_pod, NAMESPACE)
     return [answer(place, DELETE, name, gone) for name in plan.foreign_pods[: plan.tries]]
 
@@ -29,7 +29,9 @@ def scale(place: Place, plan: Scenario) -> list[Reaction]:
 
 
 def recreate(place: Place, plan: Scenario) -> list[Reaction]:
-    """A worker goes: its job gets another. Each time another job's: losses in a row are answered with patience."""
+    """A worker is deleted, and its job gets another. Each time in another job, because repeated losses make a job
+    wait.
+    """
     # The jobs that have grown meanwhile are the first ones.
     jobs = plan.full_jobs[-plan.tries :]
     gone = partial(place.delete_pod, NAMESPACE)
@@ -37,7 +39,7 @@ def recreate(place: Place, plan: Scenario) -> list[Reaction]:
 
 
 def answer(place: Place, what: str, name: str, act: Callable[[str], None], *, pods: int = 1, job: str = "") -> Reaction:
-    """Do `act` to `name` in a quiet cluster; the operator's answer to that, its last one of `pods` new pods."""
+    """Apply `act` to `name` in a quiet cluster; the operator's reaction to it, up to the last of `pods` new pods."""
     place.quiet()
     since = place.now()
     act(name)

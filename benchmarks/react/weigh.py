@@ -1,4 +1,4 @@
-"""What the operator's processes take of the machine when nothing happens."""
+"""The use of the machine by the operator's processes at rest."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from benchmarks.live.operators import Operator
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """What one operator took over some time: share of one core in percent, memory at the end, passes it made."""
+    """The use by one operator over some time: share of one core in percent, memory at the end, number of passes."""
 
     pod: str
     cpu_percent: float
@@ -19,7 +19,7 @@ class Rest:
 
 
 def at_rest(operators: list[Operator], *, seconds: float) -> list[Rest]:
-    """Watch them for so long."""
+    """Measure them for that time."""
     before = [(time.monotonic(), each.cpu_seconds(), each.metric("pass_seconds_count")) for each in operators]
     time.sleep(seconds)
     found = []

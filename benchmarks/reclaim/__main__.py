@@ -51,7 +51,7 @@ def reclaim(
 
 
 def run(plan: Scenario, *, name: str, replicas: int, keep: bool, progress: Progress) -> Figures:
-    """Everything, in a cluster of that name; BenchError if it does not come about."""
+    """Measure everything, in a cluster of that name; BenchError if that fails."""
     with standing(
         name,
         audited=POLICY,
@@ -65,7 +65,7 @@ def run(plan: Scenario, *, name: str, replicas: int, keep: bool, progress: Progr
 
 
 def measure(place: Place, plan: Scenario, progress: Progress) -> Figures:
-    """The small cluster first; then the large one, in the same Kubernetes."""
+    """Measure the small cluster first, then the large one, in the same Kubernetes."""
     small.fill(place, progress)
     few = {}
     for pods in (1, 2):

@@ -1,4 +1,4 @@
-"""Asks for GPUs and waits until they are had. What became of it is read from the log afterwards."""
+"""Asks for GPUs and waits until the pods have them. The results are read from the log afterwards."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from benchmarks.reclaim.stages import BIND, CREATE, Request
 BATCH_JOBS = f"/apis/batch/v1/namespaces/{OWNER}/jobs"
 TRY_SECONDS = 60.0
 GANG_SECONDS = 300.0
-"""Who has no node by then is left waiting; the figures say so."""
+"""A pod without a node by then is left waiting; the figures show it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Pods that were asked for together, by their names, and when the first request arrived."""
+    """Pods that were created together, by their names, and when the first request arrived."""
 
     names: frozenset[str]
     created: float
@@ -37,7 +37,7 @@ def ask_for_pods(place: Place, namespace: str, names: Sequence[str]) -> Asked:
 
 
 def requests_of(place: Place, tries: Sequence[Asked]) -> list[Request]:
-    """What became of tries that were made one after the other: each is answerable for all until the next one."""
+    """The requests of tries that were made one after the other: all writes until the next try belong to a try."""
     place.quiet()
     writes = place.audit.read()
     ends = [*(later.created for _, later in pairwise(tries)), float("inf")]
@@ -91,7 +91,7 @@ def wait_bound(
     pause: float = POLL_SECONDS,
     told: Callable[[int], None] = lambda _bound: None,
 ) -> bool:
-    """Until so many of the pods that `asks` knows have nodes; False if that does not come about within `seconds`."""
+    """Wait until that many of the pods that `asks` knows have nodes; False if they do not within `seconds`."""
     end = time.monotonic() + seconds
     while (
         bound := len({write.name for write in _newer(place, since) if write.what == BIND and asks(write.name)})

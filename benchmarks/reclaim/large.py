@@ -10,15 +10,15 @@ from benchmarks.live.place import ELASTIC, Place, jobs_of, pods_of
 from benchmarks.reclaim import asking, scenario
 from benchmarks.reclaim.scenario import GANG, GPUS_PER_NODE, OWNER, Scenario
 from benchmarks.reclaim.stages import Request
-from benchmarks.reclaim.victims import went_for_others
+from benchmarks.reclaim.victims import evicted_for_others
 from devcluster.progress import Progress, Step
 
 JOBS_AT_ONCE = 25
 FILL_SECONDS = 300.0
-"""For each batch of jobs."""
+"""The limit for each batch of jobs."""
 LOOK_SECONDS = 1.0
 PLAIN_REQUESTS = 16
-"""A plain client has so many on their way at once."""
+"""The requests of a plain client under way at once."""
 
 
 def fill(place: Place, plan: Scenario, progress: Progress) -> None:
@@ -35,7 +35,7 @@ def fill(place: Place, plan: Scenario, progress: Progress) -> None:
 
 
 def _create_jobs(place: Place, plan: Scenario, step: Step) -> None:
-    """So fast that some are always being made, and not all at once."""
+    """Create jobs at a rate at which some are always being created, but not all at once."""
     begun = place.now()
 
     def tell(bound: int) -> None:
@@ -79,7 +79,7 @@ def gang(place: Place, plan: Scenario, progress: Progress) -> Request:
 
         made = asking.ask_for_gang(place, plan.gang, tell)
     jobs = place.items(f"{ELASTIC}/elasticpytorchjobs")
-    besides = went_for_others(jobs, since=made.created, owner=OWNER)
+    besides = evicted_for_others(jobs, since=made.created, owner=OWNER)
     return replace(made, evicted=made.evicted - besides, evicted_besides=besides)
 
 
@@ -119,7 +119,7 @@ def _is_of_job(name: str) -> bool:
 
 
 def _until_full(place: Place, plan: Scenario) -> None:
-    """Until every GPU has a pod that is ready, as the jobs' statuses count them."""
+    """Wait until every GPU has a ready pod by the jobs' statuses."""
 
     def is_full() -> bool:
         jobs = place.items(f"{ELASTIC}/elasticpytorchjobs")

@@ -29,7 +29,7 @@ PARTS: dict[str, Callable[[Reclaim], float | None]] = {
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """What was taken back from each victim."""
+    """The reclaims from each victim."""
 
     taken_back: Mapping[Way, TakenBack]
 
@@ -42,7 +42,7 @@ class Owner:
         return found
 
     def table(self) -> Table:
-        """Where the time goes, and how much was taken."""
+        """A table of the parts of the time, and of the evicted GPUs."""
         title = "From created to running on real kubelets, where two workers of a job that trains make room"
         table = Table(title=title, title_justify="left")
         table.add_column("victim")

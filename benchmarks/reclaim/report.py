@@ -21,10 +21,10 @@ Timed = Sequence[tuple[float, float]]
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Everything that was measured.
+    """All measurements.
 
-    `by_hand` is the gang's Job once more, for which a plain client made room. `resident_megabytes` is the most at any
-    look, `highest_megabytes` the most there ever was.
+    `by_hand` is the gang's Job again, for which a plain client made room. `resident_megabytes` is the highest at any
+    look, `highest_megabytes` the highest so far.
     """
 
     large: Sequence[Request]
@@ -38,7 +38,7 @@ class Figures:
     load: float
 
     def kinds(self) -> dict[str, Sequence[Request]]:
-        """The requests by what they are called in the table."""
+        """The requests by their names in the table."""
         small = {
             f"four nodes: {'1 pod of 1 GPU' if pods == 1 else f'{pods} pods of 1 GPU at once'}": made
             for pods, made in self.small.items()
@@ -48,12 +48,12 @@ class Figures:
 
     @property
     def gang_over_plain(self) -> float:
-        """How many times as long the gang takes as where a plain client deletes the pods in its way."""
+        """The gang's time over its time when a plain client deletes the pods in its way."""
         taken, by_hand = self.gang.seconds, self.by_hand.seconds
         return float("inf") if taken is None or by_hand is None else taken / by_hand
 
     def summary(self) -> dict[str, float | None]:
-        """What the last line says. Of the ratios the one of the kind of request that is furthest from 1."""
+        """The figures of the last line. The ratio is that of the kind of request furthest from 1."""
         ratios = [ratio(made) for made in self.kinds().values()]
         return {
             "reclaim_p50_s": _rounded(_quantile(self.large, 0.5)),
@@ -138,7 +138,7 @@ def _table(title: str) -> Table:
 
 
 def _quantile(made: Sequence[Request], share: float) -> float:
-    """Requests that came to nothing take for ever."""
+    """Failed requests count as infinitely long."""
     return quantile([float("inf") if each.seconds is None else each.seconds for each in made], share)
 
 
@@ -147,7 +147,7 @@ def _seconds(value: float) -> str:
 
 
 def _rounded(value: float) -> float | None:
-    """JSON knows no infinity."""
+    """The value for JSON, which has no infinity."""
     return None if value == float("inf") else round(value, 4)
 
 

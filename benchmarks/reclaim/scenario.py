@@ -1,4 +1,4 @@
-"""What the clusters are filled with, as plain data.
+"""The content of the clusters, as plain data.
 
 The large one: elastic jobs of `teams` teams hold every GPU, more than half of them beyond their teams' guarantees; one
 more team has half of the cluster guaranteed and uses nothing. The small one: four nodes of one GPU, two teams with two
@@ -16,8 +16,9 @@ from benchmarks.live.place import Body
 GPU = "nvidia.com/gpu"
 GPUS_PER_NODE = 8
 GUARANTEED_TO_OTHERS = 0.9
-"""Of what the owner is not guaranteed. Were it all, no plan could empty the last nodes for a gang: three to seven teams
-have pods on each of them, one of which would always go below its guarantee (245 nodes of 250 could be emptied).
+"""The part of the other GPUs that the other teams are guaranteed. If it were all, no plan could empty the last nodes
+for a gang: three to seven teams have pods on each of them, and one team would always fall below its guarantee (245
+nodes of 250 could be emptied).
 """
 OWNER = "owner"
 """The namespace, and the team, whose guarantee is idle."""
@@ -60,7 +61,9 @@ class Scenario:
 
     @property
     def guarantees(self) -> dict[str, int]:
-        """GPUs guaranteed to each team: half of them to the owner, most of the rest to the others, who hold all."""
+        """GPUs guaranteed to each team: half of all to the owner, most of the rest to the others, which hold all
+        GPUs.
+        """
         half = self.gpus // 2
         others = int(half * GUARANTEED_TO_OTHERS) // self.teams
         return {OWNER: half} | {team(number): others for number in range(self.teams)}
@@ -81,7 +84,7 @@ def team(number: int) -> str:
 
 
 def policy(name: str, guaranteed: int) -> Body:
-    """The namespace of that name has so many GPUs whenever it asks for them, and may use what others leave idle."""
+    """A policy for the namespace of that name, with guaranteed GPUs and unlimited borrowing."""
     return {
         "apiVersion": "elastic-pytorch.dev/v1beta1",
         "kind": "GPUQuotaPolicy",
@@ -106,7 +109,7 @@ def job(name: str, *, least: int, most: int) -> Body:
 
 
 def plain_pod(name: str) -> Body:
-    """A notebook, say: one GPU, nobody's job."""
+    """A plain pod with one GPU, such as a notebook."""
     return {"metadata": {"name": name}, "spec": {"containers": [{"name": "main", **_container(1)}]}}
 
 

@@ -25,7 +25,9 @@ def fill(place: Place, progress: Progress) -> None:
 
 
 def tries(place: Place, *, pods: int, count: int) -> list[Request]:
-    """`pods` pods at once, `count` times; between the tries they go and the job is whole again."""
+    """Create `pods` pods at once, `count` times. Between the tries they are deleted, and the job gets its full size
+    again.
+    """
     tried = []
     for number in range(count):
         names = [f"small-{pods}-{number}-{pod}" for pod in range(pods)]
@@ -37,7 +39,7 @@ def tries(place: Place, *, pods: int, count: int) -> list[Request]:
 
 
 def clear(place: Place) -> None:
-    """Nothing is left of it but two empty namespaces."""
+    """Delete everything but two empty namespaces."""
     place.delete(JOB)
     for pod in place.items(pods_of(SMALL_BORROWER)):  # the garbage collector takes half a minute to learn a new kind
         place.delete_pod(SMALL_BORROWER, pod["metadata"]["name"])

@@ -1,7 +1,7 @@
-"""From the writes of an audit log to what became of a request for GPUs, step by step. Pure arithmetic.
+"""Computes the stages of a request for GPUs from the writes of an audit log. Pure arithmetic.
 
-A request is one pod, or several that were asked for together. Moments are those of the API server's answers, shortly
-before which something became a fact; a request begins with the arrival of its first write.
+A request is one pod, or several that were created together. Times are those of the API server's answers, shortly before
+which a write became a fact; a request begins with the arrival of its first write.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ POD_STATUS, JOB_STATUS = "patch pods/status", "patch elasticpytorchjobs/status"
 
 
 class Stage(StrEnum):
-    """What happens to a request, in this order."""
+    """The stages of a request, in this order."""
 
     MARKED = "marked unschedulable"
     NOMINATED = "nominated"
@@ -32,10 +32,10 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What became of a request for `gpus` GPUs in `pods` pods: seconds since `created` of the writes of each stage.
+    """A request for `gpus` GPUs in `pods` pods: seconds since `created` of the writes of each stage.
 
-    `evicted` are the GPUs of other people's jobs whose pods were deleted from then on for the request, and
-    `evicted_besides` those that went for others meanwhile (see `victims`).
+    `evicted` are the GPUs of pods of jobs that were deleted for the request, and `evicted_besides` the GPUs of pods
+    that were deleted for others meanwhile (see `victims`).
     """
 
     pods: int
@@ -56,9 +56,9 @@ class Request:
         return max(self.stages[Stage.BOUND]) if self.bound == self.pods else None
 
     def parts(self) -> dict[Stage, float]:
-        """How long each stage took after the one before it; only those that came to pass.
+        """How long each stage took after the one before it; without stages that did not happen.
 
-        Of victims the first that was told to go and the last that was gone, of all else the first.
+        Of victims the first deletion and the last removal count, of all other stages the first write.
         """
         moments = {
             stage: (max if stage in (Stage.GONE, Stage.BOUND) else min)(times)
@@ -89,7 +89,8 @@ def request(
     for write in writes:
         stage = _stage_of(write, asks) if created <= write.done <= until else None
         if write.what == CREATE:
-            seen -= {(Stage.DELETED, write.name), (Stage.GONE, write.name)}  # who comes back can go again
+            # A victim that is created again can be evicted again.
+            seen -= {(Stage.DELETED, write.name), (Stage.GONE, write.name)}
         if stage and (stage, write.name) not in seen:
             seen.add((stage, write.name))
             stages[stage].append(write.done - created)

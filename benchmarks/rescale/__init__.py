@@ -1,2 +1,3 @@
-"""What a change of size costs a script that knows nothing of us (stock and tuned torchrun, Elastic mode) and one that
-uses the library."""
+"""Measures the cost of a change of size for a plain script (stock and tuned torchrun, Elastic mode) and for one that
+uses the library.
+"""

@@ -23,7 +23,7 @@ from devcluster import command_line
 from devcluster.progress import Progress
 
 STEADY_STEPS = 60
-"""Before a change, so that the pace of before is known."""
+"""The steps before a change, by which the pace before it is known."""
 COMPARED = ("tuned", "plain", "library")
 """The systems that are also measured with other loads, and on the cluster."""
 CLUSTER = "bench"
@@ -64,7 +64,9 @@ class _Bench:
         self.costs: defaultdict[str, Table] = defaultdict(lambda: defaultdict(dict))
 
     def lose_masters(self, load: Load, *, runs: int) -> None:
-        """Of jobs on a real cluster; run by run, so that whatever else the machine does meets all systems alike."""
+        """Measure the loss of masters on a real cluster. The runs alternate between systems, so that other work of the
+        machine affects all alike.
+        """
         cases = [(number, system) for number in range(runs) for system in self._systems if system in COMPARED]
         if lost_master.NAME not in self._changes or not cases:
             return
@@ -75,11 +77,11 @@ class _Bench:
                 self._keep(load, system, lost_master.NAME, cost)
 
     def run(self, load: Load, *, runs: int, only: Collection[str]) -> None:
-        """The changes without Kubernetes, run by run as well."""
+        """Measure the changes without Kubernetes, in alternating runs as well."""
         changes = [change for change in self._changes if change in CHANGES]
         cases = [(system, change) for system in self._systems if system in only for change in changes]
         for number in range(1, runs + 1):
-            # Each run's change comes at another place in an epoch.
+            # Each run's change is at another place in an epoch.
             steps = STEADY_STEPS + number * EPOCH_STEPS * 7 // 10 % EPOCH_STEPS
             for system, change in cases:
                 with (

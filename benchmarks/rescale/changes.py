@@ -16,13 +16,15 @@ from benchmarks.rescale.steps import Cost
 from benchmarks.rescale.systems import System
 
 PARTS_SECONDS = 10.0
-"""The coordinator hears of a first step a little later than the benchmark."""
+"""How long to wait for the parts: the coordinator learns of a first step a little later than the benchmark."""
 PARTS = re.compile(r"generation=(\d+) first step .*parts=(\{[^}]*\})")
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`steps` are made before the change; `seconds` after the decision are looked at, more where it takes longer."""
+    """`steps` are made before the change; `seconds` after the decision are evaluated, more if the change takes
+    longer.
+    """
 
     folder: Path
     load: Load = SMALL
@@ -32,18 +34,18 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """`pods` at the start; `survivor` is the pod whose steps are looked at; `world` is the size afterwards."""
+    """`pods` at the start; `survivor` is the pod whose steps are evaluated; `world` is the size afterwards."""
 
     pods: int
     survivor: int
     world: int
     make: Callable[[Job], float | None]
-    """Makes it; returns from when the pause counts, None: from the last step."""
+    """Makes the change; returns from when the pause counts, None: from the last step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """`cost` is None where the job did not train again within the limit: `logs` say why. `steps` are the survivor's."""
+    """`cost` is None if the job did not train again within the limit: `logs` show why. `steps` are the survivor's."""
 
     cost: Cost | None
     steps: list[steps.Step]
@@ -51,9 +53,9 @@ class Result:
 
 
 def measure(system: System, name: str, options: Options) -> Result:
-    """Make the change in a job of its own. Raises BenchError where the job does not even start."""
+    """Make the change in a job of its own. Raises BenchError if the job does not even start."""
     change = CHANGES[name]
-    # Growth waits for a checkpoint of a script that knows nothing of us, as long as it takes.
+    # Growth waits for a checkpoint of a plain script, however long that takes.
     limit = system.limit + 2 * 60 * options.load.save_minutes
     with Job(system, options.folder, options.load) as job:
         job.start(change.pods, count=options.steps)
@@ -72,7 +74,9 @@ def measure(system: System, name: str, options: Options) -> Result:
 
 
 def _prepare(job: Job, name: str) -> None:
-    """A pod that joins is made before it is to take part: being scheduled, pulled and warm is no part of the change."""
+    """A joining pod is started before it takes part, because scheduling, the pull and warming up are no part of the
+    change.
+    """
     if name == "join" and job.system.is_elastic:
         job.add(2)
         job.wait("the newcomer is warm", lambda: job.is_warm(2))
@@ -105,7 +109,7 @@ def _kill_master(job: Job) -> float | None:
 
 
 def _parts(job: Job, since: float) -> dict[str, float]:
-    """Seconds from the fact to the decision, and between the coordinator's own marks; {} until it has told them."""
+    """Seconds from the fact to the decision, and between the coordinator's own marks; {} until these are known."""
     found = {int(generation): parts for generation, parts in PARTS.findall(job.pods[0].said())}
     latest = (job.status().get("changes") or [{"generation": 0}])[0]
     if latest["generation"] not in found:

@@ -1,4 +1,6 @@
-"""One training job of local pods. The benchmark plays the operator: it makes and ends pods, and writes the wish."""
+"""One training job of local pods. The benchmark takes the operator's place: it starts and ends pods, and writes the
+wish.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ LOOK_SECONDS = 0.02
 
 
 class Job:
-    """Pod 0 is the master. Ends all pods when it is left."""
+    """Pod 0 is the master. Ends all pods at the end of its context."""
 
     def __init__(self, system: System, folder: Path, load: Load) -> None:
         self.system, self.folder, self.load = system, folder, load
@@ -46,7 +48,7 @@ class Job:
     # -- what the operator does ---------------------------------------------------------------------------------------
 
     def add(self, *indices: int) -> None:
-        """Make these pods."""
+        """Start these pods."""
         for index in indices:
             self._made += 1
             self._epoch += index == 0
@@ -57,14 +59,14 @@ class Job:
             self.pods[index] = Pod(place.name, command, environ=environ, log=log, first_pid=100 * self._made)
 
     def wish(self, *indices: int) -> None:
-        """Name who is to take part. torchrun takes everybody who comes."""
+        """Name the pods that take part. torchrun accepts all pods that connect."""
         if not self.system.is_elastic:
             return
         self._wishes += 1
         write_wish(map(self._place, indices), number=self._wishes)
 
     def replace_master(self) -> None:
-        """Make a new master for one that was lost. The operator starts a torchrun job anew as a whole."""
+        """Start a new master for a lost one. Under torchrun the whole job is started anew, as by the operator."""
         if self.system.is_tuned:
             self._incarnation += 1
             for pod in self.pods.values():
@@ -76,7 +78,7 @@ class Job:
     # -- what is seen -------------------------------------------------------------------------------------------------
 
     def steps(self, index: int) -> list[Step]:
-        """What the processes of that pod have done, restarted ones included."""
+        """The steps of the processes of that pod, restarted ones included."""
         return steps.read(self.folder / f"steps-{self._place(index).name}.jsonl")
 
     def status(self, index: int = 0) -> dict[str, Any]:
@@ -96,12 +98,12 @@ class Job:
             return probe.connect_ex((HERE, self._port)) == 0
 
     def wait(self, what: str, look: Callable[[], bool], *, seconds: float = START_SECONDS) -> None:
-        """Until it is so. Raises BenchError, with the end of each log, if it does not come to be."""
+        """Wait until the condition holds. Raises BenchError, with the end of each log, if it does not in time."""
         if not self.comes(look, seconds=seconds):
             raise BenchError(f"{self.system.name}: waited {seconds:.0f} s in vain: {what}\n{self.logs()}")
 
     def comes(self, look: Callable[[], bool], *, seconds: float) -> bool:
-        """Whether it is so within that time; given up at once when no pod runs."""
+        """Whether the condition holds within that time; the wait ends at once when no pod runs."""
         until = time.monotonic() + seconds
         while not look():
             if time.monotonic() > until or not any(pod.is_running() for pod in self.pods.values()):
@@ -114,14 +116,14 @@ class Job:
         return steps.trains(self.steps(index), world=world, since=since)
 
     def start(self, pods: int, *, count: int) -> None:
-        """Begin with so many pods, and let them train so many steps."""
+        """Begin with these pods, and let them train for some steps."""
         self.add(*range(pods))
         self.wish(*range(pods))
         self.wait(f"{pods} pods train", lambda: all(self.trains(index, world=pods) for index in range(pods)))
         self.wait(f"{count} steps", lambda: len(self.steps(pods - 1)) >= count)
 
     def logs(self) -> str:
-        """The end of what each pod has printed."""
+        """The end of each pod's output."""
         return "\n".join(f"--- {pod.name}\n{pod.said()[-1500:]}" for pod in self.pods.values())
 
     def _place(self, index: int) -> Place:

@@ -1,4 +1,4 @@
-"""What a training has in memory, what it does in a step and how often it saves: a row of the table each."""
+"""The loads: a training's memory, the work of a step, and the interval of saves; a row of the table each."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from benchmarks.rescale.steps import EPOCH_STEPS
 
 STEP_SECONDS = 0.05
-"""As in toy.py: the least, so that minutes are never shorter than they are said to be."""
+"""As in toy.py: the least time of a step, so that minutes are never shorter than their name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Load:
 
     @property
     def title(self) -> str:
-        """In words."""
+        """The load in words."""
         asleep = f"steps of {1000 * self.step_seconds:.0f} ms, mostly asleep"
         pace = "steps that compute all the time" if self.busy else asleep
         state = f", a state of {self.megabytes} MB" if self.megabytes else ""
@@ -47,6 +47,6 @@ SMALL = Load("small")
 
 
 def loads(*, save_minutes: float) -> dict[str, Load]:
-    """All of them by name. A state of some size is saved every few minutes, as users do it."""
+    """All loads by name. A large state is saved every few minutes, as users do it."""
     large = [Load(name, size, save_minutes) for name, size in (("100MB", 100), ("1GB", 1000))]
     return {load.name: load for load in (SMALL, Load("cpu_bound", busy=True), *large)}

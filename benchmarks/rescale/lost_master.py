@@ -1,7 +1,7 @@
 """The whole time of a lost master, on a real cluster: from the kill of its pod to the first step after it.
 
-Unlike in the change `master`, nobody makes the successor but the operator: that it finds out, asks for a pod, that the
-scheduler gives it a node and the kubelet starts it, and that torch is imported there, is all in the time.
+Unlike in the change `master`, the operator creates the successor. So the time includes the detection, the creation of
+the pod, its scheduling, its start by the kubelet, and the import of torch.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from elastic_api.job import API_VERSION, KIND, RuntimeMode
 from elastic_worker.contract import MAIN_CONTAINER
 
 NAME = "lost_master"
-"""As the changes of the job without Kubernetes are named."""
+"""The name of the change, like those of the job without Kubernetes."""
 POLICY = Path(__file__).parent / "audit-policy.yaml"
 NAMESPACE = "bench"
 PODS, GPUS = 3, 4
@@ -40,7 +40,7 @@ STEADY_STEPS = 60
 SECONDS = 180.0
 MADE, BOUND = "create pods", "create pods/binding"
 PARTS = ("killed", "made", "bound", "begun", "stepped")
-"""The kill; the operator has made the successor, it has a node, its first process starts, a survivor makes a step."""
+"""The kill; the successor's creation, its binding, the start of its first process; a survivor's step."""
 
 
 @contextmanager
@@ -55,7 +55,7 @@ def standing(cluster: str, progress: Progress) -> Iterator[Place]:
 
 
 def measure(place: Place, system: System, load: Load, *, number: int) -> Cost:
-    """What it costs a job of its own, whose number no other one has. BenchError where it does not train (again)."""
+    """The cost for a job of its own with a unique number. BenchError if it does not train (again)."""
     job = _Job(place, f"toy-{number}")
     job.start(system, load)
     job.until_trains("three pods to train", since=0.0)
@@ -84,7 +84,7 @@ def parts(marks: dict[str, float]) -> dict[str, float]:
 
 
 def first(writes: Iterable[Write], what: str, name: str, *, since: float) -> float | None:
-    """When the first write of that kind to that object after `since` was done."""
+    """When the first write of that kind to that object after `since` was answered."""
     return next(
         (write.done for write in writes if (write.what, write.name) == (what, name) and write.done > since), None
     )
@@ -109,7 +109,7 @@ class _Job:
         self.place.create(jobs_of(NAMESPACE), manifest(self.name, system, load))
 
     def end(self) -> None:
-        """And wait until its pods have gone, so that nothing of it is in the way of the next."""
+        """Delete the job and wait until its pods are removed, so that it does not affect the next one."""
         self.place.delete(f"{jobs_of(NAMESPACE)}/{self.name}")
         for pod in self.place.items(
             pods_of(NAMESPACE)
@@ -118,9 +118,9 @@ class _Job:
         self.place.until("the pods to go", lambda: not self.place.items(pods_of(NAMESPACE)), seconds=SECONDS)
 
     def steps(self) -> list[Step]:
-        """Of a worker, which outlives the master; in Torchrun mode of one that comes after it as well.
+        """The steps of a worker, which outlives the master; in Torchrun mode also those of the worker after it.
 
-        That one may have another name: those of the pods before are free again only when these have ended.
+        That worker may have another name, because the old names are free again only when the old pods have ended.
         """
         files = [steps.read(file) for file in self.folder.glob(f"steps-{self.name}-worker-*.jsonl")]
         by_start = sorted(filter(None, files), key=lambda found: found[0].time)
@@ -128,11 +128,11 @@ class _Job:
         return [*first, *next((later for later in by_start if later[0].time > first[-1].time), [])]
 
     def until_trains(self, what: str, *, since: float) -> None:
-        """Until all pods train in a group that was formed after `since`."""
+        """Wait until all pods train in a group that was formed after `since`."""
         self.place.until(what, lambda: steps.trains(self.steps(), world=PODS, since=since), seconds=SECONDS)
 
     def moment(self, what: str, *, since: float) -> float:
-        """When that was done to the master, in seconds since 1970."""
+        """When that write to the master was answered, in seconds since 1970."""
 
         def look() -> float | None:
             return first(self.place.audit.read(), what, self.master, since=since)
@@ -186,7 +186,7 @@ def manifest(name: str, system: System, load: Load) -> Body:
 
 
 def _started(pid: int) -> float:
-    """When the process was, in the machine's monotonic seconds."""
+    """When the process started, in the machine's monotonic seconds."""
     ticks = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
     age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
     return time.monotonic() - age

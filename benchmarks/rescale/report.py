@@ -1,4 +1,4 @@
-"""The costs beside each other: a table for people, one line of JSON for programs."""
+"""The costs of all systems: a table for people, one line of JSON for programs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def keys(changes: Mapping[str, Sequence[Cost | None]]) -> dict[str, float | None
 
 
 def ratios(costs: Costs, system: str, *, less: float = 0.0) -> dict[str, float]:
-    """How many times shorter the median pause of a system is than that of `tuned` less so many seconds, by change."""
+    """By change, the median pause of `tuned` less `less` seconds over that of a system."""
     mine, tuned = keys(costs.get(system, {})), keys(costs.get("tuned", {}))
     both = {name: (mine.get(f"{name}_p50_s"), tuned.get(f"{name}_p50_s")) for name in costs.get(system, {})}
     return {name: round((t - less) / m, 1) for name, (m, t) in both.items() if m and t}
@@ -66,7 +66,7 @@ def show(costs: Costs, console: Console, *, title: str) -> None:
 def line(costs: Mapping[str, Costs], *, load: float, import_seconds: float | None = None) -> str:
     """All figures as one line of JSON: those of the small load, and under their names those of the others.
 
-    `load` is the machine's. `import_seconds` is what of a pause of `tuned` goes into importing torch.
+    `load` is the machine's. `import_seconds` is the part of a pause of `tuned` that imports torch.
     """
     small = costs.get(SMALL.name, {})
     figures = _figures(small)

@@ -1,4 +1,4 @@
-"""What a change cost, from the steps that a surviving pod wrote down. Times are the machine's monotonic seconds."""
+"""The cost of a change, from the steps that a surviving pod recorded. Times are the machine's monotonic seconds."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ EPOCH_STEPS = 10
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of one process; `step` counts over all epochs, `world` is the number of processes. No other process of
-    any pod has the number `process`.
+    """One step of one process; `step` counts over all epochs, `world` is the number of processes. `process` is unique
+    among the processes of all pods.
 
-    Where processes go from group to group as they are, `generation` counts the groups, and `tries` how often the
-    process began the step until it counted.
+    If processes change groups in place, `generation` counts the groups, and `tries` how often the process began the
+    step until it counted.
     """
 
     time: float
@@ -31,17 +31,17 @@ class Step:
 
     @property
     def group(self) -> tuple[int, int]:
-        """Another one in each group that the pod was in."""
+        """A key that differs for each group of the pod."""
         return self.process, self.generation
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Of one change. Seconds and steps.
+    """The cost of one change. Seconds and steps.
 
-    `pause` is the longest time without a step, `extra` what of it is beyond a median step of before. `loss` is how many
-    steps were not done in the time after the decision that would have been, `lost` how many are done or begun twice,
-    `epochs` how many epochs are begun twice. `parts` are what the coordinator says of the time, where there is one.
+    `pause` is the longest time without a step, `extra` its part beyond a median step before the change. `loss` is the
+    number of steps missing in the time after the decision, `lost` the number of steps done or begun twice, `epochs` the
+    number of epochs begun twice. `parts` are the parts of the time by the coordinator, if there is one.
     """
 
     pause: float
@@ -53,7 +53,7 @@ class Cost:
 
 
 def read(file: Path) -> list[Step]:
-    """All steps in the file, in order of time; the last line may be half written."""
+    """All steps in the file, in order of time; the last line may be incomplete."""
     if not file.exists():
         return []
     lines = [line for line in file.read_text().splitlines() if line.endswith("}")]
@@ -71,7 +71,7 @@ def trains(steps: Sequence[Step], *, world: int, since: float) -> bool:
 def cost(
     steps: Sequence[Step], *, decided: float, counted_from: float | None, seconds: float, parts: dict[str, float]
 ) -> Cost:
-    """Of a change that was decided then, with the steps until at least `seconds` later."""
+    """The cost of a change that was decided then, from the steps until at least `seconds` later."""
     longest = pause(steps, since=decided, counted_from=counted_from)
     return Cost(
         pause=longest,
@@ -91,7 +91,7 @@ def pause(steps: Sequence[Step], *, since: float, counted_from: float | None = N
 
 
 def effective_loss(steps: Sequence[Step], *, decided: float, seconds: float) -> float:
-    """Steps that the pace of before would have made in `seconds` after the decision, less how far it is then."""
+    """The steps of the earlier pace in `seconds` after the decision, less the steps that were made."""
     before = [step for step in steps if step.time <= decided]
     during = [step for step in steps if decided < step.time <= decided + seconds]
     progress = (during or before)[-1].step - before[-1].step
@@ -105,16 +105,16 @@ def interval(steps: Sequence[Step], *, until: float) -> float:
 
 
 def lost(steps: Sequence[Step], *, since: float) -> int:
-    """How many steps are done again after `since`, soon or later, or were begun twice by the same process."""
+    """How many steps are repeated after `since`, or were begun twice by the same process."""
     after = [step for step in steps if step.time > since]
     return sum(a.step - b.step + 1 for a, b in _returns(steps, since=since)) + sum(step.tries - 1 for step in after)
 
 
 def epochs_repeated(steps: Sequence[Step], *, since: float) -> int:
-    """How many epochs are begun again after `since`, soon or later."""
+    """How many epochs are begun again after `since`."""
     return sum(a.step // EPOCH_STEPS - (b.step - 1) // EPOCH_STEPS for a, b in _returns(steps, since=since))
 
 
 def _returns(steps: Sequence[Step], *, since: float) -> list[tuple[Step, Step]]:
-    """The last step before the training went back, and the first after, each time."""
+    """For each time the training went back, the last step before and the first step after."""
     return [(a, b) for a, b in pairwise(steps) if b.time > since and b.step <= a.step]

@@ -31,7 +31,7 @@ class System:
 
     @property
     def script(self) -> Path:
-        """What it trains with."""
+        """The training script."""
         return LIBRARY_SCRIPT if self.is_library else SCRIPT
 
 
@@ -48,7 +48,7 @@ SYSTEMS = {
 
 
 def command_of(system: System, folder: Path, load: Load) -> list[str]:
-    """What the pod's first process is. All pods of a job share `folder`."""
+    """The command of the pod's first process. All pods of a job share `folder`."""
     script = [str(system.script), str(folder), *load.arguments]
     if system.is_elastic:
         return [PYTHON, str(LAUNCHER), "--", *script]
@@ -57,13 +57,13 @@ def command_of(system: System, folder: Path, load: Load) -> list[str]:
 
 
 def environ_of(system: System, place: Place) -> dict[str, str]:
-    """Of the pod's first process."""
+    """The environment of the pod's first process."""
     ours = _elastic(system, place) if system.is_elastic else _torchrun(system, place)
     return {**torch_environ(), **{key: str(value) for key, value in ours.items()}, "BENCH_POD": place.name}
 
 
 def import_seconds() -> float:
-    """What `import torch` takes in a new process, once the files are in memory."""
+    """The seconds of `import torch` in a new process, once the files are in memory."""
     program = "import time; t = time.monotonic(); import torch; print(time.monotonic() - t)"
     told = [subprocess.check_output([PYTHON, "-c", program], env=torch_environ(), text=True) for _ in range(2)]
     return float(told[-1])

@@ -1,13 +1,13 @@
 # mypy: disable-error-code="import-not-found, misc"
-"""What both scripts train, and at what pace, and how they write their steps down. Imported by them as a neighbour.
+"""The model of both scripts, their pace, and the record of their steps. They import it as a neighbour.
 
     SCRIPT FOLDER [--busy] [--megabytes N] [--save-every EPOCHS] [--step-seconds S]
 
 A step is a small matrix product, its gradients averaged over all processes, and a sleep of S seconds, 0.05 by default;
-with --busy it computes for about 50 ms instead. The model has N more megabytes that are not trained, as one that is
-fine-tuned: they are saved, loaded and handed over like the rest, but no step is longer for them. After each step a line
-of JSON goes to FOLDER/steps-POD.jsonl: time (the machine's monotonic seconds), process (when it began: pids are those
-of a container, and the next one has them again), and what the script knows of the step.
+with --busy it computes for about 50 ms instead. The model has N more megabytes that are not trained, as in fine-tuning:
+they are saved, loaded and handed over like the rest, but make no step longer. After each step it writes a line of JSON
+to FOLDER/steps-POD.jsonl: time (the machine's monotonic seconds), process (its start: pids repeat in the next
+container), and the script's data on the step.
 """
 
 import argparse
@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 STEPS = 10
-"""Of an epoch."""
+"""The steps of an epoch."""
 STEP_SECONDS = 0.05
 BUSY_PRODUCTS = 60
 WIDTH = 256

@@ -38,7 +38,7 @@ def main() -> None:
                 steps.write(step=job.step_count, tries=tries, **place)
                 tries = 0
         if options.save_every and epoch % options.save_every == 0:
-            job.checkpoint(state, wait=True)  # so that its writing does not fall into what is measured
+            job.checkpoint(state, wait=True)  # so that its writing is not measured
 
 
 if __name__ == "__main__":

@@ -101,9 +101,10 @@ def run(
     minutes: float = 0.0,
     rate: float = 0.0,
 ) -> tuple[Figures | None, Churned | None, list[invariants.Violation]]:
-    """Everything, in a cluster of that name, with all that did not hold meanwhile; BenchError if it cannot be measured.
+    """Measure everything, in a cluster of that name; returns the figures and the violations. BenchError if it cannot be
+    measured.
 
-    Jobs come and go for that many minutes, if any. Nothing else is measured where a rate of pods a second is given.
+    Jobs are created and end for that many minutes, if any. With a rate of pods a second, nothing else is measured.
     """
     with standing(
         name, audited=POLICY, replicas=replicas, keep=keep, progress=progress, scheduler_flags=SCHEDULER_FLAGS
@@ -124,7 +125,7 @@ def run(
 
 
 def run_rest(plan: rest.Plan, *, name: str, replicas: int, keep: bool, progress: Progress) -> rest.Resting:
-    """Many pods at rest, in a cluster of that name."""
+    """Measure many pods at rest, in a cluster of that name."""
     with standing(
         name, audited=POLICY, replicas=replicas, keep=keep, progress=progress, scheduler_flags=SCHEDULER_FLAGS
     ) as place:
@@ -133,7 +134,9 @@ def run_rest(plan: rest.Plan, *, name: str, replicas: int, keep: bool, progress:
 
 
 def measure(place: Place, plan: Scenario, replicas: int, progress: Progress) -> Figures:
-    """The crowds from the smallest to the largest; the operator's end and start; then the plain client, without it."""
+    """Measure the crowds from the smallest to the largest, the operator's end and start, then the plain client without
+    the operator.
+    """
     load = os.getloadavg()[0]
     crowds = []
     objects: dict[str, Objects] = {}

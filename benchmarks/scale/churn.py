@@ -1,6 +1,7 @@
-"""Jobs come and go for minutes, beside others that run: the benchmark posts them, and ends or loses their pods.
+"""Jobs are created and end for minutes, beside others that run: the benchmark creates them, and ends or deletes their
+pods.
 
-KWOK's pods run until they are deleted. So what a kubelet says when a container ends is written here, in its place.
+KWOK's pods run until they are deleted. So this module writes the kubelet's status of an ended container.
 """
 
 from __future__ import annotations
@@ -29,15 +30,17 @@ from elastic_api.pod_names import pod_name
 from elastic_worker.contract import ROLE_MASTER
 
 SHARE_OF_PLAIN = 0.25
-"""Pods arrive at this share of the rate at which a plain client starts them, and end as fast: half of it together."""
+"""Pods arrive at this share of the rate at which a plain client starts them, and end at the same rate: half of it
+together.
+"""
 LIFE_SECONDS = 10.0
-"""From the master's first word, or the last thing that happened to a job, to the next: it runs with what it has."""
+"""The time from the master's start, or a job's last event, to its next event."""
 TTL_SECONDS = 10
-"""How long a job that has ended is there: it goes, so that what the operator holds does not grow with time."""
+"""How long an ended job exists. It is deleted, so that the operator's memory does not grow with time."""
 STANDING_SECONDS = 30.0
-"""There is room for all jobs that arrive in so long: a job waits for the operator, not for others' end."""
+"""There is room for all jobs that arrive in this time: a job waits for the operator, not for the end of others."""
 WARM_SECONDS = 2 * LIFE_SECONDS + TTL_SECONDS
-"""Before anything counts: from then on jobs come, end and go, all at the same rate."""
+"""The time before anything counts: after it jobs are created, end and are deleted at the same rate."""
 DRAIN_SECONDS = 180.0
 TICK_SECONDS = 0.1
 
@@ -51,23 +54,23 @@ class Step(Enum):
 
 
 STORIES = (*[(Step.FINISH,)] * 7, *[(Step.LOSE, Step.FINISH)] * 2, (Step.FAIL,))
-"""Of jobs, in turn."""
+"""The stories of jobs, in turn."""
 
 
 def missing_nodes(plan: Scenario, rate: float) -> int:
-    """How many nodes are missing for all jobs that run at a time, beside the plan's."""
+    """How many nodes the cluster lacks for all jobs that run at a time, beside the plan's."""
     wanted = math.ceil((plan.jobs * plan.size + rate * STANDING_SECONDS) / GPUS_PER_NODE * SPARE)
     return max(0, wanted - plan.nodes)
 
 
 def start_operators(place: Place, replicas: int) -> None:
-    """So many, after there were none."""
+    """Start that many operators, after there were none."""
     place.merge(f"{DEPLOYMENT}/scale", {"spec": {"replicas": replicas}})
     takeover.until_steady(place, replicas)
 
 
 def churn(place: Place, plan: Scenario, *, seconds: float, rate: float, progress: Progress) -> Churned:
-    """So many pods arrive each second, in whole jobs, beside jobs that run all the time."""
+    """Let pods arrive at that rate, in whole jobs, beside jobs that run all the time."""
     if more := missing_nodes(plan, rate):
         place.add_nodes(more, gpus=GPUS_PER_NODE, prefix="more", progress=progress)
     with progress.step(f"{plan.jobs} jobs that run all the time"):
@@ -117,7 +120,7 @@ def _mark(leader: Operator) -> Mark:
 
 @dataclass(slots=True)
 class Stream:
-    """The jobs that arrive, one each `interval` seconds, and what is still to happen to each of them."""
+    """The jobs that arrive, one each `interval` seconds, and the coming events of each."""
 
     place: Place
     plan: Scenario
@@ -131,14 +134,14 @@ class Stream:
     _seen: int = 0
 
     def play(self, *, until: float, arrive: bool = True) -> None:
-        """Jobs arrive, and what is due happens."""
+        """Let jobs arrive, and carry out due events."""
         while (now := self.place.now()) < until:
             while arrive and self._next <= now:
                 self._arrive()
             self._go_on(now)
 
     def drain(self) -> None:
-        """No more arrive: until all jobs are gone with their pods, or for long enough."""
+        """Let no more jobs arrive, and wait until all jobs and their pods are deleted, for a limited time."""
         end = self.place.now() + DRAIN_SECONDS
         while self._are_left() and self.place.now() < end:
             self.play(until=self.place.now() + LOOK_SECONDS, arrive=False)
@@ -161,7 +164,7 @@ class Stream:
         self.place.create(JOBS, body)
 
     def _go_on(self, now: float) -> None:
-        """What is due, and what the kubelets have said meanwhile; then a short rest."""
+        """Carry out due events, and read the kubelets' news; then rest for a moment."""
         while self._due and self._due[0][0] <= now:
             _, job = heapq.heappop(self._due)
             step, ready = self.stories[job].pop(0), self._ready[job]
@@ -172,7 +175,7 @@ class Stream:
             else:
                 self._sent.append(self.pool.submit(self._end, list(ready), failed=step is Step.FAIL))
                 ready.clear()
-                self.stories[job].append(step)  # again, if the operator gives the job another try
+                self.stories[job].append(step)  # again, if the operator tries the job again
         self.place.audit.read()
         requests = self.place.audit.requests
         for write in requests[self._seen :]:
@@ -185,7 +188,7 @@ class Stream:
         time.sleep(TICK_SECONDS)
 
     def _note(self, pod: str, now: float) -> None:
-        """The master stands first: it ends the job, and is never lost."""
+        """The master is first: it ends the job, and is never lost."""
         job = job_of(pod)
         ready = self._ready.get(job)
         if ready is not None and pod not in ready:
@@ -196,10 +199,12 @@ class Stream:
                 ready.append(pod)
 
     def _end(self, pods: Sequence[str], *, failed: bool) -> None:
-        """What the kubelets say when the containers of a job's pods have exited, of one that failed its master's."""
+        """Write the kubelets' statuses of exited containers: of all pods of the job, or of the master's if the job
+        fails.
+        """
         for pod in pods[:1] if failed else pods:
             answer = self.place.http.patch(f"{PODS}/{pod}/status", json=_ended(failed=failed), headers=STRATEGIC_MERGE)
-            if not answer.is_success and answer.status_code != httpx.codes.NOT_FOUND:  # it may have gone meanwhile
+            if not answer.is_success and answer.status_code != httpx.codes.NOT_FOUND:  # it may be deleted
                 raise BenchError(f"pod {pod} cannot end: {answer.text[:500]}")
 
 

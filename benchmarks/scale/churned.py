@@ -1,7 +1,7 @@
-"""The figures of minutes in which jobs come and go: reactions, and whether they or anything else grew.
+"""The figures of minutes of churn: the reactions, and whether they or other figures grew.
 
-Reactions are seconds of the wall clock: they also grow when the API server or somebody else takes more of the machine.
-So what each third of the time cost the operator stands beside them.
+Reactions are seconds of the wall clock: they also grow when the API server or another process uses more of the machine.
+So the operator's CPU time of each third is beside them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ RENEWED_BY = '<!-- figures: make bench-scale ARGS="--churn 10 --page docs/perfor
 
 
 class Kind(StrEnum):
-    """Of changes, and what answers each."""
+    """The kinds of changes, and the write that answers each."""
 
     ARRIVED = "a job arrives -> its first pod is created"
     LOST = "a pod is lost -> its successor is created"
@@ -33,7 +33,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """`seconds` from a change at a moment until the operator's answer; until the end of all where there was none."""
+    """`seconds` from a change at a moment until the operator's answer; until the end if there was none."""
 
     kind: Kind
     job: str
@@ -44,7 +44,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A moment: what the leader had used until then, and its memory; and all CPU seconds of the whole machine."""
+    """A moment: the leader's CPU seconds until then, its memory, and the busy CPU seconds of the whole machine."""
 
     cpu_seconds: float
     pass_seconds: float
@@ -55,11 +55,10 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Churned:
-    """All that was measured from the moment `begun`. Jobs arrived for `lasted` seconds, `rate` pods a second.
+    """All measurements from the moment `begun` on. Jobs arrived for `lasted` seconds, `rate` pods a second.
 
-    `waits` are all jobs' seconds from arrival to the first ready pod, for those that never had one to the end of all.
-    `requests` are all of the operator's account. `marks` are of that moment, the ends of the three thirds, and the end
-    of all.
+    `waits` are all jobs' seconds from arrival to the first ready pod; without a ready pod, to the end. `requests` are
+    all of the operator's account. `marks` are at the beginning, at the ends of the three thirds, and at the end.
     """
 
     begun: float
@@ -72,7 +71,7 @@ class Churned:
     marks: Sequence[Mark]
 
     def seconds(self, kind: Kind | None = None, *, third: int | None = None) -> list[float]:
-        """Of the changes of that kind, or all, in that third of the time, or all of it."""
+        """The seconds of the changes of that kind, or of all, in that third of the time, or in all of it."""
         return [
             each.seconds
             for each in self.changes
@@ -81,12 +80,12 @@ class Churned:
         ]
 
     def growth(self, kind: Kind) -> float:
-        """The median of the last third to that of the first; NaN where one had none."""
+        """The median of the last third over that of the first; NaN if one third has no changes."""
         return quantile(self.seconds(kind, third=2), 0.5) / quantile(self.seconds(kind, third=0), 0.5)
 
     @property
     def most_growth(self) -> float:
-        """Of the kind of change whose answers came later and later."""
+        """The growth of the kind of change that grew most."""
         return max((grown for kind in Kind if (grown := self.growth(kind)) > 0), default=float("nan"))
 
     def cpu_per_change(self, third: int) -> float:
@@ -95,22 +94,22 @@ class Churned:
         return (after.cpu_seconds - before.cpu_seconds) / max(1, len(self.seconds(third=third)))
 
     def mean_pass(self, third: int) -> float:
-        """Seconds of a pass in that third of the time."""
+        """Mean seconds of a pass in that third of the time."""
         before, after = self.marks[third : third + 2]
         return (after.pass_seconds - before.pass_seconds) / max(1, after.passes - before.passes)
 
     def busy_cores(self, third: int) -> float:
-        """How many cores of the machine were busy in that third of the time, with whatever it was."""
+        """How many cores of the machine were busy in that third of the time, with any work."""
         before, after = self.marks[third : third + 2]
         return (after.machine_seconds - before.machine_seconds) / (self.lasted / 3)
 
     def waiting(self, share: float) -> int:
-        """Changes that had no answer yet after that share of the time."""
+        """The number of changes without an answer after that share of the time."""
         moment = self.begun + share * self.lasted
         return sum(each.at <= moment < each.at + each.seconds for each in self.changes)
 
     def summary(self) -> dict[str, float]:
-        """What the last line says."""
+        """The figures of the last line."""
         return {
             "churn_reaction_p50_s": round(quantile(self.seconds(), 0.5), 4),
             "churn_reaction_p99_s": round(quantile(self.seconds(), 0.99), 4),
@@ -159,14 +158,14 @@ def _thirds(figure: Callable[[int], float], factor: float = 1.0) -> str:
 
 
 def changes(writes: Sequence[Write], jobs: Iterable[str], *, until: float) -> list[Change]:
-    """All that happened to these jobs, in order, with what the operator made of it."""
+    """All changes of these jobs, in order, with the operator's answers."""
     wanted = frozenset(jobs)
     created, told = _by_job(writes, wanted, _is_created), _by_job(writes, wanted, lambda write: write.ends)
     found = []
     for write in writes:
         job = write.name if write.what == CREATE_JOB else job_of(write.name)
         if job in wanted and (kind := _kind(write, job)):
-            # A job that is over needs no successor, and after a failure right after a change it is tried once more.
+            # An ended job needs no new pod, and after a failure right after a change the job is tried again.
             answers = created[job] if kind is Kind.ARRIVED else [*created[job], *told[job]]
             end = min((answer.done for answer in answers if answer.received > write.received), default=None)
             seconds = (until if end is None else end) - write.done
@@ -175,7 +174,7 @@ def changes(writes: Sequence[Write], jobs: Iterable[str], *, until: float) -> li
 
 
 def waits(writes: Sequence[Write], jobs: Iterable[str], *, until: float) -> tuple[list[float], int]:
-    """Seconds from the arrival of each job to its first ready pod, or to the end of all; and how many never had one."""
+    """Seconds from the arrival of each job to its first ready pod, or to the end; and how many jobs never had one."""
     wanted = frozenset(jobs)
     ready = _by_job(writes, wanted, lambda write: write.what == POD_READY and write.user == KUBELETS)
     arrived = [write for write in writes if write.what == CREATE_JOB and write.name in wanted]

@@ -1,4 +1,4 @@
-"""A crowd of jobs is created at once; how long until all their pods are there and ready, and what it took."""
+"""Creates a crowd of jobs at once, and measures the time until all their pods are ready, and the requests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from elastic_api.pod_names import parse_pod_name
 REQUESTS_AT_ONCE = 16
 FILL_SECONDS = 900.0
 LOOK_SECONDS = 1.0
-"""All moments come from the log: looking more often would only take CPU from what is measured."""
+"""All times are from the log: more frequent looks would only use CPU of the measured programs."""
 JOBS, PODS = jobs_of(NAMESPACE), pods_of(NAMESPACE)
 COLLECTIONS = {
     "secrets": f"{NAMESPACES}/{NAMESPACE}/secrets",
@@ -24,7 +24,7 @@ COLLECTIONS = {
     "networkpolicies": f"/apis/networking.k8s.io/v1/namespaces/{NAMESPACE}/networkpolicies",
     "pods": PODS,
 }
-"""Of all that the operator creates for a job, in the order in which the plain client does."""
+"""The collections of all objects that the operator creates for a job, in the order of the plain client."""
 CREATE_JOB = "create elasticpytorchjobs"
 
 
@@ -48,9 +48,9 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Fill:
-    """A crowd that the operator started. `lags`: until a job's status counted a ready pod, in seconds.
+    """A crowd that the operator started. `lags`: seconds until a job's status counted a ready pod.
 
-    `requests` are all of the operator's while it did, and `statuses` those of them that wrote a job's status.
+    `requests` are all requests of the operator meanwhile, `statuses` its writes of jobs' statuses.
     """
 
     jobs: int
@@ -73,7 +73,7 @@ class Fill:
 
 
 def curve(writes: Sequence[Write], jobs: Collection[str], *, since: float = 0.0) -> Curve:
-    """Of the pods of these jobs since that moment, each of which was created once."""
+    """The curve of the pods of these jobs since that moment. Each pod was created once."""
     names = frozenset(jobs)
     created: list[float] = []
     ready: dict[str, float] = {}
@@ -93,13 +93,13 @@ def curve(writes: Sequence[Write], jobs: Collection[str], *, since: float = 0.0)
 
 
 def job_of(pod: str) -> str:
-    """The job of the pod of that name; empty where it can be no job's."""
+    """The job of the pod of that name; empty if it cannot be a job's pod."""
     job = pod.rsplit("-", 2)[0]
     return job if parse_pod_name(job, pod) else ""
 
 
 def by_operator(place: Place, plan: Scenario, jobs: int, leader: Operator) -> Fill:
-    """Create the crowd and wait until all of it runs, each job in full; it is left standing."""
+    """Create the crowd and wait until all jobs run in full; the crowd stays."""
     place.quiet()
     names = plan.names(jobs)
     since, cpu = place.now(), leader.cpu_seconds()
@@ -129,7 +129,7 @@ def until_ready(
     seconds: float = FILL_SECONDS,
     told: Callable[[int], None] = lambda _: None,
 ) -> Curve:
-    """Until so many pods of these jobs, all created since that moment, are ready; how they came.
+    """Wait until that many pods of these jobs, all created since that moment, are ready; returns their curve.
 
     `told` is called with how many are, look by look.
     """
@@ -143,7 +143,7 @@ def until_ready(
 
 
 def clear(place: Place) -> None:
-    """All jobs go, and all that belongs to them: the garbage collector is not to work beside the next crowd."""
+    """Delete all jobs with their objects, so that the garbage collector does not work beside the next crowd."""
     place.delete(JOBS)
     place.delete(PODS)
 

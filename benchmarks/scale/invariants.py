@@ -1,8 +1,8 @@
-"""What must hold at every moment of a run, read from the writes of its audit log. Pure arithmetic.
+"""Checks the invariants of a run over the writes of its audit log. Pure arithmetic.
 
-Every pod has one GPU. A log has the times of arrival and of answer, and a write counts at some moment in between. So
-what takes (a creation, a binding) counts here when it is answered, and what gives back when it arrives. A deletion that
-the server gave up counts as one, a creation does not. So a violation that is found was one, whatever happened.
+Every pod has one GPU. A log has the times of arrival and of answer, and a write takes effect in between. So a creation
+or a binding counts here when it is answered, and a deletion when it arrives. A deletion that the server gave up counts,
+such a creation does not. So a found violation is certainly one.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from benchmarks.scale.fill import CREATE_JOB, job_of
 DELETE_JOB = "delete elasticpytorchjobs"
 DELETE_PODS, DELETE_JOBS = "deletecollection pods", "deletecollection elasticpytorchjobs"
 TOLD = 5
-"""Violations of which the error tells."""
+"""The most violations in the error."""
 
 
 @dataclass(slots=True)
 class Pod:
-    """A pod that is not gone. `ours`: the operator created it. `leaves`: somebody has told it to go."""
+    """An existing pod. `ours`: the operator created it. `leaves`: it is being deleted."""
 
     name: str
     created: float
@@ -45,7 +45,7 @@ class Pod:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """What did not hold, at which moment, and the pods with which it did not, the last one's write being the breach."""
+    """A violated invariant, its time, and the pods involved. The last pod's write is the breach."""
 
     what: str
     at: float
@@ -56,7 +56,7 @@ class Violation:
 
 
 def violations(writes: Iterable[Write], *, unsure: Iterable[Write] = (), gpus: int, most: int) -> list[Violation]:
-    """All that do not hold, on nodes of `gpus` GPUs, with jobs of at most `most` pods each until they are scaled."""
+    """All violations, on nodes of `gpus` GPUs, with jobs of at most `most` pods each until they are scaled."""
     world = _World(gpus, most)
     given_up = (replace(write, at_once=True) for write in unsure if write.what in {DELETE, DELETE_PODS})
     for write in sorted((*writes, *given_up), key=_moment):
@@ -66,7 +66,7 @@ def violations(writes: Iterable[Write], *, unsure: Iterable[Write] = (), gpus: i
 
 
 def must_hold(found: Sequence[Violation]) -> None:
-    """BenchError where something did not."""
+    """Raise BenchError if there is a violation."""
     if found:
         told = "\n".join(map(str, found[:TOLD]))
         raise BenchError(f"{len(found)} times something did not hold that must; times are the audit log's:\n{told}")
@@ -87,11 +87,11 @@ class _World:
     jobs: set[str] = field(default_factory=set)
     over: set[str] = field(default_factory=set)
     early: dict[str, float] = field(default_factory=dict)
-    """Deletions that came before the answer to the pod's creation."""
+    """Deletions that arrived before the answer to the pod's creation."""
     found: list[Violation] = field(default_factory=list)
 
     def see(self, write: Write) -> None:
-        """The next write."""
+        """Take the next write."""
         pod = self.pods.get(write.name)
         if write.what == CREATE:
             self._create(write)
@@ -120,7 +120,7 @@ class _World:
             self.over |= self.jobs
 
     def left(self) -> list[Violation]:
-        """Pods of jobs that are over which nobody has told to go."""
+        """Pods of ended jobs that are not being deleted."""
         return [
             Violation("pod left of a job that is over", self.at, (pod,))
             for job in sorted(self.over)
@@ -146,9 +146,9 @@ class _World:
             self._breach(f"{len(held)} GPUs of node {node} taken, which has {self.gpus}", *held.values())
 
     def _delete(self, pod: Pod, *, at_once: bool) -> None:
-        """The API server keeps a pod that was told to go only while a kubelet has to end it.
+        """The API server keeps a deleted pod only while a kubelet has to end it.
 
-        One that has a node but does not run yet may be gone or not: it counts as gone.
+        A pod that has a node but does not run yet may be removed or not: it counts as removed.
         """
         if pod.runs and not (at_once or pod.ended):
             pod.leaves = True

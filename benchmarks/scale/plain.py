@@ -1,6 +1,7 @@
-"""A plain client in the operator's place: it decides nothing and watches nothing, and writes objects that are given.
+"""A plain client in the operator's place: it decides nothing and watches nothing, and only writes the given
+objects.
 
-It acts in the name of the operator's account, as nobody else may make pods of a job.
+It uses the operator's account, as no other account may create pods of a job.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ CLUSTER_OF_SERVICE = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
 
 @dataclass(slots=True)
 class Objects:
-    """What one job consists of beside itself: collection and body of each object, the pods last; and its status."""
+    """The objects of one job beside itself: collection and body of each, the pods last; and its status."""
 
     status: Body
     others: list[tuple[str, Body]] = field(default_factory=list)
@@ -30,7 +31,7 @@ class Objects:
 
 
 def recorded(place: Place) -> dict[str, Objects]:
-    """The objects of each job that stands, as their writer sent them."""
+    """The objects of each existing job, as their writer sent them."""
     found = {job["metadata"]["name"]: Objects(job["status"]) for job in place.items(JOBS)}
     for name, path in COLLECTIONS.items():
         for body in place.items(path):
@@ -41,7 +42,7 @@ def recorded(place: Place) -> dict[str, Objects]:
 
 
 def _as_sent(collection: str, body: Body) -> Body:
-    """Without what the API server and the scheduler put into it."""
+    """The object without the additions of the API server and the scheduler."""
     sent = copy.deepcopy(body)
     sent.pop("status", None)
     for key in OF_SERVER:
@@ -57,7 +58,7 @@ def _as_sent(collection: str, body: Body) -> Body:
 
 
 def same_objects(place: Place, plan: Scenario, objects: dict[str, Objects]) -> Curve:
-    """Each job, what belongs to it, its pods, and one status, as fast as it goes. All is left standing."""
+    """Create each job, its objects, its pods, and one status, as fast as possible. Everything stays."""
 
     def write(name: str) -> None:
         uid = place.create(JOBS, plan.job(name))["metadata"]["uid"]
@@ -72,7 +73,7 @@ def same_objects(place: Place, plan: Scenario, objects: dict[str, Objects]) -> C
 
 
 def pods_only(place: Place, plan: Scenario, objects: dict[str, Objects]) -> Curve:
-    """Nothing but the pods, as pods of nobody. The first of each job's pods counts as the job's own arrival."""
+    """Create the pods alone, without an owner. The first of each job's pods counts as the job's own arrival."""
 
     def write(name: str) -> None:
         for path, body in objects[name].pods:
@@ -90,7 +91,7 @@ def _measured(place: Place, plan: Scenario, jobs: list[str], write: Callable[[st
 
 
 def of_nobody(body: Body) -> Body:
-    """Others may not make pods that claim to be a job's."""
+    """The pod without its owner: other accounts may not create pods that claim to be a job's."""
     meta = {"name": body["metadata"]["name"]}
     spec = {key: value for key, value in body["spec"].items() if key != "priorityClassName"}
     return {"metadata": meta, "spec": spec}

@@ -20,7 +20,7 @@ Timed = Sequence[tuple[float, float]]
 
 @dataclass(frozen=True, slots=True)
 class Crowd:
-    """All that was measured among so many jobs: `lost` workers' successors, and passes in which nothing changes."""
+    """All measurements with one number of jobs: successors of `lost` workers, and passes without a change."""
 
     fill: Fill
     lost: Sequence[Reaction]
@@ -28,7 +28,7 @@ class Crowd:
 
     @property
     def pods(self) -> int:
-        """Of all jobs together."""
+        """The pods of all jobs together."""
         return len(self.fill.curve.ready)
 
     @property
@@ -38,13 +38,13 @@ class Crowd:
 
     @property
     def pass_seconds(self) -> float:
-        """Mean of the passes in which nothing changes."""
+        """The mean time of a pass without a change."""
         return sum(seconds for seconds, _ in self.unchanged) / sum(passes for _, passes in self.unchanged)
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Everything. `crowds` from the smallest to the largest; the plain client wrote what `main` consists of."""
+    """All figures. `crowds` from the smallest to the largest; the plain client wrote the objects of `main`."""
 
     crowds: Sequence[Crowd]
     main: int
@@ -60,12 +60,12 @@ class Figures:
 
     @property
     def crowd(self) -> Crowd:
-        """That with which the plain client is compared."""
+        """The crowd with which the plain client is compared."""
         return next(crowd for crowd in self.crowds if crowd.fill.jobs == self.main)
 
     @property
     def largest(self) -> Crowd:
-        """In which operators were ended and started."""
+        """The crowd in which operators were ended and started."""
         return self.crowds[-1]
 
     @property
@@ -74,7 +74,7 @@ class Figures:
         return Beside(self.crowd.lost, self.bare_lost)
 
     def ratios(self) -> dict[str, float]:
-        """Of the same run and machine: 1 is what the plain client reaches."""
+        """Ratios of the same run and machine: 1 is the plain client's figure."""
         ours = self.crowd.fill.curve
         return {
             "create_ratio": self.same_objects.created_seconds / ours.created_seconds,
@@ -89,7 +89,7 @@ class Figures:
         }
 
     def summary(self) -> dict[str, object]:
-        """What the last line says."""
+        """The figures of the last line."""
         fill = self.crowd.fill
         return {
             "jobs": fill.jobs,

@@ -1,4 +1,4 @@
-"""Many pods at rest, of jobs and of somebody else: what the operators take of the machine, and how fast one starts.
+"""Many pods at rest, of jobs and of others: the operators' use of the machine, and how fast one starts.
 
 The operator creates the pods of the jobs; a plain client posts the others, which hold no GPU.
 """
@@ -23,7 +23,7 @@ from devcluster.progress import Progress
 from elastic_operator.loop.reconciler import RESYNC_SECONDS
 
 OTHERS = "others"
-"""The namespace of somebody else's pods. The audit log leaves them out."""
+"""The namespace of the pods of others. The audit log leaves them out."""
 REST_SECONDS = RESYNC_SECONDS
 """The operator looks at everything once in that time, so the share of the CPU has one such look in it."""
 CHANGED_JOBS = 3
@@ -35,7 +35,7 @@ OTHERS_AT_ONCE = 500
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`pods` pods with one GPU, `size` for each job, and `others` pods of somebody else."""
+    """`pods` pods with one GPU, `size` for each job, and `others` pods of others."""
 
     pods: int
     others: int = 0
@@ -53,13 +53,13 @@ class Plan:
 
     @property
     def nodes(self) -> int:
-        """So many that there is room for all of them, and for one more job in ten."""
+        """The number of nodes: room for all jobs, and for one more job in ten."""
         full = max(self.pods / GPUS_PER_NODE, (self.pods + self.others) / PODS_PER_NODE)
         return math.ceil(full * SPARE)
 
     @property
     def names(self) -> list[str]:
-        """Of the jobs."""
+        """The names of the jobs."""
         return [f"rest-{number}" for number in range(self.pods // self.size)]
 
     def job(self, name: str) -> Body:
@@ -67,7 +67,7 @@ class Plan:
         return elastic_job(name, least=1, most=self.size)
 
     def other(self, number: int) -> Body:
-        """A pod of somebody else, on its node already: how it came there is not measured."""
+        """A pod of others, on its node already: its scheduling is not measured."""
         container = {"name": "main", "image": "local/none:1", "resources": {"requests": {"cpu": "100m"}}}
         spec = {"nodeName": f"k{number % self.nodes + 1}", "containers": [container]}
         return {"metadata": {"name": f"other-{number}", "labels": {"app": "other"}}, "spec": spec}
@@ -75,9 +75,9 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Resting:
-    """What was measured. `fresh_megabytes` is the memory of an operator that has just started among all the pods.
+    """The measurements. `fresh_megabytes` is the memory of an operator that has just started among all the pods.
 
-    `start_cpu_s` is what it took of the CPU until its first pod: on a busy machine it waits for its turn as well.
+    `start_cpu_s` is its CPU time until its first pod: on a busy machine it waits for its turn as well.
     """
 
     plan: Plan
@@ -92,7 +92,9 @@ class Resting:
 
 
 def fill(place: Place, plan: Plan, progress: Progress) -> None:
-    """The nodes, the others' pods, then all jobs at once; until everything runs and the operator has said so."""
+    """Create the nodes, the pods of others, then all jobs at once; wait until everything runs and all statuses say
+    so.
+    """
     place.add_nodes(plan.nodes, gpus=GPUS_PER_NODE, progress=progress)
     for namespace in (NAMESPACE, OTHERS):
         place.create_namespace(namespace)
@@ -116,7 +118,7 @@ def fill(place: Place, plan: Plan, progress: Progress) -> None:
 
 
 def measure(place: Place, plan: Plan, replicas: int, progress: Progress) -> Resting:
-    """Rest; then the end of the leader, twice, and the start of the only operator."""
+    """Measure the operators at rest; then the end of the leader, twice, and the start of the only operator."""
     leader, standby, *_ = operators(place)
     with progress.step(f"{REST_SECONDS:.0f} s of rest"):
         leading, standing_by = weigh.at_rest([leader, standby], seconds=REST_SECONDS)

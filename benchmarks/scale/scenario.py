@@ -1,4 +1,4 @@
-"""What the cluster is filled with, as plain data: elastic jobs that are all created at once, in four sizes of crowd."""
+"""The content of the cluster, as plain data: elastic jobs that are all created at once, in crowds of several sizes."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from benchmarks.reclaim.scenario import job as elastic_job
 
 NAMESPACE = "scale"
 SHARES = (0.25, 0.5, 1.0, 2.0)
-"""Of the jobs that are asked for: how anything grows with them is read from these."""
+"""The parts of the jobs, for the growth of all figures with their number."""
 SPARE = 1.1
-"""Nodes are so many times those that the jobs fill: kube-scheduler's search for the last place is not measured."""
+"""The number of nodes over those that the jobs fill, so that kube-scheduler's search for the last place is not
+measured.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +42,11 @@ class Scenario:
 
     @property
     def nodes(self) -> int:
-        """So many that the largest crowd runs in full."""
+        """The number of nodes for which the largest crowd runs in full."""
         return math.ceil(max(self.crowds) * self.size / GPUS_PER_NODE * SPARE)
 
     def names(self, jobs: int) -> list[str]:
-        """The jobs of the crowd of so many; no two crowds share a name."""
+        """The names of the jobs of that crowd; no two crowds share a name."""
         return [f"of{jobs}-{number}" for number in range(jobs)]
 
     def job(self, name: str) -> Body:

@@ -1,4 +1,5 @@
-"""Single changes among many pods: how long until the pod that answers is created, by the operator and by a bare client.
+"""Measures single changes among many pods: the time until the answering pod is created, by the operator and by a bare
+client.
 
 A pod of a job is lost; a pod of somebody else leaves a full node on which jobs wait to grow; a job is scaled up by one.
 """
@@ -40,12 +41,12 @@ class Beside:
 
     @property
     def bare_p50(self) -> float:
-        """The same of the bare client."""
+        """The same for the bare client."""
         return _p50(self.bare)
 
     @property
     def ratio(self) -> float:
-        """1 is what the bare client reaches."""
+        """The ratio of the two: 1 is the bare client's figure."""
         return self.ours_p50 / self.bare_p50
 
 
@@ -54,20 +55,21 @@ def _p50(reactions: Sequence[Reaction]) -> float:
 
 
 def lost_by_operator(place: Place, jobs: Sequence[str]) -> list[Reaction]:
-    """One worker of each of these jobs goes, one after the other: losses in a row are answered with patience."""
+    """Delete one worker of each of these jobs, one after the other: repeated losses would make a job wait."""
     gone = partial(place.delete_pod, NAMESPACE)
     return [answer(place, DELETE, f"{job}-worker-0", gone, job=job) for job in jobs]
 
 
 def scaled_by_operator(place: Place, plan: Scenario, jobs: Sequence[str]) -> list[Reaction]:
-    """Each of these jobs, which run in full beside free GPUs, may have one pod more."""
+    """Scale up each of these jobs, which run in full beside free GPUs, by one pod."""
     return [answer(place, SCALE, job, partial(_scale, place, size=plan.size + 1), job=job) for job in jobs]
 
 
 def freed_by_operator(place: Place, plan: Scenario, progress: Progress) -> list[Reaction]:
-    """Pods of somebody else leave full nodes, one by one: one of the jobs that wait to grow there gets a pod each time.
+    """Delete pods of others on full nodes, one by one: one of the jobs that wait to grow there gets a pod each
+    time.
 
-    The nodes are added for it, and all of it is left standing.
+    The nodes are added for it, and everything stays.
     """
     full = pool_of(plan)
     place.add_nodes(
@@ -85,7 +87,7 @@ def freed_by_operator(place: Place, plan: Scenario, progress: Progress) -> list[
 
 
 def pool_of(plan: Scenario) -> pools.Scenario:
-    """The full nodes: one pod of somebody else for each try, and as many jobs that hold all other GPUs."""
+    """The full nodes: one pod of others for each try, and as many jobs that hold all other GPUs."""
     return pools.Scenario(jobs=2 * plan.tries, pods=4 * plan.tries, tries=plan.tries)
 
 
@@ -96,7 +98,7 @@ def _scale(place: Place, job: str, *, size: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A write to the object `name`, which is told to those that watch, and the pod that is the answer."""
+    """A write to the object `name`, which watches report, and the pod that is the answer."""
 
     name: str
     act: Callable[[str], None]
@@ -104,14 +106,14 @@ class Change:
 
 
 def lost_by_bare_client(place: Place, objects: dict[str, Objects], jobs: Sequence[str]) -> list[Reaction]:
-    """Pods of nobody go, for which a client watches that posts each deleted pod again, and no more."""
+    """Delete pods without an owner; a watching client creates each deleted pod again, and does nothing else."""
     gone = partial(place.delete_pod, NAMESPACE)
     pods = [max(_pods(objects, job), key=_name) for job in jobs]
     return _by_bare_client(place, PODS, ("DELETED", DELETE), [Change(_name(pod), gone, pod) for pod in pods])
 
 
 def freed_by_bare_client(place: Place, plan: Scenario, objects: dict[str, Objects]) -> list[Reaction]:
-    """Pods of somebody else go, for each of which a client that watches posts one of its own."""
+    """Delete pods of others; a watching client creates one pod of its own for each."""
     gone = partial(place.delete_pod, NAMESPACE)
     others = pool_of(plan).foreign_pods[: plan.tries]
     place.create_all([(PODS, pools.foreign_pod(name)) for name in others])
@@ -123,7 +125,7 @@ def freed_by_bare_client(place: Place, plan: Scenario, objects: dict[str, Object
 def scaled_by_bare_client(
     place: Place, plan: Scenario, objects: dict[str, Objects], jobs: Sequence[str]
 ) -> list[Reaction]:
-    """Jobs that nobody serves are scaled up, for each of which a client that watches them posts one pod."""
+    """Scale up jobs without an operator; a watching client creates one pod for each."""
     place.create_all([(JOBS, plan.job(job)) for job in jobs])
     act = partial(_scale, place, size=plan.size + 1)
     changes = [Change(job, act, _renamed(_pods(objects, job)[-1], f"for-{job}")) for job in jobs]
@@ -131,7 +133,7 @@ def scaled_by_bare_client(
 
 
 def _by_bare_client(place: Place, watched: str, told: tuple[str, str], changes: Sequence[Change]) -> list[Reaction]:
-    """`told` is the change as the watch has it, and as the audit log has it."""
+    """`told` is the change as in the watch, and as in the audit log."""
     event, write = told
     answers = {change.name: change.pod for change in changes}
     place.quiet()

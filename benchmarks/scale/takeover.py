@@ -1,4 +1,4 @@
-"""How long a lost pod waits where the operator itself has just gone, and where it has just come."""
+"""Measures how long a lost pod waits right after the end or the start of the operator itself."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ STEADY_SECONDS = 120.0
 
 
 def after_kill(place: Place, job: str) -> float:
-    """Seconds from SIGKILL of the leader to the successor of a pod that goes with it: the standby's lease and start."""
+    """Seconds from SIGKILL of the leader to the successor of a pod that is deleted with it: the standby's lease and
+    start.
+    """
     leader = operators(place)[0]
     return _successor(place, job, lambda: os.kill(leader.pid, signal.SIGKILL))
 
@@ -53,7 +55,7 @@ def after_start(place: Place, job: str) -> float:
 
 
 def until_steady(place: Place, replicas: int) -> None:
-    """Until all operators are there and ready again."""
+    """Wait until all operators run and are ready again."""
 
     def are_ready() -> bool:
         status = place.get(DEPLOYMENT)["status"]

@@ -1,6 +1,6 @@
 """The digits that a CPU learns: 1,797 images of 8x8 pixels, from scikit-learn's package, into the cache.
 
-Of the package that one file is kept, 57 kB: installed it would bring scipy along, 150 MB that nothing here imports.
+Only that file of the package is kept, 57 kB: the installed package would need scipy, 150 MB that nothing here imports.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SHA256 = "09f66e6debdee2cd2b5ae59e0d6abbb73fc2b0e0185d2e1957e9ebb51e23aa22"
 
 
 def ensure(progress: Progress) -> Path:
-    """The file: a row of 64 pixels (0 to 16) and a label per image. Raises BenchError if it is another one."""
+    """The file: a row of 64 pixels (0 to 16) and a label per image. Raises BenchError if its content differs."""
     return cache.entry(f"digits-{SHA256[: cache.KEY_LENGTH]}", lambda folder: _fetch(folder, progress)) / INSIDE.name
 
 

@@ -11,7 +11,7 @@ from benchmarks.torch.runs import Result
 from benchmarks.torch.ways import BY_HAND, WAYS, Way
 
 LOAD = 0.5
-"""With more of it, averaged over a minute, a machine is not at rest."""
+"""The load, averaged over a minute, above which a machine is not at rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ PAIRS = (("single", "data_parallel"), ("data_parallel", "ddp"), ("single", "ddp"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A way with so many devices: its results, one for each run, or the reason why there is none."""
+    """A way with one number of devices: its results, one for each run, or the reason why there is none."""
 
     way: Way
     size: int
@@ -48,27 +48,31 @@ class Row:
 
     @property
     def name(self) -> str:
-        """For programs."""
+        """The name for programs."""
         return f"{self.way.name}_{self.size}"
 
     @property
     def epoch_seconds(self) -> float:
-        """Of the fastest epoch of all runs: whatever else the machine does can only slow an epoch down."""
+        """The seconds of the fastest epoch of all runs, because other work of the machine can only slow an epoch
+        down.
+        """
         return min(seconds for result in self.results for seconds in result.seconds)
 
     @property
     def images_per_second(self) -> float:
-        """At that pace."""
+        """The images per second at that pace."""
         return self.results[0].images / self.epoch_seconds
 
     @property
     def cpu_seconds(self) -> float:
-        """Of an epoch, all processes together: the median over all runs. Other work hardly changes it."""
+        """The CPU seconds of an epoch, all processes together: the median over all runs. Other work hardly changes
+        it.
+        """
         return median(result.cpu_seconds for result in self.results)
 
     @property
     def busy(self) -> tuple[float, ...]:
-        """Of each device, the median over all runs."""
+        """The busy share of each device: the median over all runs."""
         return tuple(median(shares) for shares in zip(*(result.busy for result in self.results), strict=True))
 
     @property
@@ -83,7 +87,7 @@ class Row:
 
 
 def one_device(rows: Sequence[Row]) -> Row | None:
-    """The row that others are compared with; None where it was not measured."""
+    """The row that others are compared with; None if it was not measured."""
     return next((row for row in rows if row.way.form == "single" and row.results), None)
 
 
@@ -137,7 +141,7 @@ def steps(rows: Sequence[Row], hardware: Hardware) -> Iterator[Step]:
 
 
 def cannot_show(rows: Sequence[Row], hardware: Hardware) -> list[str]:
-    """Where the hardware, not the way, decides on a figure: a sentence each."""
+    """A sentence for each figure that the hardware decides, not the way."""
     told = []
     if not hardware.gpus:
         told.append(
@@ -162,7 +166,7 @@ def cannot_show(rows: Sequence[Row], hardware: Hardware) -> list[str]:
 
 
 def unrest(hardware: Hardware) -> str:
-    """A warning to read before the figures; "" where the machine was at rest."""
+    """A warning to read before the figures; "" if the machine was at rest."""
     if hardware.load <= LOAD:
         return ""
     return (

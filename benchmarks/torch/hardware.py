@@ -13,7 +13,7 @@ from benchmarks.local import cards
 
 ASK = ("nvidia-smi", "--query-gpu=uuid,name", "--format=csv,noheader")
 BF16 = {"avx512_bf16", "amx_bf16"}
-"""Instructions of CPUs for what mixed precision computes with there."""
+"""The CPU instructions for mixed precision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """`load` is what else ran on the cores, averaged over a minute."""
+    """`load` is the other load of the cores, averaged over a minute."""
 
     cpu: str
     cores: int
@@ -45,7 +45,7 @@ class Hardware:
 
 
 def look() -> Hardware:
-    """As it is now."""
+    """The present hardware."""
     told = Path("/proc/cpuinfo").read_text()
     name = re.search(r"^model name\s*: (.*)$", told, re.MULTILINE)
     flags = re.search(r"^flags\s*: (.*)$", told, re.MULTILINE)
@@ -59,7 +59,7 @@ def look() -> Hardware:
 
 
 def _gpus() -> tuple[Gpu, ...]:
-    """Those that the user has chosen, all if nothing is said."""
+    """The GPUs of the user's choice; all without one."""
     if not shutil.which(ASK[0]):
         return ()
     done = subprocess.run(ASK, capture_output=True, text=True, check=False)
@@ -71,5 +71,5 @@ def _gpus() -> tuple[Gpu, ...]:
 
 
 def _is_named(gpu: Gpu, index: int, chosen: list[str]) -> bool:
-    """CUDA takes the beginning of a UUID for the whole, too."""
+    """Whether the GPU is named: CUDA accepts the beginning of a UUID, too."""
     return any(card == str(index) or (card.startswith("GPU-") and gpu.uuid.startswith(card)) for card in chosen)

@@ -32,7 +32,7 @@ BEGIN, END = "<!-- figures: `make bench-torch` renews them -->", "<!-- end of th
 
 
 def markdown(rows: Sequence[Row], hardware: Hardware, *, title: str) -> str:
-    """Everything that is for people: each table is one for Markdown, and can be read as it is."""
+    """The report for people: tables in Markdown, which are readable as plain text."""
     ratios = figures.ratios(rows)
     cells = [_cells(row, ratios.get(f"{row.name}_speed_up")) for row in rows if row.results]
     left_out = [f"* {way} was left out: {reason}." for way, reason in _left_out(rows).items()]
@@ -82,7 +82,7 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def renew(page: Path, told: str, *, begin: str = BEGIN) -> None:
-    """Put the tables into the page, in place of those that are there. Raises BenchError where it has no place."""
+    """Replace the tables in the page. Raises BenchError if the page has no place for them."""
     before, found, rest = page.read_text().partition(begin)
     _, end, after = rest.partition(END)
     if not found or not end:

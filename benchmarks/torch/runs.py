@@ -20,12 +20,13 @@ LIMIT_SECONDS = 1800.0
 LOOK_SECONDS = 0.1
 LAST_WORDS = 3000
 WARM_UP = 1
-"""So many epochs are not measured: in the first one, workers start and GPUs choose their algorithms."""
+"""The number of epochs that are not measured: in the first one, workers start and GPUs choose their algorithms."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Of one training. `busy` has the share of time in which each device, or on a CPU each process, computed.
+    """The result of one training. `busy` has the share of time in which each device, or on a CPU each process,
+    computed.
 
     `seconds` are those of each measured epoch, of `images` images; `cpu_seconds` what all processes computed in one,
     the DataLoader's own left out. `counts`: by each way to evaluate, the sums over the
@@ -48,7 +49,7 @@ class Result:
 
 
 def train(way: Way, size: int, arguments: Sequence[str], *, folder: Path, hardware: Hardware) -> Result:
-    """With so many devices, files of its own going to `folder`. Raises BenchError with the end of what it has said."""
+    """Train with that many devices, with its own files in `folder`. Raises BenchError with the end of its output."""
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("journal-*.json"):
         old.unlink()
@@ -76,7 +77,7 @@ def train(way: Way, size: int, arguments: Sequence[str], *, folder: Path, hardwa
 
 
 def _failure(pods: Sequence[Pod]) -> str:
-    """What went wrong with the first that failed, "" once all have ended well."""
+    """The error of the first failed process; "" once all have ended well."""
     until = time.monotonic() + LIMIT_SECONDS
     while time.monotonic() < until:
         codes = [pod.code() for pod in pods]
@@ -89,7 +90,7 @@ def _failure(pods: Sequence[Pod]) -> str:
 
 
 def result_of(journals: Sequence[Mapping[str, Any]], told_usage: str = "", *, gpus: Sequence[str] = ()) -> Result:
-    """What the processes have measured, the first one being rank 0; `told_usage` as usage.busy reads it."""
+    """The measurements of the processes, rank 0 first; `told_usage` is in the form that usage.busy reads."""
     first = journals[0]
     measured = [journal["epochs"][WARM_UP:] or journal["epochs"] for journal in journals]
     epochs = measured[0]

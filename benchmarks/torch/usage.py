@@ -21,7 +21,7 @@ TIME = "%Y/%m/%d %H:%M:%S.%f"
 
 @contextmanager
 def watched(file: Path) -> Iterator[None]:
-    """While this lasts, lines go to `file`."""
+    """Within this context, lines are written to `file`."""
     with file.open("w") as output, subprocess.Popen(WATCH, stdout=output, stderr=subprocess.DEVNULL) as process:
         try:
             yield
@@ -30,7 +30,7 @@ def watched(file: Path) -> Iterator[None]:
 
 
 def busy(told: str, *, began: float, ended: float) -> dict[str, float]:
-    """By GPU, the mean share (0 to 1) of the time between two times (seconds since 1970) in which it computed."""
+    """By GPU, the mean share (0 to 1) of the time between two moments (seconds since 1970) in which it computed."""
     seen: defaultdict[str, list[float]] = defaultdict(list)
     for line in told.splitlines():
         parts = [part.strip() for part in line.split(",")]

@@ -1,4 +1,4 @@
-"""The ways to train, and what is started for each of them: by hand, and in pods of both of the operator's modes."""
+"""The ways to train, and the programs of each: by hand, and in pods of both of the operator's modes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TORCHRUN = (PYTHON, "-m", "torch.distributed.run")
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """What trains (`form`), and who starts it (`started`). `fewest` to `most` devices make sense for it.
+    """The form of the training (`form`), and its starter (`started`). `fewest` to `most` devices make sense for it.
 
     In a mode each process has a pod of its own; `in_one_pod`, all are in one, where the script starts them. By hand
     there is one command for all processes, torchrun's if `by_torchrun`. `in_one_process`: one has all devices.
@@ -84,7 +84,7 @@ class Start:
 
 
 def why_not(way: Way, size: int, hardware: Hardware) -> str:
-    """Why it is not tried with so many devices here; "" if it is."""
+    """Why it is not tried with that many devices here; "" if it is."""
     if way.in_one_process and not hardware.gpus:
         return "it splits batches among GPUs, and there is none"
     if hardware.gpus and size > len(hardware.gpus):
@@ -93,7 +93,7 @@ def why_not(way: Way, size: int, hardware: Hardware) -> str:
 
 
 def starts(way: Way, size: int, arguments: Sequence[str], *, folder: Path, hardware: Hardware) -> list[Start]:
-    """All that is to be started. In Elastic mode the wish that names the pods is left in `folder`."""
+    """All programs to start. In Elastic mode the wish that names the pods is written into `folder`."""
     script = [str(SCRIPTS / way.script), f"--processes={size}", *way.more, *arguments]
     seen = [gpu.uuid for gpu in hardware.gpus[:size]]
     if way.started == BY_HAND:
@@ -107,7 +107,7 @@ def starts(way: Way, size: int, arguments: Sequence[str], *, folder: Path, hardw
 
 
 def checkpoint_of(way: Way, folder: Path) -> Path:
-    """Where the script saves to and goes on from: a file, for the library a folder."""
+    """The checkpoint of the script: a file, for the library a folder."""
     return folder / ("checkpoints" if way.is_library else "checkpoint.pt")
 
 

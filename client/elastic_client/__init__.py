@@ -1,4 +1,4 @@
-"""`kubectl elastic`: what people type to submit, watch, explain and change their jobs, and the same from Python."""
+"""`kubectl elastic`: commands to submit, watch, explain and change jobs, and the same from Python."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["AsyncJobClient", "JobClient"]
 
 
 def __getattr__(name: str) -> Any:
-    """The clients for Python, once somebody asks for them: no command needs them, and each imports this package."""
+    """The clients for Python, imported at their first use: no command needs them, and each imports this package."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from elastic_client import job_client

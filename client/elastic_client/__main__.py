@@ -1,6 +1,6 @@
-"""The command `kubectl elastic`, also `elastic`: which commands there are, and how each of them ends.
+"""The command `kubectl elastic`, also `elastic`: all its commands, and how each of them ends.
 
-Whatever a person can cause ends with one line on stderr and an exit code of `exits.Code`, never with a traceback.
+Any error that a person can cause ends with one line on stderr and an exit code of `exits.Code`, never with a traceback.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ app.add_typer(all_placed(convert.make_export_app(submit.read_job)), name="export
 
 
 def main() -> None:
-    """Runs the command of `sys.argv` and exits with its code."""
+    """Run the command of `sys.argv` and exit with its code."""
     try:
         with stops.handled():
             completion.prepare()
@@ -84,7 +84,7 @@ def main() -> None:
     except TyperException as error:
         if message := error.format_message():
             _end(Code.USAGE, f"{message.rstrip('.')}; see --help")
-        sys.exit(Code.DONE)  # without a command there was the help
+        sys.exit(Code.DONE)  # without a command, the help was printed
     except (KeyboardInterrupt, Abort):
         sys.exit(Code.INTERRUPTED)
     except Exception as error:
@@ -94,16 +94,16 @@ def main() -> None:
 
 
 def _run() -> int:
-    """The exit code of the command that `sys.argv` names; that of a wait, of a check, or 0."""
+    """The exit code of the command that `sys.argv` names: a wait's, a check's, or 0."""
     try:
         code: int = app(standalone_mode=False, prog_name=completion.PROGRAM) or Code.DONE
         sys.stdout.flush()
     except BrokenPipeError:
-        # What is still to be written is written at the end of the process, where it would be an error again.
+        # Buffered output would be written at the end of the process, and would raise the error again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Code.UNREAD
     except SystemExit as end:
-        if isinstance(end.__context__, BrokenPipeError):  # typer takes it for 1, which is that a job failed
+        if isinstance(end.__context__, BrokenPipeError):  # typer turns it into 1, which means that a job failed
             return Code.UNREAD
         raise
     return code

@@ -1,7 +1,8 @@
 """Talks with the API server: credentials and connection by kr8s, paths and JSON by us, every failure a `ClientError`.
 
-Plain paths, not kr8s' objects: lists come as the server's own tables, which need a fraction of the bytes of 1,000 jobs,
-and an answer of 403 must not be asked for four times. kr8s is imported only when a command connects, as it takes long.
+It uses plain paths, not kr8s' objects: lists are requested as the server's own tables, which need a fraction of the
+bytes of 1,000 jobs, and a request that is answered with 403 must not be repeated four times. kr8s is imported only when
+a command connects, because the import is slow.
 """
 
 from __future__ import annotations
@@ -36,21 +37,21 @@ TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 """Rows with the definition's own columns, made by the server."""
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
-"""It adds to lists that have keys; the API server knows those of Kubernetes' own kinds only."""
+"""It adds to lists that have keys. The API server knows such keys of Kubernetes' own kinds only."""
 
 LOGIN_SECONDS = 120
-"""For a credential plugin, which may wait for a person in a browser."""
+"""The time limit of a credential plugin, which may wait for a person in a browser."""
 CLOSING_TURNS = 5
-"""A connection that was closed takes some turns of its event loop to go."""
+"""The turns of its event loop that a closed connection needs to end."""
 ANSWER_SECONDS = 15
-"""For connecting, and for each pause within an answer."""
+"""The time limit for connecting, and for each pause within an answer."""
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Which cluster and namespace the user names; what is absent comes from the kubeconfig."""
+    """The cluster and namespace that the user names; absent parts are read from the kubeconfig."""
 
     namespace: str | None = None
     context: str | None = None
@@ -58,7 +59,7 @@ class Place:
 
     @property
     def flags(self) -> str:
-        """What has to stand in the user's next command, too, as in ` -n team-a`; `""` for nothing."""
+        """The flags that the user's next command needs, too, as in ` -n team-a`; `""` for none."""
         given = {"-n": self.namespace, "--context": self.context, "--kubeconfig": self.kubeconfig}
         return "".join(f" {flag} {shlex.quote(value)}" for flag, value in given.items() if value)
 
@@ -68,7 +69,7 @@ class ConnectionLostError(ClientError):
 
 
 class Cluster:
-    """One API server, with the user's rights. `namespace` is the one that commands work in."""
+    """One API server, with the user's rights. Commands work in `namespace`."""
 
     def __init__(self, api: Api, *, namespace: str, context: str, flags: str = "") -> None:
         self._api = api
@@ -86,19 +87,19 @@ class Cluster:
         return await self._json("GET", path, headers={"Accept": accept}, params=params)
 
     async def patch(self, path: str, change: Mapping[str, Any], *, kind: str = MERGE_PATCH, **params: str) -> Object:
-        """The object after a patch of that kind. Raises ClientError, REFUSED where a field would be wrong.
+        """The object after a patch of that kind. Raises ClientError, REFUSED for a field that would be wrong.
 
-        Where `change` names a resourceVersion that is not the object's: ConflictError.
+        Raises ConflictError if `change` names another resourceVersion than the object's.
         """
         headers = {"Content-Type": kind}
         return await self._json("PATCH", path, headers=headers, content=json.dumps(change), params=params)
 
     async def post(self, path: str, body: Mapping[str, Any], **params: str) -> Object:
-        """The object that was created. Raises ClientError, REFUSED where a field is wrong."""
+        """The object that was created. Raises ClientError, REFUSED for a wrong field."""
         return await self._json("POST", path, content=json.dumps(body), params=params)
 
     async def delete(self, path: str, *, preconditions: Mapping[str, str] | None = None) -> Object:
-        """Ask for the end of an object, if it is still that one. Raises ClientError, NOT_FOUND where there is none."""
+        """Delete an object, if it is still the same one. Raises ClientError, NOT_FOUND if it does not exist."""
         options = {"content": json.dumps({"preconditions": preconditions})} if preconditions else {}
         return await self._json("DELETE", path, **options)
 
@@ -106,7 +107,7 @@ class Cluster:
     async def lines(
         self, path: str, *, pause_seconds: float | None, accept: str = "*/*", **params: str | int
     ) -> AsyncIterator[AsyncIterator[str]]:
-        """The lines of an answer as they come, with at most `pause_seconds` between them; None: without a bound."""
+        """The lines of an answer as they arrive, with at most `pause_seconds` between them; None: without a limit."""
         import httpx
 
         timeout = httpx.Timeout(ANSWER_SECONDS, read=pause_seconds)
@@ -128,7 +129,7 @@ class Cluster:
 
     @asynccontextmanager
     async def _answer(self, method: str, path: str, **request: Any) -> AsyncIterator[httpx.Response]:
-        """A good answer. Only after a 401 is kr8s to log in anew, and to ask again."""
+        """A successful answer. kr8s logs in anew and repeats the request only after a 401."""
         with _network_errors(self.server):
             async with self._call(method, path, **request, raise_for_status=False) as answer:
                 if answer.status_code != 401:
@@ -151,9 +152,9 @@ class Cluster:
 
 
 class _Connecting:
-    """Closes a request's connection where its TLS handshake is cancelled; httpcore does that for errors only.
+    """Closes a request's connection if its TLS handshake is cancelled; httpcore does that for errors only.
 
-    kr8s leaves it out where the kubeconfig has a `tls-server-name`.
+    Not used if the kubeconfig has a `tls-server-name`.
     """
 
     _stream: httpcore.AsyncNetworkStream | None = None
@@ -167,9 +168,9 @@ class _Connecting:
 
 
 def _quoted(path: str) -> str:
-    """The path for a URL: what stands in a segment is neither a query nor a fragment.
+    """The path for a URL. The text of a segment is neither a query nor a fragment.
 
-    A path without its last segment would be that of the whole list, and servers take `..` for another path.
+    A path without its last segment would be the path of the whole list, and servers read `..` as another path.
     """
     assert not {"", ".", ".."} & set(path.split("/")[1:]), f"no segment may be empty or dots: {path}"
     return quote(path)
@@ -177,7 +178,7 @@ def _quoted(path: str) -> str:
 
 @asynccontextmanager
 async def connected(place: Place) -> AsyncIterator[Cluster]:
-    """The cluster that the user means. Raises ClientError, UNREACHABLE where there is no way to it."""
+    """The cluster that the user names. Raises ClientError, UNREACHABLE if there is no connection to it."""
     if place.namespace and not _NAMESPACE.fullmatch(place.namespace):
         raise ClientError(Code.USAGE, f"-n {place.namespace!r}: write the name of a namespace, such as team-a")
     async with AsyncExitStack() as stack:
@@ -191,7 +192,7 @@ async def connected(place: Place) -> AsyncIterator[Cluster]:
 
 
 async def _close(api: Api) -> None:
-    """kr8s leaves its connections to the end of the process."""
+    """Close kr8s' connections, which it would leave open until the end of the process."""
     if api._session is not None:
         await api._session.aclose()
         for _ in range(CLOSING_TURNS):
@@ -199,7 +200,9 @@ async def _close(api: Api) -> None:
 
 
 def _keep_keys_together(stack: AsyncExitStack) -> None:
-    """kr8s writes a kubeconfig's keys to temporary files and leaves them there; ours go when the command ends."""
+    """Keep the temporary files with a kubeconfig's keys together, and remove them when the command ends: kr8s would
+    leave them there.
+    """
     before = tempfile.tempdir
     tempfile.tempdir = stack.enter_context(tempfile.TemporaryDirectory(prefix="kubectl-elastic-"))
     stack.callback(setattr, tempfile, "tempdir", before)
@@ -210,8 +213,8 @@ async def _logged_in(place: Place) -> Api:
 
     if place.kubeconfig and not Path(place.kubeconfig).is_file():
         raise ClientError(Code.UNREACHABLE, f"--kubeconfig {place.kubeconfig}: there is no such file")
-    # Its factory asks for the server's version without a time limit, and warns of releases that it was not tried on.
-    # The namespace is ours to find: it looks for the current context's, even where there is no current context.
+    # Its factory asks for the server's version without a time limit, and warns about releases that it was not tested
+    # with. We find the namespace ourselves: kr8s reads the current context's, even if there is no current context.
     api = Api(kubeconfig=place.kubeconfig, context=place.context, namespace="default", bypass_factory=True)
     try:
         async with asyncio.timeout(LOGIN_SECONDS):
@@ -237,7 +240,7 @@ def _no_current_context(api: Api) -> str:
 
 
 def _no_way(error: Exception, api: Api, place: Place) -> str:
-    """What is wrong with the kubeconfig, as far as that can be told."""
+    """The mistake in the kubeconfig, as far as it is known."""
     if place.context and "No such context" in str(error):
         names = [context["name"] for context in api.auth.kubeconfig.contexts]
         hint = near(place.context, names, lead="it has: ") or "it has none"
@@ -253,7 +256,7 @@ def _no_way(error: Exception, api: Api, place: Place) -> str:
 
 
 def _not_utf8(place: Place) -> str | None:
-    """A kubeconfig that is no text: kr8s takes it for none at all."""
+    """Whether a kubeconfig is not text: kr8s treats such a file as absent."""
     for path in (place.kubeconfig or os.environ.get("KUBECONFIG", "~/.kube/config")).split(os.pathsep):
         try:
             Path(path).expanduser().read_text(encoding="utf-8")
@@ -265,7 +268,7 @@ def _not_utf8(place: Place) -> str | None:
 
 
 def _namespace(api: Api, place: Place) -> str:
-    """That of the context in use. kr8s itself takes the current context's, whatever --context says."""
+    """The namespace of the context in use. kr8s itself reads the current context's, even with --context."""
     config = getattr(api.auth, "kubeconfig", None)
     if config is not None and api.auth.active_context:
         named: str = config.get_context(place.context or api.auth.active_context).get("namespace") or "default"
@@ -274,7 +277,7 @@ def _namespace(api: Api, place: Place) -> str:
 
 
 async def _split(answer: httpx.Response) -> AsyncGenerator[str]:
-    """Lines end with a newline and with nothing else: httpx splits at carriage returns, which progress bars print."""
+    """Split at newlines only: httpx also splits at carriage returns, which progress bars print."""
     rest = b""
     async for chunk in answer.aiter_bytes():
         *whole, rest = (rest + chunk).split(b"\n")
@@ -286,7 +289,7 @@ async def _split(answer: httpx.Response) -> AsyncGenerator[str]:
 
 @contextmanager
 def _network_errors(server: str) -> Iterator[None]:
-    """What can go wrong between us and the server, as one line."""
+    """Errors between this client and the server, as one line."""
     import httpx
     from kr8s import APITimeoutError
 
@@ -295,7 +298,7 @@ def _network_errors(server: str) -> Iterator[None]:
     except (httpx.RemoteProtocolError, httpx.ReadError) as error:
         message = f"the connection to {server} broke: {printable(str(error)) or type(error).__name__}; try again"
         raise ConnectionLostError(Code.UNREACHABLE, message) from None
-    except BrokenPipeError:  # whoever reads our output has gone; those of connections are httpx' own
+    except BrokenPipeError:  # the reader of our output has ended; errors of connections are httpx' own
         raise
     except (APITimeoutError, httpx.TimeoutException):
         message = f"{server} did not answer within {ANSWER_SECONDS} s"

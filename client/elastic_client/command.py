@@ -1,4 +1,4 @@
-"""What all commands have in common: the flags that name a cluster, the forms of output, and how a command is run.
+"""The common part of all commands: the flags that name a cluster, the forms of output, and how a command is run.
 
 The flags may stand before a command and after it, as kubectl's may.
 """
@@ -26,20 +26,20 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 COMPLETION_SECONDS = 3
-"""For the API server's answer, while a person waits for a completion."""
+"""The time limit for the API server's answer, while a person waits for a completion."""
 
 Namespace = Annotated[str | None, typer.Option("-n", "--namespace", help="Namespace. Default: the context's.")]
 Context = Annotated[str | None, typer.Option("--context", help="Context of the kubeconfig. Default: the current one.")]
 Kubeconfig = Annotated[str | None, typer.Option("--kubeconfig", help="Path of the kubeconfig. Default: $KUBECONFIG.")]
 PLACE = {"in_namespace": Namespace, "in_context": Context, "in_kubeconfig": Kubeconfig}
-"""Parameters that no command has for itself."""
+"""Parameters that no command has by itself."""
 
 
 Output = Annotated[Format, typer.Option("-o", "--output", help="Form of the output.")]
 
 
 def job_names(context: typer.Context, incomplete: str) -> list[str]:
-    """Jobs whose names begin so, for a shell that completes; none where they cannot be had quickly."""
+    """Jobs whose names begin with this text, for a shell that completes; none if they cannot be listed quickly."""
     typed = {**(context.parent.params if context.parent else {}), **context.params}
     given = {name: typed.get(name) or typed.get(f"in_{name}") for name in ("namespace", "context", "kubeconfig")}
 
@@ -77,7 +77,7 @@ def remember_place(
     kubeconfig: Kubeconfig = None,
     version: Version = False,  # noqa: ARG001 - its callback has answered
 ) -> None:
-    """Flags that stand before the command."""
+    """Remember the flags before the command."""
     _place.set(Place(namespace, context, kubeconfig))
 
 
@@ -110,9 +110,9 @@ def all_placed(app: typer.Typer) -> typer.Typer:
 
 
 def on_cluster(command: Callable[Concatenate[Cluster, P], Awaitable[Code | None]]) -> Callable[..., None]:
-    """A command for typer from a coroutine that wants a cluster: it gets the flags that name one.
+    """A command for typer from a coroutine that needs a cluster: it gets the flags that name one.
 
-    What the coroutine returns is the exit code; None is 0.
+    The coroutine returns the exit code; None is 0.
     """
     cluster, *own = inspect.signature(command, eval_str=True).parameters.values()
     assert cluster.annotation is Cluster, cluster
@@ -127,7 +127,7 @@ def on_cluster(command: Callable[Concatenate[Cluster, P], Awaitable[Code | None]
 
 
 def _check_names(values: Mapping[str, Any]) -> None:
-    """Raises ClientError, USAGE for what is no name, before there is a login."""
+    """Raise ClientError, USAGE for an invalid name, before any login."""
     for job in [values["job"]] if "job" in values else values.get("jobs", ()):
         check_name(job)
     if "policy" in values:
@@ -135,13 +135,13 @@ def _check_names(values: Mapping[str, Any]) -> None:
 
 
 def with_cluster(work: Callable[[Cluster], Awaitable[Code | None]]) -> None:
-    """Runs a coroutine on the cluster that the flags name. Raises typer.Exit with the code that it returns."""
+    """Run a coroutine on the cluster that the flags name. Raises typer.Exit with the code that it returns."""
     if code := result_of(work):
         raise typer.Exit(code)
 
 
 def result_of(work: Callable[[Cluster], Awaitable[T]], *, namespace: str | None = None) -> T:
-    """What a coroutine on the cluster returns. `namespace` is the one to work in if no flag names another."""
+    """The result of a coroutine on the cluster. It works in `namespace` if no flag names another one."""
 
     async def connect_and_work() -> T:
         place = _place.get()

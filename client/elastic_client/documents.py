@@ -1,6 +1,6 @@
-"""What `-o json` and `-o yaml` print: a stable schema, published as `schema.json`, and made here from API objects.
+"""The output of `-o json` and `-o yaml`: a stable schema, published as `schema.json`, made here from API objects.
 
-Fields are only ever added within one `apiVersion`. What the operator says in a status is copied, never computed again.
+Fields are only ever added within one `apiVersion`. The operator's values in a status are copied, never computed again.
 `make generated` renews the schema.
 """
 
@@ -46,7 +46,7 @@ NOT_WARNINGS = frozenset(
         ConditionType.STALLED,
     }
 )
-"""Conditions whose being True needs no attention of its own, or that repeat what Ready says."""
+"""Conditions that need no attention while True, or that repeat Ready."""
 CODE_ANNOTATION = f"{GROUP}/code"
 """On a job whose code is a folder's; see `code/objects.py`."""
 UNKNOWN = "Unknown"
@@ -54,7 +54,7 @@ UNKNOWN = "Unknown"
 
 
 class Model(BaseModel):
-    """A part of what a command prints; its fields are camelCase there."""
+    """A part of a command's output; its fields are camelCase there."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, frozen=True)
 
@@ -275,7 +275,7 @@ def status_of(job: Mapping[str, Any]) -> JobStatus:
 
 
 def job_report(job: Mapping[str, Any], events: list[EventRow] | None = None) -> JobReport:
-    """All that the job's own object says."""
+    """The report from the job's own object."""
     status = status_of(job)
     ready = status.condition(ConditionType.READY)
     generation = job["metadata"].get("generation", 0)
@@ -303,7 +303,7 @@ def job_report(job: Mapping[str, Any], events: list[EventRow] | None = None) -> 
 
 
 def when_report(job: Mapping[str, Any]) -> WhenReport | None:
-    """The operator's answer to a job that asks; None while there is none to its present spec."""
+    """The operator's answer to a job that asks; None while its present spec has none."""
     status, spec, meta = status_of(job), job["spec"], job["metadata"]
     if status.forecast is None or status.forecast.observed_generation != meta.get("generation", 0):
         return None
@@ -317,7 +317,7 @@ def when_report(job: Mapping[str, Any]) -> WhenReport | None:
 
 
 def quota_report(policy: Mapping[str, Any]) -> QuotaReport:
-    """All that the policy's own object says."""
+    """The report from the policy's own object."""
     spec, meta = policy.get("spec") or {}, policy["metadata"]
     status = PolicyStatus.model_validate(policy.get("status") or {})
     total = status.total.model_dump() if status.total else {}
@@ -375,7 +375,7 @@ def _row_of(job: Mapping[str, Any], status: JobStatus) -> JobRow:
 
 
 def _unknown_fields(job: Mapping[str, Any]) -> list[str]:
-    """Fields of a release that is newer than this client: of the status' first level, and of the spec outside pods."""
+    """Fields of a newer release than this client: in the status' first level, and in the spec outside pods."""
     known = {field.alias for field in JobStatus.model_fields.values()}
     in_status = [f"status.{name}" for name in job.get("status") or {} if name not in known]
     try:

@@ -1,4 +1,4 @@
-"""How a command ends: the exit codes, and the one error that carries what to tell the user.
+"""The ends of commands: the exit codes, and the one error with a message for the user.
 
 Scripts depend on these codes: a code keeps its meaning, and new meanings get new codes.
 """
@@ -38,13 +38,13 @@ MEANINGS = {
     Code.REFUSED: "the API server refuses the change",
     Code.DEFECT: "an error of this client, or an answer that it does not know",
     Code.INTERRUPTED: "you pressed Ctrl-C",
-    Code.UNREAD: "whoever read the output has gone, as `head -1` does",
-    Code.STOPPED: "it was told to stop, by SIGTERM, SIGHUP or SIGQUIT, or its terminal was closed",
+    Code.UNREAD: "the reader of the output has ended, as `head -1` does",
+    Code.STOPPED: "SIGTERM, SIGHUP or SIGQUIT ended it, or its terminal was closed",
 }
 
 
 class ClientError(Exception):
-    """What went wrong and what to do about it, in one line, with the exit code."""
+    """An error and its remedy, in one line, with the exit code."""
 
     def __init__(self, code: Code, message: str) -> None:
         super().__init__(message)

@@ -1,4 +1,5 @@
-"""Jobs from Python, as in a notebook: what the commands do, with documents as results and `ClientError` for failures.
+"""Jobs from Python, as in a notebook: the functions of the commands, with documents as results and `ClientError` for
+failures.
 
 `AsyncJobClient` has the code. `JobClient` is the same for code that does not await; each of its calls has an event loop
 in a thread of its own, since that of a notebook runs already. Neither imports the operator, and both connect anew for
@@ -39,7 +40,7 @@ _CONNECTING = threading.Lock()
 
 
 class AsyncJobClient:
-    """The jobs of a namespace. What is not named comes from the kubeconfig, as it does for kubectl.
+    """The jobs of a namespace. Unnamed values are read from the kubeconfig, as by kubectl.
 
     Each method raises ClientError, whose text is one line that says what to do, and whose `code` is the exit code that
     the command would have.
@@ -51,11 +52,10 @@ class AsyncJobClient:
         self._place = Place(namespace, context, kubeconfig)
 
     async def create(self, job: Mapping[str, Any] | RunFlags, *, code: str | Path = "") -> JobReport:
-        """A new job from a manifest, or from what `kubectl elastic run` would be told; with the folder `code` at /code.
+        """A new job from a manifest, or from the flags of `kubectl elastic run`; with the folder `code` at /code.
 
         Raises:
-            ClientError: USAGE for a flag or the folder, REFUSED for a field that is wrong, or where there is a job of
-                that name.
+            ClientError: USAGE for a flag or the folder, REFUSED for a wrong field, or if the name is in use.
         """
         manifest, shipped = _made(job, code)
         namespace = (manifest.get("metadata") or {}).get("namespace")
@@ -63,12 +63,12 @@ class AsyncJobClient:
             return job_report(await ship.create(cluster, manifest, shipped))
 
     async def get(self, name: str) -> JobReport:
-        """The job as it is now. Raises ClientError, NOT_FOUND where there is none."""
+        """The job as it is now. Raises ClientError, NOT_FOUND if it does not exist."""
         async with self._cluster() as cluster:
             return job_report(await find_job(cluster, name))
 
     async def list(self, *, all_namespaces: bool = False) -> JobList:
-        """All jobs, by namespace and name. Raises ClientError, NOT_FOUND where there is no such namespace."""
+        """All jobs, by namespace and name. Raises ClientError, NOT_FOUND if the namespace does not exist."""
         async with self._cluster() as cluster:
             found = await all_jobs(cluster, "" if all_namespaces else cluster.namespace)
             if not found.jobs and not all_namespaces:
@@ -79,7 +79,7 @@ class AsyncJobClient:
         """The job once it has ended: `report.job.status` is then Succeeded or Failed. Without a timeout, for ever.
 
         Raises:
-            ClientError: TIMED_OUT, or NOT_FOUND where there is no such job or no more.
+            ClientError: TIMED_OUT, or NOT_FOUND if the job does not exist (any more).
         """
         check_name(name)
         try:
@@ -92,9 +92,9 @@ class AsyncJobClient:
     async def logs(
         self, name: str, *, rank: int | None = None, pod: str | None = None, tail: int | None = None
     ) -> Lines:
-        """What the job's pods have printed, by time, with rank and pod before each line unless it is one pod.
+        """The output of the job's pods, by time, with rank and pod before each line unless it is one pod.
 
-        `rank` or `pod` choose one pod, `tail` the last lines of each. Raises ClientError, NOT_FOUND where no pod has
+        `rank` or `pod` choose one pod, `tail` the last lines of each. Raises ClientError, NOT_FOUND if no pod has
         started.
         """
         async with self._cluster() as cluster, AsyncExitStack() as stack:
@@ -117,21 +117,21 @@ class AsyncJobClient:
             return await resized(cluster, before, wanted)
 
     async def suspend(self, name: str) -> JobReport:
-        """Take its pods away; it keeps its place and its checkpoints."""
+        """Delete its pods; the job keeps its place and its checkpoints."""
         return await self._set_suspend(name, suspend=True)
 
     async def resume(self, name: str) -> JobReport:
-        """Let it go on, from its last checkpoint."""
+        """Let it run again, from its last checkpoint."""
         return await self._set_suspend(name, suspend=False)
 
     async def delete(self, name: str) -> None:
-        """Delete it with its pods; checkpoints on volumes stay. Raises ClientError, NOT_FOUND where there is none."""
+        """Delete it with its pods; checkpoints on volumes stay. Raises ClientError, NOT_FOUND if it does not exist."""
         check_name(name)
         async with self._cluster() as cluster:
             await remove(cluster, name)
 
     async def why(self, name: str) -> str:
-        """Why it is not running or not bigger, and what each change of size cost: what `kubectl elastic why` prints."""
+        """Why it is not running or not bigger, and the cost of each change of size, as from `kubectl elastic why`."""
         report = await self.get(name)
         text = io.StringIO()
         screen.print_why(screen.console(text), report, now())
@@ -144,7 +144,7 @@ class AsyncJobClient:
 
     @asynccontextmanager
     async def _cluster(self, namespace: str | None = None) -> AsyncIterator[Cluster]:
-        """The cluster; a manifest's own `namespace` counts where none was named."""
+        """The cluster; a manifest's own `namespace` counts if none was named."""
         place = Place(self._place.namespace or namespace, self._place.context, self._place.kubeconfig)
         async with AsyncExitStack() as stack:
             async with _alone():
@@ -152,7 +152,8 @@ class AsyncJobClient:
                 try:
                     cluster = await stack.enter_async_context(connected(place))
                 finally:
-                    # While a command runs, temporary files are its own. Here the notebook's must not go with them.
+                    # While a command runs, all temporary files are its own. Here the notebook's must not be removed
+                    # with them.
                     tempfile.tempdir = before
             yield cluster
 
@@ -208,7 +209,9 @@ class JobClient:
 
 @asynccontextmanager
 async def _alone() -> AsyncIterator[None]:
-    """One client at a time connects, in whatever thread: each changes where temporary files go meanwhile."""
+    """Only one client connects at a time, in any thread, because each changes the folder of temporary files
+    meanwhile.
+    """
     while not _CONNECTING.acquire(blocking=False):  # noqa: ASYNC110 - clients are in several event loops
         await asyncio.sleep(LOOK_SECONDS)
     try:
@@ -218,7 +221,7 @@ async def _alone() -> AsyncIterator[None]:
 
 
 def _made(job: Mapping[str, Any] | RunFlags, code: str | Path) -> tuple[Mapping[str, Any], Folder | None]:
-    """The manifest and the code that it mounts. Raises ClientError, USAGE for what is wrong with either."""
+    """The manifest and the code that it mounts. Raises ClientError, USAGE for a mistake in either."""
     from elastic_client.code import folder, objects
     from elastic_client.convert.converted import ConvertError
     from elastic_client.convert.run import from_flags
@@ -236,7 +239,7 @@ def _made(job: Mapping[str, Any] | RunFlags, code: str | Path) -> tuple[Mapping[
 
 
 def _result(work: Coroutine[Any, Any, T]) -> T:
-    """What the coroutine returns, from a thread of its own. Where the caller is interrupted, it is cancelled."""
+    """The coroutine's result, from a thread of its own. If the caller is interrupted, the coroutine is cancelled."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="JobClient", daemon=True)
     thread.start()

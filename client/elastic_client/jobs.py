@@ -1,4 +1,4 @@
-"""Jobs as the API has them: where they are, one of them, and what to say where there is none of that name."""
+"""Jobs in the API: their paths, finding one, and the error if none has the name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def jobs_path(namespace: str) -> str:
 
 
 def job_path(cluster: Cluster, name: str) -> str:
-    """One job. Raises ClientError, USAGE for what is no name."""
+    """The path of one job. Raises ClientError, USAGE for an invalid name."""
     check_name(name)
     return f"{jobs_path(cluster.namespace)}/{name}"
 
@@ -29,9 +29,9 @@ async def all_jobs(cluster: Cluster, namespace: str) -> JobList:
 
 
 async def listed(cluster: Cluster, namespace: str, *, wide: bool) -> tuple[list[str], list[list[object]]]:
-    """Headings and rows of the server's own table, so that columns of a newer release are shown, too.
+    """The headings and rows of the server's own table, so that columns of a newer release are shown, too.
 
-    Without the jobs' metadata, which would be nine tenths of the answer, where it names nothing that is not known.
+    The jobs' metadata, nine tenths of an answer, is requested only where the namespace is needed.
     """
     metadata = "None" if namespace else "Metadata"
     table = await cluster.get(jobs_path(namespace), accept=TABLE, includeObject=metadata)
@@ -50,7 +50,7 @@ def job_list(table: Object) -> JobList:
 
 
 async def find_job(cluster: Cluster, name: str) -> Object:
-    """The job of that name. Raises ClientError, NOT_FOUND with near names and where else there is one."""
+    """The job of that name. Raises ClientError, NOT_FOUND with similar names and other namespaces with such a job."""
     path = job_path(cluster, name)
     try:
         return await cluster.get(path)
@@ -61,26 +61,26 @@ async def find_job(cluster: Cluster, name: str) -> Object:
 
 
 async def find_report(cluster: Cluster, name: str) -> JobReport:
-    """The job as a document; what this client does not know of it is said on stderr."""
+    """The job as a document. Fields that this client does not know are named on stderr."""
     report = job_report(await find_job(cluster, name))
     tell_unknown(report)
     return report
 
 
 def tell_unknown(report: JobReport) -> None:
-    """A newer release of the operator has fields that are left out here."""
+    """Report fields of a newer release of the operator, which are left out here."""
     if report.unknown_fields:
         note(f"note: not shown: {', '.join(report.unknown_fields)}; the cluster is newer than this client: upgrade it")
 
 
 def check_name(name: str, *, kind: str = "job", example: str = "toy") -> None:
-    """Raises ClientError, USAGE for what is no name: as a path it could be all jobs, or another request."""
+    """Raise ClientError, USAGE for an invalid name: as a path it could mean all jobs, or another request."""
     if not is_name(name):
         raise ClientError(Code.USAGE, f"{kind.upper()} {name!r}: write a {kind}'s name alone, such as {example}")
 
 
 async def no_such_job(cluster: Cluster, name: str) -> ClientError:
-    """What to say of a job that is not there."""
+    """The error for a job that does not exist."""
     await check_namespace(cluster)
     here = [job.name for job in (await all_jobs(cluster, cluster.namespace)).jobs]
     elsewhere = [job.namespace for job in await _everywhere(cluster) if job.name == name]
@@ -110,7 +110,7 @@ async def check_namespace(cluster: Cluster) -> None:
 
 
 async def _everywhere(cluster: Cluster) -> list[JobRow]:
-    """Jobs of all namespaces; none where the user may not see them."""
+    """Jobs of all namespaces; none if the user may not list them."""
     try:
         return (await all_jobs(cluster, "")).jobs
     except ClientError:

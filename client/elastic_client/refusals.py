@@ -17,7 +17,7 @@ NOT_INSTALLED = (
 )
 VIEWER = "view"
 QUOTA_ADMIN = "elastic-pytorch-quota-admin"
-"""Of the chart, under the name that docs/install.md installs it by; another release's role begins with its own."""
+"""The chart's role if it is installed as in docs/install.md; another release's role begins with that release's name."""
 LOGIN = "your credentials are not accepted: log in again, or name another context by --context"
 NO_API_SERVER = "{server} does not answer as an API server: check the address in your kubeconfig"
 
@@ -63,7 +63,7 @@ def _status_object(body: bytes) -> Mapping[str, Any]:
 def _forbidden(answer: Mapping[str, Any], path: str) -> str:
     """The API server's words, which name user, verb, resource and namespace."""
     message = _line(answer.get("message") or "the API server forbids it")
-    if "cannot" not in message:  # a quota or an admission policy, which says itself what to do
+    if "cannot" not in message:  # a quota or an admission policy, whose message has the remedy
         return message
     reads = any(f"cannot {verb} " in message for verb in ("get", "list", "watch"))
     if path.startswith(COLLECTION):

@@ -8,7 +8,7 @@ DISTRIBUTION = "elastic-pytorch-client"
 
 
 def own_version() -> str:
-    """Of this client; `?` where it is not installed as a package."""
+    """The version of this client; `?` if it is not installed as a package."""
     try:
         return version(DISTRIBUTION)
     except PackageNotFoundError:

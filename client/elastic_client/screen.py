@@ -1,6 +1,6 @@
 """Puts documents on the screen: tables and paragraphs, coloured only on a terminal, or JSON, YAML and names.
 
-Where the output is no terminal, lines are neither wrapped nor cut, so that `grep` and `awk` see whole ones.
+If the output is no terminal, lines are neither wrapped nor cut, so that `grep` and `awk` see whole lines.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ INDENT = "  "
 BETWEEN = 3
 """Blanks between columns."""
 EXACT_POSITIONS = 10
-"""Places in line behind this are rounded by the operator."""
+"""The operator rounds places in line behind this one."""
 
 
 class Format(StrEnum):
@@ -90,14 +90,16 @@ class Format(StrEnum):
 
 
 def console(file: IO[str] | None = None) -> Console:
-    """Where to print. Text of the cluster is shown as it is: nothing in it is markup."""
+    """The console to print to. Text of the cluster is shown unchanged: nothing in it is markup."""
     target = file or sys.stdout
     width = None if target.isatty() else NOT_A_TERMINAL_COLUMNS
     return Console(file=target, width=width, markup=False, highlight=False, emoji=False)
 
 
 def as_json(document: Document) -> str:
-    """As `schema.json` describes it; what is unknown is absent. Controls are escaped, those above ASCII too."""
+    """The document by `schema.json`; unknown values are absent. Control characters are escaped, those above ASCII
+    too.
+    """
     text = document.model_dump_json(by_alias=True, exclude_none=True, indent=2)
     return re.sub(r"[\x7f-\x9f]", lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
 
@@ -119,7 +121,7 @@ def names_of(document: Document) -> list[str]:
         case JobReport():
             return [f"{JOB_RESOURCE}/{document.job.name}"]
         case WhenReport():
-            return []  # the job that asked is gone
+            return []  # the job that asked is deleted
         case QuotaList():
             return [f"{QUOTA_RESOURCE}/{quota.name}" for quota in document.quotas]
         case QuotaReport():
@@ -132,7 +134,7 @@ def names_of(document: Document) -> list[str]:
 
 
 def printed(document: Document, output: Format) -> bool:
-    """Prints the document in a form for programs, if that is asked for."""
+    """Print the document in a form for programs, if one is wanted; returns whether it did."""
     target = console()
     match output:
         case Format.JSON:
@@ -196,7 +198,7 @@ def quota_cells(quota: QuotaRow, at: datetime) -> list[object]:
 
 
 def event_cells(event: EventRow, at: datetime) -> list[object]:
-    """An event's row: how long ago, what, to what, and the message with how often."""
+    """An event's row: its age, reason, object, and the message with its count."""
     often = f" (x{event.count})" if event.count > 1 else ""
     return [age(event.time, at), event.type, event.reason, event.object, event.message + often]
 
@@ -240,7 +242,7 @@ def print_paragraph(target: Console, title: str, text: str) -> None:
 
 
 def print_last_failure(target: Console, failure: LastFailure, at: datetime) -> None:
-    """What failed last, and under it what it printed last, line by line."""
+    """Print the last failure, and under it its last output, line by line."""
     who = failure.pod if failure.rank is None else f"rank {failure.rank} of {failure.pod}"
     code = failure.exit_code
     how = "" if code is None else f", signal {-code}" if code < 0 else f", exit code {code}"
@@ -263,22 +265,20 @@ def print_when(target: Console, report: WhenReport, at: datetime) -> None:
 
 
 def _costs(would: Forecast) -> list[tuple[str, str]]:
-    """Whose GPUs it would use."""
+    """The owners of the GPUs that it would use."""
     found = []
     if would.borrowed_gpus:
         owners = ", ".join(f"{one.policy} (up to {one.gpus})" for one in would.borrows)
-        idle = (
-            f"Of the idle guarantee of {owners}, which may take them back." if owners else "Nobody is guaranteed them."
-        )
+        idle = f"Of the idle guarantee of {owners}, which may reclaim them." if owners else "Nobody is guaranteed them."
         found.append((f"Borrows {counted(would.borrowed_gpus, 'GPU')}", idle))
     if would.reclaimed_gpus:
-        gone = f"Running pods with {counted(would.reclaimed_gpus, 'GPU')} would go for it first."
-        found.append((f"Takes {counted(would.reclaimed_gpus, 'GPU')}", gone))
+        gone = f"Running pods with {counted(would.reclaimed_gpus, 'GPU')} would be evicted for it first."
+        found.append((f"Evicts {counted(would.reclaimed_gpus, 'GPU')}", gone))
     return found
 
 
 def _line(queue: QueuePlace | None, at: datetime) -> list[tuple[str, str]]:
-    """Where it stands in line, and when it starts."""
+    """Its place in line, and its estimated start."""
     if queue is None:
         return []
     about = "about " if queue.position > EXACT_POSITIONS else ""
@@ -305,14 +305,14 @@ def print_events(target: Console, events: Iterable[EventRow], at: datetime) -> N
 
 
 def check_line(check: Check) -> Text:
-    """A line of `doctor`: the verdict, what was found, and what to do."""
+    """A line of `doctor`: the verdict, the finding, and the remedy."""
     verdict = "unknown" if check.ok is None else "ok" if check.ok else "not ok"
     message = f"{check.name}: {check.told}" + (f"; {check.remedy}" if check.remedy else "")
     return Text.assemble((f"{verdict:<9}", STYLES.get(verdict, "")), printable(message))
 
 
 def print_quota(target: Console, report: QuotaReport, at: datetime) -> None:
-    """A policy, what its kinds of GPU are used for, and what the operator says of it."""
+    """Print a policy, the use of its kinds of GPU, and the operator's conditions."""
     print_grid(target, QUOTA_COLUMNS, [quota_cells(report.quota, at)])
     selected = " and those with the labels it selects" if report.selects else ""
     target.print(f"\nnamespaces  {', '.join(report.namespaces) or 'none by name'}{selected}", soft_wrap=True)
@@ -335,7 +335,7 @@ def _flavor_cells(flavor: FlavorAmounts) -> list[object]:
 
 
 def _try(retry: Retry, at: datetime) -> str:
-    """What is tried again, when, and after which trouble; size 1 is the job as a whole."""
+    """A retry: of what, when, and after which failure; size 1 is the job as a whole."""
     what = "New nodes are asked for" if retry.cause is RetryCause.NODES_NOT_PROVISIONED else "Tried"
     what = f"{retry.size} pods are tried" if (retry.size or 1) > 1 else what
     return f"{what} again in {age(at, retry.not_before)} ({retry.cause}, attempt {retry.attempt})"
@@ -376,7 +376,7 @@ def _training(report: JobReport) -> str:
         "goodput": training.goodput,
         "checkpoints cannot be followed:": training.checkpoint_error,
     }
-    for metric in training.metrics:  # as the script calls them: what is measured keeps its name
+    for metric in training.metrics:  # the script's own names: a metric keeps its name
         known[f"script's {metric.name}" if metric.name in known else metric.name] = metric.value
     return ", ".join(f"{name} {value}" for name, value in known.items() if value is not None)
 

@@ -21,12 +21,12 @@ SIGNALS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGQUIT") if
 """Ends from outside; one that is ignored stays so, as under `nohup`."""
 
 _cancel: Callable[[], None] | None = None
-"""Cancels the coroutine that `run` runs; None where none runs, or it is cancelled already."""
+"""Cancels the coroutine of `run`; None if none runs, or it is cancelled already."""
 
 
 @contextmanager
 def handled() -> Iterator[None]:
-    """Each of SIGNALS ends the process with Code.STOPPED meanwhile, after its coroutine if one runs."""
+    """Within this context, each of SIGNALS ends the process with Code.STOPPED, after its coroutine if one runs."""
     before = {one: signal.signal(one, _stop) for one in SIGNALS if signal.getsignal(one) != signal.SIG_IGN}
     try:
         yield
@@ -68,7 +68,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 def _stop(_number: int, _frame: FrameType | None) -> None:
-    """The second signal does not wait for what cleans up."""
+    """The second signal does not wait for the clean-up."""
     global _cancel
     if _cancel is None:
         sys.exit(Code.STOPPED)

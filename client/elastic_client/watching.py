@@ -1,4 +1,4 @@
-"""Follows a list of the API server by watches: what there is, and then each change, without asking again and again."""
+"""Follows a list of the API server by watches: the objects, and then each change, without polling."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from elastic_client.exits import Code
 from elastic_client.refusals import GoneError
 
 WATCH_SECONDS = 240
-"""After which the server ends a watch, and the next one is opened."""
+"""The time after which the server ends a watch, and the next one is opened."""
 PAUSE_SECONDS = 1
-"""From the beginning of a watch to that of the next one, at least."""
+"""The least time from the beginning of a watch to that of the next one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The list as it is, or an object that has changed; a table each, where the server was asked for tables."""
+    """The present list, or a changed object; each is a table, if tables were requested."""
 
     kind: Literal["LIST", "ADDED", "MODIFIED", "DELETED"]
     body: Object
 
     @property
     def objects(self) -> list[Object]:
-        """Those that were listed, or the one that has changed."""
+        """The listed objects, or the changed one."""
         found: list[Object] = self.body["items"] if self.kind == "LIST" else [self.body]
         return found
 
@@ -56,7 +56,9 @@ async def _changes(cluster: Cluster, path: str, **params: Any) -> AsyncGenerator
 
 
 async def _watch(cluster: Cluster, path: str, *, since: str, **params: Any) -> AsyncGenerator[Change]:
-    """Until the server ends it or the connection breaks: whether the server is still there, the next watch tells."""
+    """Watch until the server ends it or the connection breaks. The next watch shows whether the server is still
+    reachable.
+    """
     params |= {"watch": "1", "resourceVersion": since, "timeoutSeconds": WATCH_SECONDS}
     with suppress(ConnectionLostError):
         async with cluster.lines(path, pause_seconds=2 * WATCH_SECONDS, **params) as lines:
@@ -70,7 +72,7 @@ async def _watch(cluster: Cluster, path: str, *, since: str, **params: Any) -> A
 
 @asynccontextmanager
 async def _not_too_often() -> AsyncIterator[None]:
-    """A server that ends each watch at once is not asked again at once."""
+    """Wait before the next watch: the server may end each one at once."""
     clock = asyncio.get_running_loop().time
     begun = clock()
     try:

@@ -17,12 +17,12 @@ MOST_NAMES = 3
 
 
 def printable(text: str) -> str:
-    """`text` without control characters: what the cluster stores may have come from anybody."""
+    """`text` without control characters, because anybody may have written the texts of a cluster."""
     return _CONTROLS.sub(" ", text)
 
 
 def is_name(text: str) -> bool:
-    """Whether Kubernetes may call an object so: such a text is one segment of a path, and no other path."""
+    """Whether the text is a valid name of an object: such a text is one segment of a path, and no other path."""
     return len(text) <= LONGEST_NAME and _NAME.fullmatch(text) is not None
 
 
@@ -47,7 +47,7 @@ def sizes(small: int, big: int) -> str:
 
 
 def near(name: str, names: Iterable[str], *, lead: str = "there are ") -> str:
-    """A hint at names like `name`, else at some that there are, behind `lead`; `""` where there are none."""
+    """A hint at names like `name`, else at some existing ones, after `lead`; `""` if there are none."""
     known = sorted(set(names))
     close = difflib.get_close_matches(name, known, n=MOST_NAMES, cutoff=0.6)
     if close:

@@ -1,7 +1,7 @@
-"""Where the program starts: a signal ends it from its first moment on.
+"""The program's entry point: a signal ends it from its first moment on.
 
-As process 1 of a container it gets no SIGTERM that it does not handle (the kernel drops it), and its pod would sit out
-its grace period; importing the rest takes longer than a second.
+The kernel drops a SIGTERM that process 1 of a container does not handle, and the pod would then wait for its whole
+grace period. Importing the rest of the program takes longer than a second, so the handler is set first.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ pile up.
 
 def main() -> int:
     """The command line; returns the exit code."""
-    if sys.argv[1:2] == ["run"]:  # its own handler takes over when it has something to hand back
+    if sys.argv[1:2] == ["run"]:  # its own handler takes over once the process has a lease to hand back
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         gc.set_threshold(*GC_THRESHOLDS)
     from elastic_operator import command_line

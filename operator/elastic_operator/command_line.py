@@ -19,7 +19,7 @@ from elastic_operator.tools import commands as tools
 from elastic_worker import contract
 
 RECURSION_LIMIT = 20_500
-"""The API server stores templates nested up to 10,000 levels; one such job must not hide all others."""
+"""The API server stores templates nested up to 10,000 levels. One such job must not hide all others."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -47,7 +47,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _version() -> str:
-    """The version of this program, and the pods that it understands."""
+    """The version of this program, and the versions of pods that it understands."""
     return (
         f"elastic-operator {version('elastic-pytorch-operator')}, contract {contract.VERSION},"
         f" Python {platform.python_version()}"

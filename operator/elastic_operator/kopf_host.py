@@ -1,8 +1,8 @@
-"""kopf, as the host of the feed of jobs: it passes on what its watch shows, and nothing else happens here.
+"""kopf as the watch source of the informer of jobs: it only passes on the events of its watch.
 
 No handler writes, keeps state or can fail: the loop decides, from the stores. kopf takes the process's signal handlers
 at its start, and cancels all later tasks of its event loop at its end, so it has a thread and an event loop of its own
-(2). Its lists have no job: they would take 100 MB among 2,500 jobs (173).
+(2). Its lists contain no job: with 2,500 jobs they would take 100 MB (173).
 """
 
 from __future__ import annotations
@@ -21,14 +21,21 @@ from elastic_operator.cluster.backoff import Backoff
 from elastic_operator.cluster.connection import Connection
 from elastic_operator.cluster.lists import PAGE
 from elastic_operator.cluster.own_loop import run_in_own_loop
-from elastic_operator.job_feed import NO_JOB, Take
+from elastic_operator.cluster.sockets import Sockets
+from elastic_operator.job_informer import NO_JOB, WATCH_SECONDS, EventSink, bookmark
 
 LOGIN_SECONDS = 600
 """kopf's session uses its token for this long. The kubelet renews service account tokens well before they end."""
 
+IDLE_SECONDS = 0.1
+"""The time for which kopf keeps a job's task and queue after an event; 5 s by default (182)."""
+
+IDENTITY = ("name", "namespace", "uid", "resourceVersion")
+"""The fields of metadata that kopf reads after it has passed an event on."""
+
 
 class NoDiffs(kopf.DiffBaseStorage):
-    """Remembers nothing on users' objects: no change handler needs it."""
+    """Stores nothing on users' objects, because no change handler needs it."""
 
     def build(self, *, body: kopf.Body, extra_fields: Any = None) -> kopf.BodyEssence:
         """Nothing."""
@@ -43,7 +50,7 @@ class NoDiffs(kopf.DiffBaseStorage):
 
 
 class NoProgress(kopf.ProgressStorage):
-    """Remembers nothing of handlers: event handlers have no progress."""
+    """Stores nothing about handlers, because event handlers have no progress."""
 
     def fetch(self, *, key: Any, body: kopf.Body) -> Any:
         """Nothing."""
@@ -64,46 +71,56 @@ class NoProgress(kopf.ProgressStorage):
 
 
 class Kopf:
-    """kopf for the jobs of these namespaces, of all if none is named. The caller hears of jobs in the caller's own
+    """kopf for the jobs of these namespaces, of all if none is named. The caller gets the events in its own event
     loop.
     """
 
     def __init__(self, connection: Connection, namespaces: Sequence[str]) -> None:
         self.connection, self.namespaces = connection, namespaces
 
-    async def __call__(self, take: Take) -> None:
+    async def __call__(self, sink: EventSink) -> None:
         """Run until it ends."""
         quiet()
         ours = asyncio.get_running_loop()
-        await run_in_own_loop(lambda: self._run(take, ours))
+        await run_in_own_loop(lambda: self._run(sink, ours))
 
-    async def _run(self, take: Take, ours: asyncio.AbstractEventLoop) -> None:
+    async def _run(self, sink: EventSink, ours: asyncio.AbstractEventLoop) -> None:
+        sockets = Sockets()
+
         async def login(**_: Any) -> kopf.AiohttpSession:
             authorization = asyncio.run_coroutine_threadsafe(self.connection.credentials.header(), ours)
-            return self._session(await asyncio.wrap_future(authorization), list_none)
+            return self._session(await asyncio.wrap_future(authorization), ask, sockets)
 
-        async def pass_on(type: str | None, body: kopf.Body, **_: Any) -> None:
-            ours.call_soon_threadsafe(take, type, dict(body))
+        async def pass_on(type: str | None, event: kopf.RawEvent, **_: Any) -> None:
+            ours.call_soon_threadsafe(sink, type, taken_out(event["object"]))
 
-        async def list_none(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-            """Of its list, kopf gets the resourceVersion only, from which it watches (173)."""
-            lists = request.url.path.endswith(f"/{PLURAL}") and "watch" not in request.url.query
-            if lists:
+        async def ask(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+            """Send a request of kopf. Of its list, kopf gets the resourceVersion only, from which it watches (173)."""
+            request.server_hostname = self.connection.server_hostname  # kopf itself passes no such name on
+            of_jobs, watches = request.url.path.endswith(f"/{PLURAL}"), "watch" in request.url.query
+            if of_jobs and not watches:
                 request.url = request.url.update_query(NO_JOB)
             response = await send(request)
-            if lists and response.ok:
-                ours.call_soon_threadsafe(take, None, {})
+            if of_jobs and response.ok:
+                answered = bookmark(namespace_in(request.url.path)) if watches else (None, {})
+                ours.call_soon_threadsafe(sink, *answered)
             return response
 
         registry = kopf.OperatorRegistry()
         kopf.on.login(registry=registry)(login)
         kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)(pass_on)
         where: dict[str, Any] = {"namespaces": self.namespaces} if self.namespaces else {"clusterwide": True}
-        await kopf.operator(registry=registry, settings=kopf_settings(), standalone=True, **where)
+        try:
+            await kopf.operator(registry=registry, settings=kopf_settings(), standalone=True, **where)
+        finally:
+            await sockets.closed()
 
-    def _session(self, authorization: str | None, middleware: aiohttp.ClientMiddlewareType) -> kopf.AiohttpSession:
+    def _session(
+        self, authorization: str | None, middleware: aiohttp.ClientMiddlewareType, sockets: Sockets
+    ) -> kopf.AiohttpSession:
+        tls = self.connection.tls or True
         session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=self.connection.tls or True),
+            connector=aiohttp.TCPConnector(limit=0, ssl=tls, socket_factory=sockets.make),
             headers={"Authorization": authorization} if authorization else {},
             middlewares=(middleware,),
         )
@@ -114,8 +131,26 @@ class Kopf:
         )
 
 
+def taken_out(body: Any) -> dict[str, Any]:
+    """The object of an event. Only its identity stays in `body`, which kopf keeps.
+
+    kopf's views of an object refer to each other, so they stay until the garbage collector's next full collection. A
+    whole job would stay with them after each of its events (182).
+    """
+    found = dict(body)
+    body.clear()
+    body["metadata"] = {name: value for name, value in found["metadata"].items() if name in IDENTITY}
+    return found
+
+
+def namespace_in(path: str) -> str:
+    """The namespace whose collection is at that path; "" for the collection of all namespaces."""
+    *_, kind, name, _ = path.split("/")
+    return name if kind == "namespaces" else ""
+
+
 class EndlessPauses:
-    """The pauses between kopf's repetitions of one request: growing, jittered, without an end."""
+    """The pauses between kopf's repetitions of one request: growing, jittered, endless."""
 
     def __iter__(self) -> Iterator[float]:
         backoff = Backoff()
@@ -124,7 +159,9 @@ class EndlessPauses:
 
 
 def kopf_settings() -> kopf.OperatorSettings:
-    """kopf as a feed only: it writes nothing, scans nothing, locks nothing, and gives up on a request in time."""
+    """Settings for kopf as a watch source only: it writes nothing, scans nothing, locks nothing, and limits the time of
+    a request.
+    """
     settings = kopf.OperatorSettings()
     settings.persistence.diffbase_storage = NoDiffs()
     settings.persistence.progress_storage = NoProgress()
@@ -133,9 +170,11 @@ def kopf_settings() -> kopf.OperatorSettings:
     settings.peering.standalone = True
     settings.networking.request_timeout = 15
     settings.networking.connect_timeout = 5
-    settings.networking.error_backoffs = EndlessPauses()  # else it ends after a minute of 403 or 5xx
+    settings.networking.error_backoffs = EndlessPauses()  # otherwise it ends after a minute of 403 or 5xx
+    settings.queueing.idle_timeout = IDLE_SECONDS
     settings.watching.chunk_size = PAGE
-    settings.process.ultimate_exiting_timeout = None  # else it kills this process some time after it ended
+    settings.watching.server_timeout = WATCH_SECONDS
+    settings.process.ultimate_exiting_timeout = None  # otherwise kopf kills this process some time after kopf ended
     return settings
 
 
@@ -143,5 +182,5 @@ def quiet() -> None:
     """Drop kopf's line about each handled event."""
     for name in ("kopf.objects", "kopf.activities"):
         logging.getLogger(name).setLevel(logging.WARNING)
-    # kopf logs that it gets no signals, which is intended, and why it ended, which JobFeed logs.
+    # kopf logs that it gets no signals, which is intended, and the reason of its end, which JobInformer logs.
     logging.getLogger("kopf._core").setLevel(logging.CRITICAL)

@@ -1,4 +1,4 @@
-"""What is remembered from look to look, so that a look costs what changed and not what there is (23)."""
+"""Memories from pass to pass. With them the cost of a pass grows with the changes, not with the cluster (23)."""
 
 from __future__ import annotations
 
@@ -9,48 +9,54 @@ K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
 
-MAX_TOUCHED = 10_000
-"""The most keys that are remembered; beyond that, any may have changed. A standby replica takes none of them."""
+MAX_DIRTY = 10_000
+"""The most keys that are remembered. With more, the answer is that any may have changed: a standby replica, which
+takes none, would remember ever more.
+"""
 
 
-class Touched(Generic[K]):
-    """The keys of what was touched; at first, and after `everything`, any of them may have been."""
+class DirtySet(Generic[K]):
+    """The keys that were marked since the last `take`.
+
+    At first, and after `mark_all()`, the answer is None: any key may have changed.
+    """
 
     def __init__(self) -> None:
         self._keys: set[K] | None = None
 
-    def add(self, *keys: K) -> None:
-        """The things with these keys may have changed."""
+    def mark(self, *keys: K) -> None:
+        """Note that the things with these keys may have changed."""
         if self._keys is not None:
             self._keys.update(keys)
-            if len(self._keys) > MAX_TOUCHED:
+            if len(self._keys) > MAX_DIRTY:
                 self._keys = None
 
-    def everything(self) -> None:
-        """Any of them may have changed."""
+    def mark_all(self) -> None:
+        """Note that any thing may have changed."""
         self._keys = None
 
     def peek(self) -> Set[K] | None:
-        """The same keys as `take`, which stay touched."""
+        """The same keys as `take`, which stay marked."""
         return self._keys
 
     def take(self) -> Set[K] | None:
-        """The keys that were touched since the last `take`; None if any may have been."""
+        """The keys that were marked since the last `take`; None if any may have been."""
         keys, self._keys = self._keys, set()
         return keys
 
 
-class Remembered(Generic[K, T]):
-    """Things by name, each with the key that it was made from: it is void when its key differs.
+class KeyedCache(Generic[K, T]):
+    """Things by name, each with the key that it was made from. A thing is void when its key differs.
 
-    A thing that is made again and equals the one before stays the same object. A None is not kept.
+    A thing that is made again and equals the thing before stays the same object, so its users see by `is` that it is
+    unchanged (23). A None is not kept.
     """
 
     def __init__(self) -> None:
         self._kept: dict[str, tuple[K, T]] = {}
 
     def get(self, name: str, key: K, make: Callable[[*Args], T], *args: *Args) -> T:
-        """The thing of that name, made of `args` if `key` differs from the one that it was last made from."""
+        """The thing of that name. It is made from `args` again if `key` differs from the last one."""
         before = self._kept.get(name)
         if before is not None and (before[0] is key or before[0] == key):
             return before[1]
@@ -80,16 +86,43 @@ class Remembered(Generic[K, T]):
         drop_absent(present, self._kept)
 
 
-class OfJobs(Protocol):
-    """A memory of jobs. Those of a leader's loop are all in one list (`loop/compose.py`)."""
+class SingleCache(Generic[K, T]):
+    """One thing with the key that it was made from, as in `KeyedCache`."""
 
-    def keep_only(self, present: Set[str]) -> None:
-        """Forget the jobs that are gone; `present` are the uids of those that are not."""
+    def __init__(self) -> None:
+        self._kept: tuple[K, T] | None = None
+
+    def get(self, key: K, make: Callable[[*Args], T], *args: *Args) -> T:
+        """The thing. It is made from `args` again if `key` differs from the last key."""
+        before = self._kept
+        if before is not None and (before[0] is key or before[0] == key):
+            return before[1]
+        thing = make(*args)
+        if before is not None and before[1] == thing:
+            thing = before[1]
+        self._kept = None if thing is None else (key, thing)
+        return thing
+
+    @property
+    def last(self) -> T | None:
+        """The thing, void or not; None if there is none."""
+        return self._kept[1] if self._kept is not None else None
+
+    def drop(self) -> None:
+        """Forget the thing, if there is one."""
+        self._kept = None
+
+
+class PerJobMemory(Protocol):
+    """A memory of jobs. All such memories of a leader's loop are in one list (`loop/compose.py`)."""
+
+    def forget_deleted(self, present: Set[str]) -> None:
+        """Forget deleted jobs; `present` are the uids of the existing ones."""
         ...
 
 
 def drop_absent(present: Set[str], *memories: dict[str, Any]) -> None:
-    """Drop all but what is kept for those that are present."""
+    """Drop all entries but those of the present keys."""
     for memory in memories:
         for name in memory.keys() - present:
             del memory[name]

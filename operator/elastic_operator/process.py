@@ -1,8 +1,8 @@
 """The operator process: puts its parts together and supervises them.
 
-Everything that only reads (watches, the job feed) runs from the start, on a standby too, so that a new leader finds
-warm stores. Everything that writes runs while this process holds the lease, and every write asks the lease again. A
-thread with a connection of its own renews the lease, so that a long turn of the event loop does not hold it up (90).
+Everything that only reads (watches, the informer of jobs) runs from the start, on a standby too, so that a new leader
+finds warm stores. Everything that writes runs while this process holds the lease, and every write asks the lease again.
+A thread with a connection of its own renews the lease, so that a long turn of the event loop does not hold it up (90).
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from elastic_operator.cluster.backoff import Backoff
 from elastic_operator.cluster.connection import Connection, load_connection
 from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.installation import Installation
-from elastic_operator.cluster.lease import Election, Elector, beside
+from elastic_operator.cluster.lease import Election, LeaderElector, in_own_thread
 from elastic_operator.cluster.metrics_access import MetricsAccess
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.waiting import waited_for
-from elastic_operator.job_feed import JobFeed, Take
+from elastic_operator.job_informer import EventSink, JobInformer
 from elastic_operator.loop.compose import make_controller
 from elastic_operator.loop.controller import Controller
-from elastic_operator.loop.writes.act import Actor
+from elastic_operator.loop.writes.plan_executor import PlanExecutor
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.changes import changes
-from elastic_operator.metrics.picture import Picture
+from elastic_operator.metrics.stats import OperatorStats
 from elastic_operator.metrics.times import JobTimes
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.planner import Decisions
@@ -62,26 +62,28 @@ LEASE, CLASSES = "elastic-operator", "priorityclasses"
 WRITTEN_OFTEN = ("nodes", "namespaces", "policies")
 """Kinds that are written often and seldom with news: a node's status is written every few seconds."""
 ELECTION_SECONDS = 5.0
-"""So long at most nothing is listed until it is known who leads."""
+"""The first lists wait for the election, but no longer than this."""
 STUCK_SECONDS = 300.0
-"""A leader without a pass for this long is not alive."""
+"""A leader that has made no pass for this long counts as dead (/healthz)."""
 LEAD_AGAIN_SECONDS = 1.0
-"""A process that leads no more runs for the lease again after this time; after errors in a row after up to 30 s."""
+"""A process that has lost the lease is a candidate again after this time; after errors in a row, after up to 30 s."""
 BEAT_SECONDS = 5.0
-"""How often the elector hears that the main loop turns: often enough for `stuck_seconds` of its `Timing`."""
+"""The pause between two signs of life of the main loop to the elector; far below `stuck_seconds` of its
+`LeaseTiming`.
+"""
 
 
 class Process:
     """One operator process. `who` signs the lease, by default `identity()`."""
 
     def __init__(
-        self, settings: Settings, session: Session, metrics: Metrics, feed: JobFeed, *, who: str | None = None
+        self, settings: Settings, session: Session, metrics: Metrics, informer: JobInformer, *, who: str | None = None
     ) -> None:
         self.settings, self.session, self.metrics, self._who = settings, session, metrics, who
         self.elector = self._candidate()
         self.watches = watch_all(
             session,
-            feed,
+            informer,
             served=settings.watch_namespaces,
             quotas=settings.plain_pod_quota.enabled,
             on_error=metrics.count_error,
@@ -96,10 +98,10 @@ class Process:
             job_of=self.stores.jobs.get,
             parse=parse_pod_name,
             gpu_resources=settings.gpu_resources,
-            changed=self._wake,
+            on_change=self._wake,
             on_error=self.stores.pods.on_error,
         )
-        feed.store.subscribe(self._job_changed)
+        informer.store.subscribe(self._job_changed)
         self.stores.pods.subscribe(self.ledger.pod_changed)
         for kind, watch in self.watches.all.items():
             if kind in WRITTEN_OFTEN:
@@ -108,10 +110,10 @@ class Process:
                 watch.store.subscribe(self._quota_changed)
             elif kind != "pods":
                 watch.store.subscribe(self._wake_always)
-        feed.store.subscribe(self._wake_always)
+        informer.store.subscribe(self._wake_always)
 
     def _job_changed(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
-        """Decide which pods are a job's own when it comes and when it goes; nobody can rename it."""
+        """Decide which pods are a job's own when the job is created and when it is deleted; its name never changes."""
         job = new if old is None else old if new is None else None
         if job is not None:
             self.ledger.job_changed(job.metadata.uid)
@@ -124,7 +126,7 @@ class Process:
         self._wake()
 
     def _wake_if_new(self, old: Any, new: Any) -> None:
-        if old is None or new is None or not new.says_the_same(old):
+        if old is None or new is None or not new.has_same_content(old):
             self._wake()
 
     def _wake(self) -> None:
@@ -132,15 +134,15 @@ class Process:
             self.controller.wake()
 
     async def run_until(self, stopped: Coroutine[Any, Any, None], *, elect: Election) -> None:
-        """Run until that has happened, or an error; then hand the lease back."""
+        """Run until `stopped` returns, or until an error; then hand the lease back."""
         running, stopping = asyncio.create_task(self.run(elect)), asyncio.create_task(stopped)
         try:
             await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
             if running.done():
                 running.result()
         finally:
-            await _cancelled(stopping)
-            await _cancelled(running)
+            await _cancel_and_wait(stopping)
+            await _cancel_and_wait(running)
 
     async def run(self, elect: Election) -> None:
         """Run until cancelled."""
@@ -152,20 +154,20 @@ class Process:
     async def _watch(self) -> None:
         """Watch all kinds until cancelled.
 
-        A process that leads from its start need not compare its first lists: nobody else wrote after they were asked
-        for (169).
+        A process that leads from its start need not compare its first lists: nobody else has written since it asked for
+        them (169).
         """
         async with asyncio.TaskGroup() as group:
-            group.create_task(self.watches.all[CLASSES].run())  # they say whether this process may lead (81)
+            group.create_task(self.watches.all[CLASSES].run())  # classes say whether this process may lead (81)
             await waited_for(self.elector.known, ELECTION_SECONDS)
             for kind, watch in self.watches.all.items():
                 if kind != CLASSES:
                     group.create_task(watch.run())
-            group.create_task(self.watches.feed.run())
+            group.create_task(self.watches.informer.run())
 
-    def _candidate(self) -> Elector:
+    def _candidate(self) -> LeaderElector:
         """A new candidate for the lease. From now on every write asks it."""
-        elector = Elector(namespace=namespace(), name=LEASE, identity=self._who or identity())
+        elector = LeaderElector(namespace=namespace(), name=LEASE, identity=self._who or identity())
         self.session.remaining = elector.remaining
         return elector
 
@@ -184,7 +186,7 @@ class Process:
                         failed = True
                         log.error("leading ended: %s", error, exc_info=error)
             finally:
-                await _uninterrupted(self._stand_down(displaced, leading, election))
+                await _run_to_completion(self._stand_down(displaced, leading, election))
             log.warning("not leading any more; standing by")
             self.elector = self._candidate()
             await asyncio.sleep(backoff.next(worked=time.monotonic() - began) if failed else LEAD_AGAIN_SECONDS)
@@ -192,10 +194,10 @@ class Process:
     async def _stand_down(
         self, displaced: asyncio.Task[None], leading: asyncio.Task[None], election: asyncio.Task[None]
     ) -> None:
-        """End the leader's tasks, and then its lease: no other replica must begin before the last write."""
-        await _cancelled(displaced)
-        await _cancelled(leading)
-        await _cancelled(election)  # which hands the lease back, now that nothing is written any more
+        """End the leader's tasks, and then its lease: no other replica may begin before this one's last write."""
+        await _cancel_and_wait(displaced)
+        await _cancel_and_wait(leading)
+        await _cancel_and_wait(election)  # this hands the lease back; nothing is written any more
         self.controller = self.statuses = self.quotas = None
         self.metrics.stand_by()
 
@@ -219,13 +221,13 @@ class Process:
             ending.callback(gc.unfreeze)
             drop = self.metrics.events_dropped.inc
             events = EventRecorder(self.session, instance=self.elector.identity, on_drop=drop)
-            _keep_up("writing of events", events.run, ending)
+            _start_supervised("writing of events", events.run, ending)
             ending.push_async_callback(events.flush)
             self.statuses = PolicyStatuses(self.session, self.stores.policies, now=self.session.clock.time)
-            _keep_up("reports on policies", self.statuses.run, ending)
-            _keep_up("renewal of NetworkPolicies", self._renew_networks, ending)
+            _start_supervised("reports on policies", self.statuses.run, ending)
+            _start_supervised("renewal of NetworkPolicies", self._renew_networks, ending)
             self.quotas = self._plain_pod_quotas()
-            _keep_up("limits of plain pods", partial(self._keep_quotas, self.quotas), ending)
+            _start_supervised("limits of plain pods", partial(self._keep_quotas, self.quotas), ending)
             self.times = JobTimes()
             self.controller = self._controller(events)
             await self.controller.run()
@@ -258,16 +260,16 @@ class Process:
             await quotas.run()
 
     def _on_decisions(self, decisions: Decisions | None) -> None:
-        """A pass is over with these decisions, or has failed (None)."""
+        """Pass on the decisions of a pass, or None after a failed pass."""
         if decisions is None:
             if self.statuses is not None:
                 self.statuses.pass_failed()
             return
-        self.watches.feed.decided()
+        self.watches.informer.decided()
         if self.statuses is not None:
             self.statuses.pass_ended(decisions)
         if self.quotas is not None:
-            self.quotas.pass_ended(decisions.policies, decisions.observed.snapshot)
+            self.quotas.pass_ended(decisions.policies, decisions.snapshot)
 
     def _controller(self, events: EventRecorder) -> Controller:
         build = BuildSettings(
@@ -282,13 +284,13 @@ class Process:
         return make_controller(
             stores=self.stores,
             ledger=self.ledger,
-            actor=Actor(self.session, self.stores, events, build, written=self._job_written),
+            executor=PlanExecutor(self.session, self.stores, events, build, written=self._job_written),
             logs=FailureLogs(self.session, self._main_container, self._wake),
             settings=self.settings,
             metrics=self.metrics,
             clock=clock,
-            poller=MasterPoller(now=clock.time, changed=self._wake, stepped=lambda: clock.stepped),
-            fresh=self.watches.fresh,
+            poller=MasterPoller(now=clock.time, on_change=self._wake, stepped=lambda: clock.stepped),
+            is_fresh=self.watches.fresh,
             times=self.times,
             on_decisions=self._on_decisions,
         )
@@ -298,59 +300,59 @@ class Process:
         return convert.main_container_name(pod) if pod else contract.MAIN_CONTAINER
 
     async def _beat(self) -> None:
-        """Tell the elector again and again that the main loop turns: it gives the lease up if it hears nothing (90)."""
+        """Send the elector signs of life of the main loop. Without these, the elector gives the lease up (90)."""
         stepped = self.session.clock.stepped
         while True:
-            self.elector.beat()
+            self.elector.heartbeat()
             if stepped != self.session.clock.stepped:
                 stepped = self.session.clock.stepped
                 self._wake()  # waits that lie too far ahead are cut at once (29)
             await asyncio.sleep(BEAT_SECONDS)
 
     def _job_written(self, job: Job, status: JobStatus) -> None:
-        """The status of a job was written; it was `job.status` before."""
+        """Note that the status of a job was written; it was `job.status` before."""
         found = changes(job.status, status, created=job.created)
         self.metrics.count_job(found)
         if found.queue_wait is not None and self.controller is not None:
             self.controller.forecasts.started(job.uid)
 
-    def picture(self) -> Picture:
+    def stats(self) -> OperatorStats:
         """The present state for /metrics."""
         controller, statuses = self.controller, self.statuses
-        return Picture(
+        return OperatorStats(
             leads=controller is not None,
-            jobs=self.times.pictures(controller.planner.all_planned(), controller.policy_of) if controller else (),
-            policies=statuses.pictures() if statuses else (),
-            watches=self.watches.pictures(),
-            kopf_restarts=self.watches.feed.restarts,
+            jobs=self.times.all_stats(controller.planner.plans.all(), controller.policy_of) if controller else (),
+            policies=statuses.all_stats() if statuses else (),
+            watches=self.watches.all_stats(),
+            kopf_restarts=self.watches.informer.restarts,
         )
 
     def health(self) -> str:
-        """What is wrong with this process; "" if nothing is."""
+        """The fault of this process, in words; "" if there is none."""
         controller = self.controller
         if controller and time.monotonic() - controller.last_pass > STUCK_SECONDS:
             return f"no pass for {STUCK_SECONDS:.0f} s"
         return ""
 
 
-def _keep_up(what: str, work: Callable[[], Awaitable[None]], ending: contextlib.AsyncExitStack) -> None:
-    """Have the work done until `ending`."""
-    ending.push_async_callback(_cancelled, asyncio.create_task(_kept_up(what, work)))
+def _start_supervised(what: str, work: Callable[[], Awaitable[None]], ending: contextlib.AsyncExitStack) -> None:
+    """Run the work until `ending`."""
+    ending.push_async_callback(_cancel_and_wait, asyncio.create_task(_run_with_restarts(what, work)))
 
 
-async def _kept_up(what: str, work: Callable[[], Awaitable[None]]) -> None:
-    """Do the work; begin it again after an error. Nobody awaits its result, so the error is logged here."""
+async def _run_with_restarts(what: str, work: Callable[[], Awaitable[None]]) -> None:
+    """Do the work, and begin it again after an error. The error is logged here, because nobody awaits the result."""
     backoff = Backoff()
     while True:
         began = time.monotonic()
         try:
             return await work()
         except Exception:
-            log.exception("the %s has ended by an error and begins again", what)
+            log.exception("task %s failed; restarting it", what)
         await asyncio.sleep(backoff.next(worked=time.monotonic() - began))
 
 
-async def _cancelled(task: asyncio.Task[Any]) -> None:
+async def _cancel_and_wait(task: asyncio.Task[Any]) -> None:
     """Cancel the task and wait for its end, however it ends. The caller's own cancellation is not swallowed."""
     task.cancel()
     await asyncio.wait({task})
@@ -358,7 +360,7 @@ async def _cancelled(task: asyncio.Task[Any]) -> None:
         task.exception()  # it was logged where it happened
 
 
-async def _uninterrupted(work: Coroutine[Any, Any, None]) -> None:
+async def _run_to_completion(work: Coroutine[Any, Any, None]) -> None:
     """Do the work to its end, even if the caller is cancelled meanwhile."""
     task = asyncio.create_task(work)
     try:
@@ -372,7 +374,8 @@ def identity() -> str:
     """The holder's name in the lease: the pod, whose containers run one after the other, or else this process alone
     (26).
 
-    So a restarted container goes on at once with the lease of the one before it, which is certainly dead.
+    A restarted container therefore has the lease of the container before it at once. The earlier container has
+    certainly ended.
     """
     return f"{os.environ.get('POD_NAME') or socket.gethostname()}_{os.environ.get('POD_UID') or os.urandom(4).hex()}"
 
@@ -382,15 +385,15 @@ def namespace() -> str:
     return os.environ.get("POD_NAMESPACE") or "elastic-system"
 
 
-def job_feed(settings: Settings, connection: Connection, session: Session) -> JobFeed:
-    """The feed of the jobs that are served."""
+def job_informer(settings: Settings, connection: Connection, session: Session) -> JobInformer:
+    """The informer of the jobs that are served."""
 
-    async def kopf(take: Take) -> None:
+    async def kopf(sink: EventSink) -> None:
         kopf_host = await asyncio.to_thread(_without_kubernetes, "elastic_operator.kopf_host")
-        await kopf_host.Kopf(connection, feed.namespaces)(take)
+        await kopf_host.Kopf(connection, informer.namespaces)(sink)
 
-    feed = JobFeed(session, Store(), kopf, namespaces=settings.watch_namespaces)
-    return feed
+    informer = JobInformer(session, Store(), kopf, namespaces=settings.watch_namespaces)
+    return informer
 
 
 def _without_kubernetes(module: str) -> Any:
@@ -413,12 +416,12 @@ async def _assembled(settings: Settings) -> AsyncIterator[Process]:
         Session(connection, on_request=metrics.count_request) as session,
         Session(connection, on_request=metrics.count_request) as asking,  # on a standby, too: it needs no lease
     ):
-        process = Process(settings, session, metrics, job_feed(settings, connection, session))
+        process = Process(settings, session, metrics, job_informer(settings, connection, session))
         async with serving(
             settings.port,
             metrics,
             health=process.health,
-            picture=process.picture,
+            stats=process.stats,
             unready=process.installation.elsewhere,
             metrics_access=MetricsAccess(asking) if settings.authorize_metrics else None,
         ):
@@ -431,7 +434,7 @@ async def run(settings: Settings) -> None:
         log.warning("no pod of an Elastic job can be made, unless it sets spec.runtime.inject: false; set workerImage")
     async with _assembled(settings) as process:
         count = process.metrics.count_request
-        await process.run_until(_stopped(), elect=beside(lambda: Session(load_connection(), on_request=count)))
+        await process.run_until(_stopped(), elect=in_own_thread(lambda: Session(load_connection(), on_request=count)))
 
 
 async def _stopped() -> None:

@@ -1,7 +1,7 @@
 """/healthz, /readyz and /metrics on one port. The first two are open to all, because the kubelet sends no token.
 
-Healthy: the event loop turns, and a leader makes passes. Ready: the process is up. A standby is ready too, because it
-can take over at any time, unless the cluster belongs to another installation (81).
+Healthy: the event loop turns; on a leader, passes are made. Ready: the process is up. A standby is ready too, because
+it can take over at any time, unless the cluster belongs to another installation (81).
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
-from elastic_operator.cluster.metrics_access import LET_IN, PATH, MetricsAccess
+from elastic_operator.cluster.metrics_access import ALLOWED, PATH, MetricsAccess
 from elastic_operator.metrics import Metrics
-from elastic_operator.metrics.picture import Picture
+from elastic_operator.metrics.stats import OperatorStats
 
 
 @asynccontextmanager
@@ -23,15 +23,15 @@ async def serving(
     metrics: Metrics,
     *,
     health: Callable[[], str],
-    picture: Callable[[], Picture],
+    stats: Callable[[], OperatorStats],
     unready: Callable[[], str] = str,
     metrics_access: MetricsAccess | None = None,
 ) -> AsyncIterator[int]:
     """Serve while the context is open; yields the port. `health` and `unready` return "" or what is wrong.
 
-    Metrics name the jobs of all namespaces, so `metrics_access`, if given, says who may read them (97). A request for
-    metrics gets the `picture` of that moment, rendered in a thread: with a thousand jobs this takes longer than watches
-    and writes should wait (74). One request is rendered at a time, however many there are.
+    Metrics name the jobs of all namespaces, so `metrics_access`, if given, decides which accounts may read them (97). A
+    request for metrics gets the `stats` of that moment, rendered in a thread, because with a thousand jobs this takes
+    longer than watches and writes should wait (74). Requests are rendered one at a time.
     """
     one_at_a_time = asyncio.Lock()
 
@@ -42,12 +42,14 @@ async def serving(
         return _well_unless(unready())
 
     async def numbers(request: web.Request) -> web.Response:
-        verdict = await metrics_access.verdict(request.headers.get("Authorization", "")) if metrics_access else LET_IN
-        if verdict != LET_IN:
+        verdict = (
+            await metrics_access.authorize(request.headers.get("Authorization", "")) if metrics_access else ALLOWED
+        )
+        if verdict != ALLOWED:
             headers = {"WWW-Authenticate": "Bearer"} if verdict.status == web.HTTPUnauthorized.status_code else {}
             return web.Response(text=verdict.text, status=verdict.status, headers=headers)
         async with one_at_a_time:
-            text = await asyncio.to_thread(metrics.text, picture())
+            text = await asyncio.to_thread(metrics.text, stats())
         return web.Response(body=text, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
     app = web.Application()

@@ -34,25 +34,25 @@ SecretName = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])
 
 
 class SettingsError(ValueError):
-    """A setting that cannot be used. The message names it, its value and what to write instead."""
+    """An unusable setting. The message names it, its value and what to write instead."""
 
 
 class Logging(ApiModel):
-    """How the operator logs."""
+    """The operator's log."""
 
     format: Literal["text", "json"] = "text"
     """Lines for people, or one JSON object a line."""
     level: Literal["debug", "info", "warning", "error"] = "info"
-    """The least that is written."""
+    """The lowest level that is written."""
 
 
 class GpuFlavor(ApiModel):
     """A kind of GPU: the GPUs of these extended resources on nodes with these labels."""
 
     name: str = Field(min_length=1, max_length=63)
-    """As policies and metrics name it."""
+    """The name in policies and metrics."""
     resources: tuple[ExtendedResource, ...] = Field(min_length=1)
-    """What pods ask for, such as nvidia.com/gpu."""
+    """The extended resources that pods request, such as nvidia.com/gpu."""
     node_selector: dict[str, str] = Field(default_factory=dict)
     """Labels of the nodes that have them; empty: any node."""
 
@@ -61,7 +61,7 @@ def _apart(flavors: tuple[GpuFlavor, ...]) -> tuple[GpuFlavor, ...]:
     """The flavors, after a check that no GPU belongs to two of them."""
     for one, other in combinations(flavors, 2):
         if one.name == other.name:
-            raise ValueError(f"two flavors are called {one.name!r}; give each a name of its own")
+            raise ValueError(f"two flavors are called {one.name!r}; give each a different name")
         shared = sorted(set(one.resources) & set(other.resources))
         told_apart = any(other.node_selector.get(key, value) != value for key, value in one.node_selector.items())
         if shared and not told_apart:
@@ -74,7 +74,7 @@ def _apart(flavors: tuple[GpuFlavor, ...]) -> tuple[GpuFlavor, ...]:
 
 
 class DefaultBorrowing(ApiModel):
-    """How far namespaces without a policy may use idle GPUs."""
+    """How many idle GPUs namespaces without a policy may use."""
 
     limit: Gpus | None = None
     """GPUs of each flavor; None: all, 0: none."""
@@ -83,24 +83,24 @@ class DefaultBorrowing(ApiModel):
 
 
 class DefaultPolicy(ApiModel):
-    """The rules for namespaces that no GPUQuotaPolicy covers. Nothing is guaranteed to them (111).
+    """The rules for namespaces that no GPUQuotaPolicy covers. They have no guarantee (111).
 
-    They borrow together as one team and divide among themselves what it gets, so more namespaces get no more. With
-    `per_namespace` each is a team of its own and may borrow this much.
+    They borrow together as one team and divide its GPUs among themselves, so more namespaces get no more. With
+    `per_namespace` each is a separate team and may borrow this much.
     """
 
     per_namespace: bool = False
-    """Whether limit and weight are those of each namespace instead of all together."""
+    """Whether limit and weight apply to each namespace instead of all together."""
     borrowing: DefaultBorrowing = DefaultBorrowing()
     """How many idle GPUs they may use."""
     priority: int = Field(0, ge=-MAX_PRIORITY, le=MAX_PRIORITY)
-    """The tier in which idle GPUs are handed out; the highest comes first."""
+    """The tier for idle GPUs; the highest tier is first."""
     per_job: PerJob = PerJob()
-    """What one of their jobs may have."""
+    """The limits of one of their jobs."""
 
 
 class ReclaimMode(StrEnum):
-    """Whether GPUs are taken back for teams that are entitled to them."""
+    """Whether the operator reclaims GPUs for teams that are entitled to them."""
 
     ON = "On"
     DRY_RUN = "DryRun"
@@ -115,59 +115,64 @@ def _as_written(mode: object) -> object:
 
 
 LEAST_EVICTIONS = 16
-"""This many pods may go for one team within a minute, however small the cluster is."""
+"""This many pods may be evicted for one team within a minute, even in a small cluster."""
 
 
 class ReclaimSettings(ApiModel):
-    """How GPUs are taken back (138).
+    """How GPUs are reclaimed (138).
 
-    The defaults of the two limits grow with the cluster. With a default, one preemptor of each team within its
-    guarantee passes in a minute, whatever it takes.
+    The defaults of the two limits grow with the cluster. A default allows one preemptor of each team within its
+    guarantee any number of evictions in a minute.
     """
 
     mode: Annotated[ReclaimMode, BeforeValidator(_as_written)] = ReclaimMode.ON
-    """With DryRun, evictions are only reported, in events and metrics."""
+    """With DryRun, the operator only reports evictions, in events and metrics."""
     paused: bool = False
-    """For an emergency: nobody gives back GPUs; idle ones are still handed out."""
+    """For an emergency: no GPUs are reclaimed; idle ones are still granted."""
     max_evictions_per_decision: int | None = Field(None, ge=1)
-    """Pods of others that may go within a minute for the jobs and pending pods of one team; None: half as many as the
-    cluster has GPUs, at least 16.
+    """The most pods of others that may be evicted within a minute for the jobs and pending pods of one team; None: half
+    the number of the cluster's GPUs, at least 16.
     """
     max_evictions_per_minute: int | None = Field(None, ge=1)
-    """Pods of others that may go within a minute for all teams; None: as many as the cluster has GPUs, at least 32."""
+    """The most pods of others that may be evicted within a minute for all teams; None: the number of the cluster's
+    GPUs, at least 32.
+    """
     reservation_seconds: int = Field(30, ge=1, le=3600)
-    """How long a pending pod keeps its place after the place is free."""
+    """Seconds for which a pending pod's place stays reserved after it is free."""
     max_grace_period_seconds: int = Field(300, ge=1, le=86_400)
-    """The most that a leaving pod gets, unless its team's policy says otherwise."""
+    """The longest grace period of a leaving pod (seconds), unless its team's policy has another one."""
 
     def most_evictions(self, gpus: int) -> tuple[int, int]:
-        """The most pods that may go within a minute for one team, and for all, in a cluster with this many GPUs (138).
+        """The most pods that may be evicted within a minute for one team, and for all, in a cluster with this many GPUs
+        (138).
 
-        The defaults grow with the cluster, and so does what a wrong policy takes at once.
+        The defaults grow with the cluster, and so does the number of pods that a wrong policy evicts at once.
         """
         per_team = self.max_evictions_per_decision or max(LEAST_EVICTIONS, gpus // 2)
         return per_team, self.max_evictions_per_minute or max(2 * LEAST_EVICTIONS, gpus, per_team)
 
 
 class JobNetworkPolicy(ApiModel):
-    """Who may connect to the pods of a job, beside themselves and this operator, and where they may connect to."""
+    """The peers of a job's pods, beside themselves and this operator: those that may connect to them, and those that
+    they may connect to.
+    """
 
     enabled: bool = False
     """Whether each job has a NetworkPolicy."""
     ingress: tuple[IngressRule, ...] = ()
-    """Who may connect to them, as in a NetworkPolicy."""
+    """The peers that may connect to them, as in a NetworkPolicy."""
     egress: tuple[EgressRule, ...] | None = None
-    """Where else than to each other and to DNS they may connect, as in a NetworkPolicy; None: anywhere."""
+    """Further peers to which they may connect, beside each other and DNS, as in a NetworkPolicy; None: anywhere."""
 
 
 class PlainPodQuota(ApiModel):
-    """How plain pods, those of no job, are kept within what their team is guaranteed (98).
+    """The limit of plain pods (pods of no job) to the guarantee of their team (98).
 
-    It needs the chart's rules of admission, by which only the operator gives a pod the PriorityClasses of jobs' pods.
+    It needs the chart's admission rules: only the operator may give a pod the PriorityClasses of jobs' pods.
     """
 
     enabled: bool = False
-    """Whether a ResourceQuota limits them in each namespace that a policy covers."""
+    """Whether a ResourceQuota limits plain pods in each namespace that a policy covers."""
 
 
 def _needs_classes(quota: PlainPodQuota, settings: ValidationInfo) -> PlainPodQuota:
@@ -187,43 +192,43 @@ class Settings(ApiModel):
     flavors: Annotated[tuple[GpuFlavor, ...], AfterValidator(_apart)] = Field(
         (GpuFlavor(name=DEFAULT_FLAVOR, resources=GPU_RESOURCES),), min_length=1
     )
-    """The kinds of GPU. No GPU may be of two."""
+    """The kinds of GPU. No GPU may have two kinds."""
     default_policy: DefaultPolicy = DefaultPolicy()
-    """For the namespaces that no GPUQuotaPolicy covers."""
+    """The rules for namespaces that no GPUQuotaPolicy covers."""
     starvation_seconds: int = Field(600, ge=0, le=MAX_SECONDS)
-    """A job that has waited this long gets what becomes free before younger jobs of its team and priority."""
+    """Seconds after which a waiting job gets room that becomes free before younger jobs of its team and priority."""
     reclaim: ReclaimSettings = ReclaimSettings()
-    """Whether and how fast GPUs are taken back for teams that are entitled to them."""
+    """Whether and how fast GPUs are reclaimed for teams that are entitled to them."""
     nominate_for: tuple[str, ...] = ("default-scheduler",)
-    """Schedulers for whose pods GPUs are taken back; they must heed status.nominatedNodeName."""
+    """Schedulers for whose pods GPUs are reclaimed; they must honour status.nominatedNodeName."""
     provisioning: Literal["None", "PendingPods"] = "None"
-    """PendingPods: where a job within its quota lacks only nodes, the pods of its minimum wait for new ones (49)."""
+    """PendingPods: if a job within its quota lacks only nodes, the pods of its minimum wait for new nodes (49)."""
     provisioning_delay_seconds: int = Field(30, ge=0, le=MAX_SECONDS)
-    """How long a job lacks nodes before such pods are made."""
+    """Seconds for which a job lacks nodes before the operator creates such pods."""
     provisioning_timeout_seconds: int = Field(900, ge=1, le=MAX_SECONDS)
-    """How long they wait before they are taken back; it is tried again later."""
+    """Seconds after which the operator deletes these pods; it creates them again later."""
     start_timeout_seconds: int = Field(300, ge=0, le=MAX_SECONDS)
-    """How long pods that have nodes may take to start there before the job gives its GPUs back (136); 0: for ever."""
+    """Seconds in which pods must start on their nodes, otherwise the job gives its GPUs back (136); 0: no limit."""
     watch_namespaces: tuple[str, ...] = ()
-    """Namespaces whose jobs are served; empty: all."""
+    """Namespaces whose jobs the operator serves; empty: all."""
     worker_priority_class_name: str = "elastic-pytorch-worker"
-    """Of the pods of workers; "" leaves it to the API server."""
+    """The PriorityClass of the workers' pods; "" leaves it to the API server."""
     master_priority_class_name: str = "elastic-pytorch-master"
-    """Of the pods of masters. A higher one makes kube-scheduler take workers first (9)."""
+    """The PriorityClass of the masters' pods. If it is higher, kube-scheduler preempts workers first (9)."""
     job_priority_class_names: tuple[str, ...] = ()
-    """What jobs may name in spec.priorityClassName (96); empty: all but those that begin with system-."""
+    """The classes that jobs may name in spec.priorityClassName (96); empty: all but those that begin with system-."""
     worker_image: str = ""
-    """Brings the launcher into the pods of Elastic jobs; the chart names it."""
+    """The image with the launcher for the pods of Elastic jobs; the chart sets it."""
     worker_image_pull_secrets: tuple[SecretName, ...] = ()
-    """Secrets, in the namespaces of the jobs, by which the kubelet pulls the workerImage."""
+    """Secrets, in the namespaces of the jobs, with which the kubelet pulls the workerImage."""
     job_network_policy: JobNetworkPolicy = JobNetworkPolicy()
     """A NetworkPolicy for each job."""
     authorize_metrics: bool = False
     """Whether only accounts whose roles in the cluster allow them to get /metrics may read it."""
     plain_pod_quota: Annotated[PlainPodQuota, AfterValidator(_needs_classes)] = PlainPodQuota()
-    """Whether plain pods are kept within what their team is guaranteed."""
+    """Whether a quota limits plain pods to the guarantee of their team."""
     port: int = Field(8080, ge=0, le=65535)
-    """Of /healthz, /readyz and /metrics; 0: any free one."""
+    """The port of /healthz, /readyz and /metrics; 0: any free one."""
     logging: Logging = Logging()
     """How the operator logs."""
 
@@ -246,7 +251,7 @@ class Settings(ApiModel):
 
     @property
     def default_parents(self) -> tuple[Team, ...]:
-        """The team that all namespaces without a policy are part of; none if each is a team of its own (111)."""
+        """The team that all namespaces without a policy are part of; empty if each is a team of its own (111)."""
         return () if self.default_policy.per_namespace else (replace(self._uncovered, name=DEFAULT_POLICY),)
 
     @property
@@ -270,13 +275,13 @@ class Settings(ApiModel):
 
     @property
     def node_provisioning(self) -> Provisioning | None:
-        """How pods ask for nodes (49); None if they do not."""
+        """The rules by which pods request nodes (49); None if they do not."""
         if self.provisioning == "None":
             return None
         return Provisioning(self.provisioning_delay_seconds, self.provisioning_timeout_seconds)
 
     def job_network(self, operator_namespace: str) -> JobNetwork | None:
-        """What the NetworkPolicies of jobs let in and out; None if jobs have none."""
+        """The rules of jobs' NetworkPolicies; None if jobs have none."""
         policy = self.job_network_policy
         if not policy.enabled:
             return None
@@ -289,7 +294,7 @@ class Settings(ApiModel):
         return tuple(filter(None, (self.worker_priority_class_name, self.master_priority_class_name)))
 
     def watches(self, namespace: str) -> bool:
-        """Whether jobs of that namespace are ours to run."""
+        """Whether this operator serves jobs of that namespace."""
         return not self.watch_namespaces or namespace in self.watch_namespaces
 
 
@@ -317,7 +322,7 @@ def load(environ: Mapping[str, str], file: Path = DEFAULT_FILE) -> Settings:
 
 
 def _overridden(values: dict[str, Any], environ: Mapping[str, str]) -> dict[str, Any]:
-    """The values of the file, and in place of some of them those of variables."""
+    """The values of the file, some of them overridden by variables."""
     merged = dict(values)
     for name, text in environ.items():
         if not name.startswith(PREFIX) or not text:

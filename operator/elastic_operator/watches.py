@@ -1,4 +1,4 @@
-"""All watches: which kinds are watched, where, and whether their stores can be trusted."""
+"""All watches: the watched kinds and namespaces, and whether their stores can be trusted."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from elastic_operator.cluster.reflector import Reflector
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import T
 from elastic_operator.cluster.stores import Stores
-from elastic_operator.job_feed import JobFeed
-from elastic_operator.metrics.picture import WatchPicture
+from elastic_operator.job_informer import JobInformer
+from elastic_operator.metrics.stats import WatchStats
 from elastic_worker import contract
 
 POLICIES = COLLECTION
@@ -30,57 +30,60 @@ QUOTAS = "resourcequotas"
 NOT_WAITED_FOR = ("deviceclasses", QUOTAS)
 """Kinds that decide nothing about jobs. Jobs do not wait for them, because a role may not grant them."""
 STALE_SECONDS = 90.0
-"""If a watch has been silent for this long, nothing grows by what it shows."""
+"""If a watch has been silent for this long, no pod is created by its store."""
 
 
 @dataclass(slots=True)
 class Watches:
-    """The watches by kind, and the feed of jobs."""
+    """The watches by kind, and the informer of jobs."""
 
     all: dict[str, Reflector[Any] | Namespaced[Any]]
-    feed: JobFeed
+    informer: JobInformer
 
     async def catch_up(self, since: float | None = None) -> None:
-        """Make every store at least as new as `since` (monotonic), by default this call: another replica may have
+        """Make every store at least as new as `since` (monotonic; by default now), because another replica may have
         written until then.
         """
         decisive = (watch for kind, watch in self.all.items() if kind not in NOT_WAITED_FOR)
-        await asyncio.gather(*(watch.catch_up(since) for watch in decisive), self.feed.catch_up(since))
+        await asyncio.gather(*(watch.catch_up(since) for watch in decisive), self.informer.catch_up(since))
 
     def fresh(self) -> bool:
         """Whether news of every store came lately."""
         return max(age for kind, age in self.ages().items() if kind not in NOT_WAITED_FOR) < STALE_SECONDS
 
     def ages(self) -> dict[str, float]:
-        """Seconds since the last news of each."""
-        return {kind: watch.age() for kind, watch in self.all.items()} | {"jobs": self.feed.age()}
+        """Seconds since the last news, by watch."""
+        return {kind: watch.age() for kind, watch in self.all.items()} | {"jobs": self.informer.age()}
 
-    def pictures(self) -> dict[str, WatchPicture]:
+    def all_stats(self) -> dict[str, WatchStats]:
         """Each watch as /metrics shows it."""
         shown = {
-            kind: WatchPicture(watch.age(), watch.stats.relists, watch.stats.errors) for kind, watch in self.all.items()
+            kind: WatchStats(watch.age(), watch.stats.relists, watch.stats.errors) for kind, watch in self.all.items()
         }
-        return shown | {"jobs": WatchPicture(self.feed.age(), None, self.feed.errors)}
+        return shown | {"jobs": WatchStats(self.informer.age(), None, self.informer.errors)}
 
 
 def watch_all(
     session: Session,
-    feed: JobFeed,
+    informer: JobInformer,
     *,
     served: Sequence[str],
     quotas: bool = False,
     on_error: Callable[[str], None] = lambda _: None,
 ) -> Watches:
-    """Watches that do not run yet.
+    """Make the watches, which do not run yet.
 
     `served` are the namespaces of the jobs that are ours; none means all. `quotas`: also watch the ResourceQuotas for
     plain pods. `on_error` is called for each error of the operator's own at one object, with its kind.
     """
 
+    namespaces = Reflector(session, reflector.NAMESPACES, objects.Namespace)
+    is_gone = informer.is_gone = partial(_is_gone, namespaces)
+
     def own(path: str, type_: type[T], ours: Mapping[str, str]) -> Reflector[T] | Namespaced[T]:
-        """A watch of a kind of which only our own objects matter, and which may be read only where jobs are served."""
+        """A watch of a kind that may be read only in served namespaces, and of which only our own objects matter."""
         if served:
-            return Namespaced(session, path, type_, namespaces=served, params=ours)
+            return Namespaced(session, path, type_, namespaces=served, params=ours, is_gone=is_gone)
         return Reflector(session, path, type_, params=ours)
 
     of_jobs = {"labelSelector": contract.LABEL_JOB_UID}
@@ -88,7 +91,7 @@ def watch_all(
         {
             "pods": Reflector(session, reflector.PODS, objects.Pod),
             "nodes": Reflector(session, reflector.NODES, objects.Node),
-            "namespaces": Reflector(session, reflector.NAMESPACES, objects.Namespace),
+            "namespaces": namespaces,
             "policies": Reflector(session, POLICIES, objects.CustomObject, optional=True),
             "priorityclasses": Reflector(session, reflector.PRIORITY_CLASSES, objects.PriorityClass),
             "deviceclasses": Reflector(session, reflector.DEVICE_CLASSES, objects.DeviceClass, optional=True),
@@ -97,19 +100,29 @@ def watch_all(
             "services": own(reflector.SERVICES, objects.Service, of_jobs),
             "slices": own(reflector.ENDPOINT_SLICES, objects.EndpointSlice, of_jobs),
         },
-        feed,
+        informer,
     )
     if quotas:
         by_name = {"fieldSelector": f"metadata.name={QUOTA_NAME}"}
         watches.all[QUOTAS] = own(reflector.RESOURCE_QUOTAS, objects.CustomObject, by_name)
     for kind, watch in watches.all.items():
         watch.store.on_error = partial(on_error, SINGULAR.get(kind, kind.removesuffix("s")))
-    feed.store.on_error = partial(on_error, "job")
+    informer.store.on_error = partial(on_error, "job")
     return watches
+
+
+def _is_gone(namespaces: Reflector[objects.Namespace], name: str) -> bool:
+    """Whether the namespace does not exist, or is being deleted, which cannot be undone; never by stale news.
+
+    "" stands for all namespaces, so it is never gone.
+    """
+    found = namespaces.store.named(name)
+    is_leaving = found is None or found.metadata.deletion_timestamp is not None
+    return bool(name) and is_leaving and namespaces.age() < STALE_SECONDS
 
 
 def stores_of(watches: Watches) -> Stores:
     """The stores of the watches."""
     stores = {kind: watch.store for kind, watch in watches.all.items() if kind != QUOTAS}
     renamed = {"priority_classes": stores.pop("priorityclasses"), "device_classes": stores.pop("deviceclasses")}
-    return Stores(jobs=watches.feed.store, **renamed, **stores)
+    return Stores(jobs=watches.informer.store, **renamed, **stores)

@@ -15,16 +15,16 @@ from elastic_api.template import fingerprint, nproc_of
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.pod import PodAnnotations
-from elastic_operator.cluster.reservation import reservation_of
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.facts.snapshot import Node, Snapshot
 from elastic_operator.plan.job.demand import demand_of
 from elastic_operator.plan.job.observe import observe
 from elastic_operator.plan.job.reconcile import reconcile
+from elastic_operator.quarantine import Quarantine
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.pending.pending_pods import PendingPods
-from elastic_operator.read.quarantine import Quarantine
+from elastic_operator.read.pending.reservation import reservation_of
 from elastic_operator.read.shapes import Shapes
 from elastic_operator.settings import Settings
 from elastic_worker import contract
@@ -117,7 +117,7 @@ def live_annotated(annotations: dict[str, str]) -> None:
     requests = PendingPods(
         ledger, SETTINGS, nodes=nodes, clock=ServerClock(), volumes=lambda *_: {}, quarantine=Quarantine()
     )
-    assert [request.name for request in requests.look(START)] == ["plain"]
+    assert [request.name for request in requests.refresh(START)] == ["plain"]
     reserved = reservation_of(waiting)
     assert reserved.ran_out(START).avoid[reserved.node].until > START
     for one in (own, waiting):

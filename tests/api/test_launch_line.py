@@ -20,7 +20,7 @@ BY_HAND = (
 )
 ELASTIC = {"runtime": {"mode": "Elastic"}}
 AT = "spec.template.spec.containers[0]"
-SEES = "is not used, take it away: the operator sees to it, because"
+SEES = "has no effect, remove it: the operator decides this, because"
 MASTER = "it is how the pods find their master"
 SIZE = "the job's size is minReplicas and maxReplicas"
 
@@ -133,21 +133,24 @@ def test_standalone_is_a_job_of_one_pod():
     words = ["torchrun", "--standalone", "--nproc_per_node=4", "train.py"]
     assert run(command=words, max=1) == (words, None)
     assert refusal(command=words) == (
-        f"{AT}.command[1]: '--standalone': must be taken away, or maxReplicas be 1: with it each pod would train alone"
+        f"{AT}.command[1]: '--standalone': must be removed, or maxReplicas be 1: with it each pod would train alone"
     )
 
 
 @pytest.mark.parametrize("backend", ["etcd", "etcd-v2", "static"])
 def test_another_rendezvous_is_refused_with_what_to_write_instead(backend):
     told = refusal(args=["torchrun", "--rdzv_backend", backend, "--rdzv_endpoint=etcd:2379", "train.py"])
-    assert told.startswith(f"{AT}.args[1]: '--rdzv_backend {backend}': must be taken away with its endpoint")
+    assert told.startswith(f"{AT}.args[1]: '--rdzv_backend {backend}': must be removed with its endpoint")
     assert "c10d" in told
 
 
 @pytest.mark.parametrize(
     ("flag", "told"),
     [
-        ("--rdzv_endpoint=192.0.0.1:1234", f"or its value be a variable's: the operator sees to it, because {MASTER}"),
+        (
+            "--rdzv_endpoint=192.0.0.1:1234",
+            f"or its value be a variable's: the operator decides this, because {MASTER}",
+        ),
         ("--rdzv-conf timeout=900", MASTER),
         ("--standalone", "or maxReplicas be 1"),
         ("--rdzv_backend=etcd", "c10d"),
@@ -159,7 +162,7 @@ def test_another_rendezvous_is_refused_with_what_to_write_instead(backend):
 def test_a_line_for_a_shell_is_refused_where_the_pods_would_not_meet(flag, told, shell):
     text = f"cd /home/user && \\\n  torchrun --nproc_per_node=4 \\\n  {flag} train.py; echo done"
     message = refusal(command=shell, args=[text])
-    assert message.startswith(f"{AT}.args[0]: '{flag}': must be taken away")
+    assert message.startswith(f"{AT}.args[0]: '{flag}': must be removed")
     assert told in message
 
 

@@ -300,7 +300,7 @@ def test_a_status_written_by_a_newer_operator_is_read():
         ({"reason": "3 losses in two minutes. Lost toy-worker-0; not counted as a failure."}, "PodLost"),
         ({"reason": "the API server takes no more pods of this job: exceeded quota.", "size": 3}, "FailedCreate"),
         ({"reason": "the scheduler cannot place toy-worker-1: no cpu", "size": 3}, "Unschedulable"),
-        ({"reason": "No node came within 900 s for toy-master-0: no", "waitsFor": "Nodes"}, "NodesNotProvisioned"),
+        ({"reason": "No node was added within 900 s for toy-master-0: no", "waitsFor": "Nodes"}, "NodesNotProvisioned"),
         ({"reason": "toy-master-0 has not started on node n1 in 300 s: no such image", "size": 1}, "PodsNotStarted"),
     ],
 )

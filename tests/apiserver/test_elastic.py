@@ -15,9 +15,7 @@ from tests.apiserver.operators import Operators, eventually
 pytestmark = pytest.mark.apiserver
 
 
-def test_every_field_that_elastic_mode_adds_is_sent_and_what_somebody_else_wrote_is_mended(
-    operators: Operators, world: World
-) -> None:
+def test_elastic_pod_fields_are_sent_and_foreign_edits_reverted(operators: Operators, world: World) -> None:
     """With a read-only root and a command, all that there is to add is added, and strictly checked."""
     operator = operators.start()
     job = elastic_job(small=2, big=4)

@@ -10,7 +10,7 @@ from tests.apiserver.faults.lab import World, elastic_job
 from tests.apiserver.jobs_api import accepted
 from tests.apiserver.operators import Operator, Operators, eventually
 from tests.apiserver.policies_api import Policies, quota
-from tests.metrics.pictures import of, parse
+from tests.metrics.stats import of, parse
 
 pytestmark = pytest.mark.apiserver
 

@@ -53,7 +53,7 @@ def test_a_job_gets_a_pod_for_every_free_gpu_each_pinned_to_its_node_beside_one_
     assert "Always" in message
 
 
-def test_when_the_leader_is_stopped_or_killed_the_other_goes_on(operators: Operators, world: World) -> None:
+def test_standby_takes_over_from_a_stopped_or_killed_leader(operators: Operators, world: World) -> None:
     first = operators.start_cold(environ={"POD_UID": "first"})
     eventually("a leader", lambda: first.leads)
     second = operators.start(environ={"POD_UID": "second"})

@@ -27,11 +27,12 @@ from benchmarks.reclaim.stages import (
     ratio,
     request,
 )
-from benchmarks.reclaim.victims import went_for_others
+from benchmarks.reclaim.victims import evicted_for_others
 from demo.reclaims import Reclaim, TakenBack
 from demo.stage import Way
 from elastic_api.status import SizeReason
-from elastic_operator.plan.facts.decisions import Assignment, Grant
+from elastic_operator.plan.facts.decisions import Assignment, Grant, SizeExplanation
+from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.resize import why_smaller
 
 ADMIN = "admin"
@@ -167,9 +168,8 @@ def test_pods_that_go_so_that_jobs_of_their_own_team_have_their_minimum_are_not_
     def message(*preemptors, release=2, reclaimed=True):
         assignment = Assignment(2, (), tuple(f"pod-{number}" for number in range(release)), ())
         preemptors = {name: name for name in preemptors}
-        return why_smaller(
-            Grant(assignment, SizeReason.INSUFFICIENT_NODES, "", preemptors=preemptors, reclaimed=reclaimed)
-        )
+        why = SizeExplanation(Reason(SizeReason.INSUFFICIENT_NODES, ""))
+        return why_smaller(Grant(assignment, why, preemptors=preemptors, reclaimed=reclaimed))
 
     gangs = change(*message("owner/gang-a", "team-1/job-2"))
     others = change(*message("team-1/job-3", "team-1/job-4", release=3, reclaimed=False))
@@ -179,8 +179,8 @@ def test_pods_that_go_so_that_jobs_of_their_own_team_have_their_minimum_are_not_
         {"status": {"history": [others]}},
         {},
     ]
-    assert went_for_others(jobs, since=9.5, owner="owner") == 3
-    assert went_for_others(jobs, since=1.0, owner="team-1") == 0
+    assert evicted_for_others(jobs, since=9.5, owner="owner") == 3
+    assert evicted_for_others(jobs, since=1.0, owner="team-1") == 0
 
 
 def test_the_gang_is_compared_with_the_same_job_for_which_a_plain_client_made_room():

@@ -124,8 +124,9 @@ def test_the_pin_is_added_to_each_alternative_of_the_users():
     assert affinity["podAntiAffinity"] == {"x": []}
 
 
-def test_an_empty_alternative_goes_on_matching_no_node():
-    users = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{}]}}}
+@pytest.mark.parametrize("empty", [{}, {"matchExpressions": []}, {"matchFields": []}], ids=str)
+def test_an_empty_alternative_goes_on_matching_no_node(empty):
+    users = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [empty]}}}
     assert pod_of(affinity=users)["affinity"] == users
 
 

@@ -68,7 +68,7 @@ def stands_still(file):
 
 
 @pytest.mark.parametrize("tree", ["oldest", torchtree.DEFAULT_TREE])
-def test_pods_say_that_they_are_a_group_without_one_that_is_lost_only_when_they_train_on_without_it(tree, tmp_path):
+def test_pod_logs_show_a_smaller_group_only_while_it_trains(tree, tmp_path):
     """Its machine is off, and they wait for it; then what they wait for is ended."""
     (tmp_path / "train.py").write_text(ENDLESS)
     world = tmp_path / "world"

@@ -152,11 +152,11 @@ def test_every_object_says_its_version_and_has_the_sites_labels():
     ("chosen", "told"),
     [
         ("crds.enabled=false", "apply them before the first job"),
-        ("replicaCount=1", "No replica stands by"),
+        ("replicaCount=1", "No replica is on standby"),
         ("settings.reclaim.mode=DryRun", "settings.reclaim.mode=DryRun"),
         ("settings.reclaim.paused=true", "settings.reclaim.paused"),
         ("rbac.reclaimForForeignPods=false", "for elastic jobs only"),
-        ("rbac.create=false", "was given no rights"),
+        ("rbac.create=false", "granted the operator no rights"),
         ("admission.enabled=false", "admission.enabled=false"),
         ("fullnameOverride=x", "No Prometheus operator was found"),
     ],

@@ -88,7 +88,7 @@ def test_pods_that_do_not_go_in_time_leave_it_suspended_and_told(tenant: Tenant,
     with restarting("--timeout", "0.5") as (running, log):
         pass
     assert (running.returncode, is_suspended(tenant)) == (Code.TIMED_OUT, True)
-    assert "its pods are not gone after 0.5 s\njob toy stays suspended: `kubectl elastic resume toy" in log.read_text()
+    assert "its pods still exist after 0.5 s\njob toy stays suspended: `kubectl elastic resume toy" in log.read_text()
 
 
 def test_a_job_that_somebody_else_resumes_or_deletes_is_not_said_to_stay_suspended(tenant: Tenant, restarting: Started):

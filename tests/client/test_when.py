@@ -92,7 +92,7 @@ def test_a_question_is_a_suspended_job_that_goes_once_it_is_answered(tenant: Ten
         f"2 to 8 pods in {tenant.jobs.namespace}: fits now, with 6 pods and 6 GPUs",
         "",
         "Borrows 4 GPUs",
-        "  Of the idle guarantee of speech (up to 3), which may take them back.",
+        "  Of the idle guarantee of speech (up to 3), which may reclaim them.",
         "",
         "Limited by: InsufficientNodes",
         "  6 of 8 pods. 2 more need 2 GPUs. Add a node, or wait.",

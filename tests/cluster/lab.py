@@ -325,7 +325,7 @@ def two_teams(lab: Lab) -> Iterator[list[Team]]:
 
 
 def is_alive(pod: Object) -> bool:
-    """Whether it is neither told to go nor at its end."""
+    """Whether the pod is not being deleted and has not ended."""
     return "deletionTimestamp" not in pod["metadata"] and pod["status"].get("phase") not in ("Succeeded", "Failed")
 
 

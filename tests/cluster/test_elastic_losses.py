@@ -32,7 +32,7 @@ def test_lost_workers_are_replaced_with_or_without_an_operator(team, training):
     training.repeated()
 
 
-def test_an_old_master_that_returns_neither_trains_nor_overwrites(team, training):
+def test_old_master_that_returns_trains_and_overwrites_nothing(team, training):
     # Two free GPUs on each node: the pods are spread, and there is room for another master beside the worker.
     team.apply(foreign_pod("a", gpus=2, node="n1"), foreign_pod("b", gpus=2, node="n2"))
     team.kubectl("wait", "pod/a", "pod/b", "--for=condition=Ready", "--timeout=60s")
@@ -58,7 +58,7 @@ def test_an_old_master_that_returns_neither_trains_nor_overwrites(team, training
     training.repeated()
 
 
-def test_a_full_disk_is_survived_and_a_script_that_fails_again_and_again_fails_the_job(team, training):
+def test_job_survives_a_full_disk_and_fails_after_repeated_failures(team, training):
     saved, small = "/small/checkpoint.pt", {"name": "small", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}
     training.starts(
         2,

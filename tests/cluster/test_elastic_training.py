@@ -28,7 +28,7 @@ def training(shared, has_failed):
         yield spread
 
 
-def test_a_drained_node_costs_no_epoch_and_a_short_cut_of_the_network_no_pod(training):
+def test_drain_costs_no_epoch_and_a_short_partition_no_pod(training):
     with training.cut_off():
         training.trains(2)
     training.trains(3)
@@ -47,7 +47,7 @@ def test_a_drained_node_costs_no_epoch_and_a_short_cut_of_the_network_no_pod(tra
 ITS_PODS = ("--pod-selector", "elastic-pytorch.dev/job-name=toy")
 
 
-def test_a_master_that_is_deleted_is_replaced_and_the_workers_stay(training):
+def test_deleted_master_is_replaced_and_workers_stay(training):
     first = training.before["masterEpoch"]
     for epoch, options in ((first + 1, ()), (first + 2, FORCE)):
         training.team.delete_pod("toy-master-0", *options)
@@ -63,7 +63,7 @@ def workers(uids):
     return {name: uid for name, uid in uids.items() if "worker" in name}
 
 
-def test_an_owner_gets_its_gpus_from_one_worker_that_borrowed_them_and_the_training_loses_nothing(training, team):
+def test_reclaim_takes_one_borrowing_worker_and_loses_no_step(training, team):
     borrower, owner = training.team, team
     with guaranteed({borrower: GPUS_OF_A_POD, owner: 8 - GPUS_OF_A_POD}):
         training.training.goes_on()

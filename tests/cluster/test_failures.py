@@ -13,7 +13,7 @@ CRASH = "import sys\nprint('hello', file=sys.stderr)\nimport no_such_module"
 FIRST = {"maxFailuresWithoutProgress": 0}
 
 
-def test_a_script_that_crashes_at_import_fails_the_job_after_three_incarnations(team):
+def test_crash_at_import_fails_the_job_after_three_incarnations(team):
     with Follow(team.lab, f"/apis/{API_VERSION}/namespaces/{team.name}/{PLURAL}") as jobs:
         team.apply(job(min=2, max=2, template=script(CRASH, env=AT_ONCE)))
         status = team.wait_for("toy", "Failed")
@@ -35,7 +35,7 @@ def is_paused(job):
     return any(each["reason"] == "Restarting" and "Tried again in about" in each["message"] for each in ready)
 
 
-def test_a_pod_that_takes_more_memory_than_its_limit_is_told_from_a_crash(team):
+def test_pod_over_its_memory_limit_is_not_reported_as_a_crash(team):
     words = "python3 -c \"print('takes all', flush=True); b'x' * 500_000_000\""
     team.apply(job(template=command(words, gpus=0, limits={"memory": "100Mi"}), recovery=FIRST))
     last = team.wait_for("toy", "Failed")["lastFailure"]
@@ -44,7 +44,7 @@ def test_a_pod_that_takes_more_memory_than_its_limit_is_told_from_a_crash(team):
 
 
 @pytest.mark.extended
-def test_an_image_that_is_not_there_or_lacks_torch_is_named(team):
+def test_missing_image_or_missing_torch_is_reported(team):
     # In the local cluster torch comes with the GPUs.
     bare = {"template": template(gpus=0, args=["train.py"]), "runtime": {"mode": "Elastic"}}
     team.apply(job("absent", template=command(gpus=0, image="docker.io/local/none:1")), job("bare", **bare))

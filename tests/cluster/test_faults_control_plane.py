@@ -20,7 +20,7 @@ QUICK = {"gracePeriodSeconds": 1}
 SLOW_SECONDS = 180.0
 
 
-def test_while_the_api_server_stalls_just_as_many_pods_go_as_were_asked_for(lab, teams):
+def test_stalled_api_server_costs_no_extra_pods(lab, teams):
     borrower, owner = teams
     with guaranteed({borrower: 2, owner: 6}):
         borrower.apply(job(min=1, max=8, template=command(), elasticity=QUICK))
@@ -42,7 +42,7 @@ def placed(team):
     return {pod["metadata"]["name"] for pod in team.lab.pods(team.name) if pod["spec"].get("nodeName")}
 
 
-def test_what_happened_in_a_history_that_was_compacted_is_found_out(lab, team):
+def test_operator_catches_up_after_etcd_compaction(lab, team):
     team.apply(foreign_pod(gpus=2), job("ends", min=2, max=2, elasticity=QUICK))
     team.wait_for("ends", "Running", pods=2)
     team.apply(job(min=1, max=8, elasticity=QUICK))
@@ -68,7 +68,7 @@ def all_more(before, now):
     return all(count > before[replica] for replica, count in now.items() if replica in before)
 
 
-def test_a_cluster_that_is_restored_from_an_older_backup_goes_on_as_the_runbook_says(lab, team, tmp_path):
+def test_restored_backup_continues_as_the_runbook_says(lab, team, tmp_path):
     team.apply(job("goes", min=1, max=1, elasticity=QUICK), job(min=1, max=7, elasticity=QUICK))
     team.wait_for("toy", "Running", pods=7)  # its pods know seven as the most: no later size makes them anew
     team.scale("toy", 2)
@@ -101,7 +101,7 @@ def test_a_cluster_that_is_restored_from_an_older_backup_goes_on_as_the_runbook_
     team.wait_for("toy", "Running", pods=6, seconds=SLOW_SECONDS)
 
 
-def test_a_training_changes_its_size_while_its_leader_is_killed_and_the_operator_upgraded(lab, team, training):
+def test_training_resizes_while_leaders_are_killed_and_upgraded(lab, team, training):
     leader, installation = Leader(lab), Installation(lab)
     training.starts(1)
     uid, master = team.job()["metadata"]["uid"], team.uids()["toy-master-0"]

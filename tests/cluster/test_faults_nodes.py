@@ -35,7 +35,7 @@ def training(shared, has_failed):
         assert has_failed() or spread.team.uids()["toy-master-0"] == spread.pods["toy-master-0"]
 
 
-def test_a_kubelet_that_is_killed_and_started_again_disturbs_no_training(training):
+def test_kubelet_restart_does_not_disturb_the_training(training):
     training.part("kubelet").kill()
     training.node_says("Ready", "Unknown")
     assert training.is_untouched()
@@ -46,7 +46,7 @@ def test_a_kubelet_that_is_killed_and_started_again_disturbs_no_training(trainin
     assert training.is_untouched()
 
 
-def test_a_containerd_that_is_killed_and_started_again_disturbs_no_training(training):
+def test_containerd_restart_does_not_disturb_the_training(training):
     training.part("containerd").kill()
     assert training.is_untouched()
     training.part("containerd").restart()
@@ -54,7 +54,7 @@ def test_a_containerd_that_is_killed_and_started_again_disturbs_no_training(trai
     assert training.is_untouched()
 
 
-def test_sick_gpus_end_no_pod_and_get_none_until_they_are_well(training):
+def test_unhealthy_gpus_end_no_pod_and_get_no_new_ones(training):
     training.node().set_sick(range(WHOLE_NODE))
     training.team.wait("no GPU of the node to be had", lambda: gpus(training) == "0")
     assert training.is_untouched()
@@ -72,7 +72,7 @@ def gpus(training):
     return node["status"]["allocatable"]["nvidia.com/gpu"]
 
 
-def test_where_an_image_is_gone_the_others_go_on_and_the_job_says_which(training):
+def test_missing_image_is_reported_and_other_pods_continue(training):
     training.node().take_image(IMAGE)
     assert training.is_untouched()
     training.worker_told_to_go()
@@ -84,7 +84,7 @@ def test_where_an_image_is_gone_the_others_go_on_and_the_job_says_which(training
     assert training.epochs_repeated() == 0
 
 
-def test_on_a_full_disk_pods_are_evicted_and_the_job_goes_on_elsewhere_until_there_is_room(training):
+def test_disk_pressure_moves_pods_until_the_disk_has_room(training):
     training.lab.move_operator_off(training.away)
     training.node().fill_disk()
     training.trains(1)
@@ -107,7 +107,7 @@ def lost(training):
     return " ".join(change["message"] for change in training.team.status()["history"] if change["reason"] == "PodLost")
 
 
-def test_a_node_that_goes_off_and_on_three_times_costs_one_epoch_at_most(training):
+def test_node_that_flaps_three_times_costs_at_most_one_epoch(training):
     for _ in range(3):
         training.node().kill()
         training.node().restart()
@@ -116,7 +116,7 @@ def test_a_node_that_goes_off_and_on_three_times_costs_one_epoch_at_most(trainin
     assert training.epochs_repeated() <= 1
 
 
-def test_without_an_answer_of_the_name_server_a_pod_starts_and_the_job_grows(training):
+def test_job_grows_without_dns(training):
     training.team.scale("toy", 1)
     training.trains(1)
     nodes = [training.lab.cluster.node(node) for node in (training.home, training.away)]
@@ -129,7 +129,7 @@ def test_without_an_answer_of_the_name_server_a_pod_starts_and_the_job_grows(tra
     assert training.epochs_repeated() == 0
 
 
-def test_between_two_nodes_that_are_cut_off_from_each_other_a_training_stands_and_goes_on_after_it(training):
+def test_training_pauses_during_a_partition_of_two_nodes(training):
     training.lab.move_operator_off(training.away)  # the one that leads still reaches the master
     training.node().part_from(training.home)
     told = training.says("Ready", "only 1 of the 2 pods", "the others may be training; it goes on when they return")
@@ -141,7 +141,7 @@ def test_between_two_nodes_that_are_cut_off_from_each_other_a_training_stands_an
 
 
 @pytest.mark.parametrize("seconds", [-HALF_AN_HOUR, HALF_AN_HOUR], ids=["behind", "ahead"])
-def test_a_node_whose_clock_is_off_costs_nothing_and_nobody_ends_or_fails_by_it(training, seconds):
+def test_wrong_clock_of_a_node_ends_and_fails_no_job(training, seconds):
     team = training.team
     training.node().set_clock(seconds)
     team.scale("toy", 1)

@@ -38,7 +38,7 @@ def containers(team):
     }
 
 
-def test_jobs_live_through_upgrade_rollback_and_the_operators_absence(team, installation):
+def test_jobs_survive_upgrade_rollback_and_operator_absence(team, installation):
     installation.uninstall()
     installation.install(chart=RELEASED)
     released = installation.version()
@@ -77,7 +77,7 @@ def test_jobs_live_through_upgrade_rollback_and_the_operators_absence(team, inst
     training.nothing_left()
 
 
-def test_with_the_definitions_everything_goes_when_that_is_asked(team, installation):
+def test_deleted_crds_delete_all_jobs_on_request(team, installation):
     team.apply(job(min=2, max=2, template=command(gpus=0)))
     team.wait_for("toy", "Running", pods=2)
     installation.install("--set", "crds.keep=false")

@@ -31,7 +31,7 @@ def test_workers_and_the_master_are_lost_and_the_others_keep_what_they_have(team
 
 @pytest.mark.extended
 @pytest.mark.timeout(400)
-def test_a_master_that_is_deleted_leaves_the_others_training_until_its_successor_is_ready(team):
+def test_workers_train_until_a_new_master_is_ready(team):
     training = Example(team, "library", pods=3)
     first = team.uids("library")["library-master-0"]
     team.delete_pod("library-master-0")

@@ -66,22 +66,22 @@ class Resized:
 class Hunt:
     """The leader, who is killed with each thing that is done."""
 
-    def __init__(self, team: Team, births: Births, dice: random.Random) -> None:
-        self.team, self.leader, self.births, self.dice = team, Leader(team.lab), births, dice
+    def __init__(self, team: Team, births: Births, rng: random.Random) -> None:
+        self.team, self.leader, self.births, self.rng = team, Leader(team.lab), births, rng
 
     def resize(self, jobs: list[Resized], *, kills: int) -> None:
         """One job after the other, whichever is as it should be, until there were so many kills."""
         while len(self.leader.killed_at) < kills:
-            order = self.dice.sample(jobs, len(jobs))
+            order = self.rng.sample(jobs, len(jobs))
             found = self.team.wait(
                 "a job to be as it should", lambda order=order: [each for each in order if each.settled()]
             )
-            size = self.dice.choice([size for size in SIZES if size != found[0].size])
+            size = self.rng.choice([size for size in SIZES if size != found[0].size])
             self.kill_with(lambda found=found, size=size: found[0].scales(size))
 
     def kill_with(self, deed: Callable[[], object]) -> None:
         """The deed, and the kill. The operator is at work by then, or it is on its way after the last kill."""
-        if self.dice.random() < 0.5:
+        if self.rng.random() < 0.5:
             self.leader.wait_until_leads()
         with ThreadPoolExecutor() as pool:
             pid = self.leader.wait_until_there()
@@ -91,21 +91,21 @@ class Hunt:
 
     def _wait_for_the_moment(self, begin: Callable[[], Future]) -> Future:
         """Begin, and wait: until the first thing happens and some ms more, or for a random time."""
-        if self.dice.random() < 0.5:
+        if self.rng.random() < 0.5:
             begun = self.births.wait_for_news(begin, seconds=LONGEST_MOMENT)
-            time.sleep(self.dice.uniform(0, ANSWER_SECONDS))
+            time.sleep(self.rng.uniform(0, ANSWER_SECONDS))
         else:
             begun = begin()
-            time.sleep(min(LONGEST_MOMENT, self.dice.expovariate(1.5)))
+            time.sleep(min(LONGEST_MOMENT, self.rng.expovariate(1.5)))
         return begun
 
 
 @pytest.mark.extended
 @pytest.mark.timeout(900)
-def test_an_operator_killed_fifty_times_disturbs_no_training_and_does_everything_once(team):
+def test_fifty_kills_of_the_operator_disturb_no_training(team):
     seed = int(os.environ.get("KILLS_SEED") or random.randrange(2**32))
     print(f"deeds and moments are chosen by KILLS_SEED={seed}; what they meet is the machine's")
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     give_volume(team)
     give_files(team, "toy-script", train_py=TRAIN)
     arguments = ["--pause", "0.2", "--epochs", "100000"]
@@ -114,7 +114,7 @@ def test_an_operator_killed_fifty_times_disturbs_no_training_and_does_everything
     others = [Resized(team, job(f"other-{i}", max=most, template=command(gpus=0)), most) for i in range(4)]
     others.append(Resized(team, job("on-gpus", max=most), most))
     with Births(team.lab, team.name) as births:
-        hunt = Hunt(team, births, dice)
+        hunt = Hunt(team, births, rng)
         restarts_before = hunt.leader.restarts()
         for each in (training, *others):
             hunt.kill_with(each.starts)

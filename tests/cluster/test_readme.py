@@ -53,7 +53,7 @@ def test_the_first_steps_of_the_readme_are_those_of_the_tutorial() -> None:
 
 @pytest.mark.extended
 @pytest.mark.timeout(900)
-def test_the_demo_shows_both_modes_beside_each_other_and_ends_with_commands_that_can_be_copied(
+def test_demo_shows_both_modes_and_prints_commands_to_copy(
     alone: dict[str, str],
 ) -> None:
     told = run("make demo", REPOSITORY, alone, seconds=800)

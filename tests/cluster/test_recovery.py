@@ -22,7 +22,7 @@ def routed_to(team):
 
 
 @pytest.mark.extended
-def test_lost_workers_are_replaced_and_a_lost_master_begins_a_new_incarnation(team):
+def test_lost_workers_are_replaced_and_a_lost_master_increments_incarnation(team):
     team.apply(job(min=2, max=3, template=script()))
     team.wait_for("toy", "Running", pods=3)
     before = team.uids()
@@ -40,7 +40,7 @@ def test_lost_workers_are_replaced_and_a_lost_master_begins_a_new_incarnation(te
 
 
 @pytest.mark.extended
-def test_a_job_gives_up_a_drained_node_without_a_failure_and_takes_it_back(team):
+def test_job_leaves_a_drained_node_without_a_failure_and_returns(team):
     team.apply(job(min=1, max=6))
     team.wait_for("toy", "Running", pods=6)
     home, away = team.nodes_of()[0], team.nodes_of()[-1]
@@ -55,7 +55,7 @@ def test_a_job_gives_up_a_drained_node_without_a_failure_and_takes_it_back(team)
 
 
 @pytest.mark.extended
-def test_pods_of_others_that_look_like_the_jobs_change_nothing(team):
+def test_foreign_pods_with_the_jobs_labels_change_nothing(team):
     team.apply(job(min=2, max=3, template=command(gpus=0)))
     status = team.wait_for("toy", "Running", pods=3)
     before, uid = team.uids(), team.job()["metadata"]["uid"]
@@ -79,7 +79,7 @@ def test_pods_of_others_that_look_like_the_jobs_change_nothing(team):
     assert team.kubectl("get", "pod", "twin", "-o", "jsonpath={.status.phase}") == "Running"
 
 
-def test_a_job_goes_on_without_a_killed_node_and_takes_it_back(team):
+def test_job_continues_without_a_killed_node_and_uses_it_again(team):
     team.apply(job(min=1, max=6, recovery={"nodeLossSeconds": 5}))
     team.wait_for("toy", "Running", pods=6)
     victim = next(node for node in ("n2", "n1") if node != team.nodes_of()[0])
@@ -93,7 +93,7 @@ def test_a_job_goes_on_without_a_killed_node_and_takes_it_back(team):
     team.wait_for("toy", "Running", pods=6)
 
 
-def test_a_new_operator_takes_over_without_touching_what_runs(team):
+def test_new_operator_takes_over_without_touching_running_pods(team):
     team.apply(job(min=2, max=4), job("waits", min=8, max=8))
     team.wait_for("toy", "Running", pods=4)
     team.wait_for("waits", "Queued")

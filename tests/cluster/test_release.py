@@ -53,9 +53,7 @@ def forget_images(lab, where):
                 lab.cluster.node(name).take_image(reference)
 
 
-def test_a_release_in_a_registry_is_installed_and_runs_a_job_and_is_the_same_when_it_is_made_again(
-    lab, installation, tmp_path
-):
+def test_release_installs_from_a_registry_and_is_reproducible(lab, installation, tmp_path):
     packages.ensure(Progress(), {"skopeo": "skopeo"})
     programs = {str(Path(lab.cluster.programs[name]).parent) for name in ("kubectl", "helm")}
     user = {

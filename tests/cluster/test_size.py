@@ -5,7 +5,7 @@ import pytest
 from tests.cluster.templates import command, job, script
 
 
-def test_a_newcomers_minimum_takes_the_surplus_of_a_running_job_highest_index_first_and_it_grows_back(team):
+def test_new_jobs_minimum_shrinks_a_running_job_highest_index_first(team):
     team.apply(job("old", min=1, max=8))
     team.wait_for("old", "Running", pods=8)
     before = team.uids("old")

@@ -15,7 +15,7 @@ LOADED = "load checkpoint from /checkpoints/"
 
 
 @pytest.mark.timeout(400)
-def test_the_toy_grows_from_two_processes_to_four_and_back_rests_and_goes_on_from_the_saved_epoch(team):
+def test_toy_resizes_suspends_and_resumes_from_its_checkpoint(team):
     give_files(team, "toy-script", train_py=TRAIN)
     give_volume(team)
     team.apply(example("toy", gpus=2, maxReplicas=1, args=["--pause", "0.3", "--epochs", "100000"]))
@@ -78,7 +78,7 @@ GROUP = re.compile(r"'WORLD_SIZE': '(\d+)'")
 
 @pytest.mark.extended
 @pytest.mark.timeout(900)
-def test_the_commands_of_its_readme_change_it_from_four_processes_to_eight_and_back_and_replace_a_pod(team, tmp_path):
+def test_readme_commands_resize_the_toy_and_replace_a_pod(team, tmp_path):
     """Those of examples/toy/README.md: all processes save one file, and no epoch is left out."""
     shell = shell_of(team, tmp_path)
     apply, shrink, grow, delete, again, show = on_a_cluster("toy")

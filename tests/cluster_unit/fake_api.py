@@ -6,6 +6,7 @@ Faults are queued per verb and used up one by one.
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -22,7 +23,7 @@ from elastic_operator.cluster.session import Session
 from tests.simulate.api import Answer, Api, RefusedError, Request
 from tests.simulate.server import NAMESPACES, Body, Server
 from tests.virtual.line import REASONS
-from tests.virtual.world import VirtualMoments
+from tests.virtual.world import LoopClock
 
 Fault = int | web.Response | Callable[[web.Request], Any]
 """An HTTP status to answer with, an answer (that is given once), or a coroutine function that answers."""
@@ -33,7 +34,7 @@ class FakeApi:
     """The server's state; tests read and change it."""
 
     url: str = ""
-    memory: Api = field(default_factory=lambda: Api(Server(VirtualMoments())))  # type: ignore[arg-type]
+    memory: Api = field(default_factory=lambda: Api(Server(LoopClock())))  # type: ignore[arg-type]
     faults: dict[str, deque[Fault]] = field(default_factory=lambda: defaultdict(deque))
     always: dict[str, Fault] = field(default_factory=dict)
     requests: Counter[str] = field(default_factory=Counter)
@@ -82,7 +83,7 @@ class FakeApi:
     def send(self, type_: str, obj: Mapping[str, Any]) -> None:
         """Send a watch event as it is to everybody."""
         for watch in self.memory.watches:
-            watch.told(msgspec.json.encode({"type": type_, "object": obj}) + b"\n")
+            watch.on_line(msgspec.json.encode({"type": type_, "object": obj}) + b"\n")
 
     def cut(self) -> None:
         """Break all streams."""
@@ -164,21 +165,28 @@ async def hang(_request: web.Request) -> web.Response:
     raise AssertionError
 
 
-@pytest.fixture(name="api")
-async def fake_api() -> AsyncIterator[FakeApi]:
+@asynccontextmanager
+async def serving(tls: ssl.SSLContext | None = None) -> AsyncIterator[FakeApi]:
     """A server on a free port of the loopback interface."""
     api = FakeApi()
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", api.handle)
     runner = web.AppRunner(app, shutdown_timeout=0.01, handler_cancellation=True)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
     await site.start()
-    api.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    api.url = f"{'https' if tls else 'http'}://127.0.0.1:{runner.addresses[0][1]}"
     try:
         yield api
     finally:
         await runner.cleanup()
+
+
+@pytest.fixture(name="api")
+async def fake_api() -> AsyncIterator[FakeApi]:
+    """A server of that kind, without TLS."""
+    async with serving() as api:
+        yield api
 
 
 def connection_to(api: FakeApi) -> Connection:

@@ -5,12 +5,20 @@ from __future__ import annotations
 import pytest
 
 from elastic_operator.cluster import errors
-from elastic_operator.cluster.errors import ApiError, ClusterError, NameTaken, PodRefused, Remedy, api_error
+from elastic_operator.cluster.errors import (
+    MAX_RETRY_AFTER_SECONDS,
+    ApiError,
+    ClusterError,
+    NameTaken,
+    PodRefused,
+    Remedy,
+    api_error,
+)
 
 AGAIN, LEADER, WAIT, USER, EDIT = Remedy
 ANSWERS = {
     400: USER,
-    401: USER,
+    401: WAIT,
     403: USER,
     404: WAIT,
     409: AGAIN,
@@ -66,9 +74,15 @@ def test_a_body_that_is_no_status_of_the_api_server_has_its_message_and_names_no
     assert error.retry_after is None
 
 
-@pytest.mark.parametrize(("header", "seconds"), [(None, 2.5), ("7", 7)])
+@pytest.mark.parametrize(("header", "seconds"), [(None, 2.5), ("7", 7), ("9" * 400, 2.5), ("soon", 2.5)])
 def test_the_header_names_the_wait_and_without_it_the_body(header: str | None, seconds: float) -> None:
     assert api_error(503, b'{"details": {"retryAfterSeconds": 2.5}}', retry_after=header).retry_after == seconds
+
+
+@pytest.mark.parametrize("header", [None, "86400"])
+def test_a_gateway_that_names_an_hour_or_a_day_is_asked_again_in_half_a_minute(header: str | None) -> None:
+    error = api_error(503, b'{"details": {"retryAfterSeconds": 3600}}', retry_after=header)
+    assert error.retry_after == MAX_RETRY_AFTER_SECONDS
 
 
 REFUSALS = [

@@ -27,7 +27,7 @@ def dropped() -> list[int]:
 
 
 @pytest.fixture
-def idle(session: Session, dropped: list[int]) -> EventRecorder:
+async def idle(session: Session, dropped: list[int]) -> EventRecorder:
     """One that tells nothing yet."""
     return EventRecorder(session, instance="one", on_drop=lambda: dropped.append(1))
 
@@ -116,6 +116,21 @@ async def test_a_job_that_says_too_much_is_cut_short_and_others_are_not(api, rec
         recorder.record(job_subject("a", "loud", "uid-1"), Event("Later", str(i)))
     await recorder.flush()
     assert len(dropped) == 6
+
+
+async def test_the_rates_of_many_jobs_are_forgotten_but_not_that_of_one_that_says_too_much(idle, dropped, monkeypatch):
+    """The job whose last event was longest ago was forgotten, however many it had just had."""
+    monkeypatch.setattr(events, "KNOWN", 10)
+    for i in range(events.BURST):
+        idle.record(job_subject("a", "loud", "uid-loud"), Event("Noise", str(i)))
+    for i in range(30):
+        idle.record(job_subject("a", "quiet", f"uid-{i}"), SCALED)
+    assert dropped == []
+    idle.record(job_subject("a", "loud", "uid-loud"), Event("Noise", "more"))
+    assert dropped == [1]
+    await asyncio.sleep(events.REFILL_SECONDS)
+    idle.record(job_subject("a", "quiet", "uid-quiet"), SCALED)
+    assert len(idle._rates) == 2
 
 
 async def test_a_full_queue_drops_and_never_blocks(idle, dropped):

@@ -35,11 +35,11 @@ def test_it_decides_unless_a_class_names_another_namespace(classes):
     assert Installation(HERE, store_of(*classes)).elsewhere() == ""
 
 
-def test_whoever_stands_by_names_both_namespaces_and_what_to_do():
+def test_an_operator_that_stands_by_names_both_namespaces_and_the_remedy():
     classes = store_of(priority_class("b", of=THERE), priority_class("a", of=THERE), priority_class("system"))
     told = Installation(HERE, classes).elsewhere()
-    assert f"the one in namespace {THERE!r}, as PriorityClass a says" in told
-    assert f"in namespace {HERE!r}, decides nothing" in told
+    assert f"PriorityClass a belongs to the operator in namespace {THERE!r}" in told
+    assert f"in namespace {HERE!r}, stands by" in told
     assert told.endswith(f"priorityclass a b elastic-pytorch.dev/operator-namespace={HERE}")
 
 
@@ -47,7 +47,7 @@ def test_of_classes_that_disagree_the_oldest_counts_for_both():
     younger = priority_class("a", of=THERE, created="2026-01-02T00:00:00Z")
     classes = store_of(younger, priority_class("b", of=HERE))
     assert Installation(HERE, classes).elsewhere() == ""
-    assert "PriorityClass b says" in Installation(THERE, classes).elsewhere()
+    assert "PriorityClass b belongs to" in Installation(THERE, classes).elsewhere()
 
 
 async def test_who_waits_hears_of_each_change():

@@ -3,6 +3,7 @@
 import pytest
 
 from elastic_operator.cluster import interned, objects
+from elastic_operator.cluster.interned import Interned
 
 LABELS = {"elastic-pytorch.dev/incarnation": "1"}
 TOLERATION = {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}
@@ -10,7 +11,7 @@ TOLERATION = {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effe
 
 @pytest.fixture(autouse=True)
 def nothing_kept(monkeypatch):
-    monkeypatch.setattr(interned, "_kept", {})
+    monkeypatch.setattr(interned, "parts", Interned())
 
 
 def pod(name, *, gpus="1", claims=False):
@@ -43,8 +44,8 @@ def test_parts_that_hold_a_dict_are_equal_and_not_shared():
     assert one.spec.volumes is not two.spec.volumes
 
 
-def test_what_is_kept_does_not_grow_without_end(monkeypatch):
-    monkeypatch.setattr(interned, "MAX_PARTS", 50)
+def test_the_memory_of_equal_parts_is_bounded(monkeypatch):
+    monkeypatch.setattr(interned, "parts", Interned(limit=50))
     for number in range(200):
         pod("one", gpus=str(number))
-        assert len(interned._kept) <= 50
+        assert len(interned.parts) <= 50

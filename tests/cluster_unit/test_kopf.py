@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
+import ssl
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from itertools import islice, pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
 
+from devcluster import pki
 from elastic_api.job import GROUP, KIND, PLURAL, VERSION
+from elastic_operator import kopf_host
 from elastic_operator.cluster.reflector import in_namespace
-from elastic_operator.job_feed import JOBS, NO_JOB
+from elastic_operator.job_informer import JOBS, NO_JOB, bookmark
 from elastic_operator.kopf_host import EndlessPauses, Kopf
-from tests.cluster_unit.fake_api import FakeApi, connection_to, json
+from tests.cluster_unit.fake_api import FakeApi, connection_to, json, serving
 from tests.kit.tasks import running
 from tests.kit.wait import until_async
 
@@ -48,14 +58,85 @@ async def test_kopf_is_given_no_job_by_its_list_and_passes_on_what_its_watch_sho
     api.put(f"{JOBS_OF_A}/before", {"spec": {}})
     told = list[tuple[Any, ...]]()
     async with running(Kopf(connection_to(api), namespaces)(lambda type, job: told.append((type, job)))):
-        await until_async("a watch", lambda: api.requests["WATCH"], seconds=WAIT_SECONDS, report=lambda: api.seen)
+        await until_async("a watch", lambda: len(told) > 1, seconds=WAIT_SECONDS, report=lambda: (told, api.seen))
         after = api.put(f"{JOBS_OF_A}/after", {"spec": {"minReplicas": 2}})
-        await until_async("the job", lambda: len(told) > 1, seconds=WAIT_SECONDS, report=lambda: (told, api.seen))
+        await until_async("the job", lambda: len(told) > 2, seconds=WAIT_SECONDS, report=lambda: (told, api.seen))
     lists = [query for verb, _, query, _ in api.seen if verb == "LIST"]
     assert [query | NO_JOB == query for query in lists] == [True]
-    assert told[0] == (None, {})
-    ((type_, job),) = told[1:]
+    assert told[:2] == [(None, {}), bookmark("".join(namespaces))]
+    ((type_, job),) = told[2:]
     assert (type_, job["metadata"], job["spec"]) == ("ADDED", after["metadata"], after["spec"])
+
+
+@pytest.fixture
+def _uncollected() -> Iterator[None]:
+    """The garbage collector does not run."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("_uncollected")
+async def test_kopf_keeps_nothing_of_the_jobs_that_it_has_passed_on(api: FakeApi):
+    """Its views of an object refer to each other, so what they show stays until a collection of all garbage (182)."""
+    api.always["GET"] = discovered
+    spec, status, fields, labels = ({name: ["large"]} for name in ("a-spec", "a-status", "managed-fields", "a-label"))
+    metadata = {"managedFields": [{"fieldsV1": fields}], "labels": labels}
+    job = {"metadata": metadata, "spec": spec, "status": status}
+    told = list[dict[str, Any]]()
+
+    async with running(Kopf(connection_to(api), ())(lambda _, job: told.append(dict.fromkeys(job)))):
+        await until_async("a watch", lambda: len(told) > 1, seconds=WAIT_SECONDS, report=lambda: (told, api.seen))
+        for edit in range(20):
+            api.put(f"{JOBS_OF_A}/toy", job)
+            await until_async("it", partial(_has, told, edit + 3), seconds=WAIT_SECONDS, report=lambda: api.seen)
+        names = {*spec, *status, *fields, *labels}
+        found = Counter(name for one in gc.get_objects() if type(one) is dict for name in names & one.keys())
+    assert all({"metadata", "spec", "status"} <= job.keys() for job in told[2:])
+    assert max(found.values()) <= 3, f"after 20 events: {found}"  # the test's own, and those that are on their way
+
+
+async def test_kopf_has_no_task_of_a_job_for_long(api: FakeApi):
+    """When many jobs start, these would be hundreds, and the memory that they leave behind is not given back (182)."""
+    api.always["GET"] = discovered
+    told, jobs = list[dict[str, Any]](), 300
+    async with running(Kopf(connection_to(api), ())(lambda _, job: told.append(job))):
+        await until_async("a watch", lambda: len(told) > 1, seconds=WAIT_SECONDS, report=lambda: (told, api.seen))
+        for number in range(jobs):
+            api.put(f"{JOBS_OF_A}/toy-{number}", {"spec": {}})
+            await until_async("it", partial(_has, told, number + 3), seconds=WAIT_SECONDS, report=lambda: api.seen)
+        tasks = [one for one in gc.get_objects() if isinstance(one, asyncio.Task) and not one.done()]
+        left = [task.get_name() for task in tasks if task.get_name().startswith("worker for")]
+    assert len(left) < jobs / 2, left
+
+
+def _has(told: list[dict[str, Any]], count: int) -> bool:
+    return len(told) >= count
+
+
+async def test_each_watch_of_kopf_that_goes_on_is_told(api: FakeApi, monkeypatch: pytest.MonkeyPatch):
+    """The server answers, so no job has changed of which kopf has not heard (172)."""
+    monkeypatch.setattr(kopf_host, "WATCH_SECONDS", 1)
+    api.always["GET"] = discovered
+    told = list[tuple[Any, ...]]()
+    async with running(Kopf(connection_to(api), ())(lambda *what: told.append(what))):
+        await until_async("watches", lambda: len(told) > 3, seconds=WAIT_SECONDS, report=lambda: (told, api.seen))
+    assert told[:4] == [(None, {}), *[bookmark("")] * 3]
+
+
+async def test_kopf_asks_a_server_whose_certificate_has_the_name_that_the_kubeconfig_sets(tmp_path: Path):
+    """As behind a tunnel: the certificate has neither the address nor the name that is connected to."""
+    authority = pki.create_authority(tmp_path, "authority")
+    pair = pki.issue(authority, tmp_path, "server", common_name="server", serves=["kubernetes"])
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(pair.certificate_file, pair.key_file)
+    async with serving(tls) as api:
+        api.always["GET"] = discovered
+        trusted = ssl.create_default_context(cafile=str(authority.certificate_file))
+        connection = replace(connection_to(api), tls=trusted, server_hostname="kubernetes")
+        async with running(Kopf(connection, ())(lambda *_: None)):
+            await until_async("a watch", lambda: api.requests["WATCH"], seconds=WAIT_SECONDS, report=lambda: api.seen)
 
 
 def test_each_request_of_kopf_is_repeated_without_end_after_growing_pauses():

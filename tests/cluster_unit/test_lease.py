@@ -11,7 +11,7 @@ from itertools import pairwise
 import pytest
 
 from elastic_operator.cluster.errors import Fenced
-from elastic_operator.cluster.lease import Elector, Timing, beside, micro_time
+from elastic_operator.cluster.lease import LeaderElector, LeaseTiming, in_own_thread, micro_time
 from elastic_operator.cluster.own_loop import run_in_own_loop
 from elastic_operator.cluster.session import Session
 from tests.cluster_unit.fake_api import FakeApi, at_rest, connection_to, hang, json, session_to, status
@@ -21,20 +21,22 @@ from tests.kit.wait import until
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/sys/leases/op"
 PODS = "/api/v1/namespaces/a/pods"
 POD = {"metadata": {"name": "p"}, "spec": {"containers": []}}
-TIMING = Timing()
-SHORT = Timing(lease_seconds=1.5, fence_seconds=1, renew_seconds=0.2, retry_seconds=0.2, poll_seconds=0.1)
+TIMING = LeaseTiming()
+SHORT = LeaseTiming(
+    lease_duration_seconds=1.5, renew_deadline_seconds=1, renew_seconds=0.2, retry_period_seconds=0.2, poll_seconds=0.1
+)
 in_threads = pytest.mark.processes
 POLL = 1.2 * TIMING.poll_seconds
 """So late may a candidate look."""
 
 
-def candidate(identity: str = "one", timing: Timing = TIMING) -> Elector:
-    return Elector(namespace="sys", name="op", identity=identity, timing=timing)
+def candidate(identity: str = "one", timing: LeaseTiming = TIMING) -> LeaderElector:
+    return LeaderElector(namespace="sys", name="op", identity=identity, timing=timing)
 
 
-async def beat(elector: Elector) -> None:
+async def beat(elector: LeaderElector) -> None:
     while True:
-        elector.beat()
+        elector.heartbeat()
         await asyncio.sleep(TIMING.renew_seconds)
 
 
@@ -59,7 +61,7 @@ def holder(api: FakeApi) -> str:
     return api.find(LEASE)["spec"]["holderIdentity"] if api.find(LEASE) else ""
 
 
-async def seconds_until_leading(elector: Elector) -> float:
+async def seconds_until_leading(elector: LeaderElector) -> float:
     begun = time.monotonic()
     async with asyncio.timeout(60):
         await elector.wait_until_leading()
@@ -112,7 +114,7 @@ async def test_a_holder_that_died_is_followed_after_the_lease_and_not_before(api
     del api.always["PUT"]
     async with electing(api, "two") as two:
         waited = await seconds_until_leading(two)
-        assert TIMING.lease_seconds < waited <= TIMING.lease_seconds + POLL
+        assert TIMING.lease_duration_seconds < waited <= TIMING.lease_duration_seconds + POLL
 
 
 async def test_a_holder_whose_clock_is_wrong_is_judged_by_whether_it_stirs(api):
@@ -120,11 +122,11 @@ async def test_a_holder_whose_clock_is_wrong_is_judged_by_whether_it_stirs(api):
     api.put(LEASE, {"spec": spec})
     async with electing(api, "two") as two:
         for _ in range(10):
-            await asyncio.sleep(TIMING.lease_seconds - POLL)
+            await asyncio.sleep(TIMING.lease_duration_seconds - POLL)
             api.put(LEASE, api.find(LEASE))
         assert not two.is_leader
         waited = await seconds_until_leading(two)
-        assert TIMING.lease_seconds < waited <= TIMING.lease_seconds + 2 * POLL
+        assert TIMING.lease_duration_seconds < waited <= TIMING.lease_duration_seconds + 2 * POLL
 
 
 @pytest.mark.parametrize("fault", [500, hang])
@@ -132,9 +134,9 @@ async def test_a_leader_that_cannot_renew_stops_before_anybody_may_take_over(api
     elector, task = leader
     await asyncio.sleep(7)
     api.always["PUT"] = fault
-    async with asyncio.timeout(TIMING.lease_seconds):
+    async with asyncio.timeout(TIMING.lease_duration_seconds):
         await task
-    assert time.monotonic() == TIMING.renew_seconds + TIMING.fence_seconds
+    assert time.monotonic() == TIMING.renew_seconds + TIMING.renew_deadline_seconds
     async with session_to(api, remaining=elector.remaining) as session:
         with pytest.raises(Fenced):
             await session.post(PODS, {"metadata": {"name": "late"}})
@@ -143,7 +145,7 @@ async def test_a_leader_that_cannot_renew_stops_before_anybody_may_take_over(api
 async def test_a_leader_that_was_suspended_with_its_machine_for_longer_than_its_fence_writes_nothing_more(api, leader):
     elector, task = leader
     loop = asyncio.get_running_loop()
-    loop.asleep += TIMING.fence_seconds
+    loop.asleep += TIMING.renew_deadline_seconds
     async with session_to(api, remaining=elector.remaining) as session:
         with pytest.raises(Fenced):
             await session.post(PODS, POD)
@@ -154,7 +156,9 @@ async def test_a_leader_that_was_suspended_with_its_machine_for_longer_than_its_
 
 async def test_a_leader_that_was_suspended_for_a_moment_leads_on(leader):
     elector, task = leader
-    asyncio.get_running_loop().asleep += TIMING.fence_seconds - TIMING.renew_seconds - TIMING.retry_seconds
+    asyncio.get_running_loop().asleep += (
+        TIMING.renew_deadline_seconds - TIMING.renew_seconds - TIMING.retry_period_seconds
+    )
     assert elector.is_leader
     await asyncio.sleep(10 * TIMING.renew_seconds)
     assert elector.is_leader
@@ -214,7 +218,7 @@ async def test_a_leader_leads_on_whose_lease_lost_its_optional_fields(api, leade
     """As after a restore, or a merge patch of the field to null."""
     elector, task = leader
     api.put(LEASE, {**api.find(LEASE), "spec": {"holderIdentity": "one", **others}})
-    await asyncio.sleep(3 * TIMING.lease_seconds)
+    await asyncio.sleep(3 * TIMING.lease_duration_seconds)
     assert elector.is_leader
     assert not task.done()
     assert api.find(LEASE)["spec"]["acquireTime"]
@@ -227,14 +231,14 @@ async def test_the_time_counts_from_before_the_renewal(api, leader):
 
     api.fail("PUT", slow)
     await asyncio.sleep(TIMING.renew_seconds + 3.5)
-    assert leader[0].deadline == TIMING.renew_seconds + TIMING.fence_seconds
+    assert leader[0].deadline == TIMING.renew_seconds + TIMING.renew_deadline_seconds
 
 
 async def test_a_leader_whose_lease_another_took_stops_at_its_next_renewal(api, leader):
     elector, task = leader
     lease = api.find(LEASE)
     api.put(LEASE, {**lease, "spec": {**lease["spec"], "holderIdentity": "two"}})
-    async with asyncio.timeout(TIMING.fence_seconds):
+    async with asyncio.timeout(TIMING.renew_deadline_seconds):
         await task
     assert time.monotonic() == TIMING.renew_seconds
     assert not elector.is_leader
@@ -245,7 +249,7 @@ async def test_a_lease_that_somebody_annotated_or_deleted_is_kept(api, leader):
     elector, task = leader
     lease = api.find(LEASE)
     api.put(LEASE, {**lease, "metadata": {**lease["metadata"], "annotations": {"a": "b"}}})
-    await asyncio.sleep(3 * TIMING.lease_seconds)
+    await asyncio.sleep(3 * TIMING.lease_duration_seconds)
     assert api.find(LEASE)["metadata"]["annotations"] == {"a": "b"}
     api.remove(LEASE)
     await asyncio.sleep(TIMING.renew_seconds)
@@ -286,9 +290,9 @@ async def test_a_leader_that_beats_no_more_neither_renews_the_lease_nor_hands_it
     assert api.moments["PUT"] == [*range(5, 61, 5)]
     assert holder(api) == "one"
     async with running(again.run(session)):
-        await asyncio.sleep(3 * TIMING.lease_seconds)
+        await asyncio.sleep(3 * TIMING.lease_duration_seconds)
         assert not again.is_leader
-        again.beat()
+        again.heartbeat()
         assert await seconds_until_leading(again) <= POLL
 
 
@@ -297,7 +301,7 @@ async def test_a_loop_that_stands_still_for_longer_than_its_fence_leads_on_and_h
     async def work() -> None:
         async with led(api) as (elector, session):
             begun = elector.deadline
-            until("renewals", lambda: elector.deadline > begun + SHORT.fence_seconds, seconds=30)
+            until("renewals", lambda: elector.deadline > begun + SHORT.renew_deadline_seconds, seconds=30)
             await session.post(PODS, POD)
 
     await run_in_own_loop(work)
@@ -324,7 +328,7 @@ async def test_a_loop_that_stands_still_while_its_lease_is_lost_writes_nothing_a
 @asynccontextmanager
 async def led(api: FakeApi):
     """A lease that is renewed beside this loop, and a session that it fences. The server must be in another loop."""
-    elector, election = candidate(timing=SHORT), beside(lambda: Session(connection_to(api)))
+    elector, election = candidate(timing=SHORT), in_own_thread(lambda: Session(connection_to(api)))
     async with session_to(api, remaining=elector.remaining) as session, running(election(elector)):
         await elector.wait_until_leading()
         yield elector, session

@@ -16,8 +16,9 @@ from elastic_operator.cluster.pod import Pod
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.facts.snapshot import Node, PodShape
 from elastic_operator.read import convert
-from elastic_operator.read.leaving import OVERDUE_SECONDS
-from elastic_operator.read.ledger import ASSUMED_SECONDS, Ledger
+from elastic_operator.read.assumed_pods import ASSUMED_SECONDS
+from elastic_operator.read.ledger import Ledger
+from elastic_operator.read.terminating_pods import OVERDUE_SECONDS
 from tests.cluster_unit.build import JOB_UID, owner, pod, stored_job
 
 GPU = "nvidia.com/gpu"
@@ -45,7 +46,7 @@ def own(name: str = "toy-worker-0", *, node: str = "n1", gpus: int = 1, **fields
 def assume_worker(ledger: Ledger, index: int, *, node: str = "n1", gpus: int = 1) -> str:
     """The job's worker of that index is being created."""
     place = {"role": "worker", "index": index, "node": node}
-    return ledger.assume(
+    return ledger.assumed.add(
         job_uid=JOB_UID, namespace="a", name=f"toy-worker-{index}", shape=PodShape({GPU: gpus}, gpus), **place
     )
 
@@ -89,7 +90,7 @@ def test_members_are_left_out_and_own_pods_on_their_way_out_are_leaving():
     assert usage.leaving == {GPU: 2, "pods": 1}
 
 
-def test_host_ports_of_pods_on_their_way_out_and_of_those_about_to_be_deleted_are_leaving():
+def test_host_ports_of_pods_that_are_or_will_be_deleted_count_as_leaving():
     ledger = ledger_of(own("toy-worker-0", host_port=80, **DELETING), own("toy-worker-1", host_port=81))
     [goes] = [pod for pod in ledger.own_pods(JOB_UID) if pod.name == "toy-worker-1"]
     usage = use(ledger, "n1", {goes.uid}, leaving=[("a", goes)])
@@ -180,7 +181,7 @@ def test_a_pod_at_which_the_account_raises_uses_its_node_and_is_an_error_that_is
     assert use(ledger) == UNUSED
     ledger.pod_changed(ended, own(gpus=2, rv=9))
     assert use(ledger).used[GPU] == 2
-    assert not ledger.assumed(JOB_UID)
+    assert not ledger.assumed.of_job(JOB_UID)
     assert [pod.name for pod in ledger.own_pods(JOB_UID)] == ["toy-worker-0"]
 
 
@@ -254,7 +255,7 @@ def test_a_nominated_pod_that_asks_for_gpus_is_planned_for_and_not_counted_here(
 
 def test_pending_pods_are_the_newest_objects_and_their_controllers_count():
     changes = []
-    ledger = ledger_of(changed=lambda: changes.append("one"))
+    ledger = ledger_of(on_change=lambda: changes.append("one"))
     bare = pod("waits", gpus=1, phase="Pending")
     touched = pod("waits", gpus=1, phase="Pending", rv=2)
     adopted = pod("waits", gpus=1, phase="Pending", rv=3, owners=(owner("of-others", kind="Job"),))
@@ -270,30 +271,30 @@ def test_a_pod_being_created_counts_until_it_is_seen():
     uid = assume_worker(ledger, 0)
     assert use(ledger).used == {GPU: 1}
     assert use(ledger, "n1", {uid}).used == {}
-    assert [a.member.uid for a in ledger.assumed(JOB_UID)] == [uid]
+    assert [a.member.uid for a in ledger.assumed.of_job(JOB_UID)] == [uid]
     ledger.pod_changed(None, own())
-    assert ledger.assumed(JOB_UID) == ()
+    assert ledger.assumed.of_job(JOB_UID) == ()
     assert use(ledger).used == {GPU: 1, "pods": 1}
 
 
-def test_a_pod_that_was_not_created_is_forgotten_and_one_that_nobody_saw_expires():
+def test_a_pod_that_was_not_created_is_forgotten_and_an_unseen_one_expires():
     now = [0.0]
     ledger = ledger_of(now=lambda: now[0])
     for index, node in enumerate(("n1", "n2")):
         assume_worker(ledger, index, node=node)
-    ledger.forget("a", "toy-worker-0")
-    ledger.forget("a", "toy-worker-0")
+    ledger.assumed.forget("a", "toy-worker-0")
+    ledger.assumed.forget("a", "toy-worker-0")
     assert use(ledger).used == {}
     now[0] = 3600.0
     ledger.expire()
     assert use(ledger, "n2").used == {GPU: 1}, "its creation is still under way"
     assert ledger.next_expiry() == inf
     for index in (0, 1):
-        ledger.await_seen("a", f"toy-worker-{index}")
+        ledger.assumed.await_seen("a", f"toy-worker-{index}")
     assert ledger.next_expiry() == ASSUMED_SECONDS
     now[0] += ASSUMED_SECONDS
     ledger.expire()
-    assert ledger.assumed(JOB_UID) == ()
+    assert ledger.assumed.of_job(JOB_UID) == ()
     assert use(ledger, "n2").used == {}
 
 
@@ -367,7 +368,7 @@ def test_a_node_without_pods_has_no_revision_and_pods_that_come_back_have_a_new_
         assume_worker(ledger, 1)
         ledger.pod_changed(ours, None)
         revisions.append(ledger.node_revision("n1"))
-        ledger.forget("a", "toy-worker-1")
+        ledger.assumed.forget("a", "toy-worker-1")
         assert ledger.node_revision("n1") == 0
     assert len({0, *revisions}) == 7
 

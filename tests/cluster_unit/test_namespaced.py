@@ -7,10 +7,10 @@ from elastic_operator.cluster.objects import CustomObject, Pod
 from elastic_operator.cluster.reflector import PODS, in_namespace
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
-from elastic_operator.job_feed import JOBS, JobFeed
+from elastic_operator.job_informer import JOBS, JobInformer
 from tests.cluster_unit.build import pod_dict
 from tests.cluster_unit.fake_api import FakeApi, at_rest
-from tests.cluster_unit.test_job_feed import nobody
+from tests.cluster_unit.test_job_informer import nobody
 from tests.kit.tasks import running
 
 
@@ -62,9 +62,9 @@ async def test_a_list_of_one_namespace_removes_nothing_of_another(api, session):
 async def test_jobs_are_listed_by_namespace_as_well(api, session):
     for namespace in ("a", "b", "other"):
         api.put(path(namespace, "toy", JOBS), {"spec": {}})
-    feed = JobFeed(session, Store[CustomObject](), nobody, namespaces=("a", "b"))
-    await feed.catch_up()
-    assert names(feed.store) == {("a", "toy"), ("b", "toy")}
+    informer = JobInformer(session, Store[CustomObject](), nobody, namespaces=("a", "b"))
+    await informer.catch_up()
+    assert names(informer.store) == {("a", "toy"), ("b", "toy")}
     api.remove(path("a", "toy", JOBS), quietly=True)
-    await feed.catch_up()
-    assert names(feed.store) == {("b", "toy")}
+    await informer.catch_up()
+    assert names(informer.store) == {("b", "toy")}

@@ -28,7 +28,7 @@ def taken(bucket, key="a"):
     return count
 
 
-def test_what_is_left_at_first_and_after_a_while(clock):
+def test_tokens_left_at_first_and_after_a_while(clock):
     bucket = TokenBucket(3, 5.0, now=clock)
     assert taken(bucket) == 3
     clock.now += 4.9
@@ -53,7 +53,7 @@ def test_a_step_back_of_the_clock_costs_nothing(clock):
     assert taken(bucket) == 1
 
 
-def test_what_is_whole_again_is_forgotten_and_nothing_else(clock):
+def test_only_full_buckets_are_forgotten(clock):
     bucket = TokenBucket(1, 5.0, now=clock)
     for key in ("a", "b"):
         taken(bucket, key)

@@ -332,7 +332,7 @@ async def test_catching_up_waits_a_moment_for_what_the_watch_is_about_to_bring(a
         put(api, "new")
         catching_up = asyncio.create_task(reflector.catch_up())
         await asyncio.sleep(SETTLE_SECONDS / 2)
-        reflector._take(msgspec.json.encode({"type": "ADDED", "object": api.find(path("new"))}))
+        reflector._on_event(msgspec.json.encode({"type": "ADDED", "object": api.find(path("new"))}))
         await catching_up
         assert names(reflector) == {"p0", "new"}
         assert whole_lists(api) == [False]

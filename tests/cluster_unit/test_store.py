@@ -68,7 +68,7 @@ def test_tombstones_are_given_up_after_minutes():
     assert "uid-p" in store
 
 
-def test_a_list_removes_what_it_lacks_but_not_what_is_newer_than_it():
+def test_a_list_removes_objects_that_it_lacks_unless_they_are_newer():
     store = Store[Pod]()
     store.observe(pod("old", rv=3))
     store.observe(pod("kept", rv=4))
@@ -111,7 +111,7 @@ def test_after_a_reset_older_versions_count_again():
     assert store.get("uid-undone").metadata.resource_version == "4"
 
 
-def test_a_listener_that_raises_at_one_object_hides_it_from_nobody_else_and_is_counted(caplog):
+def test_a_listener_that_raises_is_counted_and_hides_the_object_from_no_other_listener(caplog):
     heard: list[str] = []
 
     def raises_at_p(_old: Pod | None, new: Pod | None) -> None:

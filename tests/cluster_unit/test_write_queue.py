@@ -59,3 +59,26 @@ async def test_one_that_raises_gives_its_turn_back():
             raise ValueError("no")
     await asyncio.wait_for(one(queue, "next", done), 1)
     assert done == ["next"]
+
+
+async def test_a_decision_that_deletions_wait_for_goes_before_reports():
+    queue, done = WriteQueue(1), []
+    names = {"a": Urgency.CHANGE, "b": Urgency.CHANGE, "c": Urgency.BEFORE_DELETE, "d": Urgency.DELETE}
+    await asyncio.gather(*(one(queue, name, done, urgency=urgency) for name, urgency in names.items()))
+    assert done == ["a", "d", "c", "b"]
+
+
+@pytest.mark.parametrize(
+    ("urgency", "waiting", "is_backed_up"),
+    [(Urgency.CHANGE, 2, False), (Urgency.CHANGE, 3, True), (Urgency.DELETE, 3, True), (Urgency.CREATE, 3, False)],
+)
+async def test_it_is_backed_up_while_more_changes_wait_than_may_be_under_way(urgency, waiting, is_backed_up):
+    queue, done = WriteQueue(2), []
+    writes = [asyncio.ensure_future(one(queue, "x", done, urgency=urgency)) for _ in range(2 + waiting)]
+    await asyncio.sleep(0)
+    assert queue.is_backed_up is is_backed_up
+    await queue.until_not_backed_up()
+    assert bool(done) is is_backed_up, "it waits for writes to end"
+    assert len(done) < len(writes), "it waits no longer than needed"
+    await asyncio.gather(*writes)
+    assert not queue.is_backed_up

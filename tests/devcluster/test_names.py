@@ -36,6 +36,6 @@ def test_a_node_s_name_tells_its_number_and_its_addresses_are_its_own(number):
 
 
 @pytest.mark.parametrize("node", ["n0", "n01", "n201", "m1", "n", "n1/kubelet"])
-def test_what_is_no_node_s_name_is_refused(node):
+def test_an_invalid_name_of_a_node_is_refused(node):
     with pytest.raises(DevclusterError, match="write n1"):
         names.node_number(node)

@@ -69,6 +69,9 @@ PATH = re.compile(r"[\w./-]+(?:\.py|/)")
 _OURS = (path for pattern in ("[a-z]*", "[a-z]*/**/*") for path in REPOSITORY.glob(pattern))
 PATHS = {f"/{path.relative_to(REPOSITORY)}{'/' * path.is_dir()}" for path in _OURS}
 """All folders and files of the repository."""
+CODE = [path for folder in ("api", "client", "operator", "worker") for path in (REPOSITORY / folder).rglob("*.py")]
+IN_MODULE = re.compile(r"`([A-Za-z_]\w*)` in `([\w/]+\.py)`")
+OF_CLASS = re.compile(r"`([A-Z]\w*[a-z]\w*)\.([a-z_]\w*)`")
 TARGETS = set(re.findall(r"^([a-z-]+):.*## ", (REPOSITORY / "Makefile").read_text(), re.MULTILINE))
 KEYS = {value.key: value.default for value in values(VALUES.read_text())}
 YAML = [block for page in NAMES for block in blocks(page, "yaml")]
@@ -128,14 +131,34 @@ def test_a_module_or_folder_that_a_page_names_is_there(page):
     assert sorted(word for word in named if not any(path.endswith(f"/{word}") for path in PATHS)) == []
 
 
+@pytest.mark.parametrize("page", ["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/internals.md", "docs/decisions.md"])
+def test_a_function_or_attribute_that_a_page_names_is_in_its_module_or_class(page):
+    code = {path: path.read_text() for path in CODE}
+    named = [
+        (name, [path for path in code if str(path).endswith(f"/{file}")])
+        for name, file in IN_MODULE.findall(text(page))
+    ]
+    for owner, name in OF_CLASS.findall(text(page)):
+        named.append((name, [path for path in code if f"class {owner}" in code[path]]))
+    assert not [name for name, paths in named if not any(re.search(rf"\b{name}\b", code[path]) for path in paths)]
+
+
 def test_what_is_remembered_by_key_is_in_the_table_of_such_memories():
     table = text("docs/internals.md").partition("### By key")[2].partition("\n### ")[0]
     named = set(re.findall(r"^\| `([\w/]+\.py)`", table, re.MULTILINE))
     package = REPOSITORY / "operator/elastic_operator"
     modules = (path for folder in ("read", "loop", "plan") for path in (package / folder).rglob("*.py"))
-    made = re.compile(r"= Remembered\(\)|default_factory=Remembered\)")
+    made = re.compile(r"= (Keyed|Single)Cache\(\)|default_factory=(Keyed|Single)Cache\)")
     remember = {str(path.relative_to(package)) for path in modules if made.search(path.read_text())}
     assert named == remember
+
+
+@pytest.mark.parametrize("folder", ["plan/allocation", "loop"])
+def test_the_page_of_a_folder_says_of_each_module_what_it_does(folder):
+    where = REPOSITORY / "operator/elastic_operator" / folder
+    page = (where / "__init__.py").read_text()
+    modules = (path.stem for path in where.rglob("*.py") if path.stem != "__init__")
+    assert sorted(re.findall(r"^    (\w+) ", page, re.MULTILINE)) == sorted(modules)
 
 
 def test_each_type_on_the_way_from_an_object_to_a_pod_is_in_the_module_that_the_page_names():

@@ -22,13 +22,13 @@ MARKS = {
 }
 """Where a row's test is, and how the row says so."""
 ASKED_FOR = (
-    "a node is off, and on again",
+    "a node is powered off, and on again",
     "a node comes and goes",
     "a GPU is sick",
-    "the kubelet is started again",
+    "the kubelet restarts",
     "containerd is killed",
     "the disk of a node is full",
-    "the image is gone from a node",
+    "a node loses the image",
     "DNS does not answer",
     "the network between two nodes is cut",
     "the API server stalls during a reclaim",
@@ -37,7 +37,7 @@ ASKED_FOR = (
     "etcd is restored from an older backup",
     "the operator is upgraded during a change of size",
     "two installations by mistake",
-    "the clock of a node is off",
+    "the clock of a node is wrong",
     "pods are deleted by hand, in any order",
     "a job is deleted without its pods",
     "a namespace is deleted with jobs in it",

@@ -77,7 +77,7 @@ def test_what_would_run_in_a_thread_runs_on_the_loop_and_takes_no_time():
     assert virtual_time.run(main) == 0
 
 
-def test_two_runs_of_a_seed_draw_alike_and_disturb_nobody_else_s_luck():
+def test_two_runs_of_a_seed_draw_alike_and_leave_other_random_numbers_alone():
     async def main():
         return random.random()
 

@@ -10,7 +10,7 @@ from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.changes import RESIZES, JobChanges
 from elastic_operator.metrics.counters import KINDS
 from elastic_operator.watches import watch_all
-from tests.metrics.pictures import of, parse, samples_of
+from tests.metrics.stats import of, parse, samples_of
 
 KNOWN = [(direction, reason) for direction, reasons in RESIZES.items() for reason in reasons]
 
@@ -80,8 +80,8 @@ def test_no_counter_ever_goes_down(writes):
 
 def test_an_error_at_an_object_of_any_kind_that_is_watched_is_counted_under_a_name_that_is_there_from_the_start():
     errors: list[str] = []
-    feed = SimpleNamespace(store=Store())
-    watches = watch_all(None, feed, served=(), quotas=True, on_error=errors.append)
-    for store in (feed.store, *(watch.store for watch in watches.all.values())):
+    informer = SimpleNamespace(store=Store())
+    watches = watch_all(None, informer, served=(), quotas=True, on_error=errors.append)
+    for store in (informer.store, *(watch.store for watch in watches.all.values())):
         store.on_error()
     assert sorted(errors) == sorted(KINDS)

@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from elastic_operator.metrics.picture import JobPicture, PolicyPicture, WatchPicture
+from elastic_operator.metrics.stats import JobStats, PolicyStats, WatchStats
 from elastic_operator.metrics.times import KINDS, JobTimes
-from elastic_operator.plan.job_memory import Planned
-from tests.metrics.pictures import make_report, of, samples_of, show, show_elastic
+from elastic_operator.plan.plans import Planned
+from tests.metrics.stats import make_report, of, samples_of, show, show_elastic
 from tests.plan.jobs import BOTH, START, at, ended, group, make_job, make_spec, make_status, plan, see
-from tests.plan.test_disruption import UNREADY, kept, on_nodes
+from tests.plan.test_node_outage import UNREADY, kept, on_nodes
 
 
 def test_a_job_is_one_series_of_info_and_one_of_status():
@@ -20,17 +20,17 @@ def test_a_job_is_one_series_of_info_and_one_of_status():
 
 def test_nodes_that_many_jobs_wait_for_count_once():
     jobs = (on_nodes(kept()), on_nodes(kept(), name="other"))
-    waiting = (JobPicture(obs=see(job, unready=UNREADY), status=make_status()) for job in jobs)
+    waiting = (JobStats(obs=see(job, unready=UNREADY), status=make_status()) for job in jobs)
     assert samples_of(*waiting)["kept_nodes",] == 2
     assert samples_of(show())["kept_nodes",] == 0
 
 
-def test_jobs_that_ask_for_what_is_not_counted_are_counted():
-    asks = make_job(name="other", uncounted="Its pods have resourceClaims.")
+def test_jobs_that_request_uncounted_devices_are_counted():
+    asks = make_job(name="other", uncounted_devices="Its pods have resourceClaims.")
     assert samples_of(show(asks), show())["uncounted_jobs",] == 1
 
 
-def test_its_pods_processes_and_gpus_are_those_of_now():
+def test_pods_processes_and_gpus_of_a_job_are_its_present_ones():
     pods = group(workers=2, ready=False)
     found = samples_of(show(make_job(pods, spec=make_spec(maxReplicas=6))))
     assert of(found, "job_pods") == {
@@ -51,7 +51,7 @@ def test_a_job_that_has_ended_has_no_pods_to_be_missed():
     assert of(found, "job_restarts_total") == {(): 2}
 
 
-def test_counts_of_a_job_are_those_that_are_written_down():
+def test_counts_of_a_job_are_those_of_its_status():
     """A plan that counts one more may fail to be written, and then it is made again."""
     lost = make_job(group(0), status=make_status(restarts=4, resizes=7))
     assert plan(lost, BOTH).status.restarts == 5
@@ -70,7 +70,7 @@ def test_how_the_training_goes_is_what_the_master_says():
     assert told["job_last_progress_timestamp_seconds"] == START + 195
 
 
-def test_what_nobody_tells_has_no_series():
+def test_unknown_values_have_no_series():
     found = samples_of(
         show(make_job(name="plain")),
         show_elastic(make_report(epoch=None, loss=None, goodput=None, last_checkpoint_step=None)),
@@ -86,7 +86,7 @@ def test_where_its_time_went_is_told_by_kind():
 
 
 def test_series_of_jobs_and_policies_that_are_gone_are_gone():
-    policy = PolicyPicture("research", {"default": {"guaranteed": 8, "used": 2}}, {"Ready": True, "Conflict": False})
+    policy = PolicyStats("research", {"default": {"guaranteed": 8, "used": 2}}, {"Ready": True, "Conflict": False})
     assert of(samples_of(policies=(policy,)), "quota_gpus") == {
         ("flavor=default", "kind=guaranteed", "policy=research"): 8,
         ("flavor=default", "kind=used", "policy=research"): 2,
@@ -100,7 +100,7 @@ def test_series_of_jobs_and_policies_that_are_gone_are_gone():
 
 
 def test_who_does_not_lead_tells_of_watches_and_not_of_jobs():
-    found = samples_of(show(), leads=False, watches={"pods": WatchPicture(age=2.0, relists=1, errors=3)})
+    found = samples_of(show(), leads=False, watches={"pods": WatchStats(age=2.0, relists=1, errors=3)})
     assert [name for name, *_ in found if name.startswith(("job_", "jobs", "quota_"))] == []
     assert of(found, "watch_last_event_age_seconds") == {("kind=pods",): 2.0}
     assert (of(found, "watch_relists_total"), of(found, "watch_errors_total")) == (
@@ -114,6 +114,6 @@ def test_a_picture_shows_a_job_as_it_was_last_planned_and_its_policy():
     later = replace(job, uid="other", name="other", namespace="team-b")
     planned = [Planned(see(one), None, 0.0, plan(one, BOTH).status) for one in (job, later)]
     for one in planned:
-        times.see_plan(one)
-    pictures = times.pictures(planned, {"team-b": "b"})
-    assert [(picture.obs.job.name, picture.policy) for picture in pictures] == [(job.name, ""), ("other", "b")]
+        times.note_plan(one)
+    all_stats = times.all_stats(planned, {"team-b": "b"})
+    assert [(stats.obs.job.name, stats.policy) for stats in all_stats] == [(job.name, ""), ("other", "b")]

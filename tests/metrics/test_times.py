@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from elastic_api.status import Phase
 from elastic_operator.metrics.times import KINDS, OF_PART, OF_PHASE, JobTimes
-from elastic_operator.plan.facts.launcher_report import Goodput, Report
+from elastic_operator.plan.facts.group_report import Goodput, GroupReport
 from elastic_worker.library.goodput import PARTS
 
 
@@ -19,7 +19,7 @@ class Watch:
 
     def spend(self, seconds, phase, report=None):
         """The job is in that phase, with that report, and so many seconds go by."""
-        self.times.see("job", phase, report)
+        self.times.note("job", phase, report)
         self.now += seconds
 
     def counted(self):
@@ -28,7 +28,7 @@ class Watch:
 
 def make_report(master="m", step=None, read_at=0.0, **parts):
     goodput = Goodput(0.5, parts) if parts else None
-    return Report(master_uid=master, read_at=read_at, generation=1, state="Running", step=step, goodput=goodput)
+    return GroupReport(master_uid=master, read_at=read_at, generation=1, state="Running", step=step, goodput=goodput)
 
 
 @pytest.mark.parametrize(("phase", "kind"), OF_PHASE.items())
@@ -115,7 +115,7 @@ def test_a_script_of_which_no_step_is_ever_told_does_not_stand_still():
 def test_a_job_that_is_gone_is_forgotten():
     watch = Watch()
     watch.spend(10, Phase.RUNNING, make_report(step=5))
-    watch.times.keep_only({"another"})
+    watch.times.forget_deleted({"another"})
     assert (watch.counted(), watch.times.moved_at("job")) == ({}, None)
 
 

@@ -5,8 +5,9 @@ from datetime import UTC, datetime
 
 from elastic_api.job import JobSpec
 from elastic_api.status import Condition, JobStatus, SizeReason
-from elastic_operator.plan.facts.decisions import Assignment, Grant, Plan, Slot
+from elastic_operator.plan.facts.decisions import Assignment, Grant, Plan, SizeExplanation, Slot
 from elastic_operator.plan.facts.job import Job, MainContainer, OwnPod
+from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.observe import observe
 from elastic_operator.plan.job.reconcile import reconcile
@@ -89,7 +90,7 @@ def make_job(pods=None, *, spec=None, status=None, **fields):
 
 def with_facts(job, **fields):
     """The job with these fields, each wherever it stands in it."""
-    for part in ("reports", "context"):
+    for part in ("feedback", "context"):
         known = getattr(job, part)
         theirs = {name: fields.pop(name) for name in [*fields] if hasattr(known, name)}
         job = replace(job, **{part: replace(known, **theirs)})
@@ -98,7 +99,9 @@ def with_facts(job, **fields):
 
 def make_grant(*, keep=(), create=(), release=(), limit=SizeReason.AT_MAXIMUM, message="told", ready=True):
     slots = tuple(Slot(name.split("-")[0], int(name.split("-")[1]), "n1", ready) for name in create)
-    return Grant(Assignment(len(keep) + len(create), _uids(keep), _uids(release), slots), limit, message)
+    return Grant(
+        Assignment(len(keep) + len(create), _uids(keep), _uids(release), slots), SizeExplanation(Reason(limit, message))
+    )
 
 
 def _uids(names):

@@ -39,7 +39,7 @@ def test_a_pod_that_is_gone_already_counts_and_is_listed_so_that_its_loss_is_not
     assert not lost.history[0].excused
 
 
-def test_of_many_pods_those_are_listed_that_would_be_and_the_others_counted():
+def test_of_many_pods_the_first_are_listed_and_the_others_counted():
     before = plan(make_job(status=started()), BOTH).status
     told = with_created(before, make_job(), creates(*range(1, 100)), ())
     assert (told.replicas, len(told.pods), told.pods_not_listed) == (101, MAX_LISTED_PODS, 101 - MAX_LISTED_PODS)

@@ -1,4 +1,4 @@
-"""Which pods go for those who can use their room, while others that are to get some are still asked about (139)."""
+"""Which pods are evicted for those who can use their room, while others are still asked about (139)."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def test_the_master_decides_success():
 def test_workers_get_a_minute_after_success():
     done = replace(succeeded(), status=plan(succeeded()).status)
     assert plan(done, now=259).deletes == ()
-    assert plan(done, now=259).wake_at == START + 260
+    assert plan(done, now=259).requeue_at == START + 260
     assert names(plan(done, now=260).deletes) == ["toy-worker-0"]
 
 
@@ -74,7 +74,7 @@ def test_a_failed_pod_keeps_its_log_though_the_kubelet_tells_of_the_container_be
     assert names(plan(failed, now=260).deletes) == ["toy-master-0", "toy-worker-0"]
 
 
-def test_a_master_told_to_go_does_not_succeed_by_exiting_zero():
+def test_a_deleted_master_does_not_succeed_by_exiting_zero():
     master = ended(make_pod("master-0"), 0, finished=150, deleting_since=START + 140, grace_seconds=120.0)
     planned = plan(make_job((master, make_pod("worker-0")), status=started()), make_grant())
     assert not planned.status.finished
@@ -96,7 +96,7 @@ def test_a_master_lost_after_a_worker_ended_well_starts_over():
 
 def test_the_deadline_fails_the_job():
     job = make_job(spec=make_spec(activeDeadlineSeconds=100), status=started(active_since=at(0)))
-    assert plan(job, BOTH, now=99).wake_at == START + 100
+    assert plan(job, BOTH, now=99).requeue_at == START + 100
     late = plan(job, BOTH, now=100)
     assert reasons(late)["Failed"] == ("True", "DeadlineExceeded")
 
@@ -109,7 +109,7 @@ def test_time_without_pods_on_nodes_does_not_count_towards_the_deadline():
     assert (away.active_since, away.active_seconds) == (None, 40)
     assert not plan(make_job((), spec=spec, status=away), make_grant(), now=5000).status.finished
     again = make_job(spec=spec, status=plan(make_job(spec=spec, status=away), BOTH, now=5000).status)
-    assert plan(again, BOTH, now=5059).wake_at == START + 5060
+    assert plan(again, BOTH, now=5059).requeue_at == START + 5060
     assert reasons(plan(again, BOTH, now=5060))["Failed"] == ("True", "DeadlineExceeded")
 
 
@@ -155,7 +155,7 @@ def test_a_job_of_before_the_account_was_kept_goes_on_with_its_deadline(status, 
     assert (planned.status.active_seconds, planned.status.active_since) == account
 
 
-def test_a_queued_job_whose_time_is_over_takes_nobody_s_gpus_first():
+def test_a_queued_job_whose_deadline_is_over_fails_before_it_preempts():
     job = make_job((), spec=DEADLINE, status=make_status(active_seconds=100, target_replicas=0, replicas=0))
     assert reasons(plan(job, make_grant()))["Failed"] == ("True", "DeadlineExceeded")
 
@@ -208,14 +208,14 @@ def test_an_unreadable_spec_leaves_running_pods_alone_and_says_what_is_wrong():
 
 
 def test_what_the_api_server_refuses_is_an_invalid_spec():
-    job = make_job((), status=make_status(replicas=0), refused="unknown field spec.containrs")
+    job = make_job((), status=make_status(replicas=0), pods_rejected_until_edit="unknown field spec.containrs")
     planned = plan(job)
     assert reasons(planned)["Ready"] == ("False", "InvalidSpec")
     assert "containrs" in planned.status.condition("Ready").message
 
 
 def test_trouble_with_writes_is_told():
-    job = make_job((), status=make_status(replicas=0), trouble="exceeded quota: pods=0")
+    job = make_job((), status=make_status(replicas=0), write_error="exceeded quota: pods=0")
     planned = plan(job, make_grant(create=["master-0", "worker-0"]))
     assert planned.status.condition("Ready").message == "exceeded quota: pods=0"
 
@@ -250,7 +250,7 @@ def test_pods_wait_for_their_scheduling_gates_as_long_as_it_takes_and_name_them(
     who, gates = "toy-master-0, toy-worker-0", "kueue.x-k8s.io/topology, example.com/quota"
     told = planned.status.condition("Ready").message
     assert f"{who}: kube-scheduler does not look at it before its scheduling gates are removed: {gates}" in told
-    assert "looked at by no scheduler" not in told
+    assert "no scheduler has tried it" not in told
 
 
 def test_a_gated_newcomer_of_a_running_job_is_not_taken_back():
@@ -294,17 +294,17 @@ def test_pods_that_no_scheduler_looks_at_are_told_after_their_time():
     pods = group(1, created=START + 100, **UNSEEN)
     planned = plan(make_job(pods, status=make_status()), BOTH, now=129)
     assert planned.status.condition("Ready").message == "0 of 2 pods run."
-    assert planned.wake_at == START + 130
+    assert planned.requeue_at == START + 130
     told = plan(make_job(pods, status=make_status()), BOTH, now=130).status.condition("Ready").message
     who = "toy-master-0, toy-worker-0"
-    assert told == f"0 of 2 pods run. {who}: looked at by no scheduler in 30 s. See whether kube-scheduler runs."
+    assert told == f"0 of 2 pods run. {who}: no scheduler has tried it within 30 s. Check that kube-scheduler runs."
 
 
-def test_a_scheduler_that_nobody_runs_is_named():
+def test_a_scheduler_that_does_not_run_is_named():
     template = {"spec": {**TEMPLATE["spec"], "schedulerName": "kai"}}
     job = make_job(group(1, created=START, **UNSEEN), spec=make_spec(template=template), status=make_status())
     told = plan(job, BOTH).status.condition("Ready").message
-    assert told.endswith("See whether a scheduler called kai (schedulerName) runs.")
+    assert told.endswith("Check that a scheduler called kai (schedulerName) runs.")
 
 
 def test_a_running_job_whose_newcomer_no_scheduler_looks_at_says_which():
@@ -312,7 +312,7 @@ def test_a_running_job_whose_newcomer_no_scheduler_looks_at_says_which():
     job = make_job((*group(1), late), status=started(2))
     planned = plan(job, make_grant(keep=["master-0", "worker-0", "worker-1"]))
     assert reasons(planned)["Ready"] == ("True", "Degraded")
-    assert "toy-worker-1: looked at by no scheduler" in planned.status.condition("Ready").message
+    assert "toy-worker-1: no scheduler has tried it" in planned.status.condition("Ready").message
 
 
 def test_below_its_minimum_a_job_says_that_training_stands():
@@ -327,7 +327,7 @@ def test_giving_everything_back_ends_the_incarnation():
     assert len(planned.deletes) == 2
 
 
-def test_members_are_told_apart_from_what_is_on_its_way_out():
+def test_members_are_told_apart_from_leaving_pods():
     pods = (*group(1), make_pod("worker-1", deleting_since=START), make_pod("worker-2", incarnation=0))
     seen = see(make_job(pods, status=started()))
     assert names(seen.members) == ["toy-master-0", "toy-worker-0"]
@@ -354,7 +354,7 @@ def test_pods_lost_as_fast_as_they_are_made_are_not_made_without_end():
     grant = make_grant(keep=["master-0"], create=["worker-0"])
     planned = plan(job, grant)
     assert planned.creates == ()
-    assert planned.wake_at == START + 204
+    assert planned.requeue_at == START + 204
     assert len(plan(replace(job, status=planned.status), grant, now=204).creates) == 1
 
 
@@ -375,7 +375,7 @@ def starting(since=0.0, reason="ImagePullBackOff", *, on_its_way=False, progress
 def test_pods_that_do_not_start_go_after_their_time_which_begins_when_they_get_their_node(reason, after):
     job = make_job(group(1, **starting(50, reason)), status=make_status(), start_seconds=300)
     early = plan(job, BOTH, now=49 + after)
-    assert (early.deletes, early.wake_at) == ((), START + 50 + after)
+    assert (early.deletes, early.requeue_at) == ((), START + 50 + after)
     late = plan(job, BOTH, now=50 + after)
     assert sorted(names(late.deletes)) == ["toy-master-0", "toy-worker-0"]
     assert reasons(late)["PodsNotStarted"] == ("True", reason or "ContainerCreating")
@@ -387,13 +387,13 @@ def test_pods_that_do_not_start_go_after_their_time_which_begins_when_they_get_t
 def test_a_pod_whose_init_container_runs_or_whose_image_is_pulled_has_all_the_time_it_needs():
     pods = group(1, **starting(reason="PodInitializing", on_its_way=True))
     planned = plan(make_job(pods, status=make_status(), start_seconds=300), BOTH, now=100_000)
-    assert (planned.deletes, planned.wake_at) == ((), None)
+    assert (planned.deletes, planned.requeue_at) == ((), None)
 
 
 def test_the_time_begins_anew_when_an_init_container_has_ended():
     pods = group(1, **starting(50, "ErrImagePull", progress=1500))
     job = make_job(pods, status=make_status(), start_seconds=300)
-    assert (plan(job, BOTH, now=1799).deletes, plan(job, BOTH, now=1799).wake_at) == ((), START + 1800)
+    assert (plan(job, BOTH, now=1799).deletes, plan(job, BOTH, now=1799).requeue_at) == ((), START + 1800)
     assert len(plan(job, BOTH, now=1800).deletes) == 2
 
 
@@ -416,7 +416,7 @@ def test_a_job_that_is_edited_over_and_over_waits_from_some_edit_on_until_it_has
         tried.append(planned.status.failed_size is None)
         status = planned.status.model_copy(update={"failed_size": waits})
     assert tried == [True] * 5 + [False] * 2
-    assert "the wait goes on" in planned.events[-1].message
+    assert "The back-off continues" in planned.events[-1].message
     runs = started(waits_ended_by_edits=5)
     assert plan(make_job(status=runs), BOTH, now=604).status.waits_ended_by_edits == 5
     assert plan(make_job(status=runs), BOTH, now=605).status.waits_ended_by_edits is None

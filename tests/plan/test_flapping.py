@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from elastic_api.status import Change, Retry, RetryCause
-from elastic_operator.plan.facts.job import MainContainer, Undisturbed
+from elastic_operator.plan.facts.job import FlapWindow, MainContainer
 from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.snapshot import PodShape
 from elastic_operator.plan.facts.times import seconds
+from elastic_operator.plan.facts.waits import HELD_SECONDS, may_flap
 from elastic_operator.plan.job.demand import demand_of
-from elastic_operator.plan.job.flapping import HELD_SECONDS, may_flap
-from elastic_operator.plan.job.holding import frozen_demand
+from elastic_operator.plan.job.remaining_pods import frozen_demand
 from tests.plan.jobs import START, at, group, make_grant, make_job, make_spec, plan, reasons, see, started
 
 UP, DOWN = "ScaledUp", "PreemptedByJob"
@@ -38,8 +38,8 @@ def flaps(count, *, every=10, up=UP, down=DOWN, first=100):
     return history(*((first + i * every, *sizes[i % 2]) for i in range(count)))
 
 
-def job(changes, *, pods=None, undisturbed=0.0, in_turns=False, spec=None, generation=1, **status):
-    """A job of two pods with that history, where nothing has changed from outside since `undisturbed`."""
+def job(changes, *, pods=None, no_external_change=0.0, in_turns=False, spec=None, generation=1, **status):
+    """A job of two pods with that history, where nothing has changed from outside since `no_external_change`."""
     pods = group(1) if pods is None else pods
     known = started(1, history=changes).model_copy(update=status)
     return make_job(
@@ -47,7 +47,7 @@ def job(changes, *, pods=None, undisturbed=0.0, in_turns=False, spec=None, gener
         status=known,
         spec=spec,
         generation=generation,
-        undisturbed=Undisturbed(START + undisturbed, in_turns=in_turns),
+        flap_window=FlapWindow(START + no_external_change, time_sharing=in_turns),
     )
 
 
@@ -61,7 +61,11 @@ def held_for(seen, now=NOW):
 def test_more_than_three_changes_in_ten_minutes_are_too_many(count, is_held):
     seen = see(job(flaps(count)))
     assert held_for(seen) == (HELD_SECONDS if is_held else None)
-    assert (START + NOW + HELD_SECONDS in seen.wake_at) is is_held
+    assert (START + NOW + HELD_SECONDS in seen.requeue_at) is is_held
+
+
+def test_a_hold_that_begins_within_a_second_is_not_cut_short():
+    assert held_for(see(job(flaps(4)), now=200.9)) == HELD_SECONDS + 1
 
 
 @pytest.mark.parametrize(
@@ -99,8 +103,8 @@ def test_moves_to_other_nodes_count_as_changes():
 
 
 def test_what_follows_a_change_from_outside_counts_from_there():
-    assert held_for(see(job(flaps(6), undisturbed=125))) is None
-    assert held_for(see(job(flaps(6), undisturbed=115))) == HELD_SECONDS
+    assert held_for(see(job(flaps(6), no_external_change=125))) is None
+    assert held_for(see(job(flaps(6), no_external_change=115))) == HELD_SECONDS
 
 
 def test_turns_of_a_team_that_shares_time_are_due():
@@ -131,6 +135,17 @@ def test_a_job_that_is_held_says_why_until_when_and_what_a_person_can_do():
     assert again.events == ()
 
 
+def test_what_an_owner_takes_while_the_job_is_held_is_not_among_the_changes_for_which_it_is_held():
+    """The message named these pods as a change without a cause, and was another one after each."""
+    known = job(flaps(5), pods=group(2), replicas=3, target_replicas=3)
+    status = plan(known, make_grant(keep=["master-0", "worker-0", "worker-1"])).status
+    told = status.condition("Flapping").message
+    taken = history((300, 3, 2, "QuotaReclaimed"))
+    later = status.model_copy(update={"history": [*taken, *status.history], "replicas": 2, "target_replicas": 2})
+    held = plan(make_job(group(1), status=later), make_grant(keep=["master-0", "worker-0"]), now=400).status
+    assert (held.held_until, held.condition("Flapping").message) == (status.held_until, told)
+
+
 HELD = {"held_until": at(700)}
 
 
@@ -149,7 +164,7 @@ def test_while_it_is_held_it_gets_no_more_and_others_may_take_what_is_theirs():
     ids=["the time is over", "somebody edits it"],
 )
 def test_it_is_let_go_when(change, now):
-    known = job(flaps(4), undisturbed=250, **HELD, **change)
+    known = job(flaps(4), no_external_change=250, **HELD, **change)
     seen = see(known, now=now)
     assert seen.status.held_until is None
     planned = plan(known, make_grant(keep=["master-0", "worker-0"]), now=now)
@@ -159,7 +174,7 @@ def test_it_is_let_go_when(change, now):
 def test_a_loss_ends_it_so_that_the_lost_pod_is_replaced():
     status = plan(job(flaps(4), pods=group(2)), make_grant(keep=["master-0", "worker-0", "worker-1"])).status
     assert status.held_until is not None
-    seen = see(make_job(group(1), status=status, undisturbed=Undisturbed(START)), now=300)
+    seen = see(make_job(group(1), status=status, flap_window=FlapWindow(START)), now=300)
     assert (seen.status.restarts, seen.status.held_until) == (1, None)
 
 
@@ -168,7 +183,7 @@ def test_a_job_all_of_whose_pods_are_shut_out_is_let_go_and_one_that_keeps_some_
     """A job without pods was held for ten minutes, because it had pods when its hold began."""
     spec = make_spec(runtime={"mode": runtime})
     pods = group(1, bound=False, phase="Pending", ready=False, main=MainContainer())
-    why = {pod.uid: "node n1 takes no pods any more (cordoned)" for pod in pods}
+    why = {pod.uid: "node n1 accepts no more pods (cordoned)" for pod in pods}
     held = started(1).model_copy(update=HELD)
     some = see(make_job(pods, spec=spec, status=held, misplaced={"uid-worker-0": "full"}), now=300).status
     none = see(make_job(pods, spec=spec, status=held, misplaced=why), now=300).status
@@ -177,12 +192,19 @@ def test_a_job_all_of_whose_pods_are_shut_out_is_let_go_and_one_that_keeps_some_
 
 
 def test_a_job_without_pods_is_let_go_by_any_change_from_outside_and_waits_till_then():
-    waits = job(flaps(4), pods=(), undisturbed=90, replicas=0, **HELD)
+    waits = job(flaps(4), pods=(), no_external_change=90, replicas=0, **HELD)
     seen = see(waits, now=650)
     assert not seen.wants_pods
     assert reasons(plan(waits, now=650))["Ready"] == ("False", "Queued")
-    assert see(job(flaps(4), pods=(), undisturbed=645, replicas=0, **HELD), now=650).wants_pods
-    assert see(job(flaps(4), undisturbed=645, **HELD), now=650).status.held_until is not None
+    assert see(job(flaps(4), pods=(), no_external_change=645, replicas=0, **HELD), now=650).wants_pods
+    assert see(job(flaps(4), no_external_change=645, **HELD), now=650).status.held_until is not None
+
+
+def test_a_change_from_outside_in_the_second_in_which_a_hold_began_ends_it():
+    held = see(job(flaps(4, first=160), pods=(), replicas=0), now=200.4).status
+    assert held.held_until == at(261)
+    changed = make_job((), status=held, flap_window=FlapWindow(START + 200.7))
+    assert see(changed, now=201).wants_pods
 
 
 def test_a_job_without_pods_is_held_for_a_minute_and_only_where_it_was_changed_within_one():

@@ -68,7 +68,7 @@ def test_a_pod_that_lost_its_peer_waits_for_what_the_peer_has_to_say():
     follower = failed(make_pod("worker-0"), finished=90.0, last=consequence, is_consequence=True)
     alone, keep = (make_pod("master-0"), follower), make_grant(keep=["master-0", "worker-0"])
     waits = plan(make_job(alone, status=started()), keep, now=91)
-    assert (waits.status.incarnation, last_of(waits), waits.wake_at) == (1, None, START + 95)
+    assert (waits.status.incarnation, last_of(waits), waits.requeue_at) == (1, None, START + 95)
     cause = failed(make_pod("master-0"), finished=90.5, last=LastOutput("toy-master-0", 3, 1, ("bad flag",)))
     told = plan(make_job((cause, follower), status=waits.status), keep, now=92)
     assert (told.status.incarnation, last_of(told).log_tail) == (2, ["bad flag"])

@@ -24,17 +24,20 @@ FOUR = ["master-0", "worker-0", "worker-1", "worker-2"]
 def test_a_job_whose_smallest_size_failed_lets_others_pass_until_it_is_tried_again():
     waits = Retry(reason="no room.", not_before=at(500), size=4, cause=RetryCause.UNSCHEDULABLE)
     job = make_job((), spec=SPEC, status=make_status(replicas=0, target_replicas=4, failed_size=waits))
-    assert see(job, now=499).backs_off
-    assert not see(job, now=500).backs_off
+    assert see(job, now=499).is_in_backoff
+    assert not see(job, now=500).is_in_backoff
 
 
 def test_pods_that_make_no_allowed_size_go_when_the_api_server_takes_no_more():
-    seen = observe(make_job(group(2), spec=SPEC, status=make_status(replicas=3), blocked=QUOTA), START + 100)
-    assert (len(seen.to_delete), seen.members, seen.backs_off) == (3, (), True)
+    seen = observe(make_job(group(2), spec=SPEC, status=make_status(replicas=3), pods_rejected=QUOTA), START + 100)
+    assert (len(seen.to_delete), seen.members, seen.is_in_backoff) == (3, (), True)
 
 
 def test_pods_that_make_no_allowed_size_go_when_no_more_can_be_made_before_an_edit():
-    seen = observe(make_job(group(2), spec=SPEC, status=make_status(replicas=3), refused="spec: odd."), START + 100)
+    seen = observe(
+        make_job(group(2), spec=SPEC, status=make_status(replicas=3), pods_rejected_until_edit="spec: odd."),
+        START + 100,
+    )
     assert (len(seen.to_delete), seen.members) == (3, ())
 
 

@@ -56,7 +56,7 @@ def test_what_others_get_goes_workers_first_and_is_written_down_first():
     assert planned.status.condition(ConditionType.READY).reason == "InternalError"
 
 
-def test_what_is_planned_again_from_its_own_status_says_the_same():
+def test_a_plan_from_its_own_status_has_the_same_status():
     """The status is written before the pods are deleted: each DELETE may fail, and is tried again."""
     job = make_job(tuple(pods(*ALL)), status=replaced(started(), target_replicas=3), fault="made up")
     uids = [pod.uid for pod in job.pods if pod.name == "toy-worker-1"]

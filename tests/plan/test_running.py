@@ -65,7 +65,7 @@ def test_what_an_earlier_job_left_behind_is_named_with_the_command_that_removes_
 
 def test_of_pods_that_an_earlier_job_left_behind_it_is_told_rather_than_of_its_service():
     names, trouble = frozenset({"toy-master-0"}), "Service toy-master exists"
-    job = make_job((), status=make_status(replicas=0), foreign_names=names, trouble=trouble)
+    job = make_job((), status=make_status(replicas=0), foreign_names=names, write_error=trouble)
     told = plan(job, make_grant(create=["master-0", "worker-0"])).status.condition("Ready").message
     assert told.startswith("toy-master-0: not of this job")
 
@@ -145,7 +145,7 @@ def test_a_job_that_left_for_another_says_for_whom_until_it_starts_again():
     taken = make_grant(release=["master-0", "worker-0"], limit=SizeReason.INSUFFICIENT_NODES, message="no room")
     taken = replace(taken, preemptors={"first": "owners/first"}, reclaimed=True)
     left = plan(make_job(group()), taken)
-    told = "Suspended: 2 pods go for owners/first, which is entitled to the GPUs."
+    told = "Suspended: 2 pods are evicted for owners/first, which is entitled to the GPUs."
     assert told in [event.message for event in left.events if event.reason == "QuotaReclaimed"]
     assert left.status.condition("Ready").message == f"no room {told}"
 

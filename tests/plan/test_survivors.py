@@ -4,8 +4,8 @@ from math import inf
 
 import pytest
 
-from elastic_operator.plan.facts.disruption import Disruption
 from elastic_operator.plan.facts.job import Group, MainContainer
+from elastic_operator.plan.facts.node_outage import NodeOutage
 from elastic_operator.plan.job.survivors import SURVIVOR_READ_SECONDS
 from tests.plan.jobs import START, group, make_grant, make_job, make_pod, make_spec, plan, see, started, with_facts
 
@@ -51,7 +51,7 @@ def test_by_default_a_group_that_stands_still_waits_no_longer_than_until_the_nod
     before, begins, due = (
         see(job_of(asked=asked), now=now, unready={"n2": 100}) for asked, now in ((None, 115), (None, 120), (120, DUE))
     )
-    assert (before.survivors, min(before.wake_at)) == (None, START + DUE - SURVIVOR_READ_SECONDS)
+    assert (before.survivors, min(before.requeue_at)) == (None, START + DUE - SURVIVOR_READ_SECONDS)
     assert begins.survivors.uids == LEFT
     assert due.lost_nodes == {"n2"}
 
@@ -64,7 +64,7 @@ def test_a_node_is_given_up_later_where_it_is_asked_too_short_a_time(since):
     asked = with_facts(seen.job, group=Group(START + DUE))
     late = see(asked, now=DUE + SURVIVOR_READ_SECONDS, unready={"n2": 100})
     assert late.lost_nodes == {"n2"}
-    assert see(asked, now=DUE + SURVIVOR_READ_SECONDS - 1, unready={"n2": 100}).wake_at == (
+    assert see(asked, now=DUE + SURVIVOR_READ_SECONDS - 1, unready={"n2": 100}).requeue_at == (
         START + DUE + SURVIVOR_READ_SECONDS,
     )
 
@@ -98,8 +98,8 @@ def test_pods_that_do_not_run_or_are_to_go_or_are_on_other_nodes_that_are_not_re
 
 
 def test_of_nodes_that_went_with_many_others_nobody_is_asked():
-    kept = Disruption(away=5, of=6, until=inf, kept=frozenset({"n2"}))
-    assert see(job_of(disruption=kept), now=DUE, unready={"n2": 100}).survivors is None
+    kept = NodeOutage(unready=5, total=6, until=inf, kept_nodes=frozenset({"n2"}))
+    assert see(job_of(node_outage=kept), now=DUE, unready={"n2": 100}).survivors is None
 
 
 def test_the_pods_of_a_group_that_was_left_alone_are_a_job_like_any_other_afterwards():

@@ -6,6 +6,7 @@ import pytest
 
 from elastic_api.status import MAX_AVOIDED, Change, JobStatus, PodStatus, Retry, RetryCause, Training
 from elastic_operator.plan.facts.job import MainContainer
+from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.facts.times import seconds
 from elastic_operator.plan.job.observe import observe
 from elastic_operator.plan.job.unplaceable import UNSCHEDULABLE_SECONDS, may_preempt_at
@@ -66,7 +67,7 @@ def test_a_pod_on_an_unreachable_node_is_given_up_by_force_after_its_time_and_th
     job = make_job(pods, status=started())
     early = plan(job, BOTH, now=139, unready={"n2": 100})
     assert early.deletes == ()
-    assert early.wake_at == START + 140
+    assert early.requeue_at == START + 140
     late = plan(job, make_grant(keep=["master-0"], create=["worker-1"]), now=141, unready={"n2": 100})
     assert [(d.name, d.force) for d in late.deletes] == [("toy-worker-0", True), ("toy-master-0", False)]
     assert [event.reason for event in late.events[:2]] == ["NodeLost", "NewIncarnation"]
@@ -135,7 +136,7 @@ def test_a_size_that_fails_again_waits_longer_although_the_job_failed_in_between
 
 
 def test_where_the_api_server_drops_the_failed_size_the_wait_that_ends_last_is_in_the_field_of_older_releases():
-    job = make_job(status=started(failed_size=LARGER), dropped_status_fields=frozenset({"failedSize"}))
+    job = make_job(status=started(failed_size=LARGER), pruned_status_fields=frozenset({"failedSize"}))
     assert plan(job, BOTH).status.retry == LARGER
     stored = plan(job, BOTH).status.model_dump(mode="json", by_alias=True, exclude_none=True)
     del stored["failedSize"]
@@ -147,7 +148,7 @@ def test_nothing_is_created_before_the_wait_is_over():
     job = make_job((), status=status)
     grant = make_grant(create=["master-0", "worker-0"])
     assert plan(job, grant, now=209).creates == ()
-    assert plan(job, grant, now=209).wake_at == START + 210
+    assert plan(job, grant, now=209).requeue_at == START + 210
     assert reasons(plan(job, grant, now=209))["Ready"] == ("False", "Restarting")
     assert len(plan(job, grant, now=210).creates) == 2
 
@@ -350,7 +351,7 @@ def test_a_pod_that_says_that_no_other_fares_better_fails_the_job_at_once_with_i
 
 
 def test_a_job_that_asks_for_what_is_not_counted_says_so_once_and_runs():
-    job = make_job(group(1), status=started(), uncounted="Its pods have resourceClaims.")
+    job = make_job(group(1), status=started(), uncounted_devices="Its pods have resourceClaims.")
     planned = plan(job, BOTH)
     assert [(event.reason, event.type) for event in planned.events] == [("DevicesNotCounted", "Warning")]
     assert reasons(planned)["DevicesNotCounted"] == ("True", "DynamicResourceAllocation")
@@ -358,27 +359,27 @@ def test_a_job_that_asks_for_what_is_not_counted_says_so_once_and_runs():
     assert (planned.deletes, reasons(planned)["Ready"]) == ((), ("True", "Running"))
     again = plan(replace(job, status=planned.status), BOTH)
     assert again.events == ()
-    counted = plan(with_facts(replace(job, status=planned.status), uncounted=""), BOTH)
+    counted = plan(with_facts(replace(job, status=planned.status), uncounted_devices=""), BOTH)
     assert reasons(counted)["DevicesNotCounted"] == ("False", "Over")
 
 
 def test_a_job_whose_priority_class_is_passed_over_says_why_once_and_runs_on():
-    job = make_job(group(1), status=started(), ignored_priority=("NoSuchPriorityClass", "there is no 'gone'"))
+    job = make_job(group(1), status=started(), ignored_priority=Reason("NoSuchPriorityClass", "there is no 'gone'"))
     planned = plan(job, BOTH)
     assert reasons(planned)["PriorityIgnored"] == ("True", "NoSuchPriorityClass")
     assert [(event.reason, event.message) for event in planned.events] == [("PriorityIgnored", "there is no 'gone'")]
     assert (planned.deletes, reasons(planned)["Ready"]) == ((), ("True", "Running"))
-    odd = "PriorityClassNotAllowed", "not that one"
+    odd = Reason("PriorityClassNotAllowed", "not that one")
     forbidden = with_facts(replace(job, status=planned.status), ignored_priority=odd)
     planned = plan(forbidden, BOTH)
     assert reasons(planned)["PriorityIgnored"] == ("True", "PriorityClassNotAllowed")
     assert (planned.events, planned.deletes) == ((), ())
-    mended = plan(with_facts(replace(job, status=planned.status), ignored_priority=("", "")), BOTH)
+    mended = plan(with_facts(replace(job, status=planned.status), ignored_priority=None), BOTH)
     assert reasons(mended)["PriorityIgnored"] == ("False", "Over")
 
 
 def test_a_job_whose_template_names_a_class_that_preempts_says_so_and_runs_on():
-    job = make_job(group(1), status=started(), left_out="spec.template.spec.priorityClassName is 'urgent'")
+    job = make_job(group(1), status=started(), dropped_pod_priority="spec.template.spec.priorityClassName is 'urgent'")
     planned = plan(job, BOTH)
     assert reasons(planned)["PodPriorityIgnored"] == ("True", "PodsNeverPreempt")
     assert (planned.deletes, reasons(planned)["Ready"]) == ((), ("True", "Running"))
@@ -411,7 +412,7 @@ def test_what_is_tried_again_later_is_forgotten_ten_minutes_after_its_time_has_c
     status = started(failures=2, failed_size=old)
     waits = plan(make_job(status=status), BOTH, now=3599)
     assert (waits.status.failures, waits.status.failed_size) == (0, old)
-    assert waits.wake_at == START + 3600
+    assert waits.requeue_at == START + 3600
     assert plan(make_job(status=status), BOTH, now=3600).status.failed_size is None
 
 
@@ -421,7 +422,7 @@ def test_a_job_that_lost_its_master_starts_again_at_once_although_a_larger_size_
     status = plan(lost, make_grant(create=["master-0", "worker-2", "worker-3"])).status
     assert (status.incarnation, status.failed_size) == (2, failed)
     obs = see(make_job((), status=status), now=260)
-    assert (obs.hold_until, obs.backs_off) == (0.0, False)
+    assert (obs.no_pods_before, obs.is_in_backoff) == (0.0, False)
     again = plan(make_job((), status=status), make_grant(create=["master-0", "worker-2", "worker-3"]), now=260)
     assert [create.role for create in again.creates] == ["master", "worker", "worker"]
 
@@ -438,7 +439,7 @@ def test_a_job_whose_master_cannot_be_placed_waits_as_a_whole():
         RetryCause.UNSCHEDULABLE,
     )
     obs = see(make_job((), status=status), now=210)
-    assert (obs.hold_until, obs.backs_off) == (seconds(status.failed_size.not_before), True)
+    assert (obs.no_pods_before, obs.is_in_backoff) == (seconds(status.failed_size.not_before), True)
 
 
 def loses_a_worker(status, _now):
@@ -448,7 +449,7 @@ def loses_a_worker(status, _now):
 
 
 def is_refused_more(status, _now):
-    return make_job(status=status, blocked=QUOTA)
+    return make_job(status=status, pods_rejected=QUOTA)
 
 
 def cannot_be_placed(status, now):
@@ -514,26 +515,35 @@ def test_the_pod_that_failed_first_is_named_and_not_one_that_only_lost_its_peer(
 
 
 def test_growth_that_the_api_server_refuses_is_tried_again_later_and_the_job_goes_on_with_what_it_has():
-    job = make_job(status=make_status(target_replicas=4), spec=make_spec(), blocked=QUOTA)
+    job = make_job(status=make_status(target_replicas=4), spec=make_spec(), pods_rejected=QUOTA)
     seen = observe(job, START + 100)
     failed = seen.status.failed_size
     assert (failed.size, failed.attempt, failed.cause) == (3, 1, RetryCause.FAILED_CREATE)
     assert START + 110 <= seconds(failed.not_before) < START + 115
     assert [e.reason for e in seen.events] == ["ScaleUpBlocked"]
+    assert seen.events[0].message.endswith(f" Tried again in {seconds(failed.not_before) - START - 100:.0f} s.")
     assert len(seen.members) == 2
     assert seen.to_delete == ()
 
 
+def test_a_wait_that_begins_within_a_second_is_not_cut_short():
+    """The first wait after repeated losses, of 2 s, was 1 s for a loss late in a second."""
+    refused = see(make_job(status=make_status(target_replicas=4), pods_rejected=QUOTA), now=100).status.failed_size
+    later = see(make_job(status=make_status(target_replicas=4), pods_rejected=QUOTA), now=100.9).status.failed_size
+    assert seconds(later.not_before) == seconds(refused.not_before) + 1
+    assert see(loses_for_the_third_time({}), now=200.9).status.retry.not_before == at(203)
+
+
 def test_what_does_not_make_the_minimum_goes_when_the_api_server_takes_no_more():
-    job = make_job([make_pod("master-0")], status=make_status(replicas=1), blocked=QUOTA)
+    job = make_job([make_pod("master-0")], status=make_status(replicas=1), pods_rejected=QUOTA)
     seen = observe(job, START + 100)
     assert [pod.name for pod, _ in seen.to_delete] == ["toy-master-0"]
     assert (seen.status.incarnation, seen.status.target_replicas) == (2, 0)
-    assert seen.backs_off
+    assert seen.is_in_backoff
     assert not seen.wants_pods
 
 
-CLOSED = {"uid-worker-2": "node n2 takes no pods any more (cordoned)"}
+CLOSED = {"uid-worker-2": "node n2 accepts no more pods (cordoned)"}
 
 
 def waiting(name, node):
@@ -563,14 +573,14 @@ def test_a_loss_is_told_of_the_pods_that_were_lost_and_not_of_those_whose_node_c
 
 def test_a_torchrun_job_whose_master_has_not_started_begins_anew_when_the_master_s_node_closes():
     pods = [waiting("master-0", "n2"), make_pod("worker-0")]
-    seen = see(make_job(pods, status=make_status(), misplaced={"uid-master-0": "node n2 takes no pods any more"}))
+    seen = see(make_job(pods, status=make_status(), misplaced={"uid-master-0": "node n2 accepts no more pods"}))
     assert sorted(pod.name for pod, _ in seen.to_delete) == ["toy-master-0", "toy-worker-0"]
     assert (seen.status.incarnation, seen.status.restarts, seen.status.failures) == (2, 0, 0)
 
 
 def test_pods_on_their_way_out_are_waited_for_before_anything_is_given_up():
     leaving = make_pod("worker-0", deleting_since=START + 99)
-    job = make_job([make_pod("master-0"), leaving], status=make_status(replicas=1), blocked=QUOTA)
+    job = make_job([make_pod("master-0"), leaving], status=make_status(replicas=1), pods_rejected=QUOTA)
     assert observe(job, START + 100).to_delete == ()
 
 
@@ -578,7 +588,7 @@ def test_the_wait_for_a_refusal_to_pass_doubles_up_to_five_minutes():
     waits = []
     for attempt in (1, 3, 9, 40):
         failed = Retry(reason="x", not_before=at(0), attempt=attempt, cause=RetryCause.FAILED_CREATE)
-        seen = observe(make_job(status=make_status(failed_size=failed), blocked=QUOTA), START + 100)
+        seen = observe(make_job(status=make_status(failed_size=failed), pods_rejected=QUOTA), START + 100)
         waits.append(seconds(seen.status.failed_size.not_before) - START - 100)
     assert all(least <= wait < 1.5 * least for least, wait in zip((20, 80, 300, 300), waits, strict=True))
 
@@ -599,17 +609,19 @@ def test_others_rest_from_a_job_after_three_tries_that_the_scheduler_placed_nowh
 def test_two_jobs_that_stand_in_each_other_s_way_do_not_wait_equally_long():
     waits = set()
     for uid in ("5c0b2a", "77e1f0"):
-        job = make_job([make_pod("master-0")], status=make_status(replicas=1), blocked=QUOTA, uid=uid)
+        job = make_job([make_pod("master-0")], status=make_status(replicas=1), pods_rejected=QUOTA, uid=uid)
         waits.add(observe(job, START).status.failed_size.not_before)
     assert len(waits) == 2
 
 
 def test_a_job_of_which_only_some_pods_are_refused_for_good_gives_the_others_back():
-    job = make_job([make_pod("master-0")], status=make_status(replicas=1), refused="spec.worker.template...: odd.")
+    job = make_job(
+        [make_pod("master-0")], status=make_status(replicas=1), pods_rejected_until_edit="spec.worker.template...: odd."
+    )
     seen = observe(job, START + 100)
     assert [pod.name for pod, _ in seen.to_delete] == ["toy-master-0"]
     assert (seen.status.incarnation, seen.status.target_replicas) == (2, 0)
-    whole = observe(make_job(refused="spec.worker.template...: odd."), START + 100)
+    whole = observe(make_job(pods_rejected_until_edit="spec.worker.template...: odd."), START + 100)
     assert (whole.to_delete, whole.status.incarnation) == ((), 1)
 
 
@@ -690,7 +702,7 @@ def test_pods_that_a_node_refuses_are_waited_for_where_the_api_server_does_not_k
     status, now, waits = started(), 100, []
     for _ in range(5):
         pods = (make_pod("master-0"), make_pod("worker-0", node="n2", main=MainContainer(), **REFUSED))
-        status = see(make_job(pods, status=status, dropped_status_fields=frozenset({"avoidedNodes"})), now=now).status
+        status = see(make_job(pods, status=status, pruned_status_fields=frozenset({"avoidedNodes"})), now=now).status
         waits.append(round(seconds(status.retry.not_before) - START - now) if status.retry else 0)
         now += max(11, waits[-1])
         status = status.model_copy(update={"replicas": 2, "avoided_nodes": []})

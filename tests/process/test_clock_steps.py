@@ -95,7 +95,7 @@ class Seeing:
         self.clock = ServerClock(monotonic=lambda: self.now)
         self.clock.offset = 0.0
         self.first_seen = FirstSeen(self.clock)
-        self.first_seen.begin_look()
+        self.first_seen.begin_pass()
 
     def steps(self, by: float) -> None:
         """The clock does."""
@@ -128,7 +128,7 @@ def test_a_time_in_the_future_counts_from_when_it_is_first_seen():
 def test_a_process_believes_old_times_at_its_first_look_only():
     seen = Seeing()
     assert seen.age(START - HOUR) == HOUR
-    seen.first_seen.begin_look()
+    seen.first_seen.begin_pass()
     assert seen.age(START - 2 * HOUR) == 0
     assert seen.age(START - LATE_NEWS_SECONDS + 1) == LATE_NEWS_SECONDS - 1
 
@@ -141,7 +141,7 @@ def test_a_pod_whose_gates_went_is_unschedulable_since_then(written, gated):
     waiting = replace(make_pod(phase="Pending", bound=False), gates=("example.com/quota",))
     assert seen.first_seen.of_pod(waiting).unschedulable_since is None
     seen.now += gated
-    seen.first_seen.begin_look()
+    seen.first_seen.begin_pass()
     open_ = replace(waiting, gates=(), unschedulable="no room", unschedulable_since=written)
     assert seen.first_seen.of_pod(open_).unschedulable_since == START + gated
     seen.now += 7
@@ -154,11 +154,11 @@ def test_a_new_leader_counts_from_its_first_look_if_a_pod_says_nothing():
     assert seen.first_seen.of_pod(waiting).unschedulable_since == START
 
 
-def test_what_is_remembered_is_bounded_and_what_is_asked_for_stays():
+def test_the_memory_is_bounded_and_used_times_stay():
     """Many pods come and go while a node is not Ready: its time does not begin anew."""
     seen = Seeing()
     ages = {seen.age(START - HOUR)}
-    seen.first_seen.begin_look()
+    seen.first_seen.begin_pass()
     for i in range(2 * MAX_KEPT):
         seen.first_seen.since(f"pod-{i}", START)
         if i % 1000 == 0:
@@ -167,7 +167,7 @@ def test_what_is_remembered_is_bounded_and_what_is_asked_for_stays():
     assert ages == {HOUR}
 
 
-def test_after_a_step_a_pod_that_was_told_to_go_while_it_ran_was_asked_whatever_its_node_s_clock_says():
+def test_running_pod_counts_as_deleted_after_a_clock_step():
     seen = Seeing()
     runs = make_pod("master-0", deleting_since=START + HOUR, main=MainContainer(running_since=START))
     ended = make_pod("master-0", deleting_since=START + HOUR, main=MainContainer(exit_code=0, finished_at=START + 9))

@@ -46,7 +46,7 @@ async def test_a_pod_that_may_exist_keeps_its_room(monkeypatch, error, may_exist
     async def post(*_arguments: Any, **_more: Any) -> Any:
         raise error
 
-    monkeypatch.setattr(create.apply, "create_pod", post)
+    monkeypatch.setattr(create.api_requests, "create_pod", post)
     creator = Creator(None, None, BuildSettings("", ""))  # type: ignore[arg-type] # only pods are made
     sent = set[str]()
     with pytest.raises(ClusterError):
@@ -72,7 +72,7 @@ async def test_of_many_pods_a_few_are_made_at_once_and_one_manifest_in_a_turn_of
         raise Unreachable("no answer")
 
     monkeypatch.setattr(create, "build_pod", build)
-    monkeypatch.setattr(create.apply, "create_pod", post)
+    monkeypatch.setattr(create.api_requests, "create_pod", post)
     creator = Creator(None, None, BuildSettings("", ""))  # type: ignore[arg-type] # only pods are made
     job, sent = make_job(), set[str]()
     creates = [CreatePod("worker", index, None, 1, (1, 200)) for index in range(100)]

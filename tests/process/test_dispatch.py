@@ -1,26 +1,28 @@
 import asyncio
 import logging
+import time
 from math import inf
 from typing import Any
 
 import pytest
 
 from elastic_operator.cluster import objects
-from elastic_operator.cluster.errors import ClusterError, Conflict, Forbidden, PodRefused, Unreachable
+from elastic_operator.cluster.errors import ClusterError, Conflict, Forbidden, PodRefused, TooManyRequests, Unreachable
 from elastic_operator.cluster.meta import Meta
+from elastic_operator.cluster.pruned_fields import PrunedFields
 from elastic_operator.loop.writes.dispatch import Dispatcher
 from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.loop.writes.status_times import MESSAGE_SECONDS, REPORT_SECONDS
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.decisions import CreatePod, Event, Plan, Route
 from elastic_operator.plan.facts.snapshot import PodShape
-from elastic_operator.read.dropped_fields import DroppedFields
-from elastic_operator.read.ledger import ASSUMED_SECONDS, Ledger
+from elastic_operator.read.assumed_pods import ASSUMED_SECONDS
+from elastic_operator.read.ledger import Ledger
 from tests.plan.jobs import BOTH, make_job, plan, started
 
 
 class Refused:
-    """An actor whose every write fails in the same way."""
+    """An executor whose every write fails in the same way."""
 
     def __init__(self, error: ClusterError) -> None:
         self.error = error
@@ -30,7 +32,7 @@ class Refused:
 
 
 class Stopped:
-    """An actor that is stopped when the master's creation has been sent, and the worker's has not."""
+    """An executor that is stopped when the master's creation has been sent, and the worker's has not."""
 
     def __init__(self) -> None:
         self.begun = asyncio.Event()
@@ -48,19 +50,19 @@ class Shapes:
         return PodShape(requests={})
 
 
-def dispatch(actor: Any, plan: Plan, *, ledger: Any = None, done: Any = lambda _: None) -> Dispatcher:
+def dispatch(executor: Any, plan: Plan, *, ledger: Any = None, done: Any = lambda _: None) -> Dispatcher:
     """A dispatcher that was handed that plan for `make_job()`."""
     job = make_job()
     dispatcher = Dispatcher(
-        actor=actor,
+        executor=executor,
         shapes=Shapes(),
         ledger=ledger,
         failed_writes=FailedWrites(),
         metrics=Metrics(),
-        dropped_fields=DroppedFields("jobs"),
-        fresh=lambda: True,
-        done=done,
-        failed=lambda _uid, _error: None,
+        pruned_fields=PrunedFields("jobs"),
+        is_fresh=lambda: True,
+        on_done=done,
+        on_internal_error=lambda _uid, _error: None,
     )
     meta = Meta(name=job.name, namespace=job.namespace, uid=job.uid, resource_version="1")
     dispatcher.start(objects.CustomObject(metadata=meta, status=objects.EMPTY), job, plan)
@@ -68,7 +70,7 @@ def dispatch(actor: Any, plan: Plan, *, ledger: Any = None, done: Any = lambda _
 
 
 async def failed_write(error: ClusterError) -> Dispatcher:
-    """A dispatcher that was told by its actor of that error."""
+    """A dispatcher that was told by its executor of that error."""
     done = asyncio.Event()
     dispatcher = dispatch(Refused(error), Plan(status=make_job().status, delete_job=True), done=lambda _: done.set())
     await done.wait()
@@ -87,7 +89,7 @@ async def test_only_trouble_is_warned_of(caplog, error, warnings):
     assert (dispatcher.failed_writes.of(make_job().uid).wait(0.0) > 0) == bool(warnings)
 
 
-async def test_a_job_that_the_api_server_took_no_more_pods_of_is_in_no_trouble_once_its_status_says_so():
+async def test_rejected_pods_clear_their_error_once_the_status_has_it():
     """Stores that are not fresh make no pods, and no second status, event and longer wait either."""
     job, done = make_job(), asyncio.Event()
     plan = Plan(status=job.status, commit_first=True)
@@ -95,28 +97,45 @@ async def test_a_job_that_the_api_server_took_no_more_pods_of_is_in_no_trouble_o
     await done.wait()
     done.clear()
     dispatcher.failed_writes.add(job, PodRefused(Forbidden("exceeded quota", status=403), role="worker"), 0.0)
-    dispatcher.fresh = lambda: False
+    dispatcher.is_fresh = lambda: False
     await asyncio.sleep(1.0)
     meta = Meta(name=job.name, namespace=job.namespace, uid=job.uid, resource_version="1")
     dispatcher.start(objects.CustomObject(metadata=meta, status=objects.EMPTY), job, plan)
     await done.wait()
-    assert dispatcher.failed_writes.of(job.uid).blocked == ""
+    assert dispatcher.failed_writes.of(job.uid).pods_rejected == ""
 
 
 async def test_of_a_plan_that_is_cut_short_only_pods_that_may_exist_still_take_room():
-    job, actor, ledger = make_job(), Stopped(), Ledger(job_of=lambda _: None, parse=lambda *_: None)
+    job, executor, ledger = make_job(), Stopped(), Ledger(job_of=lambda _: None, parse=lambda *_: None)
     creates = (CreatePod("master", 0, "n1", 1, (1, 2)), CreatePod("worker", 0, "n1", 1, (1, 2)))
-    dispatcher = dispatch(actor, Plan(status=job.status, creates=creates), ledger=ledger)
-    await actor.begun.wait()
-    assert [one.name for one in ledger.assumed(job.uid)] == ["toy-master-0", "toy-worker-0"]
+    dispatcher = dispatch(executor, Plan(status=job.status, creates=creates), ledger=ledger)
+    await executor.begun.wait()
+    assert [one.name for one in ledger.assumed.of_job(job.uid)] == ["toy-master-0", "toy-worker-0"]
     await dispatcher.stop()
     await asyncio.sleep(0)  # the end of a task is told a turn later
-    assert [one.name for one in ledger.assumed(job.uid)] == ["toy-master-0"]
+    assert [one.name for one in ledger.assumed.of_job(job.uid)] == ["toy-master-0"]
     assert ledger.next_expiry() <= ASSUMED_SECONDS
 
 
+async def test_pods_of_a_plan_that_could_not_be_begun_are_not_counted() -> None:
+    """Nothing would ever forget them: the job would never get these pods."""
+    job, ledger = make_job(), Ledger(job_of=lambda _: None, parse=lambda *_: None)
+    dispatcher = dispatch(Noted(), Plan(status=job.status), ledger=ledger)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+    def broken() -> None:
+        raise ZeroDivisionError
+
+    meta = Meta(name=job.name, namespace=job.namespace, uid=job.uid, resource_version="1")
+    plan = Plan(status=job.status, creates=(CreatePod("master", 0, "n1", 1, (1,)),))
+    with pytest.raises(ZeroDivisionError):
+        dispatcher.start(objects.CustomObject(metadata=meta, status=objects.EMPTY), job, plan, gate=broken)
+    assert not ledger.assumed.of_job(job.uid)
+
+
 class Noted:
-    """An actor that does everything at once; `told` says of each plan whether the status went with it, and `events`
+    """An executor that does everything at once; `told` says of each plan whether the status went with it, and `events`
     are all of theirs.
     """
 
@@ -133,17 +152,17 @@ class Handed:
     """A dispatcher, and a job that runs: what is told of it differs from what is written in some fields."""
 
     def __init__(self) -> None:
-        self.actor = Noted()
+        self.executor = Noted()
         self.job = make_job(status=started())
         self.planned = plan(self.job, BOTH)
         self.written = self.planned.status.model_dump(mode="json", by_alias=True, exclude_none=True)
-        self.dispatcher = dispatch(self.actor, Plan(status=self.planned.status))
+        self.dispatcher = dispatch(self.executor, Plan(status=self.planned.status))
 
     async def start(self, written: dict[str, Any], **plan: Any) -> float:
         """Seconds until it is decided on again, and not before what was started is over."""
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        self.actor.told.clear()
+        self.executor.told.clear()
         meta = Meta(name=self.job.name, namespace=self.job.namespace, uid=self.job.uid, resource_version="1")
         body = objects.CustomObject(metadata=meta, status=objects.Packed({**self.written, **written}))
         wait = self.dispatcher.start(body, self.job, Plan(status=self.planned.status, **plan))
@@ -161,14 +180,14 @@ async def test_what_pods_do_is_told_with_what_they_do_within_a_second(written: d
     assert 0 < await handed.start(written) <= REPORT_SECONDS
     handed.dispatcher.status_times._known[handed.job.uid].behind_since -= REPORT_SECONDS
     assert await handed.start(written) == inf
-    assert handed.actor.told == [True]
+    assert handed.executor.told == [True]
 
 
 @pytest.mark.parametrize("written", DECISIONS, ids=str)
 async def test_what_the_next_decision_starts_from_is_written_at_once(written: dict[str, Any]) -> None:
     handed = Handed()
     assert await handed.start(written) == inf
-    assert handed.actor.told == [True]
+    assert handed.executor.told == [True]
 
 
 async def test_so_is_that_the_whole_group_runs_and_whatever_comes_with_an_event() -> None:
@@ -176,23 +195,35 @@ async def test_so_is_that_the_whole_group_runs_and_whatever_comes_with_an_event(
     waits = [{**one, "reason": "Rendezvousing"} for one in handed.written["conditions"] if one["type"] == "Ready"]
     others = [one for one in handed.written["conditions"] if one["type"] != "Ready"]
     await handed.start({"conditions": [*others, *waits]})
-    assert handed.actor.told == [True]
+    assert handed.executor.told == [True]
     await handed.start({"gpus": 0}, events=(Event("Told", "Something happened."),))
-    assert handed.actor.told == [True]
+    assert handed.executor.told == [True]
 
 
-async def test_what_is_told_of_a_job_that_waits_for_its_next_try_comes_with_its_events() -> None:
+async def test_the_status_of_a_job_that_waits_for_its_next_try_is_written_with_its_events() -> None:
     """The next plan starts from that status, and has them no more."""
     handed, grows = Handed(), Event("ScaledUp", "Grows from 1 to 2 pods.")
     handed.dispatcher.failed_writes.add(handed.job, Unreachable("no answer"), inf)
     await handed.start({"targetReplicas": 1}, events=(grows,))
-    assert (handed.actor.told, handed.actor.events) == ([True], [grows])
+    assert (handed.executor.told, handed.executor.events) == ([True], [grows])
+
+
+async def test_the_status_of_a_job_that_the_server_throttles_waits_as_long_as_the_server_asks() -> None:
+    """Its own back-off is longer. Writes that only say so would add to the load of the server."""
+    handed, now, slow_down = Handed(), time.monotonic(), TooManyRequests("slow down", status=429, retry_after=5.0)
+    for _ in range(10):
+        handed.dispatcher.failed_writes.add(handed.job, slow_down, now)
+    assert 0 < await handed.start({"targetReplicas": 1}) <= 5.0
+    assert handed.executor.told == []
+    handed.dispatcher.failed_writes.add(handed.job, slow_down, now - 5.0)
+    assert await handed.start({"targetReplicas": 1}) > 5.0
+    assert handed.executor.told == [True]
 
 
 async def test_where_the_service_leads_does_not_wait_and_the_status_does() -> None:
     handed = Handed()
     assert await handed.start({"gpus": 0}, route=Route("10.0.0.1", "n1")) == inf
-    assert handed.actor.told == [False]
+    assert handed.executor.told == [False]
     assert 0 < await handed.start({"gpus": 0}) <= REPORT_SECONDS, "it waits no longer for that"
 
 

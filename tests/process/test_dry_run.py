@@ -8,7 +8,7 @@ import pytest
 
 from elastic_operator.build.request import BuildSettings
 from elastic_operator.cluster import objects
-from elastic_operator.cluster.errors import ApiError, Forbidden, PodRefused, Unreachable
+from elastic_operator.cluster.errors import ApiError, Forbidden, PodRefused, Unreachable, api_error
 from elastic_operator.cluster.store import Store
 from elastic_operator.loop.reclaim.dry_run import DryRun, DryRunner, summed_pod
 from elastic_operator.plan.facts.decisions import CreatePod
@@ -66,7 +66,7 @@ def creates(count: int) -> tuple[CreatePod, ...]:
 
 
 async def ask(server: Server, dry_run: DryRun) -> None:
-    await DryRunner(server, Services(), BuildSettings("", "")).ask(dry_run)  # type: ignore[arg-type]
+    await DryRunner(server, Services(), BuildSettings("", "")).run(dry_run)  # type: ignore[arg-type]
 
 
 async def test_one_pod_is_one_request_and_several_are_two():
@@ -90,7 +90,7 @@ async def test_pods_of_other_jobs_that_were_asked_about_before_come_before():
 
 
 @pytest.mark.parametrize(("leaving", "fits"), [((4, 4), True), ((4, 3), False), ((), False), ((16,), True)])
-async def test_what_is_leaving_the_namespace_is_counted_off(leaving: tuple[int, ...], fits: bool):
+async def test_leaving_pods_of_the_namespace_are_subtracted(leaving: tuple[int, ...], fits: bool):
     dry_run = DryRun(job_of(2), creates(4), leaving=lambda: map(pod_of, leaving))
     if fits:
         await ask(Server(8, 8), dry_run)
@@ -100,7 +100,7 @@ async def test_what_is_leaving_the_namespace_is_counted_off(leaving: tuple[int, 
 
 
 @pytest.mark.parametrize(("limit", "fits"), [(4, True), (3, False)])
-async def test_a_number_of_pods_counts_those_that_leave_as_well(limit: int, fits: bool):
+async def test_a_quota_on_the_number_of_pods_counts_leaving_pods(limit: int, fits: bool):
     dry_run = DryRun(job_of(1), creates(4), leaving=lambda: [pod_of(1)] * 3)
     server = Server(0, 100, pods=(3, limit))
     if fits:
@@ -118,6 +118,55 @@ async def test_no_answer_is_no_refusal(error: Exception):
 
     with pytest.raises(type(error)):
         await ask(Silent(0, 8), DryRun(job_of(1), creates(2), leaving=lambda: [pod_of(1)]))
+
+
+def job_with_a_master_of_its_own() -> Job:
+    """A job with two templates, so that each is asked about."""
+    container = make_container(resources={"limits": {GPU: 1}, "requests": {}})
+    spec = make_spec(template=make_template(container), master={"template": make_template(container)})
+    return make_job(spec=spec)
+
+
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [
+        pytest.param(Forbidden("violates PodSecurity", status=403), PodRefused, id="refused"),
+        pytest.param(Unreachable("no answer"), Unreachable, id="no answer"),
+    ],
+)
+async def test_worker_dry_run_counts_if_terminating_pods_explain_the_masters(error, raised):
+    class Second(Server):
+        async def post(self, path: str, body: Any, *, params: Any) -> None:
+            if len(self.asked) == 1:
+                self.asked.append(0)
+                raise error
+            await super().post(path, body, params=params)
+
+    dry_run = DryRun(job_with_a_master_of_its_own(), creates(2), leaving=lambda: [pod_of(8)])
+    with pytest.raises(raised):
+        await ask(Second(8, 8), dry_run)
+
+
+@pytest.mark.parametrize("status", [401, 429, 500, 503, 504])
+async def test_no_answer_about_all_pods_is_no_acceptance(status: int):
+    class SilentAboutAll(Server):
+        async def post(self, path: str, body: Any, *, params: Any) -> None:
+            await super().post(path, body, params=params)
+            if len(self.asked) == 2:
+                raise api_error(status, b'{"message": "busy"}')
+
+    with pytest.raises(ApiError, match="busy"):
+        await ask(SilentAboutAll(0, 8), DryRun(job_of(1), creates(2)))
+
+
+async def test_that_all_pods_as_one_are_too_large_for_something_else_than_a_quota_does_not_count():
+    class Limited(Server):
+        async def post(self, path: str, body: Any, *, params: Any) -> None:
+            await super().post(path, body, params=params)
+            if len(self.asked) == 2:
+                raise Forbidden("maximum cpu usage per Pod is 2", status=403)
+
+    await ask(Limited(0, 8), DryRun(job_of(1), creates(2)))
 
 
 def test_all_as_one_have_one_container_and_no_limit_below_its_request():

@@ -5,18 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from unittest.mock import patch
 
 import pytest
 
 from elastic_api.status import JobStatus, Retry
-from elastic_operator.cluster.errors import Unreachable
-from elastic_operator.loop.reclaim import dry_runs
+from elastic_operator.cluster.errors import PodRefused, Unreachable, api_error
+from elastic_operator.loop.reclaim import dry_run_answers, dry_runs
 from elastic_operator.loop.reclaim.dry_run import DryRun
-from elastic_operator.loop.reclaim.dry_runs import MAX_DRY_RUNS_AT_ONCE, PASSED_SECONDS, DryRuns
+from elastic_operator.loop.reclaim.dry_run_answers import PASSED_SECONDS
+from elastic_operator.loop.reclaim.dry_runs import MAX_DRY_RUNS_AT_ONCE, DryRuns
 from elastic_operator.plan.facts.job import Job
 from tests.plan.jobs import at, make_job, make_status
-from tests.simulate.moments import Moments
+from tests.simulate.virtual_clock import VirtualClock
+
+Besides = tuple[tuple[Job, tuple[str, ...]], ...]
 
 
 class Asked:
@@ -26,23 +30,23 @@ class Asked:
         self.names: list[str] = []
         self.decided_again: list[str] = []
         self._answers: dict[str, asyncio.Future[None]] = {}
-        self.dry_runs = DryRuns(self._ask, lambda *_: None, again=self.decided_again.append)
+        self.dry_runs = DryRuns(self._ask, lambda *_: None, requeue=self.decided_again.append)
 
     async def _ask(self, dry_run: DryRun) -> None:
         self.names.append(dry_run.job.uid)
         self._answers[dry_run.job.uid] = asyncio.get_running_loop().create_future()
         await self._answers[dry_run.job.uid]
 
-    def wants(self, job: Job, *, order: int = 0) -> bool:
+    def wants(self, job: Job, *, order: int = 0, besides: Besides = ()) -> bool:
         """Whether the job's pod would be taken, as far as is known."""
-        dry_run = DryRun(job, ())
+        dry_run = DryRun(job, (), besides)
         return self.dry_runs.have_passed(job, Counter(), lambda: dry_run, victim_job=f"giver of {job.uid}", order=order)
 
-    async def want(self, jobs: Iterable[Job]) -> None:
+    async def want(self, jobs: Iterable[Job], *, besides: Besides = ()) -> None:
         """All of these, and what is asked then."""
         for order, job in enumerate(jobs):
-            self.wants(job, order=order)
-        self.dry_runs.ask_next()
+            self.wants(job, order=order, besides=besides)
+        self.dry_runs.start_next()
         await asyncio.sleep(0)
 
     async def answer(self, uid: str, error: Exception | None = None) -> None:
@@ -58,7 +62,7 @@ def jobs_of(namespace: str, count: int) -> list[Job]:
 
 
 def test_namespaces_take_turns_however_many_jobs_one_has() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         asked = Asked()
         crowd = [job for i in range(8) for job in jobs_of(f"crowd{i}", 10)]
         await asked.want(crowd)
@@ -69,20 +73,20 @@ def test_namespaces_take_turns_however_many_jobs_one_has() -> None:
         assert asked.names[-1] == "quiet-0"
         await asked.dry_runs.stop()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_who_was_never_asked_about_comes_before_those_whose_answer_is_old_and_that_counts_meanwhile() -> None:
-    async def story() -> None:
-        moments, asked = Moments(), Asked()
-        with patch.object(dry_runs, "time", moments):
+def test_jobs_without_an_answer_are_asked_about_before_old_answers_which_count_meanwhile() -> None:
+    async def scenario() -> None:
+        clock, asked = VirtualClock(), Asked()
+        with patch.object(dry_runs, "time", clock), patch.object(dry_run_answers, "time", clock):
             jobs = jobs_of("red", 5)
             await asked.want(jobs)
             assert asked.names == ["red-0", "red-1"]
             await asked.answer("red-0")
             await asked.answer("red-1")
             for _ in range(3):
-                moments.passed += PASSED_SECONDS / 2
+                clock.passed += PASSED_SECONDS / 2
                 await asked.want(jobs)
             assert asked.names == ["red-0", "red-1", "red-2", "red-3"]
             assert [asked.wants(job) for job in jobs] == [True, True, False, False, False]
@@ -93,73 +97,103 @@ def test_who_was_never_asked_about_comes_before_those_whose_answer_is_old_and_th
             assert asked.names[4:] == ["red-4", "red-0"]
             await asked.dry_runs.stop()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_an_answer_that_nobody_wanted_for_a_minute_does_not_count() -> None:
-    async def story() -> None:
-        moments, asked = Moments(), Asked()
-        with patch.object(dry_runs, "time", moments):
+def test_an_answer_that_was_not_used_for_a_minute_does_not_count() -> None:
+    async def scenario() -> None:
+        clock, asked = VirtualClock(), Asked()
+        with patch.object(dry_runs, "time", clock), patch.object(dry_run_answers, "time", clock):
             [job] = jobs_of("red", 1)
             await asked.want([job])
             await asked.answer("red-0")
             assert asked.wants(job)
-            moments.passed += PASSED_SECONDS + 1
+            clock.passed += PASSED_SECONDS + 1
             assert not asked.wants(job)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_who_waits_for_an_answer_is_decided_on_again_and_a_namespace_without_answers_is_asked_one_thing_at_a_time() -> (
-    None
-):
-    async def story() -> None:
-        moments, asked = Moments(), Asked()
-        with patch.object(dry_runs, "time", moments):
+def test_silent_namespace_gets_one_dry_run_at_a_time() -> None:
+    async def scenario() -> None:
+        clock, asked = VirtualClock(), Asked()
+        with patch.object(dry_runs, "time", clock), patch.object(dry_run_answers, "time", clock):
             jobs = jobs_of("red", 4)
             await asked.want(jobs)
             assert len(asked.names) == 2
             await asked.answer("red-0", Unreachable("no answer"))
             assert asked.decided_again == ["giver of red-0"]
             await asked.answer("red-1", Unreachable("no answer"))
-            moments.passed += 10
+            clock.passed += 10
             await asked.want(jobs)
             assert len(asked.names) == 3
             await asked.dry_runs.stop()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("error", [Unreachable("no answer"), KeyError("a mistake of ours")])
 def test_that_a_job_may_not_take_is_another_answer_while_it_lasts(error: Exception) -> None:
     """So a pass knows without asking about each job."""
 
-    async def story() -> None:
-        moments, asked, (job,) = Moments(), Asked(), jobs_of("team-a", 1)
-        with patch.object(dry_runs, "time", moments):
+    async def scenario() -> None:
+        clock, asked, (job,) = VirtualClock(), Asked(), jobs_of("team-a", 1)
+        with patch.object(dry_runs, "time", clock), patch.object(dry_run_answers, "time", clock):
             before = asked.dry_runs.may_not_preempt()
             await asked.want([job])
             await asked.answer(job.uid, error)
             assert (asked.dry_runs.may_preempt(job), asked.dry_runs.may_not_preempt() == before) == (False, False)
-            moments.passed += dry_runs.MAX_SILENCE_SECONDS + 1
+            clock.passed += dry_runs.MAX_NO_ANSWER_SECONDS + 1
             assert (asked.dry_runs.may_preempt(job), asked.dry_runs.may_not_preempt() == before) == (True, True)
             await asked.dry_runs.stop()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_after_three_edits_of_a_job_in_trouble_others_rest_from_it_until_its_pods_could_be_had() -> None:
-    moments, asked = Moments(), Asked()
+def test_a_gateway_that_names_an_hour_stops_no_namespace_s_preemption_for_so_long() -> None:
+    async def scenario() -> None:
+        clock, asked, (job,) = VirtualClock(), Asked(), jobs_of("red", 1)
+        with patch.object(dry_runs, "time", clock), patch.object(dry_run_answers, "time", clock):
+            await asked.want([job])
+            await asked.answer(job.uid, api_error(503, b"", retry_after="3600"))
+            assert not asked.dry_runs.may_preempt(job)
+            clock.passed += dry_runs.MAX_NO_ANSWER_SECONDS + 1
+            assert asked.dry_runs.may_preempt(job)
+
+    asyncio.run(scenario())
+
+
+def test_that_pods_of_other_jobs_fill_the_quota_does_not_count_as_the_job_s_own_trouble() -> None:
+    """The fourth edit after that kept the job from preempting for an hour."""
+
+    async def scenario() -> None:
+        clock, asked, (job, other) = VirtualClock(), Asked(), jobs_of("red", 2)
+        refused = PodRefused(api_error(403, b'{"message": "exceeded quota"}'), role="worker")
+        with patch.object(dry_runs, "time", clock), patch.object(dry_run_answers, "time", clock):
+            for generation in range(1, dry_run_answers.MAX_EDITS + 3):
+                edited = replace(job, generation=generation)
+                asked.dry_runs.answers.job_read(edited)
+                assert asked.dry_runs.may_preempt(edited)
+                await asked.want([edited], besides=((other, ("master",)),))
+                await asked.answer(job.uid, refused)
+                assert not asked.dry_runs.may_preempt(edited)
+                clock.passed += dry_run_answers.FIRST_REFUSED_SECONDS + 1
+
+    asyncio.run(scenario())
+
+
+def test_three_edits_of_a_failing_job_stop_evictions_for_it() -> None:
+    clock, asked = VirtualClock(), Asked()
     trouble = make_status(failed_size=Retry(reason="x", not_before=at(0), size=1))
 
     def may_preempt(generation: int, status: JobStatus) -> bool:
         job = make_job(generation=generation, status=status)
-        asked.dry_runs.see(job)
+        asked.dry_runs.answers.job_read(job)
         return asked.dry_runs.may_preempt(job)
 
-    with patch.object(dry_runs, "time", moments):
+    with patch.object(dry_runs, "time", clock), patch.object(dry_run_answers, "time", clock):
         assert [may_preempt(generation, trouble) for generation in range(1, 7)] == [True] * 4 + [False] * 2
-        moments.passed += 2 * 3600 + 1
+        clock.passed += 2 * 3600 + 1
         assert may_preempt(6, make_status())
         assert may_preempt(7, make_status())
         assert may_preempt(8, trouble)

@@ -9,25 +9,25 @@ import pytest
 from elastic_operator.loop.reclaim import eviction_limiter
 from elastic_operator.loop.reclaim.eviction_limiter import MINUTE, LastMinute
 from elastic_operator.plan.facts.snapshot import Preemptor
-from tests.simulate.moments import Moments
+from tests.simulate.virtual_clock import VirtualClock
 
 ONE, OTHER = Preemptor("red", "one"), Preemptor("blue", "other")
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Moments:
-    clock = Moments()
+def clock(monkeypatch: pytest.MonkeyPatch) -> VirtualClock:
+    clock = VirtualClock()
     monkeypatch.setattr(eviction_limiter, "time", clock)
     return clock
 
 
-def test_what_has_gone_is_known_with_who_gets_the_room(clock: Moments):  # noqa: ARG001 - it stands still
+def test_what_has_gone_is_known_with_who_gets_the_room(clock: VirtualClock):  # noqa: ARG001 - it stands still
     known = LastMinute()
     assert known.count({"a": ONE, "b": ONE, "c": OTHER}) == 3
     assert known.evicted() == {"a": ONE, "b": ONE, "c": OTHER}
 
 
-def test_what_is_told_again_counts_once_and_for_who_gets_the_room_now(clock: Moments):
+def test_a_repeated_eviction_counts_once_and_for_its_latest_preemptor(clock: VirtualClock):
     known = LastMinute()
     assert known.count({"a": ONE, "b": ONE}) == 2
     clock.passed += 10
@@ -37,7 +37,7 @@ def test_what_is_told_again_counts_once_and_for_who_gets_the_room_now(clock: Mom
     assert known.evicted() == {"a": OTHER}
 
 
-def test_each_counts_for_a_minute_and_it_is_known_when_the_first_is_over(clock: Moments):
+def test_each_counts_for_a_minute_and_it_is_known_when_the_first_is_over(clock: VirtualClock):
     known = LastMinute()
     assert known.next_relief() == inf
     known.count({"a": ONE, "b": ONE})

@@ -2,6 +2,8 @@ import json
 from dataclasses import replace
 from itertools import pairwise
 
+import pytest
+
 from elastic_operator.cluster.errors import Fenced, NameTaken, PodRefused, api_error
 from elastic_operator.loop.writes.failed_writes import MAX_RETRY_SECONDS, FailedWrites
 from tests.plan.jobs import make_job
@@ -34,6 +36,12 @@ def test_the_wait_grows_with_each_try_up_to_its_limit():
     assert waits[-1] <= MAX_RETRY_SECONDS * 1.2
 
 
+@pytest.mark.parametrize("seconds", ["3600", "9" * 400])
+def test_a_gateway_that_names_an_hour_does_not_stop_a_job_s_writes_for_so_long(seconds):
+    """Its deletions for others waited, too."""
+    assert after(api_error(503, b"", retry_after=seconds)).of("uid").wait(NOW) <= MAX_RETRY_SECONDS
+
+
 def test_a_job_without_trouble_waits_for_nothing():
     failed_writes = after(FORBIDDEN)
     assert failed_writes.of("other").wait(NOW) == 0.0
@@ -43,7 +51,7 @@ def test_a_job_without_trouble_waits_for_nothing():
 def test_success_ends_all_trouble():
     failed_writes = after(FORBIDDEN)
     assert "exceeded quota" in failed_writes.of("uid").message
-    assert "ResourceQuota raised" in failed_writes.of("uid").blocked
+    assert "ResourceQuota raised" in failed_writes.of("uid").pods_rejected
     failed_writes.clear(a_job())
     assert failed_writes.of("uid").message == ""
 
@@ -64,14 +72,14 @@ def test_an_admission_policy_may_let_the_next_try_pass():
     told = "pods \"a\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: not on Sundays"
     failed_writes = after(refused(422, told, "Invalid"), generation=3)
     assert failed_writes.of("uid").refusal(3) == ""
-    assert "Ask who wrote that admission policy" in failed_writes.of("uid").blocked
+    assert "Ask who wrote that admission policy" in failed_writes.of("uid").pods_rejected
 
 
 def test_a_quota_or_a_webhook_may_let_the_next_try_pass():
     webhook = refused(400, 'admission webhook "x" denied the request', "BadRequest")
     failed_writes = after(FORBIDDEN, webhook, generation=3)
     assert failed_writes.of("uid").refusal(3) == ""
-    assert "Ask who runs that webhook" in failed_writes.of("uid").blocked
+    assert "Ask who runs that webhook" in failed_writes.of("uid").pods_rejected
 
 
 def test_a_taken_name_is_tried_again_soon():

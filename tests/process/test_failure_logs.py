@@ -148,7 +148,7 @@ async def test_no_pod_waits_for_long_to_have_its_log_read():
     assert not reading.logs._reading
 
 
-async def test_what_is_kept_of_logs_is_bounded_in_bytes():
+async def test_the_memory_of_logs_is_bounded_in_bytes():
     text = "Traceback (most recent call last):\n" + "  x\n" * 50 + "KeyError: " + "\U0001f600" * 3000
     reading = Reading(Kubelets(seconds=0.01, text=text.encode()), **{f"job{i}": 3 for i in range(200)})
     reading.look()

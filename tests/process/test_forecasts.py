@@ -13,11 +13,12 @@ from elastic_operator.loop.controller import Controller
 from elastic_operator.loop.forecast.forecasts import Forecasts
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocation.allocate import allocate
+from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.forecast.answer import Answer, no_answer
 from elastic_operator.plan.forecast.starts import MAX_STEPS, Steps
 from elastic_operator.plan.job.observation import Observation
-from elastic_operator.plan.planner import Decisions, Observed
-from elastic_operator.plan.policies.resolve import Resolved
+from elastic_operator.plan.planner import Decisions
+from elastic_operator.plan.policies.resolve import ResolvedPolicies
 from tests.kit import virtual_time
 from tests.plan.allocate.world import make_job, make_node, make_snapshot
 from tests.plan.jobs import make_job as make_facts
@@ -32,7 +33,7 @@ class Life:
     def __init__(self) -> None:
         self.heard: list[str] = []
         clock = SimpleNamespace(time=lambda: time.time())
-        self.forecasts = Forecasts(None, metrics=Metrics(), clock=clock, again=self.heard.append)
+        self.forecasts = Forecasts(None, metrics=Metrics(), clock=clock, requeue=self.heard.append)
         self.forecasts.what_ifs.begin = self._begin
         self._obs: dict[str, Observation] = {}
 
@@ -41,7 +42,7 @@ class Life:
             if (yield):
                 break
             asyncio.get_running_loop().keep_busy(DECISION_SECONDS)
-        return no_answer("x", "y")
+        return no_answer(Reason("x", "y"))
 
     def ask(self, namespace: str, count: int = 1) -> None:
         """So many jobs of the namespace ask."""
@@ -55,20 +56,22 @@ class Life:
         """A pass has decided; these jobs wait."""
         runs = make_job("runs", 1, on="n1", age=99)
         snapshot = make_snapshot([make_node("n1", 1)], [runs, *(make_job(uid, 1) for uid in waiting)])
-        self.forecasts.see(Decisions(Resolved(), Observed(self._obs, snapshot), allocate(snapshot), True, 0.0, None))
+        self.forecasts.note_decisions(
+            Decisions(ResolvedPolicies(), self._obs, snapshot, allocate(snapshot), True, 0.0, None)
+        )
 
     def answers(self, namespace: str) -> int:
         """How many jobs of the namespace were answered."""
         return len([uid for uid in self.heard if uid.startswith(f"{namespace}/")])
 
 
-def lives(story: Callable[[Life], Awaitable[None]]) -> Life:
+def lives(scenario: Callable[[Life], Awaitable[None]]) -> Life:
     """What has become of it after the story."""
 
     async def main() -> Life:
         life = Life()
         working = asyncio.create_task(life.forecasts.run())
-        await story(life)
+        await scenario(life)
         working.cancel()
         return life
 
@@ -82,12 +85,12 @@ def crowds(life: Life, names: Sequence[str]) -> None:
 
 
 def test_waiting_jobs_hear_of_their_places_however_many_namespaces_ask_all_the_time() -> None:
-    async def story(life: Life) -> None:
+    async def scenario(life: Life) -> None:
         crowds(life, ["a", "b", "c", "d", "e"])
         life.see("waits")
         await asyncio.sleep(60)
 
-    assert "waits" in lives(story).heard
+    assert "waits" in lives(scenario).heard
 
 
 def test_while_starts_are_estimated_answers_take_half_of_the_time_at_most() -> None:
@@ -97,20 +100,20 @@ def test_while_starts_are_estimated_answers_take_half_of_the_time_at_most() -> N
             asyncio.get_running_loop().keep_busy(0.1)
         return {}
 
-    async def story(life: Life) -> None:
-        real = life.forecasts.queue_positions.look
-        life.forecasts.queue_positions.look = lambda decisions, at: real(decisions, at) or steps()
+    async def scenario(life: Life) -> None:
+        real = life.forecasts.queue_positions.refresh
+        life.forecasts.queue_positions.refresh = lambda decisions, at: real(decisions, at) or steps()
         crowds(life, ["a", "b", "c", "d", "e"])
         life.see("waits")
         await asyncio.sleep(300)
 
-    assert lives(story).heard.index("waits") <= 3
+    assert lives(scenario).heard.index("waits") <= 3
 
 
 def test_a_namespace_that_seldom_asks_is_answered_next_however_many_others_ask_all_the_time() -> None:
     before = []
 
-    async def story(life: Life) -> None:
+    async def scenario(life: Life) -> None:
         crowds(life, ["a", "b", "c", "d", "e"])
         life.see()
         await asyncio.sleep(300)
@@ -118,22 +121,22 @@ def test_a_namespace_that_seldom_asks_is_answered_next_however_many_others_ask_a
         before.extend(life.heard)
         await asyncio.sleep(300)
 
-    assert lives(story).heard.index("honest/0") <= len(before) + 1
+    assert lives(scenario).heard.index("honest/0") <= len(before) + 1
 
 
 def test_answers_that_take_long_use_up_more_of_the_ration_than_others() -> None:
-    async def story(life: Life) -> None:
+    async def scenario(life: Life) -> None:
         crowds(life, ["a"])
         life.see()
         await asyncio.sleep(1800)
 
-    assert 0 < lives(story).answers("a") <= 1800 / 30
+    assert 0 < lives(scenario).answers("a") <= 1800 / 30
 
 
 def test_what_was_decided_before_a_failed_pass_is_not_read_any_more() -> None:
     answered = []
 
-    async def story(life: Life) -> None:
+    async def scenario(life: Life) -> None:
         life.see("waits")
         Controller.forget(SimpleNamespace(world=Mock(), planner=Mock(), forecasts=life.forecasts, _on_decisions=Mock()))
         life.ask("a")
@@ -142,19 +145,19 @@ def test_what_was_decided_before_a_failed_pass_is_not_read_any_more() -> None:
         life.see("waits")
         await asyncio.sleep(60)
 
-    life = lives(story)
+    life = lives(scenario)
     assert answered == [[]]
     assert sorted(life.heard) == ["a/0", "waits"]
 
 
 def test_a_question_is_answered_once_although_passes_look_at_it_while_it_is_worked_out():
-    async def story(life: Life) -> None:
+    async def scenario(life: Life) -> None:
         life.ask("red")
         life.see()
         for _ in range(30):
             await asyncio.sleep(20 * DECISION_SECONDS)
             life.ask("red")
 
-    life = lives(story)
+    life = lives(scenario)
     assert life.heard == ["red/0"]
     assert life.forecasts.what_ifs._metrics.what_ifs.labels("false")._value.get() == 1

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from elastic_operator.cluster.reservation import Reservation
+from elastic_operator.read.pending.reservation import Reservation
 from elastic_operator.settings import Settings
 from tests.cluster_unit.build import node, owner
 from tests.process.test_pending_pods import NOW, World
@@ -29,7 +29,7 @@ class Gang(World):
 
     def kept(self, now: float = NOW) -> dict[str, str]:
         """The node that is kept for each waiting pod."""
-        return {one.name: one.reserved for one in self.pending_pods.look(now)}
+        return {one.name: one.reserved for one in self.pending_pods.refresh(now)}
 
     def _observe(self, number: int, reservation: Reservation, **fields: Any) -> None:
         name, owners = f"g{number}", (owner("uid-job", kind="Job", name="g"),)

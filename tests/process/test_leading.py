@@ -9,10 +9,10 @@ from itertools import pairwise
 import pytest
 
 from elastic_operator import process
-from elastic_operator.cluster.lease import Elector
+from elastic_operator.cluster.lease import LeaderElector
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
-from elastic_operator.job_feed import JobFeed, Take
+from elastic_operator.job_informer import EventSink, JobInformer
 from elastic_operator.metrics import Metrics
 from elastic_operator.process import Process
 from elastic_operator.settings import Settings
@@ -26,12 +26,12 @@ async def at_once(*_: object) -> None:
     """What a process waits for before it leads is there."""
 
 
-async def never(_: Take) -> None:
+async def never(_: EventSink) -> None:
     """kopf, which reports nothing."""
     await asyncio.Event().wait()
 
 
-async def elected(elector: Elector) -> None:
+async def elected(elector: LeaderElector) -> None:
     """An election that is won at once and never lost."""
     elector._leading.set()
     await asyncio.Event().wait()
@@ -42,7 +42,7 @@ async def a_replica(session: Session, monkeypatch: pytest.MonkeyPatch) -> Proces
     """A process with empty stores that need not wait for anything."""
     monkeypatch.setattr(Process, "_wait_until_ours", at_once)
     monkeypatch.setattr(Watches, "catch_up", at_once)
-    return Process(Settings(), session, Metrics(), JobFeed(session, Store(), never), who="one")
+    return Process(Settings(), session, Metrics(), JobInformer(session, Store(), never), who="one")
 
 
 async def leads_for(replica: Process, seconds: float) -> None:
@@ -96,7 +96,7 @@ async def test_a_side_task_that_fails_after_it_has_worked_for_long_begins_again_
         await asyncio.sleep(3600)
         raise OSError("once in a month")
 
-    async with running(process._kept_up("work", work)):
+    async with running(process._run_with_restarts("work", work)):
         await asyncio.sleep(12.5 * 3600)
     pauses = [later - earlier - 3600 for earlier, later in pairwise(begun)]
     assert len(pauses) == 12

@@ -19,14 +19,14 @@ from hypothesis import strategies as st
 from elastic_api.status import MAX_METRICS
 from elastic_operator.pods.launcher_wire import MAX_FLAGS, MAX_GIVEN_UP, MAX_METRIC, MAX_SENTENCE, read_report
 from elastic_operator.pods.master_poller import (
-    CALM_SECONDS,
-    EAGER_SECONDS,
+    FAST_POLL_SECONDS,
     MASTER_ANSWER_SECONDS,
     MASTER_SILENT_SECONDS,
     NEWS_OF_A_JOB,
     NEWS_OF_A_JOB_SECONDS,
     NEWS_OF_A_NAMESPACE,
     NEWS_OF_A_NAMESPACE_SECONDS,
+    POLL_SECONDS,
     MasterPoller,
     Target,
 )
@@ -67,9 +67,9 @@ class Listener:
         self.heard = asyncio.Event()
         self.stepped = 0.0
         self.poller = MasterPoller(
-            now=lambda: time.time() + self.stepped, changed=self.heard.set, stepped=lambda: self.stepped
+            now=lambda: time.time() + self.stepped, on_change=self.heard.set, stepped=lambda: self.stepped
         )
-        self.poller.touched.take()
+        self.poller.dirty.take()
 
     def follow(self, port, **fields):
         known = {
@@ -79,18 +79,18 @@ class Listener:
             "address": "127.0.0.1",
             "master_epoch": 2,
             "port": port,
-            "eager": True,
+            "fast": True,
         }
         self.target = Target(**{**known, **fields})
         self.poller.follow("job", self.target)
 
     async def news(self, *, at):
         """What is told next, which is to be so many seconds after the beginning."""
-        async with asyncio.timeout(2 * CALM_SECONDS + MASTER_SILENT_SECONDS):
+        async with asyncio.timeout(2 * POLL_SECONDS + MASTER_SILENT_SECONDS):
             await self.heard.wait()
         assert time.monotonic() == at
         self.heard.clear()
-        assert self.poller.touched.take() == {"job"}
+        assert self.poller.dirty.take() == {"job"}
         return self.poller.report("job")
 
 
@@ -157,16 +157,16 @@ async def test_a_new_group_is_heard_of_and_mere_steps_are_not(listener):
 
 async def test_since_when_a_master_is_silent_counts_only_while_it_is_asked_often(listener):
     async with launcher(SAID) as port, anybody(failing) as (wrong, _):
-        listener.follow(port, eager=False)
+        listener.follow(port, fast=False)
         await listener.news(at=0)
-        assert listener.poller.answered("job") is None
+        assert listener.poller.last_answer_at("job") is None
         await asyncio.sleep(7.5)
         listener.follow(wrong)
         await asyncio.sleep(2)
-        assert listener.poller.answered("job") == NOW + 7.5
+        assert listener.poller.last_answer_at("job") == NOW + 7.5
         listener.follow(port)
         await asyncio.sleep(1)
-        assert listener.poller.answered("job") == NOW + 9.5
+        assert listener.poller.last_answer_at("job") == NOW + 9.5
 
 
 @pytest.mark.parametrize("step", [3600.0, -3600.0])
@@ -176,9 +176,9 @@ async def test_a_step_of_the_clock_makes_no_master_look_silent(listener, step):
         await listener.news(at=0)
         await asyncio.sleep(2.5)
         listener.stepped += step
-        assert 0 <= time.time() + step - listener.poller.answered("job") <= 1
+        assert 0 <= time.time() + step - listener.poller.last_answer_at("job") <= 1
         await asyncio.sleep(20)
-        assert 0 <= time.time() + step - listener.poller.answered("job") <= 1
+        assert 0 <= time.time() + step - listener.poller.last_answer_at("job") <= 1
         assert listener.poller.report("job").silent_since is None
 
 
@@ -186,13 +186,13 @@ async def test_masters_of_one_team_that_do_not_answer_make_no_other_teams_master
     async with anybody(silent) as (hanging, _), launcher(SAID) as port:
         for team in range(6):
             for job in range(200):
-                target = Target(f"team-{team}", "toy", "m", "127.0.0.1", 2, eager=True, port=hanging)
+                target = Target(f"team-{team}", "toy", "m", "127.0.0.1", 2, fast=True, port=hanging)
                 listener.poller.follow(f"{team}-{job}", target)
         listener.follow(port, namespace="honest")
         await listener.news(at=MASTER_ANSWER_SECONDS)  # all places are taken at first
         for _ in range(20):
             await asyncio.sleep(1.5)
-            assert listener.poller.answered("job") >= time.time() - EAGER_SECONDS - MASTER_ANSWER_SECONDS
+            assert listener.poller.last_answer_at("job") >= time.time() - FAST_POLL_SECONDS - MASTER_ANSWER_SECONDS
 
 
 async def test_a_job_that_changes_once_is_heard_at_once_and_one_that_always_does_by_and_by(listener):
@@ -212,16 +212,16 @@ async def test_a_job_that_changes_once_is_heard_at_once_and_one_that_always_does
         assert len(heard) <= 60 / NEWS_OF_A_JOB_SECONDS
         assert max(b - a for a, b in pairwise(heard)) <= NEWS_OF_A_JOB_SECONDS
         said["generation"] = latest = said["generation"] + 1
-        await asyncio.sleep(NEWS_OF_A_JOB_SECONDS + EAGER_SECONDS)
+        await asyncio.sleep(NEWS_OF_A_JOB_SECONDS + FAST_POLL_SECONDS)
         assert listener.poller.report("job").generation == latest
 
 
-async def test_a_team_of_masters_that_always_tell_something_new_has_one_ration_and_others_have_theirs(listener):
+async def test_chatty_masters_of_a_team_share_one_rate_limit(listener):
     numbers, told = count(), Counter()
     with patch.object(MasterPoller, "_get", lambda *_: answer({**SAID, "generation": next(numbers)})):
         for team, jobs in (("many", 1000), ("few", 10)):
             for job in range(jobs):
-                listener.poller.follow(f"{team}-{job}", Target(team, "toy", "m", "127.0.0.1", 2, eager=True))
+                listener.poller.follow(f"{team}-{job}", Target(team, "toy", "m", "127.0.0.1", 2, fast=True))
         known = {}
         for _ in range(20):
             await asyncio.sleep(1)
@@ -242,11 +242,11 @@ async def answer(said):
 async def test_a_job_that_begins_to_change_is_asked_at_once(listener):
     said = {**SAID}
     async with launcher(said) as port:
-        listener.follow(port, eager=False)
+        listener.follow(port, fast=False)
         await listener.news(at=0)
         said["generation"] = 6
         await asyncio.sleep(7)
-        listener.poller.follow("job", replace(listener.target, eager=True))
+        listener.poller.follow("job", replace(listener.target, fast=True))
         assert (await listener.news(at=7)).generation == 6
 
 
@@ -261,13 +261,13 @@ async def test_a_master_that_answers_no_more_is_silent_after_a_while_until_it_an
         assert (await listener.news(at=MASTER_SILENT_SECONDS)).silent_since is None
 
 
-async def test_nobody_is_asked_for_a_job_that_is_gone(listener):
+async def test_no_master_is_asked_for_a_deleted_job(listener):
     async with launcher(SAID) as port:
         listener.follow(port)
         await listener.news(at=0)
-        listener.poller.keep_only(set())
+        listener.poller.forget_deleted(set())
         assert listener.poller.report("job") is None
-        assert listener.poller.touched.take() == {"job"}
+        assert listener.poller.dirty.take() == {"job"}
         listener.follow(port)
         listener.poller.follow("job", None)
         assert listener.poller.report("job") is None
@@ -279,7 +279,7 @@ async def test_another_master_of_the_job_begins_with_nothing_said(listener):
         await listener.news(at=0)
         listener.follow(port, master_uid="n", master_epoch=3)
         assert listener.poller.report("job") is None
-        assert listener.poller.touched.take() == {"job"}
+        assert listener.poller.dirty.take() == {"job"}
 
 
 async def redirect(_request):
@@ -308,11 +308,11 @@ async def failing(_request):
 @pytest.mark.parametrize(
     ("answer", "again"),
     [
-        (redirect, EAGER_SECONDS),
-        (too_much, EAGER_SECONDS),
-        (endless, EAGER_SECONDS),
-        (silent, MASTER_ANSWER_SECONDS + EAGER_SECONDS),
-        (failing, EAGER_SECONDS),
+        (redirect, FAST_POLL_SECONDS),
+        (too_much, FAST_POLL_SECONDS),
+        (endless, FAST_POLL_SECONDS),
+        (silent, MASTER_ANSWER_SECONDS + FAST_POLL_SECONDS),
+        (failing, FAST_POLL_SECONDS),
     ],
 )
 async def test_an_answer_that_is_none_is_passed_over_and_asked_for_again(listener, answer, again):
@@ -323,14 +323,14 @@ async def test_an_answer_that_is_none_is_passed_over_and_asked_for_again(listene
         assert not listener.heard.is_set()
 
 
-async def test_nobody_who_listens_is_no_trouble(listener):
+async def test_a_master_that_cannot_be_reached_has_no_report(listener):
     listener.follow(1)
     listener.poller.follow("other", Target("team-a", "toy", "m", "no address", 2))
     await asyncio.sleep(60)
     assert listener.poller.report("job") is None
 
 
-def test_pods_that_are_given_up_are_those_of_the_job_and_no_more_than_are_shown():
+def test_given_up_pods_are_pods_of_the_job_and_at_most_as_many_as_are_shown():
     told = [{"pod": f"{job}-worker-0", "why": "hangs\n"} for job in ("other", *["toy"] * 5)]
     assert understood({**SAID, "givenUp": told}).given_up == (("toy-worker-0", "hangs"),) * MAX_GIVEN_UP
 
@@ -374,7 +374,7 @@ def test_what_does_not_fit_is_not_taken(wrong):
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"[" * 60_000, b"\xff\xfe", b"NaN"])
-def test_what_is_no_status_is_not_taken(body):
+def test_an_answer_that_is_no_status_is_ignored(body):
     assert understood(body) is None
 
 

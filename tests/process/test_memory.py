@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from elastic_operator.memory import Remembered
+from elastic_operator.memory import KeyedCache, SingleCache
 
 
 def test_a_thing_is_made_again_only_if_its_key_differs_and_an_equal_one_stays_the_same_object() -> None:
-    remembered, made = Remembered[int, list[str]](), []
+    remembered, made = KeyedCache[int, list[str]](), []
 
     def make(text: str) -> list[str]:
         made.append(text)
@@ -20,8 +20,26 @@ def test_a_thing_is_made_again_only_if_its_key_differs_and_an_equal_one_stays_th
     assert made == ["x", "x", "y", "z"]
 
 
+def test_a_single_thing_is_kept_in_the_same_way() -> None:
+    one, made = SingleCache[int, list[str] | None](), []
+
+    def make(text: str) -> list[str] | None:
+        made.append(text)
+        return [text] if text else None
+
+    first = one.get(1, make, "x")
+    assert one.get(1, make, "y") is first
+    assert one.get(2, make, "x") is first
+    assert one.get(3, make, "y") == one.last == ["y"]
+    assert (one.get(4, make, ""), one.last) == (None, None)
+    assert one.get(4, make, "z") == ["z"]
+    one.drop()
+    assert one.get(4, make, "z") == ["z"]
+    assert made == ["x", "x", "y", "", "z", "z"]
+
+
 def test_none_is_made_again_each_time_and_what_raises_leaves_the_last_thing() -> None:
-    answers, remembered = [None, "good"], Remembered[int, str | None]()
+    answers, remembered = [None, "good"], KeyedCache[int, str | None]()
     assert [remembered.get("a", 1, answers.pop, 0) for _ in range(2)] == [None, "good"]
     try:
         remembered.get("a", 2, answers.pop, 0)

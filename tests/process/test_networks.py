@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from elastic_operator.build.network_policy import JobNetwork
-from elastic_operator.cluster import apply
+from elastic_operator.cluster import api_requests
 from elastic_operator.cluster.errors import (
     ClusterError,
     Conflict,
@@ -15,6 +15,7 @@ from elastic_operator.cluster.errors import (
     NameTaken,
     ServerError,
     TooManyRequests,
+    Unauthorized,
     Unreachable,
 )
 from elastic_operator.upkeep import networks
@@ -23,6 +24,7 @@ from tests.cluster_unit.build import stored_job
 PASSES = [
     Unreachable("no answer"),
     TooManyRequests("later", status=429),
+    Unauthorized("the token has expired", status=401),
     ServerError("not now", status=500),
     Conflict("changed", status=409),
 ]
@@ -41,7 +43,7 @@ def writes(monkeypatch: pytest.MonkeyPatch) -> Callable[[Exception, int], list[s
             if job_uid == "uid-a" and written.count("a-master") <= times:
                 raise error
 
-        monkeypatch.setattr(apply, "ensure_network_policy", ensure)
+        monkeypatch.setattr(api_requests, "ensure_network_policy", ensure)
         return written
 
     return answered
@@ -64,4 +66,5 @@ async def test_what_stays_is_logged_and_holds_up_no_other_job(writes, error: Exc
     written = writes(error, 9)
     await renew()
     assert written == ["a-master", "b-master", "c-master"]
-    assert "job=x/a its NetworkPolicy" in caplog.text
+    assert "job=x/a cannot" in caplog.text
+    assert "the NetworkPolicy" in caplog.text

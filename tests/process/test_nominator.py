@@ -1,4 +1,4 @@
-"""A pending pod is nominated before any pod goes for it, and whatever goes wrong about it is its own."""
+"""A pending pod is nominated before any pod is evicted for it, and whatever goes wrong about it is its own."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from elastic_operator.cluster.errors import ApiError, Unreachable
-from elastic_operator.cluster.reservation import CONDITION, Reservation
 from elastic_operator.cluster.store import Store
 from elastic_operator.loop.reclaim.nominator import Nominator
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.decisions import Nomination
+from elastic_operator.read.pending.reservation import CONDITION, Reservation
 from tests.cluster_unit.build import pod, pod_dict
 
 NOW = 1_000.0
@@ -50,7 +50,7 @@ def nominator(session: Answers, *, reserved: float | None = None) -> tuple[Nomin
         events=events,  # type: ignore[arg-type]
         metrics=metrics,
         now=lambda: NOW,
-        changed=lambda: None,
+        on_change=lambda: None,
     )
     made.plan([Nomination("uid-owner", "a", "owner", NODE, evicts_from={"giver": "a/giver"})])
     return made, metrics, told

@@ -12,24 +12,24 @@ import pytest
 from elastic_api.pod_names import parse_pod_name
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.clock import ServerClock
-from elastic_operator.cluster.reservation import (
+from elastic_operator.cluster.store import Store
+from elastic_operator.plan.allocation.fit import misfit
+from elastic_operator.plan.facts.futility_backoff import FIRST_FUTILE_SECONDS, MAX_FUTILE_SECONDS
+from elastic_operator.plan.facts.snapshot import Node, PendingPod
+from elastic_operator.plan.facts.times import Attempts
+from elastic_operator.quarantine import Quarantine
+from elastic_operator.read.ledger import Ledger
+from elastic_operator.read.pending.pending_pod import PodBackoff
+from elastic_operator.read.pending.pending_pods import MAX_PROLONGED_SECONDS, PendingPods
+from elastic_operator.read.pending.reservation import (
     CONDITION,
     FIRST_AVOIDED_SECONDS,
     MAX_ANNOTATION,
     MAX_AVOIDED,
     MAX_AVOIDED_SECONDS,
-    Avoided,
     Reservation,
     reservation_of,
 )
-from elastic_operator.cluster.store import Store
-from elastic_operator.plan.allocation.fit import misfit
-from elastic_operator.plan.facts.futility_backoff import FIRST_FUTILE_SECONDS, MAX_FUTILE_SECONDS
-from elastic_operator.plan.facts.snapshot import Node, PendingPod
-from elastic_operator.read.ledger import Ledger
-from elastic_operator.read.pending.pending_pod import PodBackoff
-from elastic_operator.read.pending.pending_pods import MAX_PROLONGED_SECONDS, PendingPods
-from elastic_operator.read.quarantine import Quarantine
 from elastic_operator.settings import Settings
 from elastic_worker import contract
 from tests.cluster_unit.build import node, pod
@@ -64,7 +64,7 @@ class World:
             volumes=lambda *_: self.volumes,
             quarantine=Quarantine(),
             backoff=lambda uid: self.backoff.get(uid),
-            makes_way=lambda node: node in self.emptied,
+            is_being_cleared=lambda node: node in self.emptied,
         )
 
     pending_pods: PendingPods = field(init=False)
@@ -106,7 +106,7 @@ class World:
 
     def look(self, now: float = NOW) -> PendingPod:
         """What is read of it."""
-        (pod,) = self.pending_pods.look(now)
+        (pod,) = self.pending_pods.refresh(now)
         return pod
 
 
@@ -128,7 +128,7 @@ def test_a_pod_that_lacks_gpus_is_a_pending_pod():
     pod = world.look()
     assert (pod.uid, pod.namespace, pod.name) == ("u", "team", "p")
     assert (pod.shape.gpus, pod.shape.node_selector) == (1, {"zone": "z"})
-    assert (pod.priority, pod.preempts, pod.unplannable, pod.promised) == (7, False, "", False)
+    assert (pod.priority, pod.preempts, pod.unplannable, pod.has_reservation) == (7, False, "", False)
 
 
 NOT_ASKED_FOR: dict[str, dict[str, Any]] = {
@@ -147,7 +147,7 @@ NOT_ASKED_FOR: dict[str, dict[str, Any]] = {
 def test_for_others_nothing_is_asked(why: str):
     world = World()
     world.pod(**NOT_ASKED_FOR[why])
-    assert not world.pending_pods.look(NOW)
+    assert not world.pending_pods.refresh(NOW)
 
 
 UNPLANNABLE: dict[str, dict[str, Any]] = {
@@ -162,7 +162,7 @@ UNPLANNABLE: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("why", UNPLANNABLE)
-def test_where_nobody_can_know_its_place_the_request_says_why(why: str):
+def test_a_pod_whose_place_cannot_be_known_has_the_reason(why: str):
     world = World()
     world.pod(**UNPLANNABLE[why])
     assert why in world.look().unplannable
@@ -190,15 +190,15 @@ def test_a_pod_for_which_gpus_are_free_is_helped_no_more_once_its_reservation_ha
     reservation = Reservation("n2", NOW - 1, NOW + 30)
     world.pod(nominated="n2", reservation=reservation, said="0/2 nodes are available: 2 Insufficient cpu.")
     assert world.look().reserved == "n2"
-    assert world.pending_pods.look(NOW + 30) == ()
+    assert world.pending_pods.refresh(NOW + 30) == ()
     assert [pod.metadata.uid for pod in world.pending_pods.expired] == ["u"]
 
 
 def test_a_node_that_did_not_work_out_is_left_alone_for_longer_each_time():
     once = Reservation("n2", NOW, NOW + 30).ran_out(NOW + 30)
     twice = Reservation("n2", NOW, NOW, once.avoid).ran_out(NOW + 100)
-    assert once.avoid == {"n2": Avoided(NOW + 30 + FIRST_AVOIDED_SECONDS, 1)}
-    assert twice.avoid == {"n2": Avoided(NOW + 100 + 2 * FIRST_AVOIDED_SECONDS, 2)}
+    assert once.avoid == {"n2": Attempts(1, NOW + 30 + FIRST_AVOIDED_SECONDS)}
+    assert twice.avoid == {"n2": Attempts(2, NOW + 100 + 2 * FIRST_AVOIDED_SECONDS)}
     world = World()
     world.pod(reservation=once)
     pod, later = world.look(NOW + 31), world.look(NOW + 31 + FIRST_AVOIDED_SECONDS)
@@ -210,7 +210,7 @@ def test_after_three_nodes_in_vain_the_pod_rests_for_longer_each_time_and_then_i
     second = msgspec.structs.replace(first, node="n2").ran_out(NOW)
     third = msgspec.structs.replace(second, node="n3").ran_out(NOW)
     fourth = msgspec.structs.replace(third, node="n3").ran_out(NOW)
-    found = [one.rests_until for one in (first, second, third, fourth)]
+    found = [one.backoff_until for one in (first, second, third, fourth)]
     assert found == [0.0, 0.0, NOW + FIRST_FUTILE_SECONDS, NOW + 2 * FIRST_FUTILE_SECONDS]
     world = World()
     world.pod(reservation=msgspec.json.encode(third).decode())
@@ -219,7 +219,7 @@ def test_after_three_nodes_in_vain_the_pod_rests_for_longer_each_time_and_then_i
 
 
 def test_a_pod_whose_third_node_has_just_run_out_rests_before_that_is_written_down():
-    avoid = {name: Avoided(NOW - 1) for name in ("n3", "n4")}
+    avoid = {name: Attempts(1, NOW - 1) for name in ("n3", "n4")}
     world = World()
     world.pod(reservation=Reservation("n1", NOW - 60, NOW - 30, avoid), nominated="n1")
     assert world.look().unplannable
@@ -227,12 +227,12 @@ def test_a_pod_whose_third_node_has_just_run_out_rests_before_that_is_written_do
 
 def test_no_pod_rests_for_longer_than_a_day_whatever_is_written():
     world = World()
-    world.pod(reservation=msgspec.json.encode(Reservation(rests_until=NOW + 2 * MAX_FUTILE_SECONDS)).decode())
+    world.pod(reservation=msgspec.json.encode(Reservation(backoff_until=NOW + 2 * MAX_FUTILE_SECONDS)).decode())
     assert not world.look().unplannable
 
 
 @pytest.mark.parametrize("times", [2000, 2**20, -(10**400)], ids=["many", "more", "below all numbers"])
-def test_however_often_somebody_says_that_a_node_did_not_work_out_it_is_left_alone_for_an_hour_at_most(times: int):
+def test_failed_node_is_avoided_for_at_most_an_hour(times: int):
     said = f'{{"node": "n1", "since": 1, "until": 2, "avoid": {{"n1": {{"until": 0, "times": {times}}}}}}}'
     reserved = reservation_of(World().pod(nominated="n1", reservation=said))
     assert NOW < reserved.ran_out(NOW).avoid["n1"].until <= NOW + MAX_AVOIDED_SECONDS
@@ -240,7 +240,7 @@ def test_however_often_somebody_says_that_a_node_did_not_work_out_it_is_left_alo
 
 def test_the_longest_reservation_that_the_operator_writes_can_be_read():
     nodes = [f"{number:0253}" for number in range(MAX_AVOIDED + 1)]
-    reserved = Reservation(nodes[-1], NOW, NOW + 1e-3, {node: Avoided(NOW - 1e-3, 2**31) for node in nodes[:-1]})
+    reserved = Reservation(nodes[-1], NOW, NOW + 1e-3, {node: Attempts(2**31, NOW - 1e-3) for node in nodes[:-1]})
     assert reservation_of(World().pod(nominated=nodes[-1], reservation=reserved)) == reserved
 
 
@@ -263,7 +263,7 @@ def test_a_nomination_of_somebody_else_is_left_to_them():
 def test_a_nomination_for_a_node_that_is_gone_counts_for_nothing():
     world = World()
     world.pod(nominated="gone")
-    assert not world.look().promised
+    assert not world.look().has_reservation
 
 
 UNREADABLE = {
@@ -286,20 +286,20 @@ def test_a_reservation_that_cannot_be_read_says_nothing(text: str, where: str):
     assert world.look().nominated == "n1"
 
 
-FOR_EVER = Reservation("n1", NOW - 1, NOW + 1e9, {"n2": Avoided(NOW + 30)})
+FOR_EVER = Reservation("n1", NOW - 1, NOW + 1e9, {"n2": Attempts(1, NOW + 30)})
 
 
 def test_an_annotation_that_anybody_may_have_written_reserves_nothing():
     world = World()
     world.pod(annotated=FOR_EVER)
     pod = world.look()
-    assert (pod.reserved, pod.promised, may_go_to(pod)) == ("", False, ["n1", "n2"])
+    assert (pod.reserved, pod.has_reservation, may_go_to(pod)) == ("", False, ["n1", "n2"])
     assert (world.pending_pods.expired, world.pending_pods.renewable) == ((), ())
     world.pod(annotated=FOR_EVER, nominated="n2")
     assert (world.look().reserved, world.look().nominated) == ("", "n2")
 
 
-def test_an_annotation_of_an_older_operator_counts_beside_its_nomination_and_is_to_be_written_down_as_a_condition():
+def test_reservation_annotation_of_an_older_operator_becomes_a_condition():
     world = World()
     world.pod(annotated=Reservation("n1", NOW - 1, NOW + 30), nominated="n1")
     assert world.look().reserved == "n1"
@@ -341,10 +341,10 @@ def test_while_its_room_is_not_free_a_pod_is_nominated_again_only_if_somebody_co
     world.pod(reservation=Reservation("n1", NOW, NOW + 30), **spec)
     if rival:
         world.pods.observe(pod("other", namespace="team", uid="v", phase="Pending", spec={"containers": [CONTAINER]}))
-    world.pending_pods.look(NOW)
+    world.pending_pods.refresh(NOW)
     assert len(world.pending_pods.renewable) == renewed
     world.emptied.clear()
-    world.pending_pods.look(NOW)
+    world.pending_pods.refresh(NOW)
     assert len(world.pending_pods.renewable) == 1
 
 
@@ -361,21 +361,21 @@ def test_what_the_scheduler_promised_is_kept_though_the_pod_could_not_be_nominat
     world = World(backoff={"u": PodBackoff(NOW + 30, "it cannot be nominated: no quorum")})
     world.pod(nominated="n1")
     pod = world.look()
-    assert (pod.nominated, pod.promised, pod.unplannable) == ("n1", True, "")
+    assert (pod.nominated, pod.has_reservation, pod.unplannable) == ("n1", True, "")
 
 
 def test_what_did_not_change_is_the_same_pending_pod():
     world = World()
     world.pod()
-    first = world.pending_pods.look(NOW)
-    assert world.pending_pods.look(NOW + 5) is first
+    first = world.pending_pods.refresh(NOW)
+    assert world.pending_pods.refresh(NOW + 5) is first
     world.pod(said=f"0/3 nodes are available: 3 Insufficient {GPU}.")
-    assert world.pending_pods.look(NOW + 6) is first
+    assert world.pending_pods.refresh(NOW + 6) is first
     world.pod(priority=5)
-    assert world.pending_pods.look(NOW + 7) is not first
+    assert world.pending_pods.refresh(NOW + 7) is not first
 
 
-def test_the_time_of_a_reservation_begins_when_those_have_gone_who_make_way_for_it():
+def test_the_time_of_a_reservation_begins_when_the_evicted_pods_are_removed():
     world = World(emptied={"n1"})
     world.pod(nominated="n1", reservation=Reservation("n1", NOW - 1, NOW + 30))
     assert world.look(NOW).reserved == "n1"
@@ -392,3 +392,7 @@ def test_those_who_never_go_keep_no_place_for_others():
     times = [NOW + seconds for seconds in range(0, 700, 20)]
     held = [bool(world.look(now).reserved) for now in times]
     assert held == [now < NOW + MAX_PROLONGED_SECONDS for now in times]
+
+
+def test_the_back_off_of_a_reservation_is_written_with_the_key_of_older_releases():
+    assert msgspec.json.encode(Reservation(backoff_until=5.0)) == b'{"rests_until":5.0}'

@@ -14,7 +14,7 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.facts.snapshot import Resources
-from elastic_operator.plan.policies.resolve import Resolved
+from elastic_operator.plan.policies.resolve import ResolvedPolicies
 from elastic_operator.upkeep import upkeep
 from elastic_operator.upkeep.plain_pods import PlainPodQuotas
 from elastic_operator.upkeep.upkeep import BETWEEN_SECONDS, UPKEEP_RETRY_SECONDS
@@ -59,7 +59,7 @@ class World:
     def run_pass(self, *covered: str, **held: int) -> None:
         """A pass that saw one policy of these namespaces, and so many GPUs held by plain pods."""
         self.plain["now"] = {name: {GPU: gpus} for name, gpus in held.items()}
-        resolved = Resolved((make_team("team", 8),), dict.fromkeys(covered, "team"))
+        resolved = ResolvedPolicies((make_team("team", 8),), dict.fromkeys(covered, "team"))
         assert self.keeper is not None
         self.keeper.pass_ended(resolved, make_snapshot([make_node()], []))
 

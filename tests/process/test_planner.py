@@ -5,12 +5,13 @@ from __future__ import annotations
 import gc
 import json
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
+from itertools import pairwise
 from math import inf
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
@@ -18,26 +19,27 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from elastic_api.pod_names import parse_pod_name
+from elastic_operator import quarantine
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.errors import Unreachable
 from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.stores import Stores
-from elastic_operator.loop.stored_world import StoredWorld
+from elastic_operator.loop.store_view import StoreView
 from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.plan import demands
 from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.facts.snapshot import EvictionLimits, PodShape
+from elastic_operator.plan.facts.snapshot import EvictionLimits, PodShape, Snapshot
 from elastic_operator.plan.facts.team import DEFAULT_POLICY, Flavor, Quota
-from elastic_operator.plan.job_memory import Planned
-from elastic_operator.plan.planner import Decisions, Observed, Planner
+from elastic_operator.plan.job.observation import Observation
+from elastic_operator.plan.planner import Decisions, Planner
+from elastic_operator.plan.plans import Planned
 from elastic_operator.pods.failure_logs import FailureLogs
-from elastic_operator.read import quarantine
 from elastic_operator.read.convert import OUT_OF_SERVICE
-from elastic_operator.read.leaving import OVERDUE_SECONDS
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.reader import Reader
+from elastic_operator.read.terminating_pods import OVERDUE_SECONDS
 from elastic_operator.settings import Settings
 from elastic_operator.tools import snapshot_file
 from elastic_operator.tools.decisions import decide
@@ -56,13 +58,20 @@ JOBS = ("first", "second")
 class Unlimited:
     """Everybody takes what it is entitled to."""
 
-    stopped, only_told = None, False
+    stopped, is_dry_run = None, False
 
     def eviction_limits(self, _gpus: int) -> EvictionLimits:
         return EvictionLimits()
 
     def next_capacity(self, _allocation: Allocation) -> float:
         return inf
+
+
+class Sight(NamedTuple):
+    """What a planner observes."""
+
+    obs: Mapping[str, Observation]
+    snapshot: Snapshot
 
 
 class World:
@@ -82,7 +91,7 @@ class World:
         """Another process leads."""
         self.stored, self.planner = self.new_world(), Planner()
 
-    def new_world(self) -> StoredWorld:
+    def new_world(self) -> StoreView:
         clock = self.clock = ServerClock(monotonic=lambda: self.now)
         clock.offset = 0.0
         reader = Reader(self.stores, self.ledger, self.settings, clock=clock, quarantine=quarantine.Quarantine())
@@ -91,30 +100,30 @@ class World:
             "may_preempt": lambda job: job.name not in self.refused,
             "may_not_preempt": lambda: (frozenset(f"uid-{name}" for name in self.refused), frozenset()),
         }
-        return StoredWorld(reader, logs.with_logs, self.failed_writes, **passed)
+        return StoreView(reader, logs.with_logs, self.failed_writes, **passed)
 
-    def look(self) -> Observed:
-        observed = self.planner.observe(self.stored.look(self.now))
-        self._forget_absent(observed)
-        return observed
+    def look(self) -> Sight:
+        sight = Sight(*self.planner.observe(self.stored.refresh(self.now)))
+        self._forget_absent(sight.obs)
+        return sight
 
-    def look_anew(self) -> Observed:
+    def look_anew(self) -> Sight:
         """As a process that has just started sees it."""
-        return Planner().observe(self.new_world().look(self.now))
+        return Sight(*Planner().observe(self.new_world().refresh(self.now)))
 
     def decide(self) -> Decisions:
-        decisions = self.planner.decide(self.stored.look(self.now), Unlimited())
-        self._forget_absent(decisions.observed)
+        decisions = self.planner.decide(self.stored.refresh(self.now), Unlimited())
+        self._forget_absent(decisions.obs)
         return decisions
 
-    def _forget_absent(self, observed: Observed) -> None:
+    def _forget_absent(self, obs: Mapping[str, Observation]) -> None:
         """As each pass does."""
         for memory in (self.stored, self.stored.reader.specs, self.stored.reader.shapes):
-            memory.keep_only(observed.obs.keys())
+            memory.forget_deleted(obs.keys())
 
     def decide_anew(self) -> Decisions:
         """As a process that has just started decides."""
-        return Planner().decide(self.new_world().look(self.now), Unlimited())
+        return Planner().decide(self.new_world().refresh(self.now), Unlimited())
 
     def _job_comes_or_goes(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
         if old is None or new is None:
@@ -186,7 +195,7 @@ class World:
     def creation(self, job: str, place: str, where: str) -> None:
         role, _, index = place.partition("-")
         uid, name = f"uid-{job}", f"{job}-{place}"
-        self.ledger.assume(
+        self.ledger.assumed.add(
             job_uid=uid,
             namespace="default",
             name=name,
@@ -197,10 +206,10 @@ class World:
         )
 
     def creation_ends(self, job: str, place: str) -> None:
-        self.ledger.await_seen("default", f"{job}-{place}")
+        self.ledger.assumed.await_seen("default", f"{job}-{place}")
 
     def creation_fails(self, job: str, place: str) -> None:
-        self.ledger.forget("default", f"{job}-{place}")
+        self.ledger.assumed.forget("default", f"{job}-{place}")
 
     def trouble(self, job: str) -> None:
         obs = self.look().obs.get(f"uid-{job}")
@@ -339,7 +348,7 @@ def test_a_planner_that_remembers_decides_what_a_fresh_one_decides(history):
         getattr(world, what)(*how)
         remembered, fresh = world.decide(), world.decide_anew()
         assert dict(remembered.allocation) == dict(fresh.allocation)
-        for uid, obs in remembered.observed.obs.items():
+        for uid, obs in remembered.obs.items():
             plans = [
                 planner.plan(obs, found.allocation.get(uid), world.now)
                 for planner, found in ((world.planner, remembered), (Planner(), fresh))
@@ -348,24 +357,24 @@ def test_a_planner_that_remembers_decides_what_a_fresh_one_decides(history):
 
 
 @given(st.lists(st.tuples(happenings, st.sampled_from((0.0, 1.0, 20.0, inf))), max_size=30))
-def test_exactly_those_jobs_need_plans_that_look_otherwise_or_whose_plan_is_due(history):
+def test_only_jobs_with_another_observation_or_a_due_plan_need_plans(history):
     """Each plan that is made is due again after that time; the clock of plans is the world's here."""
     world = two_jobs(masters=True)
     for (what, *how), lasts in history:
         getattr(world, what)(*how)
         decisions = world.decide()
-        all_obs = decisions.observed.obs
-        plans = {uid: world.planner.planned(uid) for uid in all_obs}
+        all_obs = decisions.obs
+        plans = {uid: world.planner.plans.of(uid) for uid in all_obs}
         needed = {
             uid
             for uid, plan in plans.items()
             if decisions.is_new or plan is None or not plan.is_current(all_obs[uid], world.now)
         }
         assert set(world.planner.may_need_plans(decisions, world.now)) == needed
-        dues = [plan.due for plan in world.planner.all_planned() if plan.due > -inf]
-        assert world.planner.next_due() == min(dues, default=inf)
+        dues = [plan.due for plan in world.planner.plans.all() if plan.due > -inf]
+        assert world.planner.plans.next_due() == min(dues, default=inf)
         for uid in sorted(needed)[:1]:
-            world.planner.note(Planned(all_obs[uid], None, world.now + lasts, all_obs[uid].status))
+            world.planner.plans.note(Planned(all_obs[uid], None, world.now + lasts, all_obs[uid].status))
 
 
 def test_a_pass_in_which_nothing_changes_looks_at_no_job():
@@ -375,8 +384,8 @@ def test_a_pass_in_which_nothing_changes_looks_at_no_job():
         for index in range(jobs):
             world.job(f"job-{index}", 3, STATUSES[2], "")
             world.pod(f"job-{index}", "master-0", "n1", "Running", False, True)
-        for obs in world.decide().observed.obs.values():
-            world.planner.note(Planned(obs, None, inf, obs.status))
+        for obs in world.decide().obs.values():
+            world.planner.plans.note(Planned(obs, None, inf, obs.status))
         return calls_of(lambda: list(world.planner.may_need_plans(world.decide(), world.now)))
 
     assert calls(40) == calls(10)
@@ -391,8 +400,8 @@ def test_a_pass_is_decided_again_from_its_file_as_it_was_decided(history):
         read = snapshot_file.decode(json.loads(snapshot_file.encode(recorded)), source="f")
         assert read == recorded
         replayed = {decision.job.uid: decision for decision in decide(read).jobs}
-        assert replayed.keys() == decided.observed.obs.keys()
-        for uid, obs in decided.observed.obs.items():
+        assert replayed.keys() == decided.obs.keys()
+        for uid, obs in decided.obs.items():
             grant = decided.allocation.get(uid)
             assert replayed[uid].grant == grant
             assert replayed[uid].plan == world.planner.plan(obs, grant, world.now)
@@ -418,6 +427,17 @@ def test_what_nothing_changed_of_is_the_same_object_as_before():
     assert after.obs["uid-second"] is before.obs["uid-second"]
     world.goes("pods", "second-master-0")
     assert world.look().snapshot is not before.snapshot
+
+
+def test_a_job_whose_status_is_not_written_yet_is_observed_once_a_second():
+    world = World()
+    world.job("first", 3, {}, "")
+    seen = []
+    for seconds in (0.0, 0.4, 0.4, 0.4):
+        world.time_passes(seconds)
+        seen.append(world.look().obs["uid-first"])
+    assert seen[0].status is not seen[0].job.status, "nothing writes the status here"
+    assert [one is before for before, one in pairwise(seen)] == [True, True, False]
 
 
 def test_a_job_whose_object_is_another_one_but_says_the_same_is_not_observed_again():
@@ -455,14 +475,14 @@ def test_a_job_that_raised_takes_from_others_again_as_soon_as_its_time_is_over(m
     monkeypatch.setattr(quarantine, "time", SimpleNamespace(monotonic=lambda: time.passed))
     world = two_jobs(masters=True)
     world.look()
-    world.stored.quarantine("uid-first", ValueError("no"), given=True)
+    world.stored.quarantine("uid-first", ValueError("no"), at_grant=True)
     time.passed += quarantine.FIRST_FAULT_SECONDS
     assert [demand.may_preempt for demand in world.look().snapshot.jobs] == [False, True]
     time.passed += quarantine.NO_PREEMPTION_SECONDS
     assert [demand.may_preempt for demand in world.look().snapshot.jobs] == [True, True]
 
 
-def test_pods_of_a_job_that_is_set_aside_count_as_used_if_it_has_no_demand_and_the_log_says_why(monkeypatch, caplog):
+def test_pods_of_a_quarantined_job_without_demand_count_as_used(monkeypatch, caplog):
     def fail(*_: object) -> None:
         raise LookupError("no demand of these pods")
 
@@ -477,7 +497,7 @@ def test_pods_of_a_job_that_is_set_aside_count_as_used_if_it_has_no_demand_and_t
     assert "LookupError: no demand of these pods" in caplog.text
 
 
-def test_a_job_at_which_the_allocation_raises_is_left_out_in_the_same_pass_although_nothing_of_it_has_changed(
+def test_unchanged_job_whose_allocation_raises_is_quarantined_in_that_pass(
     monkeypatch,
 ):
     world = two_jobs(masters=True)
@@ -490,14 +510,14 @@ def test_a_job_at_which_the_allocation_raises_is_left_out_in_the_same_pass_altho
 
     monkeypatch.setattr(Allocator, "allocate", raises_at_the_first)
     world.planner.forget_allocation()
-    assert [obs.job.name for obs in world.decide().observed.obs.values() if obs.job.fault] == ["first"]
+    assert [obs.job.name for obs in world.decide().obs.values() if obs.job.fault] == ["first"]
 
 
 def by_name(things):
     return {thing.name: thing for thing in things}
 
 
-def test_a_node_seen_to_turn_not_ready_has_not_been_away_for_long_whatever_clock_that_was_written_by():
+def test_not_ready_age_ignores_the_clock_that_wrote_it():
     world = World()
     world.node("n1", 4, True, False)
     world.job("second", 3, STATUSES[2], "")
@@ -542,7 +562,7 @@ def lost_and_kept(world: World) -> tuple[set[str], set[str]]:
 
 
 @pytest.mark.parametrize("another_leads", [False, True])
-def test_of_many_nodes_that_went_at_once_none_is_lost_before_most_have_been_back_for_five_minutes(another_leads):
+def test_node_outage_ends_five_minutes_after_most_nodes_are_ready(another_leads):
     world = cut_off(6)
     world.time_passes(40.0)
     assert lost_and_kept(world) == (set(), {"n0"})
@@ -630,7 +650,7 @@ def test_a_jobs_pods_are_kept_to_the_nodes_of_its_flavor():
     assert (demand.flavor, demand.worker.node_selector) == ("a100", {"gpu": "a100"})
 
 
-def test_priorities_of_pods_are_those_of_their_classes_when_these_are_known():
+def test_known_classes_set_the_priorities_of_pods():
     world = world_with_a_job()
     assert world.look().snapshot.jobs[0].pod_priorities == (1, 0)
     for name, value in (("elastic-pytorch-worker", 5), ("elastic-pytorch-master", 6)):
@@ -736,4 +756,5 @@ def test_a_class_that_jobs_may_not_name_neither_orders_a_job_nor_stops_it():
     world.job("second", 3, {}, "", priorityClassName="higher")
     sight = world.look()
     assert [(demand.name, demand.priority) for demand in sight.snapshot.jobs] == [("first", 10), ("second", 0)]
-    assert [obs.job.context.ignored_priority[0] for obs in sight.obs.values()] == ["", "PriorityClassNotAllowed"]
+    first, second = (obs.job.context.ignored_priority for obs in sight.obs.values())
+    assert (first, second.code) == (None, "PriorityClassNotAllowed")

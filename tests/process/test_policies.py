@@ -10,8 +10,8 @@ import pytest
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.policies.resolve import Policy
+from elastic_operator.quarantine import Quarantine
 from elastic_operator.read import policies
-from elastic_operator.read.quarantine import Quarantine
 
 
 def policy(name: str, **spec: Any) -> objects.CustomObject:
@@ -39,11 +39,11 @@ real = policies.resolve
 
 def test_policies_that_raise_only_together_leave_all_teams_as_they_are(caplog: pytest.LogCaptureFixture) -> None:
     reader, counted = read(policy("a"))
-    before = reader.look()
+    before = reader.refresh()
     reader._policies.observe(policy("b"))
     with patch.object(policies, "resolve", raises_at_two):
-        assert reader.look() is before
-        assert reader.look() is before
+        assert reader.refresh() is before
+        assert reader.refresh() is before
     assert counted == ["policy"]
     assert "no single policy is to blame" in caplog.text
 
@@ -51,4 +51,4 @@ def test_policies_that_raise_only_together_leave_all_teams_as_they_are(caplog: p
 def test_a_new_leader_grants_nothing_by_policies_that_it_never_could_read_together() -> None:
     reader, _ = read(policy("a"), policy("b"))
     with patch.object(policies, "resolve", raises_at_two), pytest.raises(KeyError):
-        reader.look()
+        reader.refresh()

@@ -16,10 +16,10 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.allocation.allocate import allocate
-from elastic_operator.plan.planner import Decisions, Observed
-from elastic_operator.plan.policies.report import Overview, PolicyRef
+from elastic_operator.plan.planner import Decisions
+from elastic_operator.plan.policies.status import PolicyUsage
+from elastic_operator.quarantine import Quarantine
 from elastic_operator.read.policies import Policies
-from elastic_operator.read.quarantine import Quarantine
 from elastic_operator.upkeep import upkeep
 from elastic_operator.upkeep.policy_status import PolicyStatuses
 from elastic_operator.upkeep.upkeep import BETWEEN_SECONDS, UPKEEP_RETRY_SECONDS
@@ -49,10 +49,10 @@ class World:
 
     def run_pass(self, pods: int = 2) -> None:
         """One pass in which team a's job has so many pods."""
-        resolved = self.policies.look()
+        resolved = self.policies.refresh()
         job = make_job("j", pods, team="a", on=on("n1", pods))
         snapshot = make_snapshot([make_node("n1", 8)], [job], teams=resolved.teams, team_of=resolved.team_of)
-        self.statuses.pass_ended(Decisions(resolved, Observed({}, snapshot), allocate(snapshot), True, inf, None))
+        self.statuses.pass_ended(Decisions(resolved, {}, snapshot, allocate(snapshot), True, inf, None))
 
     def status(self, name: str) -> dict[str, Any]:
         found = self.api.find(f"{COLLECTION}/{name}")
@@ -92,24 +92,24 @@ async def test_after_a_pass_every_policy_has_its_status(here: World):
 
 
 async def test_what_metrics_show_of_a_policy_is_what_its_status_says_and_ends_with_it(here: World):
-    assert here.statuses.pictures() == ()
+    assert here.statuses.all_stats() == ()
     here.apply("a", namespaces=["a"], flavors=quota(1))
     here.run_pass()
     await at_rest()
-    (picture,) = here.statuses.pictures()
-    assert picture.name == "a"
+    (stats,) = here.statuses.all_stats()
+    assert stats.name == "a"
     known = {"guaranteed": 1, "used": 2, "borrowed": 1, "lent": 0, "pending": 0, "fair_share": 2}
-    assert picture.flavors == {"default": known}
-    assert (picture.conditions["Ready"], picture.conditions["Conflict"]) == (True, False)
+    assert stats.flavors == {"default": known}
+    assert (stats.conditions["Ready"], stats.conditions["Conflict"]) == (True, False)
     limited = make_flavor(guaranteed=1, borrowing={"limit": 3})
     here.apply("a", namespaces=["a"], flavors=[limited])
-    assert here.statuses.pictures() == (picture,)
+    assert here.statuses.all_stats() == (stats,)
     here.run_pass()
     await asyncio.sleep(BETWEEN_SECONDS)
-    assert here.statuses.pictures()[0].flavors["default"]["limit"] == 4
+    assert here.statuses.all_stats()[0].flavors["default"]["limit"] == 4
     (policy,) = here.store
     here.store.observe_deleted(policy.metadata.uid)
-    assert here.statuses.pictures() == ()
+    assert here.statuses.all_stats() == ()
 
 
 async def test_what_an_older_definition_drops_is_not_written_over_and_over(here: World):
@@ -168,7 +168,7 @@ async def test_a_spec_that_no_pass_has_seen_is_not_reported_on(here: World):
     here.apply("a", namespaces=["a"], flavors=quota(1))
     await asyncio.sleep(60)
     assert here.status("a")["observedGeneration"] == 1
-    assert [picture.flavors["default"]["used"] for picture in here.statuses.pictures()] == [2]
+    assert [stats.flavors["default"]["used"] for stats in here.statuses.all_stats()] == [2]
     here.run_pass(3)
     await at_rest()
     assert (here.used("a"), here.status("a")["observedGeneration"]) == (3, 2)
@@ -188,14 +188,14 @@ async def test_a_write_that_fails_is_tried_again_without_news(here: World, code:
 async def test_one_policy_whose_status_cannot_be_worked_out_does_not_keep_the_others(here: World):
     for name in ("a", "b"):
         here.apply(name, namespaces=[name])
-    work = Overview.status
+    work = PolicyUsage.status
 
-    def status(overview: Overview, ref: PolicyRef, **more: Any) -> PolicyStatus:
-        if ref.name == "a":
+    def status(overview: PolicyUsage, name: str, *of_pass: Any, **more: Any) -> PolicyStatus:
+        if name == "a":
             raise KeyError("odd")
-        return work(overview, ref, **more)
+        return work(overview, name, *of_pass, **more)
 
-    with patch.object(Overview, "status", status):
+    with patch.object(PolicyUsage, "status", status):
         here.run_pass()
         await at_rest()
     assert here.status("b")

@@ -8,8 +8,10 @@ from elastic_api.ports import master_port
 from elastic_api.template import fingerprint
 from elastic_operator.build.names import owner_reference
 from elastic_operator.build.request import BuildSettings
+from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.stores import Stores
+from elastic_operator.loop.reclaim.dry_run import DryRun, DryRunner
 from elastic_operator.loop.writes.create import Creator
 from elastic_operator.loop.writes.master import Masters
 from elastic_operator.plan.facts.decisions import CreatePod, Route
@@ -77,6 +79,20 @@ async def test_a_job_that_began_under_an_older_release_keeps_the_ports_that_its_
     assert declared(master) == declared(worker) == []
     for pod, role in ((master, "master"), (worker, "worker")):
         assert pod["metadata"]["annotations"][ANNOTATION_TEMPLATE] == fingerprint(job.spec, role)
+
+
+@pytest.mark.parametrize("began", ["now", "under-an-older-release"])
+@pytest.mark.parametrize("runtime", MODES, ids=["elastic", "torchrun"])
+async def test_a_dry_run_asks_for_the_ports_that_the_created_pods_declare(runtime, began, api, session):
+    """Otherwise other pods are evicted for pods that an admission policy on host ports then refuses (139)."""
+    job, stores = on_node(runtime), Stores(*(Store() for _ in range(8)))
+    if began != "now":
+        service = api.put("/api/v1/namespaces/a/services/toy-master", service_of(job, 29400))
+        stores.services.observe(objects.decode(service, objects.Service))
+    await DryRunner(session, stores, BUILD).run(DryRun(job, CREATES))
+    asked = {tuple(declared(pod)) for _, _, query, pod in api.seen if "dryRun" in query}
+    master, worker, *_ = await carry_out(job, session, api)
+    assert asked == {tuple(declared(pod)) for pod in (master, worker)}
 
 
 async def test_ports_that_the_template_declares_are_declared_once(api, session):

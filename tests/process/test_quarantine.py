@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from elastic_operator import quarantine
 from elastic_operator.plan.blame import MAX_BLAME_CALLS, culprits
-from elastic_operator.read import quarantine
-from elastic_operator.read.quarantine import FIRST_ALLOCATION_SECONDS, KEPT_SECONDS, MAX_QUARANTINE_SECONDS, Quarantine
+from elastic_operator.quarantine import FIRST_ALLOCATION_SECONDS, KEPT_SECONDS, MAX_QUARANTINE_SECONDS, Quarantine
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_an_object_that_raises_again_and_again_is_tried_after_ever_longer_waits(
 def test_it_begins_again_with_the_shortest_wait_after_a_success_a_long_quiet_or_an_edit(clock):
     found = Quarantine()
     raised(found, 5, clock)
-    found.worked("uid")
+    found.note_success("uid")
     assert raised(found, 1, clock) == [1]
     raised(found, 5, clock)
     clock.passed += KEPT_SECONDS + 1
@@ -54,11 +54,11 @@ def test_it_begins_again_with_the_shortest_wait_after_a_success_a_long_quiet_or_
 def test_only_an_error_at_what_tells_of_the_first_one_silences_an_object():
     found = Quarantine()
     found.quarantine("job", "uid", "a/b", KeyError(), version=1)
-    of_a_plan_under_way = found.quarantine("job", "uid", "a/b", KeyError(), version=1, given=True)
+    of_a_plan_under_way = found.quarantine("job", "uid", "a/b", KeyError(), version=1, at_grant=True)
     assert not of_a_plan_under_way.silent
     assert not found.may_preempt("uid", 1)
     of_a_plan_under_way.is_reported = True
-    assert found.quarantine("job", "uid", "a/b", KeyError(), version=1, given=True).silent
+    assert found.quarantine("job", "uid", "a/b", KeyError(), version=1, at_grant=True).silent
 
 
 def test_an_edit_has_it_tried_again_at_once():
@@ -72,7 +72,7 @@ def test_a_job_that_is_edited_over_and_over_takes_nothing_from_others(clock):
     found, may_preempt = Quarantine(), []
     for version in range(1, 6):
         may_preempt.append(found.may_preempt("uid", version))
-        found.quarantine("job", "uid", "a/b", KeyError(), version=version, given=True)
+        found.quarantine("job", "uid", "a/b", KeyError(), version=version, at_grant=True)
     assert may_preempt == [True, True, True, False, False]
     clock.passed += MAX_QUARANTINE_SECONDS
     assert found.may_preempt("uid", 6)
@@ -84,7 +84,7 @@ def test_what_an_error_of_the_allocation_says_is_for_the_log_alone(caplog):
     assert "other-team" in caplog.text
 
 
-def test_what_is_remembered_by_its_state_is_looked_at_again_when_an_object_is_set_aside_and_when_it_is_due(clock):
+def test_the_state_changes_when_an_object_is_quarantined_and_when_its_next_try_is_due(clock):
     found = Quarantine()
     states = [found.state()]
     found.quarantine("node", "uid", "n1", KeyError())
@@ -97,7 +97,7 @@ def test_what_is_remembered_by_its_state_is_looked_at_again_when_an_object_is_se
 
 def test_a_pass_is_due_as_soon_as_an_object_may_take_from_others_again(clock):
     found = Quarantine()
-    found.quarantine("job", "uid", "j", KeyError(), given=True)
+    found.quarantine("job", "uid", "j", KeyError(), at_grant=True)
     assert found.next_try(since=quarantine.FIRST_FAULT_SECONDS) < inf
     clock.passed = found.next_try(since=quarantine.FIRST_FAULT_SECONDS)
     assert found.may_preempt("uid", None)
@@ -135,6 +135,6 @@ def test_a_few_among_thousands_are_told_apart():
     assert culprits(range(4096), refuse(bad)) == sorted(bad)
 
 
-def test_nobody_is_blamed_for_what_raises_without_anybody_or_by_several_together():
+def test_no_job_is_blamed_for_an_error_without_jobs_or_of_several_together():
     assert culprits(range(100), refuse(set(), together=0)) == []
     assert culprits(range(100), refuse({3, 70}, together=2)) == []

@@ -9,19 +9,19 @@ import pytest
 from elastic_api.status import QueuePlace, Training
 from elastic_operator.loop.forecast import queue_positions
 from elastic_operator.loop.forecast.queue_positions import (
-    LOOK_SECONDS,
     MAX_WRITES_AT_ONCE,
     MORE_SECONDS,
+    PLACE_WRITE_SECONDS,
+    REFRESH_SECONDS,
     STARTS_SECONDS,
-    TOLD_SECONDS,
     QueuePositions,
 )
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocation.allocate import allocate
-from elastic_operator.plan.facts.times import at
+from elastic_operator.plan.facts.times import status_time
 from elastic_operator.plan.job.observation import Observation
-from elastic_operator.plan.planner import Decisions, Observed
-from elastic_operator.plan.policies.resolve import Resolved
+from elastic_operator.plan.planner import Decisions
+from elastic_operator.plan.policies.resolve import ResolvedPolicies
 from tests.plan.allocate.world import NOW, make_job, make_node, make_snapshot
 from tests.plan.jobs import make_job as make_facts
 from tests.plan.jobs import make_pod, make_status
@@ -53,8 +53,8 @@ class Life:
         snapshot = make_snapshot([make_node("n1", GPUS)], jobs)
         obs = {"runs": _ending(left, NOW + self.passed)} if left is not None else {}
         now = NOW + self.passed
-        decisions = Decisions(Resolved(), Observed(obs, snapshot), allocate(snapshot), True, 0.0, None)
-        if (steps := self.positions.look(decisions, now)) is not None:
+        decisions = Decisions(ResolvedPolicies(), obs, snapshot, allocate(snapshot), True, 0.0, None)
+        if (steps := self.positions.refresh(decisions, now)) is not None:
             self.positions.estimated(result_of(steps))
         return self.positions.take_due(now)
 
@@ -65,7 +65,7 @@ class Life:
         while self.passed < until:
             if self.positions.is_due():
                 told += self.look(jobs)
-            self.passed += LOOK_SECONDS
+            self.passed += REFRESH_SECONDS
         return told
 
     def ratios(self) -> tuple[float, float]:
@@ -77,7 +77,7 @@ class Life:
 
 def _ending(left: float, now: float):
     """The running job, whose script says so."""
-    training = Training(estimated_remaining_seconds=int(left), last_updated_time=at(now))
+    training = Training(estimated_remaining_seconds=int(left), last_updated_time=status_time(now))
     job = make_facts(uid="runs", status=make_status(training=training))
     return Observation(job, job.status, members=(make_pod(),))
 
@@ -87,7 +87,7 @@ def crowd(count: int):
     return [make_job(f"w{i:04}", 4, age=5000 - i) for i in range(count)]
 
 
-def test_of_5000_jobs_those_in_front_hear_first_and_so_many_at_a_time(monkeypatch) -> None:
+def test_of_5000_jobs_the_front_of_the_line_is_written_first_and_few_at_a_time(monkeypatch) -> None:
     life, jobs = Life(monkeypatch), crowd(5000)
     assert life.look([RUNS, *jobs]) == [job.uid for job in jobs[:MAX_WRITES_AT_ONCE]]
     told = life.live([RUNS, *jobs], 300)
@@ -103,7 +103,7 @@ def test_where_the_first_of_hundreds_starts_a_few_hear_of_it(monkeypatch) -> Non
     assert len(life.live([RUNS, *jobs[1:]], 600)) == 10 - 1 + 9 + 3
 
 
-def test_while_nothing_moves_and_nobody_waits_nothing_is_done(monkeypatch) -> None:
+def test_without_changes_and_waiting_jobs_nothing_is_due(monkeypatch) -> None:
     life = Life(monkeypatch)
     life.look([RUNS])
     assert life.positions.next_at() == float("inf")
@@ -115,12 +115,12 @@ def test_an_estimate_is_told_again_only_where_it_is_another_one(monkeypatch) -> 
     life, jobs = Life(monkeypatch), [RUNS, *crowd(1)]
     assert life.look(jobs, left=3600) == ["w0000"]
     first = life.positions.queue_place("w0000")
-    assert (first.estimated_start_time, first.confidence) == (at(NOW + 3600), 1.0)
+    assert (first.estimated_start_time, first.confidence) == (status_time(NOW + 3600), 1.0)
     life.passed = 70
     assert life.look(jobs, left=3600 + 100) == []
     life.passed = 140
     assert life.look(jobs, left=1800) == ["w0000"]
-    assert life.positions.queue_place("w0000").estimated_start_time == at(NOW + 140 + 1800)
+    assert life.positions.queue_place("w0000").estimated_start_time == status_time(NOW + 140 + 1800)
 
 
 def test_each_estimate_is_compared_with_the_start(monkeypatch) -> None:
@@ -134,10 +134,10 @@ def test_each_estimate_is_compared_with_the_start(monkeypatch) -> None:
     assert life.ratios()[0] == 2
 
 
-def test_a_place_that_cannot_be_written_keeps_nobody_else_from_hearing(monkeypatch) -> None:
+def test_an_error_at_one_place_keeps_no_other_place_from_its_status(monkeypatch) -> None:
     life, jobs = Life(monkeypatch), crowd(3)
     life.look([RUNS, *jobs])
-    life.passed = TOLD_SECONDS
+    life.passed = PLACE_WRITE_SECONDS
     life.positions.estimated({"w0000": NOW + 600, "w0001": 4e11, "w0002": NOW + 900})
     assert life.positions.take_due(NOW + life.passed) == ["w0000", "w0002"]
     errors = [s.value for m in life.metrics.forecast_errors.collect() for s in m.samples if s.name.endswith("_total")]
@@ -149,7 +149,7 @@ def test_a_job_that_waits_no_more_loses_its_place_and_is_written_again(monkeypat
     life.look(jobs, left=600)
     place = life.positions.queue_place("w0000")
     assert life.positions.queue_place("other", written=place) is None, "it does not wait either"
-    life.passed = LOOK_SECONDS
+    life.passed = REFRESH_SECONDS
     assert life.look([RUNS, *crowd(2)[1:]]) == ["w0000"]
     assert life.positions.queue_place("w0000", written=place) is None
     life.passed = 86_400

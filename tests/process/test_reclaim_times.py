@@ -7,7 +7,7 @@ from dataclasses import replace
 from elastic_operator.loop.reclaim.reclaim_times import ReclaimTimes
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocation.allocate import allocate
-from tests.metrics.pictures import parse
+from tests.metrics.stats import parse
 from tests.plan.allocate.world import carried_out, make_job, make_node, make_snapshot, make_team
 from tests.plan.quota.cases import make_pending, on
 
@@ -25,7 +25,7 @@ class Watched:
     def allocate(self, *, reclaiming=True, after=10.0):
         """Allocates; nothing of it is carried out, but time goes by."""
         granted = allocate(replace(self.snapshot, reclaiming=reclaiming))
-        self.times.look(replace(self.snapshot, reclaiming=reclaiming), granted)
+        self.times.note_allocation(replace(self.snapshot, reclaiming=reclaiming), granted)
         self.now += after
         return granted
 

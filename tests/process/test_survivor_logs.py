@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from elastic_operator.cluster.apply import LONG_LOG_BYTES
+from elastic_operator.cluster.api_requests import LONG_LOG_BYTES
 from elastic_operator.cluster.errors import Unreachable
 from elastic_operator.plan.facts.job import Survivors
 from elastic_operator.pods.failure_logs import LOG_READ_SECONDS, MAX_OF_JOB, FailureLogs
@@ -62,7 +62,7 @@ class Reading:
 
     def _changed(self) -> None:
         self.news += 1
-        assert self.survivors.touched.take() in (None, {"job"})
+        assert self.survivors.dirty.take() in (None, {"job"})
 
     async def read(self, seconds: float = 1.0) -> bool:
         """Whether they are shown to be a group after so many seconds."""
@@ -132,10 +132,10 @@ async def test_a_kubelet_that_hangs_shows_nothing_and_is_asked_again():
 
 @pytest.mark.parametrize(
     "end",
-    [lambda logs: logs.follow("job", "team-a", None), lambda logs: logs.keep_only(set())],
+    [lambda logs: logs.follow("job", "team-a", None), lambda logs: logs.forget_deleted(set())],
     ids=["Ready again", "the job is gone"],
 )
-async def test_nothing_is_read_any_more_when_nobody_asks(end: Callable[[SurvivorLogs], None]):
+async def test_logs_are_not_read_any_more_without_a_question(end: Callable[[SurvivorLogs], None]):
     reading = Reading({})
     assert not await reading.read()
     end(reading.survivors)
@@ -150,4 +150,4 @@ async def test_a_step_of_the_clock_leaves_as_much_time_to_read_as_before():
     await asyncio.sleep(2.0)
     known = reading.survivors.group("job")
     assert known is not None
-    assert known.asked_since == time.time() + 3600.0 - 5.0
+    assert known.read_since == time.time() + 3600.0 - 5.0

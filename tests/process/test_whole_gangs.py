@@ -47,7 +47,7 @@ def test_one_that_grows_all_the_time_is_served_as_it_is_after_ten_seconds() -> N
     assert served == [now >= NOW + MAX_GROWING_SECONDS for now in times]
 
 
-def test_one_that_has_waited_for_long_and_grows_again_is_held_back_until_all_its_pods_are_there() -> None:
+def test_gang_that_grows_again_waits_until_all_pods_exist() -> None:
     gangs, later = WholeGangs(), SETTLED + 100.0
     held(gangs, gang(2), NOW)
     assert held(gangs, gang(2), SETTLED) == set()
@@ -89,7 +89,7 @@ def test_one_that_may_be_split_is_not() -> None:
     assert held(gangs, waiting, SETTLED) == set()
 
 
-def test_what_keeps_one_from_a_place_has_nobody_go_for_the_others_but_for_those_that_have_a_promise() -> None:
+def test_if_one_pod_of_a_gang_cannot_be_placed_no_pods_are_evicted_but_for_promised_places() -> None:
     gangs = WholeGangs()
     more = {
         "bad": make_pending("bad", gang="g", unplannable="its claim is not bound"),
@@ -105,7 +105,7 @@ def test_a_gang_of_too_many_pods_is_not_served() -> None:
     assert len(held(gangs, large, SETTLED)) == MAX_GANG_PODS + 1
 
 
-def test_a_gang_for_which_there_is_no_room_rests_longer_each_time_and_one_that_has_its_places_does_not() -> None:
+def test_gang_without_room_backs_off_and_a_placed_gang_does_not() -> None:
     gangs, large, tried = WholeGangs(), gang(64), frozenset({"g"})
     held(gangs, large, NOW)
     times, now = [], float(ceil(SETTLED))
@@ -124,7 +124,7 @@ def test_a_gang_for_which_there_is_no_room_rests_longer_each_time_and_one_that_h
     assert gangs.again_at == now + 2.0
 
 
-def test_while_it_rests_nobody_goes_for_those_that_have_a_promise_either() -> None:
+def test_during_back_off_no_pods_are_evicted_for_promised_places_either() -> None:
     gangs, part = WholeGangs(), gang(2, promised=make_pending("promised", gang="g", reserved="n1"))
     held(gangs, part, NOW)
     assert held(gangs, part, SETTLED) == set()

@@ -1,6 +1,6 @@
-"""What the API server in memory answers over HTTP: paths, preconditions, subresources, lists, watches, refusals.
+"""The HTTP interface of the in-memory API server: paths, preconditions, subresources, lists, watches, and errors.
 
-Equal to a real one for whatever the operator asks: `tests/apiserver/test_same_answers.py` compares the two.
+It answers the operator's requests as a real API server does: `tests/apiserver/test_same_answers.py` compares the two.
 """
 
 from __future__ import annotations
@@ -111,10 +111,10 @@ class _Place:
 
 
 class Watch:
-    """An open watch: `told` gets each line, None at its end."""
+    """An open watch: it calls `on_line` with each line, and with None at its end."""
 
-    def __init__(self, place: _Place, selects: Callable[[Body], bool], told: Callable[[bytes | None], None]) -> None:
-        self.place, self.selects, self.told = place, selects, told
+    def __init__(self, place: _Place, selects: Callable[[Body], bool], on_line: Callable[[bytes | None], None]) -> None:
+        self.place, self.selects, self.on_line = place, selects, on_line
         self.timers: list[asyncio.TimerHandle] = []
 
     def tell(self, plural: str, old: Body | None, new: Body | None) -> None:
@@ -129,11 +129,11 @@ class Watch:
 
     def send(self, type_: str, plural: str, body: Body | None) -> None:
         """One event."""
-        self.told(_encode({"type": type_, "object": _shown(plural, body or {})}) + b"\n")
+        self.on_line(_encode({"type": type_, "object": _shown(plural, body or {})}) + b"\n")
 
 
 class Api:
-    """Answers requests about the objects of `server`."""
+    """Answers requests for the objects of `server`."""
 
     def __init__(self, server: Server) -> None:
         self.server = server
@@ -214,8 +214,8 @@ class Api:
     def _as_created(self, place: _Place, given: Body) -> Body:
         meta = {**given["metadata"]} | ({"namespace": place.namespace} if place.namespace else {})
         if given["metadata"].get("namespace", place.namespace) != place.namespace:
-            told = "the namespace of the provided object does not match the namespace sent on the request"
-            raise RefusedError(400, "BadRequest", told)
+            message = "the namespace of the provided object does not match the namespace sent on the request"
+            raise RefusedError(400, "BadRequest", message)
         if not re.fullmatch(r"[a-z0-9]([-a-z0-9.:]*[a-z0-9])?", meta.get("name", "")):
             raise RefusedError(422, "Invalid", f"metadata.name: Invalid value: {meta.get('name')!r}")
         if meta.pop("resourceVersion", ""):
@@ -296,26 +296,26 @@ class Api:
         wanted = options.get("preconditions") or {}
         for name, value in wanted.items():
             if value != old["metadata"][name]:
-                told = f"the {name} in the precondition ({value}) does not match ({old['metadata'][name]})"
-                raise RefusedError(409, "Conflict", told)
+                message = f"the {name} in the precondition ({value}) does not match ({old['metadata'][name]})"
+                raise RefusedError(409, "Conflict", message)
         if old["metadata"].get("finalizers"):
             return _ok(place.plural, self._marked(place, old))
         if place.plural == kinds.PODS:
-            return _ok(place.plural, self._told_to_go(old, options.get("gracePeriodSeconds")))
+            return _ok(place.plural, self._as_terminating(old, options.get("gracePeriodSeconds")))
         self.server.remove(place.plural, old)
         if place.plural in (kinds.SERVICES, QUOTAS):
             return _ok(place.plural, old)
         return 200, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 
-    def _told_to_go(self, pod: Body, grace: int | None) -> Body:
-        """Even one that is gone at once is told as one that was to go."""
-        told = self.server.delete_pod(pod, grace)
-        return {**told, "metadata": {"deletionTimestamp": self.server.moments.text(), **told["metadata"]}}
+    def _as_terminating(self, pod: Body, grace: int | None) -> Body:
+        """The answer shows a terminating pod, even if the pod is gone at once."""
+        deleted = self.server.delete_pod(pod, grace)
+        return {**deleted, "metadata": {"deletionTimestamp": self.server.clock.text(), **deleted["metadata"]}}
 
     def _marked(self, place: _Place, old: Body) -> Body:
         if "deletionTimestamp" in old["metadata"]:
             return old
-        now = self.server.moments.text()
+        now = self.server.clock.text()
         return self.server.relabel(place.plural, old, deletionTimestamp=now, deletionGracePeriodSeconds=0)
 
     # -- lists -------------------------------------------------------------------------------------------------------
@@ -341,14 +341,14 @@ class Api:
 
     # -- watches -----------------------------------------------------------------------------------------------------
 
-    def watch(self, request: Request, told: Callable[[bytes | None], None]) -> Watch:
-        """Have `told` called with each line from now on. Raises RefusedError."""
+    def watch(self, request: Request, on_line: Callable[[bytes | None], None]) -> Watch:
+        """Call `on_line` with each line from now on. Raises RefusedError."""
         place = self._place(request.path)
-        watch = Watch(place, selector(request.query), told)
+        watch = Watch(place, selector(request.query), on_line)
         since = int(request.query.get("resourceVersion") or self.server.revision)
         if since < self._oldest:
-            told(self._error(410, "Expired", f"too old resource version: {since} ({self._oldest})"))
-            told(None)
+            on_line(self._error(410, "Expired", f"too old resource version: {since} ({self._oldest})"))
+            on_line(None)
             return watch
         self.watches[watch] = None
         for revision, plural, old, new in list(self._history):
@@ -367,7 +367,7 @@ class Api:
                 kind = KINDS[watch.place.plural]
                 meta = {"resourceVersion": str(self.server.revision)}
                 shown = {"kind": kind.name, "apiVersion": kind.group, "metadata": meta}
-                watch.told(_encode({"type": "BOOKMARK", "object": shown}) + b"\n")
+                watch.on_line(_encode({"type": "BOOKMARK", "object": shown}) + b"\n")
                 self._bookmark_later(watch)
 
         loop = asyncio.get_running_loop()
@@ -377,7 +377,7 @@ class Api:
         """The server ends it."""
         if watch in self.watches:
             self.leave(watch)
-            watch.told(None)
+            watch.on_line(None)
 
     def leave(self, watch: Watch) -> None:
         """Nobody listens to it any more."""
@@ -394,7 +394,7 @@ class Api:
     def error(self, watch: Watch, status: int) -> None:
         """Tell the watch of an error, and end it."""
         if watch in self.watches:
-            watch.told(self._error(status, "InternalError", "no"))
+            watch.on_line(self._error(status, "InternalError", "no"))
             self.end(watch)
 
     def _error(self, status: int, reason: str, message: str) -> bytes:
@@ -430,11 +430,11 @@ def selector(query: Mapping[str, str]) -> Callable[[Body], bool]:
 
 def _require_same(place: _Place, old: Body, given: Mapping[str, Any]) -> None:
     if given.get("uid") not in (None, old["metadata"]["uid"]):
-        told = f"Precondition failed: UID in precondition: {given['uid']}, in object meta: {old['metadata']['uid']}"
-        raise RefusedError(409, "Conflict", told)
+        message = f"Precondition failed: UID in precondition: {given['uid']}, in object meta: {old['metadata']['uid']}"
+        raise RefusedError(409, "Conflict", message)
     if given.get("resourceVersion") not in (None, "", old["metadata"]["resourceVersion"]):
-        told = f'Operation cannot be fulfilled on {place.plural} "{place.name}": the object has been modified'
-        raise RefusedError(409, "Conflict", told)
+        message = f'Operation cannot be fulfilled on {place.plural} "{place.name}": the object has been modified'
+        raise RefusedError(409, "Conflict", message)
 
 
 def _shown(plural: str, body: Body) -> Body:

@@ -1,4 +1,4 @@
-"""What can happen to the operator itself in a history: it begins to raise for one object, and is mended."""
+"""Random events that make the operator raise an error for one object, and events that end such an error."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Callable
 from tests.simulate import server as kinds
 from tests.simulate.facts import name_of, waits
 from tests.simulate.foreign import foreign_comes
-from tests.simulate.happenings import HAPPENINGS, Happening, any_job_comes, edit_job, open_jobs, write_policy
 from tests.simulate.policies import OWNERS, PARENT
 from tests.simulate.raising import STATIONS
+from tests.simulate.random_events import RANDOM_EVENTS, RandomEvent, any_job_comes, edit_job, open_jobs, write_policy
 from tests.simulate.world import World
 
 MOST_BROKEN = 3
@@ -21,27 +21,27 @@ def something_raises(world: World) -> str:
     """One station begins to raise for one object; a job or a policy is often edited just then, and so read again."""
     if len(world.raising.broken) >= MOST_BROKEN:
         return ""
-    station = world.dice.choice(list(STATIONS))
-    told = _CHOICES[STATIONS[station].kind](world, station)
-    return told and f"{station!r} raises: {told}"
+    station = world.rng.choice(list(STATIONS))
+    description = _CHOICES[STATIONS[station].kind](world, station)
+    return description and f"{station!r} raises: {description}"
 
 
 def it_is_mended(world: World) -> str:
     """Nothing raises for one of the objects any more."""
-    name = world.dice.choice(world.raising.broken or [""])
+    name = world.rng.choice(world.raising.broken or [""])
     if name:
         world.raising.end(name)
     return name and f"nothing raises for {name} any more"
 
 
 def _a_job(world: World, station: str) -> str:
-    told = any_job_comes(world) if world.dice.random() < NEW else ""
+    description = any_job_comes(world) if world.rng.random() < NEW else ""
     jobs = [job for job in open_jobs(world) if name_of(job) not in world.server.aside]
-    job = jobs[-1] if jobs and told else world.choose(jobs)
+    job = jobs[-1] if jobs and description else world.choose(jobs)
     if job is None:
         return ""
     world.raising.begin(name_of(job), station)
-    return told or edit_job(world, job)
+    return description or edit_job(world, job)
 
 
 def _a_pod(world: World, station: str) -> str:
@@ -63,7 +63,7 @@ def _a_node(world: World, station: str) -> str:
 
 
 def _a_policy(world: World, station: str) -> str:
-    name = world.dice.choice((*OWNERS, PARENT))
+    name = world.rng.choice((*OWNERS, PARENT))
     if name in world.server.aside:
         return ""
     world.raising.begin(name, station)
@@ -76,4 +76,4 @@ _CHOICES: dict[str, Callable[[World, str], str]] = {
     kinds.NODES: _a_node,
     kinds.POLICIES: _a_policy,
 }
-WITH_ERRORS: dict[Happening, int] = {**HAPPENINGS, something_raises: 20, it_is_mended: 12}
+WITH_ERRORS: dict[RandomEvent, int] = {**RANDOM_EVENTS, something_raises: 20, it_is_mended: 12}

@@ -1,8 +1,8 @@
-"""Which history catches which mutant: recorded in `caught.json`, so that no test has to search for it.
+"""The recorded seeds of the mutants, in `caught.json`, so that no test has to search for one.
 
-The first `events` events of `seed`, with errors of the operator's own for a mutant of `GUARDS`, break a rule if the
-operator is the mutant, and none if it is not. `violation` is what the checker said when that was recorded: for who
-reads the diff.
+With a recorded mutant, the first `events` events of the history of `seed` break a rule. With the operator as it is,
+they break none. For a mutant of `GUARDS`, the operator has internal errors as well. `violation` is the checker's
+message at the time of the record, for readers of a diff.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ RENEW = "uv run python -m tests.simulate.renew_seeds"
 
 @dataclass(frozen=True, slots=True)
 class Catch:
-    """A history that shows what a mutant gets wrong."""
+    """A history that catches a mutant."""
 
     seed: int
     events: int
     violation: str
     vague: bool = False
-    """It is only seen that the cluster does not come to rest."""
+    """The only violation is that the cluster does not come to rest."""
 
 
 def read_catches() -> dict[str, Catch]:
-    """What is recorded, by the mutants' names."""
+    """The records, by the names of the mutants."""
     return {mutant: Catch(**fields) for mutant, fields in json.loads(FILE.read_text()).items()}
 
 
 def write_catches(catches: Mapping[str, Catch]) -> None:
-    """Record them, in the order of the mutants."""
-    told = {mutant: asdict(catches[mutant]) for mutant in MUTANTS if mutant in catches}
-    FILE.write_text(json.dumps(told, indent=1) + "\n")
+    """Write the records, in the order of the mutants."""
+    trace = {mutant: asdict(catches[mutant]) for mutant in MUTANTS if mutant in catches}
+    FILE.write_text(json.dumps(trace, indent=1) + "\n")
 
 
-def lived_by(mutant: str, seed: int, events: int) -> Catch | None:
-    """How the history shows that the operator is this mutant; None if it does not, in so many events."""
-    told: list[str] = []
+def find_violation(mutant: str, seed: int, events: int) -> Catch | None:
+    """The violation of the mutant in the first `events` events of the history; None if there is none."""
+    trace: list[str] = []
     try:
         with MUTANTS[mutant]():
-            run_history(seed, events, told=told, with_errors=mutant in GUARDS)
+            run_history(seed, events, trace=trace, with_errors=mutant in GUARDS)
     except ViolationError as violation:
-        return Catch(seed, len(told) - len(BEGINNING), str(violation), vague=isinstance(violation, RestlessError))
+        return Catch(seed, len(trace) - len(BEGINNING), str(violation), vague=isinstance(violation, RestlessError))
     return None

@@ -1,4 +1,4 @@
-"""What must hold whatever happens, judged from the cluster's objects and the policies alone."""
+"""The rules that hold at any time. The checker reads only the cluster's objects and the policies."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from random import Random
 from elastic_operator.plan.facts.decisions import Grant
 from tests.simulate import server as kinds
 from tests.simulate.decisions import comes_out_again, order_says_nothing
-from tests.simulate.entitled import check_entitlements, check_set_aside
+from tests.simulate.entitled import check_entitlements, check_quarantined
 from tests.simulate.evictions import Evictions
 from tests.simulate.facts import (
     Body,
@@ -41,15 +41,15 @@ from tests.simulate.wire import Write
 
 
 class Checker:
-    """Looks on. `changes` counts the pods that the operator made and deleted."""
+    """Checks the rules after each pass. `changes` counts the pods that the operator made and deleted."""
 
-    def __init__(self, server: Server, dice: Random) -> None:
-        self.server, self.dice = server, dice
+    def __init__(self, server: Server, rng: Random) -> None:
+        self.server, self.rng = server, rng
         self.changes = 0
         self._made: set[str] = set()
         """Uids of the jobs that got pods since the last pause."""
         self._looked_at_by: dict[str, Operator] = {}
-        """By their uids the jobs that were not set aside in a pass, and the operator that made the last such pass."""
+        """By their uids the jobs that were not quarantined in a pass, and the operator that made the last such pass."""
 
     # -- after each pass ---------------------------------------------------------------------------------------------
 
@@ -66,7 +66,7 @@ class Checker:
             self._no_limit_passed(created)
             self._no_job_too_large(created, operator)
             self._nothing_kept_beyond_the_guarantee(created)
-        if operator.faults.failed_at < self.server.moments.monotonic() and not operator.faults.cut_off:
+        if operator.faults.failed_at < self.server.clock.monotonic() and not operator.faults.cut_off:
             self._no_master_first(writes, operator.allocation or {})
         if writes:
             self._is_sound(operator, writes)
@@ -89,11 +89,11 @@ class Checker:
             # Whoever has higher priority may have been faster: then nothing is left to be kept.
             kept = [other for other in kept if room_for(requests_of(other), node, others)]
             others += map(requests_of, kept)
-            told = f"{name_of(pod)} is made on {place}, where its room is kept for {sorted(map(name_of, kept))}"
-            require(room_for(requests_of(pod), node, others) or not kept, told)
+            message = f"{name_of(pod)} is made on {place}, where its room is kept for {sorted(map(name_of, kept))}"
+            require(room_for(requests_of(pod), node, others) or not kept, message)
 
     def _kept(self) -> Iterator[tuple[Body, str]]:
-        """Foreign pods that are nominated for a node, with that node; but for those that are set aside."""
+        """Foreign pods that are nominated for a node, with that node; but for those that are quarantined."""
         return ((pod, node) for pod, node in promised(self.server) if name_of(pod) not in self.server.aside)
 
     def held_on(self, place: str) -> list[Body]:
@@ -119,8 +119,8 @@ class Checker:
             most, uid = policies.per_job.get(policies.team(pod["metadata"]["namespace"])), owner_of(pod)["uid"]
             pods = [one for one in self.pods_of(uid) if staying(one)]
             gpus = sum(map(gpus_of, pods))
-            told = f"{name_of(pod)} is made: {gpus} GPUs of {most} that a job may have"
-            require(most is None or gpus <= most or len(pods) <= had[uid], told)
+            message = f"{name_of(pod)} is made: {gpus} GPUs of {most} that a job may have"
+            require(most is None or gpus <= most or len(pods) <= had[uid], message)
 
     def _nothing_kept_beyond_the_guarantee(self, created: list[Body]) -> None:
         """What cannot be taken back is within the guarantee, at every level."""
@@ -135,8 +135,8 @@ class Checker:
                 guaranteed, members = policies.rule(team, flavor).guaranteed, policies.members(team)
                 held = [p for p in pods if p["metadata"]["namespace"] in members and flavor_of(p) == flavor]
                 used = sum(map(gpus_of, held))
-                told = f"jobs that are not preemptible hold {used} GPUs of {team}, {guaranteed} are guaranteed"
-                require(used <= guaranteed, f"{told}, and {name_of(made)} was made")
+                message = f"jobs that are not preemptible hold {used} GPUs of {team}, {guaranteed} are guaranteed"
+                require(used <= guaranteed, f"{message}, and {name_of(made)} was made")
 
     def used(self, namespaces: set[str], flavor: str) -> int:
         """GPUs of the flavor that pods of these namespaces hold."""
@@ -150,7 +150,7 @@ class Checker:
         snapshot, allocation = operator.snapshot, operator.allocation
         assert snapshot is not None
         assert allocation is not None
-        order_says_nothing(replace(snapshot, now=self.server.moments.time()), self.dice)
+        order_says_nothing(replace(snapshot, now=self.server.clock.time()), self.rng)
         Reclaims(self.server, allocation, writes).check()
         deleted = [write.pod for write in writes if write.verb == "DELETE"]
         if deleted:
@@ -160,7 +160,7 @@ class Checker:
     def _nothing_taken_from_who_may_keep(self, operator: Operator, deleted: list[Body]) -> None:
         """A job that is not preemptible, and has its minimum, gives nothing but what is beyond its own largest size.
 
-        Of one that was set aside before this operator looked at it, nobody knows that it is not.
+        Of one that was quarantined before this operator looked at it, nobody knows that it is not.
         """
         allocation = operator.allocation
         assert allocation is not None
@@ -211,10 +211,10 @@ class Checker:
         allowed = (0,) if job["spec"].get("suspend") else (0, *job_sizes(job))
         if len(pods) in allowed or any(map(terminating, self.server.all(kinds.PODS))):
             return  # while a pod does not end terminating, some of those that wait for its room may be there already
-        told = f"{name_of(job)} has {len(pods)} pods, of sizes {allowed}"
-        require(len(pods) < max(allowed), told)
-        require(uid not in self._made, f"{told}, and some were made just now")
-        require(len(pods) < allowed[1], told)
+        message = f"{name_of(job)} has {len(pods)} pods, of sizes {allowed}"
+        require(len(pods) < max(allowed), message)
+        require(uid not in self._made, f"{message}, and some were made just now")
+        require(len(pods) < allowed[1], message)
 
     def _kept_by_who_cannot_act(self, operator: Operator) -> set[str]:
         """The flavors in which somebody may wait for pods of a job at which the operator raises when it lets them go.
@@ -233,8 +233,8 @@ class Checker:
         snapshot = operator.snapshot
         assert snapshot is not None
         unclear = self._kept_by_who_cannot_act(operator)
-        comes_out_again(replace(snapshot, now=self.server.moments.time()), unclear)
+        comes_out_again(replace(snapshot, now=self.server.clock.time()), unclear)
         check_entitlements(self.server, unclear)
-        check_set_aside(self.server)
+        check_quarantined(self.server)
         for pod, node in self._kept():
             require(not reservation_in(pod), f"{node} is kept for {name_of(pod)}, which does not get there")

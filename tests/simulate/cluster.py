@@ -1,4 +1,4 @@
-"""A cluster in memory with its machines, and what can be in it."""
+"""A cluster in memory: the API server, the kubelets, the scheduler and the garbage collector."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Any
 
 from tests.simulate import server as kinds
 from tests.simulate.api import Api
+from tests.simulate.base_world import BaseWorld
 from tests.simulate.facts import GPU, POOL
 from tests.simulate.machines import Machines
-from tests.simulate.moments import Moments
-from tests.simulate.players import Players
 from tests.simulate.policies import NAMESPACES
 from tests.simulate.server import Body, Server
+from tests.simulate.virtual_clock import VirtualClock
 
 
-class Cluster(Players):
-    """Objects on a server, with classes of priority and namespaces, and the machines that act on them."""
+class Cluster(BaseWorld):
+    """The objects on a server, with PriorityClasses and namespaces, and the machines that act on them."""
 
-    def __init__(self, moments: Moments, dice: Random) -> None:
-        super().__init__(Server(moments), dice)
-        self.moments = moments
+    def __init__(self, clock: VirtualClock, rng: Random) -> None:
+        super().__init__(Server(clock), rng)
+        self.clock = clock
         of_pods = {name: one for name, one in kinds.PRIORITIES.items() if name}
         for name, one in ({"low": {"priority": 0}, "high": {"priority": 10}} | of_pods).items():
             policy = one.get("preemptionPolicy", "PreemptLowerPriority")
@@ -40,8 +40,8 @@ class Cluster(Players):
         return self.server.create(kinds.NODES, {"metadata": meta, "spec": {}, "status": status})
 
     def readiness(self, ready: bool) -> dict[str, Any]:
-        """What a node says of itself."""
-        return {"type": "Ready", "status": str(ready), "lastTransitionTime": self.moments.text()}
+        """The condition Ready of a node."""
+        return {"type": "Ready", "status": str(ready), "lastTransitionTime": self.clock.text()}
 
     def add_foreign(
         self,

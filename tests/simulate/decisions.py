@@ -1,4 +1,4 @@
-"""What must hold of each allocation as such: the input's order says nothing, and its outcome is decided again."""
+"""The rules of each allocation: the order of the input does not matter, and a second allocation changes nothing."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tests.plan.allocate.world import carried_out
 from tests.simulate.violation import require
 
 
-def order_says_nothing(snapshot: Snapshot, dice: Random) -> None:
+def order_says_nothing(snapshot: Snapshot, rng: Random) -> None:
     """The same is decided whatever the order of nodes, jobs, teams and foreign pods."""
 
     def mixed(things: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple(dice.sample(things, len(things)))
+        return tuple(rng.sample(things, len(things)))
 
     again = replace(
         snapshot,

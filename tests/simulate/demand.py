@@ -1,4 +1,4 @@
-"""What teams use and ask for of one flavor, read off the cluster's objects."""
+"""The GPUs that teams use and request of one flavor, read from the cluster's objects."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Demand:
     """GPUs per team, in all: those that stay, those in use at all, and what each team without others under it wants."""
 
     def __init__(self, server: Server, policies: Policies, flavor: str) -> None:
-        self.policies, self.now = policies, server.moments.time()
+        self.policies, self.now = policies, server.clock.time()
         self.staying: dict[str, int] = {}
         self.held: dict[str, int] = {}
         self.requested: dict[str, int] = {}

@@ -1,7 +1,8 @@
-"""Whether everybody has what it is entitled to, as far as it can be: tried out by hand, pod by pod, on a state at rest.
+"""Checks, on a cluster at rest, that each job and pod has the GPUs to which its team is entitled.
 
-A job may have its next size if its team is entitled to it, and its pods fit into what is free once workers go that
-jobs of other teams have above their minimum and must give. Where the rules leave room for doubt, nothing is claimed.
+The check tries the next size of each job, pod by pod. A job may have its next size if its team is entitled to it, and
+its pods fit into the free resources. Workers of other teams' jobs above their minimum count as free if these teams must
+give them back. In cases where the rules leave doubt, the check claims nothing.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from tests.simulate.server import Server
 from tests.simulate.violation import require
 
 GIVE_NOTHING = ("allocate", "act")
-"""Stations of which a job that is set aside takes no part in allocations, or gets none of them carried out."""
+"""Stations of which a job that is quarantined takes no part in allocations, or gets none of them carried out."""
 ALWAYS = ("facts", "observe", "reconcile")
 """Stations by which each job comes every two minutes."""
 STARVATION_SECONDS = 600
@@ -73,8 +74,8 @@ def check_entitlements(server: Server, unclear: Collection[str] = ()) -> None:
             state.has_its_next_size(job, right)
 
 
-def check_set_aside(server: Server) -> None:
-    """Who is set aside says so, and nobody else does."""
+def check_quarantined(server: Server) -> None:
+    """Who is quarantined says so, and nobody else does."""
     for job in server.all(kinds.JOBS):
         conditions = {one["type"]: one["reason"] for one in _status(job).get("conditions", ())}
         says, station = conditions.get("Ready") == "InternalError", server.aside.get(name_of(job), "")
@@ -87,7 +88,7 @@ class State:
     """A cluster at rest."""
 
     def __init__(self, server: Server) -> None:
-        self.policies, self.now = read_policies(server), server.moments.time()
+        self.policies, self.now = read_policies(server), server.clock.time()
         self.nodes = {name_of(n): n for n in server.all(kinds.NODES)}
         self.aside = server.aside
         self.jobs = {j["metadata"]["uid"]: j for j in server.all(kinds.JOBS) if not is_over(j)}
@@ -130,8 +131,8 @@ class State:
             for free in trial.free.values():
                 free[GPU] = min(0, free[GPU])
         placed = all(self._place(job, requests, (count - i) * requests[GPU], trial, right) for i in range(count))
-        told = f"{name_of(job)} of {team} lacks {count} pods within {right.name}"
-        require(not placed, f"{told}; {trial.taken or 'nothing'} need go")
+        message = f"{name_of(job)} of {team} lacks {count} pods within {right.name}"
+        require(not placed, f"{message}; {trial.taken or 'nothing'} need go")
 
     # -- what there is -----------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""What one pass takes from running jobs for others, and whether it may: judged from the pods and what is planned."""
+"""The evictions of one pass, and whether the rules allow them, by the pods and the plans."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ class Evictions:
 
     def _is_late(self, pod: Body) -> bool:
         until = datetime.fromisoformat(pod["metadata"]["deletionTimestamp"]).timestamp()
-        return pod["metadata"]["uid"] not in self.deleted and self.server.moments.time() > until
+        return pod["metadata"]["uid"] not in self.deleted and self.server.clock.time() > until
 
     # -- who must give -----------------------------------------------------------------------------------------------
 
@@ -207,8 +207,8 @@ class Evictions:
             return
         guaranteed = self.policies.rule(team, flavor).guaranteed
         used = self._use(team, flavor, leaving=False) + self._to_be_nominated(team, flavor)
-        told = f"{team} is left {used} GPUs of {flavor}, of {guaranteed} that are guaranteed"
-        require(used + largest > guaranteed, f"{told}: {sorted(map(name_of, self.taken))}, {self.stopped}")
+        message = f"{team} is left {used} GPUs of {flavor}, of {guaranteed} that are guaranteed"
+        require(used + largest > guaranteed, f"{message}: {sorted(map(name_of, self.taken))}, {self.stopped}")
 
     def _to_be_nominated(self, team: str, flavor: str) -> int:
         """GPUs of the team's foreign pods that have a place in what is planned, and are not nominated for it yet."""

@@ -1,4 +1,4 @@
-"""What can be read off the cluster's objects without the operator's help: the checker judges by these alone."""
+"""Readers of the cluster's objects. The checker uses these, and none of the operator's code."""
 
 from __future__ import annotations
 
@@ -93,8 +93,8 @@ def avoids(pod: Body, now: float) -> bool:
 
 
 def _reservation(pod: Body) -> Body:
-    told = (one["message"] for one in pod["status"].get("conditions", ()) if one["type"] == RESERVED)
-    found: Body = json.loads(next(told, "{}"))
+    messages = (one["message"] for one in pod["status"].get("conditions", ()) if one["type"] == RESERVED)
+    found: Body = json.loads(next(messages, "{}"))
     return found
 
 
@@ -105,8 +105,8 @@ def waits(pod: Body) -> bool:
 
 def lacks_gpus(pod: Body) -> bool:
     """Whether the scheduler finds no node for it because GPUs are taken."""
-    told = (condition.get("message", "") for condition in pod["status"].get("conditions", ()))
-    return waits(pod) and any(f"Insufficient {GPU}" in message for message in told)
+    messages = (condition.get("message", "") for condition in pod["status"].get("conditions", ()))
+    return waits(pod) and any(f"Insufficient {GPU}" in message for message in messages)
 
 
 def place_of(pod: Body) -> str:

@@ -1,4 +1,4 @@
-"""Writes that fail: those of an operator that is about to be replaced, and those of a server that falters."""
+"""Failing writes: those of an operator that is about to be replaced, and random errors of the API server."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Faults:
     may fail by chance.
     """
 
-    def __init__(self, dice: Random, now: Callable[[], float]) -> None:
-        self._dice, self._now = dice, now
+    def __init__(self, rng: Random, now: Callable[[], float]) -> None:
+        self._dice, self._now = rng, now
         self.left: int | None = None
         self.faltering = 0
         self.failed_at = -inf

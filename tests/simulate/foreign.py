@@ -1,4 +1,4 @@
-"""What can happen to foreign pods: they come, wait for a node that is kept for them, and end."""
+"""Random events of foreign pods: they are created, wait on a node that is reserved for them, and end."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def foreign_comes(world: World) -> str:
     if len(foreign) >= MOST_FOREIGN:
         return ""
     namespace, pool = _asks_where(world)
-    gpus = world.dice.choice((0, 1, 1, 1, 1, 2))
-    cpu, of_class = world.dice.choice((1, 1, 1, 20)), world.dice.choice(CLASSES)
+    gpus = world.rng.choice((0, 1, 1, 1, 1, 2))
+    cpu, of_class = world.rng.choice((1, 1, 1, 20)), world.rng.choice(CLASSES)
     pod = world.add_foreign(namespace, gpus=gpus, pool=pool, cpu=cpu, of_class=of_class)
     what = f"{name_of(pod)} of {gpus} GPUs and {cpu} CPUs, {of_class or 'of no class'},"
     return f"{what} comes to {namespace}, pool {pool}"
@@ -31,7 +31,7 @@ def foreign_comes(world: World) -> str:
 
 def _asks_where(world: World) -> tuple[str, str]:
     """A namespace and a pool: often one of whose guarantee something is left."""
-    dice, policies = world.dice, read_policies(world.server)
+    rng, policies = world.rng, read_policies(world.server)
     places = [(namespace, flavor) for namespace in NAMESPACES for flavor in FLAVORS]
     used = {flavor: Demand(world.server, policies, flavor).held for flavor in FLAVORS}
     owed = [
@@ -39,7 +39,7 @@ def _asks_where(world: World) -> tuple[str, str]:
         for namespace, flavor in places
         if used[flavor].get(team := policies.team(namespace), 0) < policies.rule(team, flavor).guaranteed
     ]
-    return dice.choice(owed if owed and dice.random() < BY_RIGHT else places)
+    return rng.choice(owed if owed and rng.random() < BY_RIGHT else places)
 
 
 def place_is_upset(world: World) -> str:
@@ -48,25 +48,25 @@ def place_is_upset(world: World) -> str:
     if found is None:
         return ""
     name = nominated_for(found)
-    told = f"{name_of(found)}, nominated for {name}:"
+    description = f"{name_of(found)}, nominated for {name}:"
     node = world.server.find(kinds.NODES, "", name)
     leaving = [pod for pod in world.server.all(kinds.PODS) if node_of(pod) == name and terminating(pod)]
-    chance = world.dice.random()
+    chance = world.rng.random()
     if chance < 0.3:
         world.server.delete_pod(found)
-        return f"{told} it is deleted"
+        return f"{description} it is deleted"
     if node is None:
         return ""
     if chance < 0.5 and len(world.server.all(kinds.NODES)) > 3:
         world.server.remove(kinds.NODES, node)
-        return f"{told} the node goes"
+        return f"{description} the node goes"
     if chance < 0.7:
         world.server.update(kinds.NODES, node, spec={"unschedulable": True})
-        return f"{told} the node is cordoned"
+        return f"{description} the node is cordoned"
     if not leaving:
         return ""
     world.machines.stuck |= {pod["metadata"]["uid"] for pod in leaving}
-    return f"{told} {', '.join(map(name_of, leaving))} will stick in Terminating"
+    return f"{description} {', '.join(map(name_of, leaving))} will stick in Terminating"
 
 
 def foreign_ends(world: World) -> str:
@@ -74,7 +74,7 @@ def foreign_ends(world: World) -> str:
     pod = world.choose([pod for pod in world.server.all(kinds.PODS) if not owner_of(pod)])
     if pod is None:
         return ""
-    if node_of(pod) and not ended(pod) and world.dice.random() < 0.5:
+    if node_of(pod) and not ended(pod) and world.rng.random() < 0.5:
         world.machines.end(pod, 0)
         return f"{name_of(pod)} ends"
     world.server.delete_pod(pod)

@@ -28,10 +28,12 @@ from tests.simulate.facts import (
     terminating,
 )
 from tests.simulate.foreign import place_is_upset
-from tests.simulate.happenings import (
-    HAPPENINGS,
+from tests.simulate.operators import SETTINGS
+from tests.simulate.policies import OWNERS, PARENT
+from tests.simulate.random_events import (
     MOST_JOBS,
-    Happening,
+    RANDOM_EVENTS,
+    RandomEvent,
     job_comes,
     node_comes,
     node_goes,
@@ -41,11 +43,9 @@ from tests.simulate.happenings import (
     policy_goes,
     write_policy,
 )
-from tests.simulate.moments import Moments
-from tests.simulate.operators import SETTINGS
-from tests.simulate.policies import OWNERS, PARENT
 from tests.simulate.server import Body
 from tests.simulate.violation import require
+from tests.simulate.virtual_clock import VirtualClock
 from tests.simulate.world import World
 
 HOSTILE_TEAM = "red"
@@ -65,8 +65,8 @@ _STEP, _MOST_STEPS = 30.0, 300
 class HostileWorld(World):
     """A world with that team in it. Rest is when nobody is on his way out, either, and no node is kept for anybody."""
 
-    def __init__(self, moments: Moments, dice: Random) -> None:
-        super().__init__(moments, dice)
+    def __init__(self, clock: VirtualClock, rng: Random) -> None:
+        super().__init__(clock, rng)
         self.machines.stubborn.add(HOSTILE_TEAM)
         system = {"metadata": {"name": "system-node-critical"}, "value": 2_000_001_000}
         self.server.create(kinds.PRIORITY_CLASSES, system)
@@ -87,7 +87,7 @@ class HostileWorld(World):
         """Whether a pod is leaving, or a node is kept for one."""
         going = [pod for pod in self.server.all(kinds.PODS) if terminating(pod) and node_of(pod)]
         for pod in going:
-            late = self.moments.time() - _told_to_go_at(pod)
+            late = self.clock.time() - _told_to_go_at(pod)
             require(late <= LONGEST_SECONDS, f"{name_of(pod)} was told to go {late:.0f} s ago, and is still there")
         return bool(going) or any(reservation_in(pod) for pod in self.server.all(kinds.PODS))
 
@@ -115,15 +115,15 @@ def _borrower(world: World) -> Body | None:
     return world.choose([job for job in _jobs(world) if not is_over(job) and _pods(world, job)])
 
 
-def greedy(dice: Random) -> dict[str, Any]:
+def greedy(rng: Random) -> dict[str, Any]:
     """What such a job asks for, beside its template."""
-    spec: dict[str, Any] = {"minReplicas": 1, "maxReplicas": dice.choice((4, 8, 16))}
-    if dice.random() < 0.3:
-        spec["priorityClassName"] = dice.choice(IGNORED_CLASSES)
-    if dice.random() < 0.4:
+    spec: dict[str, Any] = {"minReplicas": 1, "maxReplicas": rng.choice((4, 8, 16))}
+    if rng.random() < 0.3:
+        spec["priorityClassName"] = rng.choice(IGNORED_CLASSES)
+    if rng.random() < 0.4:
         spec["cleanPodPolicy"] = "None"
-    if dice.random() < 0.3:
-        spec["activeDeadlineSeconds"] = dice.choice((60, 600))
+    if rng.random() < 0.3:
+        spec["activeDeadlineSeconds"] = rng.choice((60, 600))
     return spec
 
 
@@ -131,8 +131,8 @@ def greedy_job_comes(world: World) -> str:
     """A job that takes what it can get, and lets its pods go as late as it can."""
     if len(world.server.all(kinds.JOBS)) >= MOST_JOBS:
         return ""
-    spec = greedy(world.dice)
-    job = world.add_job(HOSTILE_TEAM, gpus=1, pool=world.dice.choice("aaab"), **spec)
+    spec = greedy(world.rng)
+    job = world.add_job(HOSTILE_TEAM, gpus=1, pool=world.rng.choice("aaab"), **spec)
     elasticity = {**job["spec"]["elasticity"], "gracePeriodSeconds": DAY}
     world.server.update(kinds.JOBS, job, spec={**job["spec"], "elasticity": elasticity})
     return f"greedy job {name_of(job)} comes: {spec}"
@@ -143,7 +143,7 @@ def its_class_goes(world: World) -> str:
     job = _borrower(world)
     if job is None:
         return ""
-    name = world.dice.choice(IGNORED_CLASSES)
+    name = world.rng.choice(IGNORED_CLASSES)
     world.server.edit(kinds.JOBS, job, {**job["spec"], "priorityClassName": name})
     return f"job {name_of(job)} gets priorityClassName {name}"
 
@@ -151,7 +151,7 @@ def its_class_goes(world: World) -> str:
 def its_spec_is_spoilt_or_mended(world: World) -> str:
     """A job that has borrowed cannot be read any more, or has a field that nobody knows; or can be read again."""
     spoilt = [job for job in _jobs(world) if not is_over(job) and "Nonesuch" in str(job["spec"].get("runtime"))]
-    job = world.choose(spoilt) if spoilt and world.dice.random() < 0.5 else None
+    job = world.choose(spoilt) if spoilt and world.rng.random() < 0.5 else None
     if job is not None:
         world.server.edit(kinds.JOBS, job, {k: v for k, v in job["spec"].items() if k != "runtime"})
         world.server.aside.pop(name_of(job), None)
@@ -159,7 +159,7 @@ def its_spec_is_spoilt_or_mended(world: World) -> str:
     job = _borrower(world)
     if job is None:
         return ""
-    if world.dice.random() < 0.3:
+    if world.rng.random() < 0.3:
         world.server.edit(kinds.JOBS, job, {**job["spec"], "fromTheFuture": 1})
         return f"job {name_of(job)} has an unknown field"
     world.server.edit(kinds.JOBS, job, {**job["spec"], "runtime": {"mode": "Nonesuch"}})
@@ -172,7 +172,7 @@ def it_is_deleted_with_a_finalizer(world: World) -> str:
     job = world.choose([job for job in _jobs(world) if not terminating(job)])
     if job is None:
         return ""
-    world.server.relabel(kinds.JOBS, job, finalizers=[FINALIZER], deletionTimestamp=world.moments.text())
+    world.server.relabel(kinds.JOBS, job, finalizers=[FINALIZER], deletionTimestamp=world.clock.text())
     return f"job {name_of(job)} is deleted, and kept by a finalizer"
 
 
@@ -213,7 +213,7 @@ def phantom_comes(world: World) -> str:
         return ""
     world.server.aside[name_of(job)] = STATION
     number = 100 + int(world.new_name(""))
-    incarnation = world.dice.choice((0, job.get("status", {}).get("incarnation", 1)))
+    incarnation = world.rng.choice((0, job.get("status", {}).get("incarnation", 1)))
     pod = world.server.create(kinds.PODS, _phantom(job, number, incarnation, name_of(node), pool))
     return f"phantom {name_of(pod)} comes, of incarnation {incarnation}, pinned to {name_of(node)}"
 
@@ -249,7 +249,7 @@ def forged_reservation_comes(world: World) -> str:
     node = world.choose(world.server.all(kinds.NODES))
     if node is None or len(world.machines.never) >= MOST_PHANTOMS:
         return ""
-    gpus, pool, of_class = world.dice.choice((1, 4)), node["metadata"]["labels"][POOL], "elastic-pytorch-worker"
+    gpus, pool, of_class = world.rng.choice((1, 4)), node["metadata"]["labels"][POOL], "elastic-pytorch-worker"
     pod = world.add_foreign(HOSTILE_TEAM, gpus=gpus, pool=pool, of_class=of_class)
     world.machines.never.add(pod["metadata"]["uid"])
     world.server.aside[name_of(pod)] = STATION
@@ -263,12 +263,12 @@ def forged_reservation_comes(world: World) -> str:
 
 def others_policy_comes_or_is_edited(world: World) -> str:
     """Another team gets a policy, or another one."""
-    return write_policy(world, world.dice.choice(OTHERS))
+    return write_policy(world, world.rng.choice(OTHERS))
 
 
 def its_policy_comes(world: World) -> str:
     """It is guaranteed nothing, has no share of what is idle, and may borrow, some GPUs or without end."""
-    borrowing = {"weight": 0, **world.dice.choice(({}, {}, {"limit": 4}))}
+    borrowing = {"weight": 0, **world.rng.choice(({}, {}, {"limit": 4}))}
     flavors = [{"name": pool, "guaranteed": 0, "borrowing": borrowing} for pool in "ab"]
     spec = {"flavors": flavors, "namespaces": [HOSTILE_TEAM], "priority": 0}
     world.server.create(kinds.POLICIES, {"metadata": {"name": HOSTILE_TEAM}, "spec": spec})
@@ -291,8 +291,8 @@ _NOT_HERE = (
     node_is_lost_or_comes_back,
     node_goes,
 )
-HOSTILE: dict[Happening, int] = {
-    **{happening: weight for happening, weight in HAPPENINGS.items() if happening not in _NOT_HERE},
+HOSTILE: dict[RandomEvent, int] = {
+    **{event: weight for event, weight in RANDOM_EVENTS.items() if event not in _NOT_HERE},
     others_policy_comes_or_is_edited: 6,
     greedy_job_comes: 10,
     its_class_goes: 4,

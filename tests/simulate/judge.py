@@ -1,4 +1,4 @@
-"""What must hold of a cluster, judged from its objects alone: of one in memory, and of a real one."""
+"""The rules of a cluster at rest, for one in memory and for a real one. They read only the cluster's objects."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from tests.simulate.server import Server
 from tests.simulate.violation import require
 
 
-def judge(server: Server, dice: Random) -> None:
-    """What must hold when nothing changes."""
-    Checker(server, dice).at_pause()
+def judge(server: Server, rng: Random) -> None:
+    """Check the rules of a cluster at rest. Raises ViolationError."""
+    Checker(server, rng).at_pause()
     check_entitlements(server)
     _nodes_hold_what_they_have(server)
     _statuses_are_true(server)
 
 
 def sizes_hold(server: Server) -> None:
-    """At any moment no job has more pods than its largest size, if that was never another one."""
+    """Check that no job has more pods than its largest size. Skips edited jobs."""
     for job in server.all(kinds.JOBS):
         if job["metadata"]["generation"] > 1:
             continue  # of an edit the operator hears later, after a change of the leader much later
@@ -42,7 +42,7 @@ def sizes_hold(server: Server) -> None:
 
 
 def _nodes_hold_what_they_have(server: Server) -> None:
-    """No job's pod is bound on a node beyond what the node has; a scheduler sees to it, and to nothing else."""
+    """Check that the pods on each node request no more GPUs than it has. kube-scheduler checks bound pods only."""
     for node in server.all(kinds.NODES):
         here = [pod for pod in server.all(kinds.PODS) if place_of(pod) == name_of(node) and staying(pod)]
         gpus, has = sum(map(gpus_of, here)), allocatable(node).get(GPU, 0)

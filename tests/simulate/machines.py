@@ -1,4 +1,4 @@
-"""Kubelets and the garbage collector, with the scheduler, a step at a time; what cannot be done is tried again."""
+"""Kubelets, the garbage collector and the scheduler. Each call of `step` lets each of them act once."""
 
 from __future__ import annotations
 
@@ -13,10 +13,15 @@ from tests.simulate.server import JOBS, NODES, PODS, SERVICES, SLICES, Body, Ser
 
 
 class Machines:
-    """All that acts on the cluster's objects beside the operator. Pods in `stuck` (by uid) never end terminating; none
-    does where kubelets let none go; those of `stubborn` namespaces end when their grace is over; pods in `never` are
-    placed nowhere, and nobody is where the scheduler does not run. Of kinds in `late` the garbage collector has not
-    seen yet that their job is gone.
+    """All programs beside the operator that act on the cluster's objects.
+
+    Attributes:
+        stuck: UIDs of pods that stay terminating forever.
+        stubborn: Namespaces whose pods ignore SIGTERM and end after their grace period.
+        late: Kinds for which the garbage collector has not seen the deletion of jobs yet.
+        let_go: Whether kubelets remove terminating pods.
+        schedules: Whether the scheduler runs.
+        never: UIDs of pods that the scheduler places nowhere.
     """
 
     def __init__(self, server: Server) -> None:
@@ -26,11 +31,11 @@ class Machines:
         self.late: set[str] = set()
         self.let_go = self.schedules = True
         self.waits: dict[str, dict[str, str]] = {}
-        """What the kubelet says of containers that it cannot start, by the name of their job."""
+        """The waiting state of containers that the kubelet cannot start, by the name of their job."""
         self.pulls: Callable[[Body], bool] = lambda _: False
-        """Whether the image of a pod is not there yet."""
+        """Whether the kubelet still pulls the image of a pod."""
         self.refusing: set[str] = set()
-        """Nodes whose kubelet refuses each pod, as when its device plugin is not back yet."""
+        """Nodes whose kubelet refuses each pod, for example while the device plugin restarts."""
         self._scheduler = Scheduler(server)
         self.never = self._scheduler.never
 
@@ -40,7 +45,7 @@ class Machines:
         return self.schedules and self._scheduler.overtook
 
     def step(self) -> None:
-        """Everybody does what is to be done now, once: between a pod's end and the next one in its room is a pass."""
+        """Let each program act once. A pass runs between the end of a pod and the next pod in its room."""
         self._collect_garbage()
         if self.schedules:
             self._scheduler.step()
@@ -49,7 +54,7 @@ class Machines:
     # -- the garbage collector ---------------------------------------------------------------------------------------
 
     def _collect_garbage(self) -> None:
-        """What a job owned goes with it, and what a node ran goes with that."""
+        """Delete the objects of deleted jobs, and the pods of deleted nodes."""
         jobs = {job["metadata"]["uid"] for job in self.server.all(JOBS)}
         nodes = {node["metadata"]["name"] for node in self.server.all(NODES)}
         for pod in self.server.all(PODS):
@@ -85,13 +90,13 @@ class Machines:
                     self.server.update(PODS, pod, status=status)
 
     def _ignores(self, pod: Body) -> bool:
-        """Whether it goes on until it is killed."""
+        """Whether the pod runs until its grace period ends."""
         meta = pod["metadata"]
         until = datetime.fromisoformat(meta["deletionTimestamp"]).timestamp()
-        return meta["namespace"] in self.stubborn and self.server.moments.time() < until
+        return meta["namespace"] in self.stubborn and self.server.clock.time() < until
 
     def _lacks_a_secret(self, pod: Body) -> bool:
-        """Whether it would wait in CreateContainerConfigError."""
+        """Whether the pod would wait in CreateContainerConfigError."""
         sources = [v["valueFrom"] for c in pod["spec"]["containers"] for v in c.get("env") or () if "valueFrom" in v]
         names = {source["secretKeyRef"]["name"] for source in sources if "secretKeyRef" in source}
         return any(self.server.find(SECRETS, pod["metadata"]["namespace"], name) is None for name in names)
@@ -103,14 +108,14 @@ class Machines:
         return {**pod["status"], "containerStatuses": states, **init}
 
     def _running(self, pod: Body) -> dict[str, Any]:
-        now = self.server.moments.text()
+        now = self.server.clock.text()
         conditions = [{"type": kind, "status": "True", "lastTransitionTime": now} for kind in ("PodScheduled", "Ready")]
         states = [{"name": c["name"], "state": {"running": {"startedAt": now}}} for c in pod["spec"]["containers"]]
         return {"phase": "Running", "podIP": "10.0.0.9", "conditions": conditions, "containerStatuses": states}
 
     def end(self, pod: Body, exit_code: int) -> None:
         """All containers of the pod end with that code."""
-        end = {"terminated": {"exitCode": exit_code, "finishedAt": self.server.moments.text(), "reason": "Test"}}
+        end = {"terminated": {"exitCode": exit_code, "finishedAt": self.server.clock.text(), "reason": "Test"}}
         states = [{"name": container["name"], "state": end} for container in pod["spec"]["containers"]]
         phase = "Failed" if exit_code else "Succeeded"
         self.server.update(PODS, pod, status={**pod["status"], "phase": phase, "containerStatuses": states})

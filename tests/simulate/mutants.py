@@ -1,4 +1,4 @@
-"""Operators that break one rule each. Most are told a lie about the cluster, whatever the allocator is like."""
+"""Mutants: operators that break one rule each. Most of them get a false snapshot of the cluster."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from elastic_operator.cluster.reservation import Reservation
 from elastic_operator.loop.reclaim.nominator import Nominator
 from elastic_operator.plan import demands, planner
 from elastic_operator.plan.allocation import allocate as allocating
 from elastic_operator.plan.allocation import assignments, queues, rounds, state
-from elastic_operator.plan.allocation.accounts import Account, apart
+from elastic_operator.plan.allocation.accounts import Account, diverging_paths
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.preemption import candidates, preempt
 from elastic_operator.plan.allocation.preemption.candidates import Candidates, Unit, preempt_units
-from elastic_operator.plan.allocation.preemption.rules import Preemption
+from elastic_operator.plan.allocation.preemption.rules import PreemptionCheck
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.decisions import Nomination, Plan
 from elastic_operator.plan.facts.job import Job
@@ -27,9 +26,10 @@ from elastic_operator.plan.facts.team import Quota, Team
 from elastic_operator.plan.job import reconcile
 from elastic_operator.plan.job.quarantined import plan_in_quarantine
 from elastic_operator.plan.policies.resolve import Policy
+from elastic_operator.quarantine import Quarantine
 from elastic_operator.read.nodes import Nodes
+from elastic_operator.read.pending.reservation import Reservation
 from elastic_operator.read.policies import Policies
-from elastic_operator.read.quarantine import Quarantine
 from tests.simulate.facts import GPU
 
 Mutant = Callable[[], Any]
@@ -39,7 +39,7 @@ Mutant = Callable[[], Any]
 # -- lies about the cluster ------------------------------------------------------------------------------------------
 
 
-def _told(lie: Callable[[Snapshot], Snapshot]) -> Mutant:
+def _with_snapshot(lie: Callable[[Snapshot], Snapshot]) -> Mutant:
     """The allocator is told what `lie` makes of each snapshot."""
 
     @contextmanager
@@ -56,23 +56,23 @@ def _told(lie: Callable[[Snapshot], Snapshot]) -> Mutant:
 
 
 def _nodes(lie: Callable[[Node], Node]) -> Mutant:
-    return _told(lambda snapshot: replace(snapshot, nodes=tuple(map(lie, snapshot.nodes))))
+    return _with_snapshot(lambda snapshot: replace(snapshot, nodes=tuple(map(lie, snapshot.nodes))))
 
 
 def _jobs(lie: Callable[[JobDemand], JobDemand]) -> Mutant:
-    return _told(lambda snapshot: replace(snapshot, jobs=tuple(map(lie, snapshot.jobs))))
+    return _with_snapshot(lambda snapshot: replace(snapshot, jobs=tuple(map(lie, snapshot.jobs))))
 
 
 def _teams(lie: Callable[[Team], Team]) -> Mutant:
-    return _told(lambda snapshot: replace(snapshot, teams=tuple(map(lie, snapshot.teams))))
+    return _with_snapshot(lambda snapshot: replace(snapshot, teams=tuple(map(lie, snapshot.teams))))
 
 
 def _requests(lie: Callable[[PendingPod], PendingPod]) -> Mutant:
-    return _told(lambda snapshot: replace(snapshot, pending_pods=tuple(map(lie, snapshot.pending_pods))))
+    return _with_snapshot(lambda snapshot: replace(snapshot, pending_pods=tuple(map(lie, snapshot.pending_pods))))
 
 
 def _quotas(lie: Callable[[Quota], Quota], *, parents: bool = True, others: bool = True) -> Mutant:
-    def told(snapshot: Snapshot) -> Snapshot:
+    def changed(snapshot: Snapshot) -> Snapshot:
         above = {team.parent for team in snapshot.teams}
         wanted = {t.name for t in snapshot.teams if (parents if t.name in above else others)}
         teams = (
@@ -81,7 +81,7 @@ def _quotas(lie: Callable[[Quota], Quota], *, parents: bool = True, others: bool
         )
         return replace(snapshot, teams=tuple(teams))
 
-    return _told(told)
+    return _with_snapshot(changed)
 
 
 def _without_guarantee(quota: Quota) -> Quota:
@@ -143,9 +143,9 @@ def _always(*_args: Any, **_more: Any) -> bool:
     return True
 
 
-def _only_for_guarantees(preemption: Preemption, victim_account: Account, _gpus: int, **_more: Any) -> bool:
-    ours, theirs = apart(preemption.preemptor, victim_account)
-    within = all(account.used + preemption.need <= account.guaranteed for account in ours)
+def _only_for_guarantees(check: PreemptionCheck, victim_account: Account, _gpus: int, **_more: Any) -> bool:
+    ours, theirs = diverging_paths(check.preemptor, victim_account)
+    within = all(account.used + check.need <= account.guaranteed for account in ours)
     return within and all(account.used > account.guaranteed for account in theirs)
 
 
@@ -156,7 +156,7 @@ def _nothing_is_done(*_args: Any) -> None:
 # -- what is done for foreign pods -----------------------------------------------------------------------------------
 
 
-class _Unasked(Preemption):
+class _Unasked(PreemptionCheck):
     """May take whatever there is."""
 
     def may(self, *_args: Any, **_more: Any) -> bool:
@@ -167,13 +167,16 @@ class _Unasked(Preemption):
         """Everybody."""
         return frozenset(accounts) - {self.preemptor}
 
-    def copy(self) -> Preemption:
+    def copy(self) -> PreemptionCheck:
         """Another one that may."""
         return _Unasked(self.preemptor, self.need, growing=self.growing)
 
 
-def _foreign_pods_are_not_asked(candidates: Candidates, need: int) -> Preemption | None:
-    kind, preemptor = _Unasked if candidates._preemptor.is_pending_pod else Preemption, candidates._preemptor.account
+def _foreign_pods_are_not_asked(candidates: Candidates, need: int) -> PreemptionCheck | None:
+    kind, preemptor = (
+        _Unasked if candidates._preemptor.is_pending_pod else PreemptionCheck,
+        candidates._preemptor.account,
+    )
     return kind(preemptor, need, growing=candidates._growing) if preemptor else None
 
 
@@ -191,7 +194,9 @@ def _nominates_later(nominator: Nominator, job_uid: str) -> None:
 
 
 def _without_promises(snapshot: Snapshot) -> Snapshot:
-    return replace(snapshot, pending_pods=tuple(request for request in snapshot.pending_pods if not request.promised))
+    return replace(
+        snapshot, pending_pods=tuple(request for request in snapshot.pending_pods if not request.has_reservation)
+    )
 
 
 def _holds_for_ever(reservation: Reservation, _now: float) -> bool:
@@ -226,14 +231,14 @@ GUARDS: Mapping[str, Mutant] = {
     "an error at one object is everybody's": _instead((Quarantine, "quarantine", _raises)),
     "an error at one node or waiting pod is everybody's": _instead((Quarantine, "attempt", _unguarded)),
     "it is not found out for whom an allocation raises": _instead((planner.Planner, "_blame", _nothing_is_done)),
-    "who is set aside is never tried again": _instead((Quarantine, "fault", _never_over)),
-    "a job that is set aside keeps its GPUs from all others": _instead(
+    "who is quarantined is never tried again": _instead((Quarantine, "fault", _never_over)),
+    "a job that is quarantined keeps its GPUs from all others": _instead(
         (demands, "demand_in_quarantine", _nothing_is_done)
     ),
-    "a job that is set aside is given more": _instead((demands, "demand_in_quarantine", lambda last, _pods: last)),
-    "a job that is set aside does not say so": _instead((planner, "plan_in_quarantine", _untold)),
-    "a policy that is set aside holds no more": _instead((Policies, "_stand_in", _without_spec)),
-    "pods on a node that is set aside count as nothing": _instead((Nodes, "_closed", _nothing_is_done)),
+    "a job that is quarantined is given more": _instead((demands, "demand_in_quarantine", lambda last, _pods: last)),
+    "a job that is quarantined does not say so": _instead((planner, "plan_in_quarantine", _untold)),
+    "a policy that is quarantined holds no more": _instead((Policies, "_stand_in", _without_spec)),
+    "pods on a node that is quarantined count as nothing": _instead((Nodes, "_closed", _nothing_is_done)),
 }
 """Those that only show where an operator has errors of its own."""
 
@@ -250,26 +255,28 @@ MUTANTS: Mapping[str, Mutant] = {
     "guarantees are ignored": _quotas(_without_guarantee),
     "weights are ignored": _quotas(lambda quota: replace(quota, weight=1)),
     "the tiers of teams are ignored": _teams(lambda team: replace(team, priority=0)),
-    "namespaces without a policy are teams of their own": _told(_without_the_default_policy),
-    "nothing is taken for a fair share": _instead((Preemption, "may", _only_for_guarantees)),
+    "namespaces without a policy are teams of their own": _with_snapshot(_without_the_default_policy),
+    "nothing is taken for a fair share": _instead((PreemptionCheck, "may", _only_for_guarantees)),
     "jobs that are not preemptible are": _jobs(lambda job: replace(job, preemptible=True)),
     "any size will do": _jobs(_of_any_size),
     "a job starts with less than its minimum": _instead((reconcile, "_can_start", _always)),
-    "the order of the input decides": _told(_as_old_as_they_come),
-    "everybody may take from everybody": _instead((Preemption, "may", _always)),
-    "whole jobs are taken whatever their priority": _instead((candidates.Candidates, "_may_go_whole", _always)),
+    "the order of the input decides": _with_snapshot(_as_old_as_they_come),
+    "everybody may take from everybody": _instead((PreemptionCheck, "may", _always)),
+    "whole jobs are taken whatever their priority": _instead(
+        (candidates.Candidates, "_may_be_preempted_whole", _always)
+    ),
     "more is taken than is needed": _instead(
         (preempt, "preempt_units", _one_too_many), (rounds, "give_back", _nothing_is_done)
     ),
-    "nothing is taken for foreign pods": _told(lambda snapshot: replace(snapshot, pending_pods=())),
-    "foreign pods need no right": _instead((Candidates, "preemption", _foreign_pods_are_not_asked)),
+    "nothing is taken for foreign pods": _with_snapshot(lambda snapshot: replace(snapshot, pending_pods=())),
+    "foreign pods need no right": _instead((Candidates, "check", _foreign_pods_are_not_asked)),
     "foreign pods need only GPUs": _requests(lambda request: replace(request, shape=_bare(request.shape))),
     "victims go before the pod is nominated": _instead((Nominator, "gate", _nominates_later)),
     "victims go and nobody is nominated": _instead((Nominator, "gate", _nothing_is_done)),
-    "a place that is kept is given away": _told(_without_promises),
+    "a place that is kept is given away": _with_snapshot(_without_promises),
     "a nomination by the scheduler is none": _requests(lambda request: replace(request, nominated="")),
     "the scheduler's own preemption is done twice": _requests(lambda request: replace(request, preempts=False)),
-    "a place is kept for ever": _instead((Reservation, "holds", _holds_for_ever)),
+    "a place is kept for ever": _instead((Reservation, "is_in_force", _holds_for_ever)),
     "masters go first": _instead(
         *((module, "keep_order", _master_goes_first) for module in (queues, state, assignments))
     ),

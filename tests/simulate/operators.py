@@ -1,4 +1,4 @@
-"""The real operator, put together over the server in memory: everything but watches, kopf and the lease."""
+"""The real operator on the in-memory API server, without watches, kopf and the lease."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.stores import Stores
 from elastic_operator.loop.compose import make_controller
-from elastic_operator.loop.writes.act import Actor
+from elastic_operator.loop.writes.plan_executor import PlanExecutor
 from elastic_operator.loop.writes.status_times import REPORT_SECONDS
 from elastic_operator.metrics import Metrics
-from elastic_operator.metrics.picture import JobPicture
+from elastic_operator.metrics.stats import JobStats
 from elastic_operator.metrics.times import JobTimes
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.snapshot import Snapshot
@@ -51,10 +51,10 @@ MOST_TURNS = 5_000
 
 
 class Operator:
-    """One process that leads. It hears of every change at once, and of what there is in an order given by `dice`."""
+    """One process that leads. It hears of each change at once, and of existing objects in an order of `rng`."""
 
-    def __init__(self, api: Api, metrics: Metrics, *, dice: Random | None = None) -> None:
-        self.server, now = api.server, api.server.moments.monotonic
+    def __init__(self, api: Api, metrics: Metrics, *, rng: Random | None = None) -> None:
+        self.server, now = api.server, api.server.clock.monotonic
         self.faults = Faults(Random(self.server.revision), now)
         self.wire = Wire(api, self.faults)
         self.stores = Stores(**{field.name: Store(now=now) for field in fields(Stores)})
@@ -67,23 +67,23 @@ class Operator:
         self.controller = make_controller(
             stores=self.stores,
             ledger=self.ledger,
-            actor=Actor(self.wire, self.stores, self.events, BUILD),  # type: ignore[arg-type]
+            executor=PlanExecutor(self.wire, self.stores, self.events, BUILD),  # type: ignore[arg-type]
             logs=self.logs,
             settings=SETTINGS.model_copy(
                 update={"default_policy": DefaultPolicy.model_validate(api.server.default_policy)}
             ),
             metrics=metrics,
             clock=self.wire.clock,
-            poller=MasterPoller(now=self.wire.clock.time, changed=lambda: None),
-            fresh=lambda: True,
+            poller=MasterPoller(now=self.wire.clock.time, on_change=lambda: None),
+            is_fresh=lambda: True,
             times=self.times,
         )
-        self._hear_all(dice)
+        self._hear_all(rng)
 
-    def _hear_all(self, dice: Random | None) -> None:
+    def _hear_all(self, rng: Random | None) -> None:
         known = [(plural, body) for plural in KINDS for body in self.server.all(plural)]
-        if dice is not None:
-            dice.shuffle(known)
+        if rng is not None:
+            rng.shuffle(known)
         for plural, body in known:
             self._hear(plural, None, body)
         self.server.listeners.append(self._hear)
@@ -101,7 +101,7 @@ class Operator:
     @property
     def snapshot(self) -> Snapshot | None:
         """What the last pass allocated from; None before the first."""
-        return self.controller.decisions.observed.snapshot if self.controller.decisions else None
+        return self.controller.decisions.snapshot if self.controller.decisions else None
 
     @property
     def allocation(self) -> Allocation | None:
@@ -113,11 +113,11 @@ class Operator:
         """Whether it is about to write a status that only reports (151)."""
         times = self.controller.reconciler.dispatcher.status_times._known.values()
         waiting = (one.behind_since for one in times if one.behind_since is not None)
-        return any(self.server.moments.passed < since + REPORT_SECONDS for since in waiting)
+        return any(self.server.clock.passed < since + REPORT_SECONDS for since in waiting)
 
-    def pictures(self) -> tuple[JobPicture, ...]:
+    def all_stats(self) -> tuple[JobStats, ...]:
         """What metrics show of the jobs."""
-        return self.times.pictures(self.controller.planner.all_planned(), self.controller.policy_of)
+        return self.times.all_stats(self.controller.planner.plans.all(), self.controller.policy_of)
 
     async def run_pass(self) -> float:
         """One pass, and what it started, to its end; returns the seconds until the next is due by itself."""

@@ -1,4 +1,4 @@
-"""The quota policies of a moment, as the checker judges by them: read off the manifests without the operator."""
+"""The quota policies as the checker reads them: from the manifests, without the operator's code."""
 
 from __future__ import annotations
 
@@ -77,10 +77,10 @@ class Policies:
         return {n for n in NAMESPACES if team in self.path(self.team(n))}
 
 
-def drawn_default_policy(dice: Random) -> dict[str, Any]:
+def drawn_default_policy(rng: Random) -> dict[str, Any]:
     """The operators' setting for namespaces without a policy."""
-    borrowing = {"weight": dice.choice((1, 1, 2))} | ({"limit": dice.randrange(7)} if dice.random() < 0.5 else {})
-    return {"perNamespace": dice.random() < 0.25, "borrowing": borrowing}
+    borrowing = {"weight": rng.choice((1, 1, 2))} | ({"limit": rng.randrange(7)} if rng.random() < 0.5 else {})
+    return {"perNamespace": rng.random() < 0.25, "borrowing": borrowing}
 
 
 def read_policies(server: Server) -> Policies:

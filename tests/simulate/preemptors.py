@@ -1,4 +1,4 @@
-"""Who gets something in a pass: jobs that are to have more pods, and foreign pods that are nominated for a node."""
+"""The preemptors of a pass: jobs that grow, and foreign pods that are nominated for a node."""
 
 from __future__ import annotations
 

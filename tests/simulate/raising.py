@@ -1,6 +1,6 @@
-"""Errors that are put into the operator: one station of its way from the stores to the writes raises for one object.
+"""Errors inside the operator: one function between the stores and the writes raises an error for one object.
 
-Names are unique in a world, so an object is known by its own; a job is known in its template by the label `OF`.
+Names are unique in a world, so a name identifies an object. A template has the name of its job in the label `OF`.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-from elastic_operator.loop.writes import act
+from elastic_operator.loop.writes import plan_executor
 from elastic_operator.plan import demands, planner
 from elastic_operator.plan.allocation import allocate, explain
 from elastic_operator.plan.facts.snapshot import Snapshot
+from elastic_operator.quarantine import MAX_QUARANTINE_SECONDS, NO_PREEMPTION_SECONDS
 from elastic_operator.read import convert, jobs, policies, shapes, specs
 from elastic_operator.read.pending import pending_pods
-from elastic_operator.read.quarantine import MAX_QUARANTINE_SECONDS, NO_PREEMPTION_SECONDS
 from tests.simulate import server as kinds
 from tests.simulate.facts import OF, name_of
 from tests.simulate.operators import Operator
@@ -50,8 +50,8 @@ STATIONS = {
     "allocate": Station(kinds.JOBS, allocate.Allocator, "allocate"),
     "reconcile": Station(kinds.JOBS, planner, "reconcile"),
     "explain": Station(kinds.JOBS, explain.Explainer, "why"),
-    "act": Station(kinds.JOBS, act.Actor, "carry_out"),
-    "pending pod": Station(kinds.PODS, pending_pods.PendingPods, "_look_at"),
+    "act": Station(kinds.JOBS, plan_executor.PlanExecutor, "carry_out"),
+    "pending pod": Station(kinds.PODS, pending_pods.PendingPods, "_read_pod"),
     "allocate a pod": Station(kinds.PODS, allocate.Allocator, "allocate"),
     "node": Station(kinds.NODES, convert, "node"),
     "unready": Station(kinds.NODES, convert, "unready_since"),
@@ -83,7 +83,7 @@ class Raising:
     def begin(self, name: str, station: str) -> None:
         """From now on that station raises for the object."""
         self._broken[name] = self.server.aside[name] = station
-        self._since.setdefault(name, self.server.moments.passed)
+        self._since.setdefault(name, self.server.clock.passed)
         self._until.pop(name, None)
 
     def end(self, name: str) -> None:
@@ -91,24 +91,24 @@ class Raising:
 
         A job that raised at what it was given takes nothing from others for a while.
         """
-        now, station = self.server.moments.passed, self._broken.pop(name)
+        now, station = self.server.clock.passed, self._broken.pop(name)
         until = now + min(MAX_QUARANTINE_SECONDS, now - self._since[name] + FIRST_SECONDS)
         self._until[name] = until + (NO_PREEMPTION_SECONDS if station in AT_WHAT_IS_GIVEN else 0.0)
 
     def tried_again(self) -> bool:
         """Whether the operator has surely tried again all for which nothing raises any more; they count as the rest."""
-        now = self.server.moments.passed
+        now = self.server.clock.passed
         for name in [name for name, until in self._until.items() if until <= now]:
             del self._until[name], self.server.aside[name]
         return not self._until
 
     def heard(self, operator: Operator) -> None:
-        """After a pass: the policies that are set aside hold as they last did for this operator."""
-        told, in_force = operator.controller.world.policies.problems, self.server.in_force
+        """After a pass: the policies that are quarantined hold as they last did for this operator."""
+        problems, in_force = operator.controller.world.policies.problems, self.server.in_force
         in_force.clear()
         for policy in self.server.all(kinds.POLICIES):
             uid = policy["metadata"]["uid"]
-            if all(problem.reason != "InternalError" for problem in told.get(uid, ())):
+            if all(problem.code != "InternalError" for problem in problems.get(uid, ())):
                 self._held[uid] = policy["spec"]
             elif name_of(policy) in self.server.aside:
                 in_force[uid] = self._held.get(uid)

@@ -1,4 +1,4 @@
-"""What one pass does for foreign pods that wait: who is nominated, who goes for it, and by what right."""
+"""The reclaims of one pass: the nominated pods, the pods that are evicted for them, and the rule that allows it."""
 
 from __future__ import annotations
 
@@ -61,16 +61,16 @@ class Reclaims:
     def _fits_there(self, pod: Body) -> None:
         """It waits for GPUs, and has room once all that leaves has left, beside others that are nominated there."""
         name = nominated_for(pod)
-        told = f"{name_of(pod)} is nominated for {name}"
-        require(lacks_gpus(pod), f"{told}, though it does not wait for GPUs")
+        message = f"{name_of(pod)} is nominated for {name}"
+        require(lacks_gpus(pod), f"{message}, though it does not wait for GPUs")
         node = self.nodes.get(name)
-        require(node is not None and is_open(node) and suits(pod, node), f"{told}, which is not open to it")
+        require(node is not None and is_open(node) and suits(pod, node), f"{message}, which is not open to it")
         assert node is not None, "required just now"
         here = [p for p in self.server.all(kinds.PODS) if node_of(p) == name and not ended(p)]
         going = {uid for job in self.allocation for uid in self.allocation.assignment(job).release}
         held = [requests_of(p) for p in here if not terminating(p) and p["metadata"]["uid"] not in going]
         rest = [requests_of(p) for p, where in promised(self.server) if where == name and name_of(p) != name_of(pod)]
-        require(room_for(requests_of(pod), node, [*held, *rest]), f"{told}, and has no room there")
+        require(room_for(requests_of(pod), node, [*held, *rest]), f"{message}, and has no room there")
 
     def _go_for(self, pod: Body, reclaim: Nomination, gone: list[Write]) -> None:
         names = [name_of(write.pod) for write in gone]
@@ -113,11 +113,11 @@ class Reclaims:
                 continue
             after = {one: demand.staying.get(one, 0) + gpus_of(pod) for one in ours}
             within = all(after[one] <= self.policies.rule(one, flavor).guaranteed for one in ours)
-            told = f"{name_of(write.pod)} of {other} goes for {name_of(pod)} of {team}"
+            message = f"{name_of(write.pod)} of {other} goes for {name_of(pod)} of {team}"
             for one in ours:
                 most = max(right.shares[one] + 2, self.policies.rule(one, flavor).guaranteed)
-                require(after[one] <= most, f"{told}, which would use {after[one]} GPUs of {most}")
+                require(after[one] <= most, f"{message}, which would use {after[one]} GPUs of {most}")
             before, top = demand.held.get(theirs[-1], 0), theirs[-1]
             if not within and right.shares[top] >= before and right.shares[top]:
                 low = Fraction(after[ours[-1]], right.shares[ours[-1]] + 2)
-                require(Fraction(before, right.shares[top]) >= low, f"{told}, though its share value ends up lower")
+                require(Fraction(before, right.shares[top]) >= low, f"{message}, though its share value ends up lower")

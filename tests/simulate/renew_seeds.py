@@ -1,7 +1,7 @@
-"""Records anew which history catches which mutant, and drops what is recorded of mutants that are gone.
+"""Records a history for each mutant, and drops the records of deleted mutants.
 
-A record that still holds stays. For the others, and with `--all` for all, a history is looked for that shows what the
-mutant gets wrong, and does so in few events.
+A record that still holds stays. For all other mutants, and with `--all` for each, it searches for a history that
+catches the mutant within few events.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from multiprocessing import Pool
 
-from tests.simulate.caught import Catch, lived_by, read_catches, write_catches
+from tests.simulate.caught import Catch, find_violation, read_catches, write_catches
 from tests.simulate.history import EVENTS, run_history
 from tests.simulate.mutants import GUARDS, MUTANTS
 from tests.simulate.test_histories import SEEDS
@@ -40,7 +40,7 @@ def shown_by(mutant: str, seed: int, events: int) -> Catch | None:
     Nor does one show anything in which the mutant breaks the world itself: that nobody took for a rule that is broken.
     """
     try:
-        catch = lived_by(mutant, seed, events)
+        catch = find_violation(mutant, seed, events)
     except Exception:  # noqa: BLE001 - whatever the mutant breaks in the world, the search goes on
         return None
     try:
@@ -65,8 +65,8 @@ def main(*, anew: bool) -> int:
     write_catches(catches)
     for mutant in MUTANTS:
         catch = catches.get(mutant)
-        told = f"{catch.events} events of seed {catch.seed}: {catch.violation}" if catch else "NO HISTORY SHOWS IT"
-        print(f"{mutant}: {told}")
+        result = f"{catch.events} events of seed {catch.seed}: {catch.violation}" if catch else "NO HISTORY SHOWS IT"
+        print(f"{mutant}: {result}")
     return 0 if len(catches) == len(MUTANTS) else 1
 
 

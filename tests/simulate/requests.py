@@ -1,8 +1,8 @@
-"""Requests, and what an API server answers to them: the real one as well as the one in memory.
+"""Requests, and the answers of an API server, for the real one and for the one in memory.
 
-Each row is a request and its answer in short: the HTTP status, then the kind of the object or the reason of a refusal,
-then what of it may matter (see `brief`). `$name.field...` in a path or a body stands for a field of the answer to the
-last request that was kept under that name.
+Each row has a request and its answer in short: the HTTP status, then the kind of the object or the reason of the error,
+then the fields that matter (see `brief`). In a path or a body, `$name.field...` means a field of the answer to the last
+request with `keep=name`.
 """
 
 from __future__ import annotations
@@ -347,8 +347,8 @@ class Asked:
         words += ["deleting"] if "deletionTimestamp" in meta else []
         grace = meta.get("deletionGracePeriodSeconds")
         words += [f"grace={grace}"] if grace is not None else []
-        told = [one for one in status.get("conditions", ()) if len(one["type"]) == 1]
-        words += [f"{one['type']}={one['status']}" for one in sorted(told, key=lambda one: one["type"])]
+        conditions = [one for one in status.get("conditions", ()) if len(one["type"]) == 1]
+        words += [f"{one['type']}={one['status']}" for one in sorted(conditions, key=lambda one: one["type"])]
         words += [f"nominated={status['nominatedNodeName']}"] if status.get("nominatedNodeName") else []
         words += [f"generation={meta['generation']}"] if answer["kind"] == "ElasticPyTorchJob" else []
         words += [f"replicas={status['replicas']}"] if "replicas" in status else []

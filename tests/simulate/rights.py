@@ -1,4 +1,4 @@
-"""By what right a team may take from another, worked out once more from the rules as they are written."""
+"""The rules by which a team may take GPUs from another team, computed without the operator's code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""kube-scheduler, a step at a time: pods by priority and age, nominations, its own preemption, and its wording."""
+"""kube-scheduler, one step at a time: order by priority and age, nominations, preemption, and its messages."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Scheduler:
             held.setdefault(name_of(node), []).append(requests_of(pod))
             status = {name: value for name, value in pod["status"].items() if name != "nominatedNodeName"}
             others = [one for one in status.get("conditions", ()) if one["type"] != "PodScheduled"]
-            bound = {"type": "PodScheduled", "status": "True", "lastTransitionTime": self.server.moments.text()}
+            bound = {"type": "PodScheduled", "status": "True", "lastTransitionTime": self.server.clock.text()}
             status["conditions"] = [bound, *others]
             self.server.update(PODS, pod, spec={**pod["spec"], "nodeName": name_of(node)}, status=status)
 
@@ -101,11 +101,11 @@ class Scheduler:
 
     def _cannot_place(self, pod: Body, held: dict[str, list[Amounts]]) -> None:
         status = dict(pod["status"])
-        told = self._why(pod, held)
+        message = self._why(pod, held)
         known = next((one for one in status.get("conditions", ()) if one["type"] == "PodScheduled"), None)
-        if known is None or known.get("message") != told:
+        if known is None or known.get("message") != message:
             others = [one for one in status.get("conditions", ()) if one["type"] != "PodScheduled"]
-            status["conditions"] = [self._no_place(told, known), *others]
+            status["conditions"] = [self._no_place(message, known), *others]
         if known and preempts(pod) and not self._waits_for_victims(pod):  # at the second try at the earliest
             node = self._preempt(pod)
             if node:
@@ -119,8 +119,8 @@ class Scheduler:
         """In kube-scheduler's words."""
         nodes = self.server.all(NODES)
         reasons = Counter(reason for node in nodes for reason in self._against(pod, node, held))
-        told = sorted(f"{count} {reason}" for reason, count in reasons.items())
-        return f"0/{len(nodes)} nodes are available: {', '.join(told)}."
+        counts = sorted(f"{count} {reason}" for reason, count in reasons.items())
+        return f"0/{len(nodes)} nodes are available: {', '.join(counts)}."
 
     def _against(self, pod: Body, node: Body, held: dict[str, list[Amounts]]) -> list[str]:
         if not is_ready(node):
@@ -134,13 +134,13 @@ class Scheduler:
         lacking = [n for n, amount in requests_of(pod).items() if taken.get(n, 0) + amount > has.get(n, 0)]
         return [f"Insufficient {name}" for name in lacking]
 
-    def _no_place(self, told: str, known: Any) -> dict[str, Any]:
+    def _no_place(self, message: str, known: Any) -> dict[str, Any]:
         return {
             "type": "PodScheduled",
             "status": "False",
             "reason": "Unschedulable",
-            "message": told,
-            "lastTransitionTime": known["lastTransitionTime"] if known else self.server.moments.text(),
+            "message": message,
+            "lastTransitionTime": known["lastTransitionTime"] if known else self.server.clock.text(),
         }
 
     # -- preemption --------------------------------------------------------------------------------------------------
@@ -163,8 +163,8 @@ class Scheduler:
         for victim in victims:
             reason = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
             conditions = [*victim["status"].get("conditions", ()), reason]
-            told = self.server.update(PODS, victim, status={**victim["status"], "conditions": conditions})
-            self.server.delete_pod(told)
+            updated = self.server.update(PODS, victim, status={**victim["status"], "conditions": conditions})
+            self.server.delete_pod(updated)
         return name
 
     def _victims(self, pod: Body, node: Body) -> Sequence[Body] | None:

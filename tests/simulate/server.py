@@ -1,6 +1,6 @@
-"""An API server in memory: objects, and their resourceVersions. What it answers is in `api`.
+"""The objects of the in-memory API server, and their resourceVersions. `api` answers requests about them.
 
-Every change is told at once to whoever listens. Bodies are never changed in place, so they may be shared.
+All listeners hear of each change at once. No body is changed in place, so callers may share bodies.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from elastic_operator.cluster.errors import AlreadyExists
-from tests.simulate.moments import Moments
+from tests.simulate.virtual_clock import VirtualClock
 
 Body = dict[str, Any]
 Key = tuple[str, str, str]
@@ -39,16 +39,16 @@ DEFAULT_POLICY: Mapping[str, Any] = {"perNamespace": False, "borrowing": {}}
 class Server:
     """Objects by kind, namespace and name."""
 
-    def __init__(self, moments: Moments) -> None:
-        self.moments = moments
+    def __init__(self, clock: VirtualClock) -> None:
+        self.clock = clock
         self.default_policy = DEFAULT_POLICY
         self.revision = 1000
         self.objects: dict[str, dict[Key, Body]] = {}
         self.listeners: list[Listener] = []
         self.aside: dict[str, str] = {}
-        """Names of the objects that the operator may have set aside, with the station that raises (`raising`)."""
+        """Names of the objects that the operator may have quarantined, with the station that raises (`raising`)."""
         self.in_force: dict[str, Mapping[str, Any] | None] = {}
-        """By the uid of a policy that is set aside: the spec that holds in place of its own, None for none."""
+        """By the uid of a policy that is quarantined: the spec that holds in place of its own, None for none."""
         self._born = 0
 
     def all(self, plural: str) -> list[Body]:
@@ -68,7 +68,7 @@ class Server:
         self._born += 1
         # Uids must not be in the order of birth: ties are broken by them.
         uid = f"{self._born * 2654435761 % 2**32:08x}-{self._born}"
-        meta = {**given, "uid": uid, "creationTimestamp": self.moments.text(), "generation": 1}
+        meta = {**given, "uid": uid, "creationTimestamp": self.clock.text(), "generation": 1}
         return self._store(key, None, {**body, "metadata": meta})
 
     def update(self, plural: str, old: Body, **fields: Any) -> Body:
@@ -107,7 +107,7 @@ class Server:
             return {**pod, "metadata": {**meta, "deletionGracePeriodSeconds": 0}}
         if "deletionTimestamp" in meta:
             return pod
-        until = self.moments.text(ahead=seconds)
+        until = self.clock.text(ahead=seconds)
         return self.relabel(PODS, pod, deletionTimestamp=until, deletionGracePeriodSeconds=seconds)
 
     def _store(self, key: Key, old: Body | None, new: Body) -> Body:

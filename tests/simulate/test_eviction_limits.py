@@ -6,12 +6,14 @@ from typing import Any
 from unittest.mock import patch
 
 from elastic_operator.cluster.errors import Unreachable
+from elastic_operator.loop.reclaim.reclaim_reporter import ReclaimReporter
 from tests.simulate import operators
 from tests.simulate import server as kinds
 from tests.simulate.facts import node_of, terminating
 from tests.simulate.operators import SETTINGS
+from tests.simulate.raising import MadeUpError
 from tests.simulate.server import Body
-from tests.simulate.test_quarantine import add_job, add_policy, lived, pods_of
+from tests.simulate.test_quarantine import add_job, add_policy, pods_of, run_scenario
 from tests.simulate.world import METRICS, World
 
 
@@ -24,8 +26,8 @@ def with_limits(**reclaim: Any) -> Any:
 def limited_by(world: World, job: Body) -> tuple[str, str]:
     """What the job says of why it is not bigger: reason and sentence."""
     [now] = [one for one in world.server.all(kinds.JOBS) if one["metadata"]["uid"] == job["metadata"]["uid"]]
-    [told] = [one for one in now["status"]["conditions"] if one["type"] == "FullSize"]
-    return told["reason"], told["message"]
+    [full_size] = [one for one in now["status"]["conditions"] if one["type"] == "FullSize"]
+    return full_size["reason"], full_size["message"]
 
 
 def teams(world: World, *, nodes: int = 4, **guaranteed: int) -> Body:
@@ -51,15 +53,15 @@ class Evicted:
             uid = new["metadata"]["uid"]
             if uid not in self._known:
                 self._known.add(uid)
-                self.times.append(self._world.moments.passed)
+                self.times.append(self._world.clock.passed)
 
     def most_in_a_minute(self) -> int:
         """The most that were told to go within any minute."""
         return max((sum(begin <= time < begin + 60 for time in self.times) for begin in self.times), default=0)
 
 
-def test_a_minimum_that_would_evict_too_many_waits_for_a_person_and_another_team_gets_what_is_its_own() -> None:
-    async def story(world: World) -> None:
+def test_minimum_over_the_eviction_limit_waits_and_blocks_no_other_team() -> None:
+    async def scenario(world: World) -> None:
         teams(world, red=12, blue=2)
         await world.advance(30)
         large = add_job(world, "red", minReplicas=10, maxReplicas=10)
@@ -70,17 +72,17 @@ def test_a_minimum_that_would_evict_too_many_waits_for_a_person_and_another_team
         assert len(pods_of(world, small)) == 2
         reason, message = limited_by(world, large)
         assert reason == "ReclaimTooLarge"
-        assert "10 pods of others would have to go for it at once" in message
+        assert "10 pods of others would have to be evicted for it at once" in message
         assert "reclaim.maxEvictionsPerDecision (8)" in message
         assert "Raise it in the operator's settings" in message
         assert (METRICS.waiting_for_limit._value.get(), METRICS.too_large._value.get()) == (1, 1)
 
     with with_limits(max_evictions_per_decision=8, max_evictions_per_minute=100):
-        lived(story)
+        run_scenario(scenario)
 
 
 def test_growth_that_would_evict_too_many_comes_in_slices_of_a_minute_each() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         teams(world, red=10)
         await world.advance(30)
         evicted = Evicted(world)
@@ -98,11 +100,11 @@ def test_growth_that_would_evict_too_many_comes_in_slices_of_a_minute_each() -> 
         assert METRICS.waiting_for_limit._value.get() == 0
 
     with with_limits(max_evictions_per_decision=4, max_evictions_per_minute=100):
-        lived(story)
+        run_scenario(scenario)
 
 
 def test_of_two_large_ones_both_go_on_in_slices_and_neither_waits_for_the_other() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         teams(world, red=6, blue=6)
         await world.advance(30)
         jobs = [add_job(world, name, minReplicas=1, maxReplicas=6) for name in ("red", "blue")]
@@ -112,11 +114,11 @@ def test_of_two_large_ones_both_go_on_in_slices_and_neither_waits_for_the_other(
         assert [len(pods_of(world, job)) for job in jobs] == [6, 6]
 
     with with_limits(max_evictions_per_decision=3, max_evictions_per_minute=100):
-        lived(story)
+        run_scenario(scenario)
 
 
 def test_many_small_preemptors_are_served_as_many_in_a_minute_as_may_go_in_all() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         teams(world, red=8)
         await world.advance(30)
         evicted = Evicted(world)
@@ -129,11 +131,11 @@ def test_many_small_preemptors_are_served_as_many_in_a_minute_as_may_go_in_all()
         assert evicted.most_in_a_minute() == 4
 
     with with_limits(max_evictions_per_decision=4, max_evictions_per_minute=4):
-        lived(story)
+        run_scenario(scenario)
 
 
 def test_a_large_one_within_the_limit_for_all_gets_its_turn_though_small_ones_of_others_come_each_minute() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         teams(world, red=9, blue=7)
         await world.advance(30)
         evicted = Evicted(world)
@@ -152,11 +154,11 @@ def test_a_large_one_within_the_limit_for_all_gets_its_turn_though_small_ones_of
         assert evicted.most_in_a_minute() <= 8
 
     with with_limits(max_evictions_per_decision=8, max_evictions_per_minute=8):
-        lived(story)
+        run_scenario(scenario)
 
 
 def test_a_minimum_that_waits_starts_once_the_setting_is_raised() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         teams(world, red=12)
         await world.advance(30)
         large = add_job(world, "red", minReplicas=10, maxReplicas=10)
@@ -168,7 +170,7 @@ def test_a_minimum_that_waits_starts_once_the_setting_is_raised() -> None:
         assert len(pods_of(world, large)) == 10
 
     with with_limits(max_evictions_per_decision=8):
-        lived(story)
+        run_scenario(scenario)
 
 
 def test_without_a_setting_half_of_the_gpus_may_go_for_one_and_never_fewer_than_sixteen() -> None:
@@ -181,7 +183,7 @@ def test_without_a_setting_half_of_the_gpus_may_go_for_one_and_never_fewer_than_
 
 
 def test_by_default_a_gang_within_its_guarantee_gets_its_place_at_once_however_large() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         teams(world, nodes=12, red=40)
         await world.advance(30)
         job = add_job(world, "red", minReplicas=40, maxReplicas=40)
@@ -189,11 +191,11 @@ def test_by_default_a_gang_within_its_guarantee_gets_its_place_at_once_however_l
         assert len(pods_of(world, job)) == 40
         assert METRICS.waiting_for_limit._value.get() == 0
 
-    lived(story)
+    run_scenario(scenario)
 
 
 def test_by_default_a_guarantee_comes_back_from_one_gang_that_holds_the_whole_cluster() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         whole = teams(world, nodes=12, red=2)
         world.server.edit(kinds.JOBS, whole, {**whole["spec"], "minReplicas": 48})
         await world.advance(30)
@@ -201,11 +203,11 @@ def test_by_default_a_guarantee_comes_back_from_one_gang_that_holds_the_whole_cl
         await world.advance(20)
         assert len(pods_of(world, job)) == 2
 
-    lived(story)
+    run_scenario(scenario)
 
 
 def test_by_default_a_gang_without_a_guarantee_for_which_most_of_a_cluster_would_go_waits_for_a_person() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         whole = teams(world, nodes=12, red=0)
         world.server.edit(kinds.JOBS, whole, {**whole["spec"], "minReplicas": 48})
         spec = world.server.find(kinds.POLICIES, "", "red")["spec"]
@@ -215,14 +217,14 @@ def test_by_default_a_gang_without_a_guarantee_for_which_most_of_a_cluster_would
         job = add_job(world, "red", minReplicas=2, maxReplicas=2)
         await world.advance(200)
         assert len(pods_of(world, job)) == 0
-        assert "48 pods of others would have to go" in limited_by(world, job)[1]
+        assert "48 pods of others would have to be evicted" in limited_by(world, job)[1]
         assert "reclaim.maxEvictionsPerDecision (24)" in limited_by(world, job)[1]
 
-    lived(story)
+    run_scenario(scenario)
 
 
 def test_many_small_preemptors_of_a_team_get_no_more_in_a_minute_than_one_large_and_another_team_is_served() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         teams(world, nodes=8, red=12, blue=3)
         await world.advance(30)
         evicted = Evicted(world)
@@ -237,11 +239,11 @@ def test_many_small_preemptors_of_a_team_get_no_more_in_a_minute_than_one_large_
         assert evicted.most_in_a_minute() <= 4 + 3
 
     with with_limits(max_evictions_per_decision=4):
-        lived(story)
+        run_scenario(scenario)
 
 
 def test_a_team_that_comes_and_goes_does_not_keep_another_one_from_its_guarantee() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         teams(world, nodes=12, red=24, blue=20)
         await world.advance(30)
         last = add_job(world, "red", minReplicas=24, maxReplicas=24)
@@ -257,11 +259,11 @@ def test_a_team_that_comes_and_goes_does_not_keep_another_one_from_its_guarantee
         await world.advance(10)
         assert len(pods_of(world, gang)) == 20
 
-    lived(story)
+    run_scenario(scenario)
 
 
 def test_small_jobs_of_its_own_team_do_not_keep_a_large_one_waiting() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         teams(world, nodes=12, red=44)
         await world.advance(30)
         small = [add_job(world, "red", minReplicas=1, maxReplicas=1)]
@@ -275,23 +277,38 @@ def test_small_jobs_of_its_own_team_do_not_keep_a_large_one_waiting() -> None:
         await world.advance(90)
         assert all(pods_of(world, job) for job in small)
 
-    lived(story)
+    run_scenario(scenario)
 
 
 def test_a_large_reclaim_whose_pods_go_one_after_the_other_is_not_stopped_halfway() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         whole = teams(world, nodes=12, red=40)
         world.server.edit(kinds.JOBS, whole, {**whole["spec"], "maxReplicas": 24})
         second = add_job(world, "green", minReplicas=1, maxReplicas=24)
         await world.advance(30)
         uid = second["metadata"]["uid"]
         world.operator.controller.reconciler.dispatcher.failed_writes.add(
-            world.operator.controller.reconciler.eviction_gate._seen[uid].job,
+            world.operator.controller.reconciler.eviction_gate._obs[uid].job,
             Unreachable("no answer"),
-            world.moments.monotonic() + 20,
+            world.clock.monotonic() + 20,
         )
         job = add_job(world, "red", minReplicas=40, maxReplicas=40)
         await world.advance(90)
         assert len(pods_of(world, job)) == 40
 
-    lived(story)
+    run_scenario(scenario)
+
+
+def test_a_report_that_raises_costs_no_preemptor_its_turn() -> None:
+    async def scenario(world: World) -> None:
+        teams(world, nodes=8, red=8, blue=20)
+        await world.advance(30)
+        gang = add_job(world, "red", minReplicas=8, maxReplicas=8)
+        for _ in range(15):
+            add_job(world, "blue", minReplicas=1, maxReplicas=1)
+            await world.advance(10)
+        assert len(pods_of(world, gang)) == 8
+
+    broken = patch.object(ReclaimReporter, "report_futile", side_effect=MadeUpError("a report"))
+    with with_limits(max_evictions_per_decision=8, max_evictions_per_minute=8), broken:
+        run_scenario(scenario)

@@ -19,7 +19,7 @@ from elastic_operator.read import job_contexts
 from tests.simulate import server as kinds
 from tests.simulate.server import Body
 from tests.simulate.test_eviction_limits import Evicted, limited_by
-from tests.simulate.test_quarantine import add_job, add_policy, lived, pods_of
+from tests.simulate.test_quarantine import add_job, add_policy, pods_of, run_scenario
 from tests.simulate.world import World
 
 MINUTE = 60.0
@@ -43,17 +43,17 @@ def in_a_circle() -> Iterator[None]:
         yield
 
 
-def shuffled(story: Any) -> None:
-    """The story, without the checks of what each pass decides: the planner is broken in it."""
+def shuffled(scenario: Any) -> None:
+    """Run the scenario without the checks of each allocation, because its planner is broken."""
 
     async def calm(world: World) -> None:
         with (
             patch.object(world.checker, "after_pass", lambda _: None),
             patch.object(world.checker, "at_pause", lambda: None),
         ):
-            await story(world)
+            await scenario(world)
 
-    lived(calm)
+    run_scenario(calm)
 
 
 async def minutes(world: World, count: int) -> None:
@@ -71,18 +71,18 @@ def status_of(world: World, job: Body) -> Any:
 
 def flapping(world: World) -> float:
     """The metric."""
-    families = {family.name: family for family in job_families(world.operator.pictures())}
+    families = {family.name: family for family in job_families(world.operator.all_stats())}
     return families["elastic_pytorch_flapping_jobs"].samples[0].value
 
 
 def is_flapping(world: World, job: Body) -> bool:
     """By its condition."""
-    told = [one for one in status_of(world, job)["conditions"] if one["type"] == "Flapping"]
-    return bool(told) and told[0]["status"] == "True"
+    flapping = [one for one in status_of(world, job)["conditions"] if one["type"] == "Flapping"]
+    return bool(flapping) and flapping[0]["status"] == "True"
 
 
-def test_a_job_that_the_planner_changes_in_each_pass_is_held_after_four_changes_for_ten_minutes() -> None:
-    async def story(world: World) -> None:
+def test_flapping_job_is_held_for_ten_minutes_after_four_changes() -> None:
+    async def scenario(world: World) -> None:
         world.add_node(4, "a")
         evicted = Evicted(world)
         job = add_job(world, "free", minReplicas=1, maxReplicas=4)
@@ -104,11 +104,11 @@ def test_a_job_that_the_planner_changes_in_each_pass_is_held_after_four_changes_
         assert len(pods_of(world, job)) == 4
         assert "Flapping" in {event["reason"] for event in world.server.all(kinds.EVENTS)}
 
-    shuffled(story)
+    shuffled(scenario)
 
 
 def test_a_job_that_is_held_gives_back_at_once_what_another_team_is_entitled_to() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         world.add_node(4, "a")
         add_policy(world, "red", guaranteed=2, limit=0)
         add_policy(world, "green", guaranteed=0, limit=100)
@@ -123,11 +123,11 @@ def test_a_job_that_is_held_gives_back_at_once_what_another_team_is_entitled_to(
         assert len(pods_of(world, job)) == min(held, 2)
         assert is_flapping(world, job)
 
-    shuffled(story)
+    shuffled(scenario)
 
 
 def test_an_edit_of_the_job_lets_it_go() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         world.add_node(4, "a")
         job = add_job(world, "free", minReplicas=1, maxReplicas=4)
         with in_a_circle():
@@ -140,12 +140,12 @@ def test_an_edit_of_the_job_lets_it_go() -> None:
         assert not is_flapping(world, job)
         assert len(pods_of(world, job)) == 3
 
-    shuffled(story)
+    shuffled(scenario)
 
 
 @pytest.mark.parametrize("what", ["a node comes", "a plain pod comes", "another job comes", "a policy is edited"])
 def test_what_follows_each_time_from_something_new_is_no_circle(what: str) -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         world.add_node(4, "a")
         job = add_job(world, "free", minReplicas=1, maxReplicas=4)
         happens = {
@@ -160,11 +160,11 @@ def test_what_follows_each_time_from_something_new_is_no_circle(what: str) -> No
                 await world.go_on(rounds=1)
         assert not is_flapping(world, job)
 
-    shuffled(story)
+    shuffled(scenario)
 
 
 def test_without_the_limit_on_changes_the_circle_goes_on() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         world.add_node(4, "a")
         evicted = Evicted(world)
         add_job(world, "free", minReplicas=1, maxReplicas=4)
@@ -172,4 +172,4 @@ def test_without_the_limit_on_changes_the_circle_goes_on() -> None:
             await minutes(world, 1)
         assert len(evicted.times) > 10
 
-    shuffled(story)
+    shuffled(scenario)

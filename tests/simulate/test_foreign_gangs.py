@@ -8,7 +8,7 @@ from tests.simulate import server as kinds
 from tests.simulate.facts import node_of
 from tests.simulate.server import Body
 from tests.simulate.test_eviction_limits import Evicted
-from tests.simulate.test_quarantine import add_job, add_policy, lived, pods_of
+from tests.simulate.test_quarantine import add_job, add_policy, pods_of, run_scenario
 from tests.simulate.world import World
 
 NODES, GPUS = 12, 4
@@ -30,8 +30,8 @@ async def make_gang(world: World, pods: int, *, job: str = "gang", indexed: bool
     made = []
     for _ in range(pods):
         made.append(world.add_foreign("red", gpus=GPUS, pool="a", job=job, indexed=indexed))
-        if world.dice.random() < 0.4:
-            world.moments.passed += world.dice.random() * 0.9
+        if world.rng.random() < 0.4:
+            world.clock.passed += world.rng.random() * 0.9
             world.machines.step()
             await world.run_pass()
     return made
@@ -45,8 +45,8 @@ def bound(world: World, pods: list[Body]) -> int:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_gang_gets_all_of_its_nodes_and_not_one_gpu_too_many_goes(seed: int) -> None:
-    async def story(world: World) -> None:
-        size = world.dice.randint(2, NODES - 2)
+    async def scenario(world: World) -> None:
+        size = world.rng.randint(2, NODES - 2)
         await full_cluster(world, guaranteed=size * GPUS)
         evicted = Evicted(world)
         gang = await make_gang(world, size)
@@ -54,39 +54,39 @@ def test_a_gang_gets_all_of_its_nodes_and_not_one_gpu_too_many_goes(seed: int) -
         assert bound(world, gang) == size
         assert len(evicted.times) == size * GPUS
 
-    lived(story, seed=seed)
+    run_scenario(scenario, seed=seed)
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_nobody_goes_for_a_gang_of_which_only_a_part_is_within_the_guarantee(seed: int) -> None:
-    async def story(world: World) -> None:
-        size = world.dice.randint(3, NODES - 2)
+def test_no_pod_is_evicted_for_a_gang_that_is_only_partly_within_the_guarantee(seed: int) -> None:
+    async def scenario(world: World) -> None:
+        size = world.rng.randint(3, NODES - 2)
         await full_cluster(world, guaranteed=(size - 1) * GPUS)
         evicted = Evicted(world)
         gang = await make_gang(world, size)
         await world.advance(600)
         assert (bound(world, gang), len(evicted.times)) == (0, 0)
         notes = [event["note"] for event in world.server.all(kinds.EVENTS) if event["reason"] == "NoRoomForGang"]
-        assert [f"all {size} pods" in note for note in notes] == [True]
+        assert [f"The {size} waiting pods of its gang" in note for note in notes] == [True]
 
-    lived(story, seed=seed)
+    run_scenario(scenario, seed=seed)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_of_a_job_whose_pods_are_all_alike_as_many_are_served_as_are_within_the_guarantee(seed: int) -> None:
-    async def story(world: World) -> None:
-        size = world.dice.randint(3, NODES - 2)
+    async def scenario(world: World) -> None:
+        size = world.rng.randint(3, NODES - 2)
         await full_cluster(world, guaranteed=(size - 1) * GPUS)
         evicted = Evicted(world)
         gang = await make_gang(world, size, indexed=False)
         await world.advance(600)
         assert (bound(world, gang), len(evicted.times)) == (size - 1, (size - 1) * GPUS)
 
-    lived(story, seed=seed)
+    run_scenario(scenario, seed=seed)
 
 
 def test_pods_of_a_job_that_makes_one_each_second_have_what_their_team_is_guaranteed() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         await full_cluster(world, guaranteed=2 * GPUS)
         evicted, made = Evicted(world), []
         for _ in range(60):
@@ -95,12 +95,12 @@ def test_pods_of_a_job_that_makes_one_each_second_have_what_their_team_is_guaran
         await world.advance(60)
         assert (bound(world, made), len(evicted.times)) == (2 * GPUS, 2 * GPUS)
 
-    lived(story)
+    run_scenario(scenario)
 
 
 @pytest.mark.parametrize("job", ["", "of-one"], ids=["on its own", "alone of its Job"])
 def test_a_pod_that_has_waited_in_vain_has_the_room_that_becomes_free_before_a_job_grows_into_it(job: str) -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         for _ in range(2):
             world.add_node(GPUS, "a")
         add_policy(world, "red", guaranteed=GPUS, limit=0)
@@ -116,12 +116,12 @@ def test_a_pod_that_has_waited_in_vain_has_the_room_that_becomes_free_before_a_j
         await world.advance(60)
         assert (bound(world, [pod]), len(pods_of(world, grows)), len(evicted.times)) == (1, GPUS, 0)
 
-    lived(story)
+    run_scenario(scenario)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_of_two_gangs_that_do_not_both_fit_one_is_served_whole(seed: int) -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         await full_cluster(world, guaranteed=8 * GPUS)
         evicted = Evicted(world)
         first, second = await make_gang(world, 5, job="first"), await make_gang(world, 5, job="second")
@@ -129,32 +129,32 @@ def test_of_two_gangs_that_do_not_both_fit_one_is_served_whole(seed: int) -> Non
         assert sorted([bound(world, first), bound(world, second)]) == [0, 5]
         assert len(evicted.times) == 5 * GPUS
 
-    lived(story, seed=seed)
+    run_scenario(scenario, seed=seed)
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_for_plain_pods_that_come_while_older_ones_wait_as_many_gpus_go_as_they_ask_for(seed: int) -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         guaranteed, asked, made = 6 * GPUS, 0, list[Body]()
         await full_cluster(world, guaranteed=guaranteed)
         evicted = Evicted(world)
-        for _ in range(world.dice.randint(2, 5)):
-            for _ in range(world.dice.randint(1, 4)):
-                gpus = min(world.dice.choice((1, 2, GPUS)), guaranteed - asked)
+        for _ in range(world.rng.randint(2, 5)):
+            for _ in range(world.rng.randint(1, 4)):
+                gpus = min(world.rng.choice((1, 2, GPUS)), guaranteed - asked)
                 if gpus:
                     asked += gpus
                     made.append(world.add_foreign("red", gpus=gpus, pool="a"))
-            await world.advance(world.dice.choice((0.3, 1, 2.5, 7)))
+            await world.advance(world.rng.choice((0.3, 1, 2.5, 7)))
         await world.advance(400)
         assert (bound(world, made), len(evicted.times)) == (len(made), asked)
 
-    lived(story, seed=seed)
+    run_scenario(scenario, seed=seed)
 
 
-def test_a_place_is_kept_until_those_who_make_way_have_gone_however_long_that_takes() -> None:
+def test_a_place_is_kept_until_the_evicted_pods_are_removed_however_long_that_takes() -> None:
     """Kubelets are slow: the grace and the time of the reservation are over before one pod has gone."""
 
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         await full_cluster(world, guaranteed=2 * GPUS)
         evicted = Evicted(world)
         world.machines.let_go = False
@@ -167,4 +167,4 @@ def test_a_place_is_kept_until_those_who_make_way_have_gone_however_long_that_ta
         assert (bound(world, gang), len(evicted.times)) == (2, 2 * GPUS)
         assert not [event for event in world.server.all(kinds.EVENTS) if event["reason"] == "ReservationExpired"]
 
-    lived(story)
+    run_scenario(scenario)

@@ -1,4 +1,4 @@
-"""What is remembered of jobs is forgotten with them."""
+"""The operator forgets what it remembered of a deleted job."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from elastic_operator.loop.controller import Controller
 from elastic_operator.metrics import Metrics
 from elastic_operator.read.pending.gang_places import GangPlaces
 from tests.simulate import server as kinds
-from tests.simulate.moments import Moments
 from tests.simulate.test_eviction_limits import teams
-from tests.simulate.test_quarantine import add_job, lived, pods_of
+from tests.simulate.test_quarantine import add_job, pods_of, run_scenario
+from tests.simulate.virtual_clock import VirtualClock
 from tests.simulate.world import World
 
 OF_OTHERS = (Controller, GangPlaces, Metrics)
@@ -42,8 +42,8 @@ def parts_of(thing: Any) -> list[Any]:
 
 
 def test_every_memory_of_jobs_is_in_the_list_that_each_pass_goes_through() -> None:
-    controller = World(Moments(), Random(1)).operator.controller
-    found = {type(one) for one in parts_of(controller) if hasattr(one, "keep_only")}
+    controller = World(VirtualClock(), Random(1)).operator.controller
+    found = {type(one) for one in parts_of(controller) if hasattr(one, "forget_deleted")}
     assert found - set(OF_OTHERS) == {type(one) for one in controller.of_jobs}
 
 
@@ -81,8 +81,8 @@ def places_of(uids: Set[str], thing: Any) -> list[str]:
     return found
 
 
-def test_what_is_gone_is_a_key_of_nothing_that_lives_between_passes() -> None:
-    async def story(world: World) -> None:
+def test_no_memory_between_passes_has_a_key_about_a_deleted_job() -> None:
+    async def scenario(world: World) -> None:
         stays = teams(world, red=4)
         await world.advance(30)
         gone = add_job(world, "red", minReplicas=2, maxReplicas=4)
@@ -96,11 +96,11 @@ def test_what_is_gone_is_a_key_of_nothing_that_lives_between_passes() -> None:
         assert pods_of(world, stays)
         assert places_of(uids, world.operator.controller) == []
 
-    lived(story)
+    run_scenario(scenario)
 
 
 def test_a_leader_that_ends_leaves_no_listener_in_the_stores_that_outlive_it() -> None:
-    operator = World(Moments(), Random(1)).operator
+    operator = World(VirtualClock(), Random(1)).operator
     listeners = operator.stores.jobs._listeners
     of_the_process = listeners[:1]
     assert len(listeners) > 1

@@ -9,14 +9,14 @@ from unittest.mock import patch
 import pytest
 
 from elastic_api.status import ConditionType, SizeReason
-from elastic_operator.loop.reclaim import dry_runs
+from elastic_operator.loop.reclaim import dry_run_answers, dry_runs
 from tests.kit.requests import Request
 from tests.simulate import server as kinds
 from tests.simulate.api import RefusedError
 from tests.simulate.facts import gpus_of, is_master, node_of, reservation_in
 from tests.simulate.server import Body
 from tests.simulate.test_eviction_limits import Evicted, teams
-from tests.simulate.test_quarantine import add_job, lived, pods_of
+from tests.simulate.test_quarantine import add_job, pods_of, run_scenario
 from tests.simulate.world import METRICS, World
 
 HOUR = 3600.0
@@ -30,7 +30,7 @@ def never_placed(world: World, namespace: str, *, gpus: int) -> Body:
 
 
 def test_for_a_pod_that_the_scheduler_places_nowhere_pods_go_from_three_nodes_and_then_it_rests() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         teams(world, nodes=20, red=4)
         await world.advance(30)
         evicted = Evicted(world)
@@ -39,14 +39,14 @@ def test_for_a_pod_that_the_scheduler_places_nowhere_pods_go_from_three_nodes_an
         assert len(evicted.times) == 3 * 2
         await world.advance(3 * HOUR)
         assert len(evicted.times) <= 5 * 2
-        told = [event["note"] for event in world.server.all(kinds.EVENTS) if event["reason"] == "ReservationExpired"]
-        assert any("kube-scheduler has a reason of its own" in note for note in told)
+        notes = [event["note"] for event in world.server.all(kinds.EVENTS) if event["reason"] == "ReservationExpired"]
+        assert any("kube-scheduler has a reason of its own" in note for note in notes)
 
-    lived(story)
+    run_scenario(scenario)
 
 
 def test_a_pod_that_rests_is_not_tried_before_its_time_by_the_next_leader_either() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         teams(world, nodes=6, red=4)
         await world.advance(30)
         evicted = Evicted(world)
@@ -57,11 +57,11 @@ def test_a_pod_that_rests_is_not_tried_before_its_time_by_the_next_leader_either
             await world.advance(600)
         assert len(evicted.times) == 3
 
-    lived(story)
+    run_scenario(scenario)
 
 
 def test_a_pod_that_rests_keeps_no_room_and_gets_what_becomes_free_by_itself() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         job = teams(world, nodes=4, red=4)
         await world.advance(30)
         pod = never_placed(world, "red", gpus=1)
@@ -80,7 +80,7 @@ def test_a_pod_that_rests_keeps_no_room_and_gets_what_becomes_free_by_itself() -
         await world.advance(60)
         assert node_of(now())
 
-    lived(story)
+    run_scenario(scenario)
 
 
 def add_stranger(world: World, team: str) -> Body:
@@ -94,12 +94,12 @@ def add_small_job(world: World, team: str) -> Body:
 
 
 @pytest.mark.parametrize("add", [add_small_job, add_stranger])
-def test_nobody_goes_while_the_stores_are_not_fresh(add: Callable[[World, str], Body]) -> None:
-    async def story(world: World) -> None:
+def test_no_pod_is_evicted_while_the_stores_are_not_fresh(add: Callable[[World, str], Body]) -> None:
+    async def scenario(world: World) -> None:
         job = teams(world, red=4)
         await world.advance(30)
         evicted, fresh = Evicted(world), False
-        world.operator.controller.reconciler.dispatcher.fresh = lambda: fresh
+        world.operator.controller.reconciler.dispatcher.is_fresh = lambda: fresh
         add(world, "red")
         await world.advance(300)
         assert evicted.times == []
@@ -111,14 +111,14 @@ def test_nobody_goes_while_the_stores_are_not_fresh(add: Callable[[World, str], 
         await world.advance(60)
         assert len(evicted.times) in (1, 2)
 
-    lived(story)
+    run_scenario(scenario)
 
 
 def test_a_job_that_ends_while_the_stores_are_not_fresh_ends_though_others_are_to_get_its_pods() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         job = teams(world, red=4)
         await world.advance(30)
-        world.operator.controller.reconciler.dispatcher.fresh = lambda: False
+        world.operator.controller.reconciler.dispatcher.is_fresh = lambda: False
         add_small_job(world, "red")
         await world.advance(30)
         master = next(pod for pod in pods_of(world, job) if is_master(pod))
@@ -127,7 +127,7 @@ def test_a_job_that_ends_while_the_stores_are_not_fresh_ends_though_others_are_t
         [now] = [one for one in world.server.all(kinds.JOBS) if one["metadata"]["uid"] == job["metadata"]["uid"]]
         assert "completionTime" in now["status"]
 
-    lived(story)
+    run_scenario(scenario)
 
 
 def refuse(
@@ -162,10 +162,10 @@ QUOTA = "pods is forbidden: exceeded quota: gpus, requested: requests.nvidia.com
     [('violates PodSecurity "restricted:latest": hostPath', None), (QUOTA, 0), (QUOTA, 3)],
     ids=["pod-security", "quota-of-none", "quota-of-less-than-the-minimum"],
 )
-def test_for_a_job_whose_pods_the_api_server_refuses_nobody_goes_and_it_says_why(
+def test_no_pod_is_evicted_for_a_job_whose_pods_are_refused_and_the_job_says_why(
     message: str, gpus: int | None
 ) -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         owner = teams(world, red=8)
         await world.advance(30)
         refuse(world, "red", message, gpus=gpus)
@@ -176,18 +176,18 @@ def test_for_a_job_whose_pods_the_api_server_refuses_nobody_goes_and_it_says_why
         assert evicted.times == []
         assert METRICS.evictions._value.get() == counted
         assert len(pods_of(world, owner)) == 16
-        told = [event["note"] for event in world.server.all(kinds.EVENTS) if event["reason"] == "ScaleUpBlocked"]
-        assert any(message[:30] in note for note in told)
+        notes = [event["note"] for event in world.server.all(kinds.EVENTS) if event["reason"] == "ScaleUpBlocked"]
+        assert any(message[:30] in note for note in notes)
         world.api.admission.clear()
         await world.advance(600)
         assert len(pods_of(world, job)) == 4
         assert len(evicted.times) == 4
 
-    lived(story)
+    run_scenario(scenario)
 
 
 def test_what_goes_in_its_own_namespace_makes_room_under_a_quota() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         teams(world, nodes=2, red=4)
         await world.advance(30)
         weak = add_job(world, "red", minReplicas=4, maxReplicas=4, priorityClassName="low")
@@ -198,13 +198,13 @@ def test_what_goes_in_its_own_namespace_makes_room_under_a_quota() -> None:
         await world.advance(60)
         assert len(pods_of(world, strong)) == 4
 
-    lived(story)
+    run_scenario(scenario)
 
 
-def test_a_job_whose_template_names_a_class_that_is_missing_takes_what_is_its_own() -> None:
+def test_a_job_whose_template_names_a_missing_class_reclaims_its_guarantee() -> None:
     """Its pods are made without that class (97), so without it they are tried, too."""
 
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         teams(world, nodes=2, red=4)
         await world.advance(30)
         job = add_job(world, "red", minReplicas=4, maxReplicas=4)
@@ -214,11 +214,11 @@ def test_a_job_whose_template_names_a_class_that_is_missing_takes_what_is_its_ow
         await world.advance(60)
         assert len(pods_of(world, job)) == 4
 
-    lived(story)
+    run_scenario(scenario)
 
 
-def test_a_number_of_pods_that_is_full_by_those_that_go_is_no_hindrance() -> None:
-    async def story(world: World) -> None:
+def test_a_full_quota_on_the_number_of_pods_does_not_matter_if_leaving_pods_fill_it() -> None:
+    async def scenario(world: World) -> None:
         teams(world, nodes=1, red=4)
         await world.advance(30)
         weak = add_job(world, "red", minReplicas=4, maxReplicas=4, priorityClassName="low")
@@ -229,11 +229,11 @@ def test_a_number_of_pods_that_is_full_by_those_that_go_is_no_hindrance() -> Non
         await world.advance(120)
         assert len(pods_of(world, strong)) == 4
 
-    lived(story)
+    run_scenario(scenario)
 
 
 def test_what_has_idle_room_is_made_though_a_quota_refuses_what_others_would_go_for() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         green = teams(world, nodes=4, red=8)
         world.server.edit(kinds.JOBS, green, {**green["spec"], "maxReplicas": 14})
         await world.advance(30)
@@ -246,11 +246,11 @@ def test_what_has_idle_room_is_made_though_a_quota_refuses_what_others_would_go_
         assert len(pods_of(world, job)) == 2
         assert evicted.times == []
 
-    lived(story)
+    run_scenario(scenario)
 
 
 def test_what_becomes_idle_is_used_at_once_though_a_quota_refuses_what_others_would_go_for() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         green = teams(world, nodes=4, red=8)
         world.server.edit(kinds.JOBS, green, {**green["spec"], "maxReplicas": 14})
         await world.advance(30)
@@ -259,19 +259,19 @@ def test_what_becomes_idle_is_used_at_once_though_a_quota_refuses_what_others_wo
         job = add_job(world, "red", minReplicas=1, maxReplicas=8)
         await world.advance(700)
         assert len(pods_of(world, job)) == 2
-        told = [event["note"] for event in world.server.all(kinds.EVENTS) if event["reason"] == "ScaleUpBlocked"]
-        assert any("No pods are evicted for its growth" in note and "exceeded quota" in note for note in told)
+        notes = [event["note"] for event in world.server.all(kinds.EVENTS) if event["reason"] == "ScaleUpBlocked"]
+        assert any("No pods are evicted for its growth" in note and "exceeded quota" in note for note in notes)
         assert evicted.times == []
         green = world.server.find(kinds.JOBS, "green", green["metadata"]["name"]) or {}
         world.server.edit(kinds.JOBS, green, {**green["spec"], "maxReplicas": 13})
         await world.advance(15)
         assert len(pods_of(world, job)) == 3
 
-    lived(story)
+    run_scenario(scenario)
 
 
-def test_of_many_small_preemptors_only_those_that_a_quota_takes_have_others_go() -> None:
-    async def story(world: World) -> None:
+def test_of_many_small_preemptors_only_those_within_a_resource_quota_evict_pods() -> None:
+    async def scenario(world: World) -> None:
         owner = teams(world, nodes=4, red=12)
         await world.advance(30)
         refuse(world, "red", QUOTA, gpus=2)
@@ -282,11 +282,11 @@ def test_of_many_small_preemptors_only_those_that_a_quota_takes_have_others_go()
         assert len(evicted.times) == 2
         assert len(pods_of(world, owner)) == 14
 
-    lived(story)
+    run_scenario(scenario)
 
 
-def test_of_more_preemptors_than_are_asked_about_in_the_time_an_answer_holds_each_gets_what_is_its_own() -> None:
-    async def story(world: World) -> None:
+def test_of_more_preemptors_than_dry_runs_within_the_life_of_an_answer_each_gets_its_guarantee() -> None:
+    async def scenario(world: World) -> None:
         owner = teams(world, nodes=6, red=14, blue=1)
         await world.advance(30)
         many = [add_job(world, "red", minReplicas=1, maxReplicas=1) for _ in range(14)]
@@ -300,8 +300,8 @@ def test_of_more_preemptors_than_are_asked_about_in_the_time_an_answer_holds_eac
         [now] = [one for one in world.server.all(kinds.JOBS) if one["metadata"]["uid"] == owner["metadata"]["uid"]]
         assert now["status"]["resizes"] <= 4
 
-    with patch.object(dry_runs, "PASSED_SECONDS", 3.0):
-        lived(story)
+    with patch.object(dry_run_answers, "PASSED_SECONDS", 3.0):
+        run_scenario(scenario)
 
 
 def limit_of(world: World, job: Body) -> str:
@@ -311,7 +311,7 @@ def limit_of(world: World, job: Body) -> str:
 
 
 def test_a_job_that_waits_to_make_way_gets_again_what_it_has_lost() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         green = teams(world, nodes=2, red=4)
         world.server.edit(kinds.JOBS, green, {**green["spec"], "maxReplicas": 6})
         await world.advance(60)
@@ -335,11 +335,11 @@ def test_a_job_that_waits_to_make_way_gets_again_what_it_has_lost() -> None:
         assert limit_of(world, green) != SizeReason.AT_MAXIMUM
 
     with patch.object(dry_runs.DryRuns, "_may_ask", lambda *_: False):
-        lived(story)
+        run_scenario(scenario)
 
 
 def test_a_pending_pod_does_not_wait_long_for_answers_about_a_job_that_takes_from_the_same_victim_job() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         green = teams(world, nodes=2, red=4, blue=1)
         await world.advance(60)
         pod, job = add_stranger(world, "blue"), add_job(world, "red", minReplicas=4, maxReplicas=4)
@@ -350,11 +350,11 @@ def test_a_pending_pod_does_not_wait_long_for_answers_about_a_job_that_takes_fro
         assert len(pods_of(world, green)) == 7
 
     with patch.object(dry_runs.DryRuns, "_may_ask", lambda *_: False):
-        lived(story)
+        run_scenario(scenario)
 
 
-def test_for_a_job_whose_pods_pass_and_are_refused_all_the_same_nobody_goes_after_three_times() -> None:
-    async def story(world: World) -> None:
+def test_three_rejections_after_dry_runs_stop_evictions_for_the_job() -> None:
+    async def scenario(world: World) -> None:
         owner = teams(world, nodes=4, red=4)
         await world.advance(30)
         refuse(world, "red", 'admission webhook "of.somebody" denied the request: no', dry_runs=False)
@@ -371,11 +371,11 @@ def test_for_a_job_whose_pods_pass_and_are_refused_all_the_same_nobody_goes_afte
         assert len(pods_of(world, job)) == 1
         assert len(pods_of(world, owner)) == 15
 
-    lived(story)
+    run_scenario(scenario)
 
 
-def test_without_an_answer_nobody_goes_and_few_questions_are_asked_and_afterwards_all_get_what_is_theirs() -> None:
-    async def story(world: World) -> None:
+def test_without_answers_no_pod_is_evicted_and_few_questions_are_asked_and_later_all_get_their_guarantee() -> None:
+    async def scenario(world: World) -> None:
         teams(world, nodes=4, red=12)
         await world.advance(30)
         asked = refuse(world, "red", "", gpus=100)
@@ -394,12 +394,12 @@ def test_without_an_answer_nobody_goes_and_few_questions_are_asked_and_afterward
         await world.advance(60)
         assert all(pods_of(world, job) for job in jobs)
 
-    lived(story)
+    run_scenario(scenario)
 
 
 @pytest.mark.parametrize("placed", [0, 1], ids=["all-of-its-pods", "all-but-the-first"])
 def test_for_a_job_whose_pods_the_scheduler_places_nowhere_others_go_three_times_and_then_it_rests(placed: int) -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         teams(world, nodes=4, red=4)
         await world.advance(30)
         evicted = Evicted(world)
@@ -417,4 +417,4 @@ def test_for_a_job_whose_pods_the_scheduler_places_nowhere_others_go_three_times
         assert len(evicted.times) <= 5 + placed
         assert len(pods_of(world, job)) >= placed
 
-    lived(story)
+    run_scenario(scenario)

@@ -1,4 +1,4 @@
-"""Whatever happens to a cluster, in whatever order: the rules hold (see `checker`)."""
+"""Random events in any order break no rule (see `checker`)."""
 
 from __future__ import annotations
 
@@ -64,6 +64,6 @@ def test_what_went_wrong_once_does_not_any_more(seed):
 @pytest.mark.simulation
 @pytest.mark.extended
 @pytest.mark.parametrize("seed", KNOWN)
-def test_what_is_known_to_go_wrong_still_does(seed):
+def test_known_violations_still_occur(seed):
     with pytest.raises(ViolationError):
         run_history(seed)

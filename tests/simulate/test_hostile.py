@@ -1,4 +1,4 @@
-"""Whatever one team does to keep GPUs: nobody entitled waits longer than its pods may take to go (see `hostile`)."""
+"""One hostile team cannot keep GPUs from others for longer than its pods may take to end (see `hostile`)."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def test_a_hostile_team_keeps_no_gpu_from_who_is_entitled_to_it(seeds):
 @pytest.mark.simulation
 @pytest.mark.extended
 @pytest.mark.parametrize("seed", KNOWN)
-def test_what_is_known_to_go_wrong_still_does(seed):
+def test_known_violations_still_occur(seed):
     with pytest.raises(ViolationError):
         run_history(seed, hostile=True)
 
 
 def _wants_pods_as_it_can_be_read(obs: Observation) -> bool:
-    over = obs.status.finished or obs.backs_off or obs.job.needs_edit
+    over = obs.status.finished or obs.is_in_backoff or obs.job.needs_edit
     return obs.job.spec is not None and not obs.job.spec.suspend and not over
 
 

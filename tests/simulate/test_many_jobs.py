@@ -1,4 +1,4 @@
-"""However many jobs change at once, a pass makes so many plans and no more, and goes on where it stopped."""
+"""If many jobs change at once, a pass makes a limited number of plans, and the next pass continues."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from unittest.mock import patch
 
 from elastic_operator.cluster.errors import Unreachable
 from elastic_operator.loop import reason_messages, reconciler
-from elastic_operator.loop import stored_world as stored
+from elastic_operator.loop import store_view as stored
 from elastic_operator.plan import planner
 from elastic_operator.read import specs
 from elastic_operator.read.pending import pending_pods as waiting_pods
 from tests.simulate import server as kinds
 from tests.simulate.facts import owner_of
 from tests.simulate.policies import NAMESPACES
-from tests.simulate.test_quarantine import lived
+from tests.simulate.test_quarantine import run_scenario
 from tests.simulate.world import World
 
 JOBS, AT_ONCE = 10, 3
@@ -44,8 +44,8 @@ def owners(world: World) -> set[str]:
     return {owner["name"] for pod in world.server.all(kinds.PODS) if (owner := owner_of(pod))}
 
 
-def test_of_many_jobs_that_come_at_once_some_start_in_each_pass_and_those_that_started_are_not_in_the_way_of_others():
-    async def story(world: World) -> None:
+def test_of_many_jobs_created_at_once_some_start_in_each_pass_and_started_ones_do_not_delay_others():
+    async def scenario(world: World) -> None:
         with_jobs(world, JOBS)
         started = []
         for _ in range(4):
@@ -56,11 +56,11 @@ def test_of_many_jobs_that_come_at_once_some_start_in_each_pass_and_those_that_s
         assert started == [3, 6, 9, 10]
 
     with patch.object(reconciler, "MAX_PLANS", AT_ONCE):
-        lived(story)
+        run_scenario(scenario)
 
 
 def test_a_new_leader_acts_first_where_a_pod_is_to_come() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         with_jobs(world, JOBS)
         await world.come_to_rest()
         *_, last = world.operator.stores.jobs
@@ -71,11 +71,11 @@ def test_a_new_leader_acts_first_where_a_pod_is_to_come() -> None:
         assert last.metadata.name in owners(world)
 
     with patch.object(reconciler, "MAX_PLANS", AT_ONCE):
-        lived(story)
+        run_scenario(scenario)
 
 
 def test_no_plan_is_made_from_a_spec_that_has_changed_since_the_job_was_last_looked_at():
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         with_jobs(world, JOBS, suspend=True)
         await world.come_to_rest()
         for job in world.server.all(kinds.JOBS):
@@ -89,17 +89,17 @@ def test_no_plan_is_made_from_a_spec_that_has_changed_since_the_job_was_last_loo
         reconcile_as_it_is = planner.reconcile
         with patch.object(planner, "reconcile", reconcile):
             for _ in range(6):
-                world.moments.passed += reason_messages.REASON_MESSAGES_SECONDS
+                world.clock.passed += reason_messages.REASON_MESSAGES_SECONDS
                 await world.run_pass()
         assert len(owners(world)) == JOBS
         assert {old for old, new in planned if old != new} == set()
 
     with patch.object(reconciler, "MAX_PLANS", AT_ONCE):
-        lived(story)
+        run_scenario(scenario)
 
 
 def test_all_jobs_are_decided_on_again_in_time_some_of_them_at_a_time():
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         with_jobs(world, JOBS)
         await world.come_to_rest()
         looked, plans, per_pass = list[str](), list[str](), list[tuple[int, int]]()
@@ -108,18 +108,18 @@ def test_all_jobs_are_decided_on_again_in_time_some_of_them_at_a_time():
         with patch.object(planner, "observe", observe), patch.object(planner, "reconcile", reconcile):
             for _ in range(int(reconciler.RESYNC_SECONDS) + 10):
                 before = len(looked), len(plans)
-                world.moments.passed += 1.0
+                world.clock.passed += 1.0
                 await world.operator.run_pass()
                 per_pass.append((len(looked) - before[0], len(plans) - before[1]))
         assert max(per_pass) == (AT_ONCE, AT_ONCE)
         assert len(set(looked)) == len(set(plans)) == JOBS
 
     with patch.object(reconciler, "MAX_PLANS", AT_ONCE):
-        lived(story)
+        run_scenario(scenario)
 
 
 def test_much_that_is_new_is_read_one_object_in_a_turn_of_the_event_loop_and_the_pass_remembers_it():
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         with_jobs(world, JOBS)
         world.add_node(0, "b")
         for _ in range(JOBS):
@@ -144,15 +144,15 @@ def test_much_that_is_new_is_read_one_object_in_a_turn_of_the_event_loop_and_the
         assert len(owners(world)) == JOBS
 
     with patch.object(stored, "FEW_JOBS", AT_ONCE), patch.object(waiting_pods, "FEW_PODS", AT_ONCE):
-        lived(story)
+        run_scenario(scenario)
 
 
 def test_jobs_whose_next_try_is_not_due_do_not_use_up_the_plans_of_a_pass() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         with_jobs(world, JOBS)
         await world.run_pass()
         controller = world.operator.controller
-        in_trouble = [obs.job for obs in controller.decisions.observed.obs.values()]
+        in_trouble = [obs.job for obs in controller.decisions.obs.values()]
         for job in in_trouble:
             controller.reconciler.dispatcher.note(job, Unreachable("no answer"))
         with_jobs(world, 1)
@@ -160,14 +160,14 @@ def test_jobs_whose_next_try_is_not_due_do_not_use_up_the_plans_of_a_pass() -> N
         assert len(owners(world) - {job.name for job in in_trouble}) == 1
 
     with patch.object(reconciler, "MAX_PLANS", AT_ONCE):
-        lived(story)
+        run_scenario(scenario)
 
 
 def test_no_plan_is_made_for_a_job_while_one_is_carried_out() -> None:
     calls: list[str] = []
     plan = noted(planner.Planner.plan, lambda _planner, obs, *_: str(obs.job.name), calls)
 
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         with_jobs(world, JOBS)
         controller = world.operator.controller
         with patch.object(planner.Planner, "plan", plan):
@@ -178,4 +178,4 @@ def test_no_plan_is_made_for_a_job_while_one_is_carried_out() -> None:
         await world.advance(30)
         assert sum(bool(owner_of(pod)) for pod in world.server.all(kinds.PODS)) == JOBS
 
-    lived(story)
+    run_scenario(scenario)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.simulate import server as kinds
 from tests.simulate.server import Body
-from tests.simulate.test_quarantine import add_job, lived, pods_of
+from tests.simulate.test_quarantine import add_job, pods_of, run_scenario
 from tests.simulate.world import World
 
 SINCE = (
@@ -46,12 +46,12 @@ def writes_of_statuses(world: World) -> list[str]:
     return found
 
 
-def test_what_the_api_server_drops_is_not_written_over_and_over_and_is_warned_of_once(
+def test_pruned_fields_are_written_once_and_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.WARNING)
 
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         world.add_node(4, "a")
         with dropping(world):
             job = add_job(world, "green", minReplicas=1, maxReplicas=2)
@@ -62,15 +62,15 @@ def test_what_the_api_server_drops_is_not_written_over_and_over_and_is_warned_of
             assert written == []
             add_job(world, "green", minReplicas=1, maxReplicas=1)
             await world.advance(60)
-        (told,) = [record.message for record in caplog.records if "older release" in record.message]
-        assert "elasticpytorchjobs" in told
-        assert all(f"status.{name}" in told for name in ("activeSeconds", "avoidedNodes", "totalFailures"))
+        (warning,) = [record.message for record in caplog.records if "older release" in record.message]
+        assert "elasticpytorchjobs" in warning
+        assert all(f"status.{name}" in warning for name in ("activeSeconds", "avoidedNodes", "totalFailures"))
 
-    lived(story)
+    run_scenario(scenario)
 
 
 def test_once_the_definitions_are_of_this_release_all_is_written_with_whatever_is_written_next() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         world.add_node(4, "a")
         with dropping(world):
             job = add_job(world, "green", minReplicas=1, maxReplicas=1)
@@ -82,11 +82,11 @@ def test_once_the_definitions_are_of_this_release_all_is_written_with_whatever_i
         await world.advance(60)
         assert "activeSince" in now_of(world, job)["status"]
 
-    lived(story)
+    run_scenario(scenario)
 
 
 def test_a_deadline_ends_the_job_though_its_account_is_dropped() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         world.add_node(4, "a")
         with dropping(world):
             job = add_job(world, "green", minReplicas=1, maxReplicas=2, activeDeadlineSeconds=600)
@@ -95,7 +95,7 @@ def test_a_deadline_ends_the_job_though_its_account_is_dropped() -> None:
             await world.advance(60)
             assert "completionTime" in now_of(world, job)["status"]
 
-    lived(story)
+    run_scenario(scenario)
 
 
 def now_of(world: World, job: Body) -> Body:

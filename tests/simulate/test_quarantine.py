@@ -1,4 +1,4 @@
-"""What the histories with errors of the operator's own (`test_histories`) do not come by, or do not count."""
+"""Cases of internal errors that random histories (`test_histories`) do not reach, or do not count."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import pytest
 
-from elastic_operator.loop.reclaim.reclaim_reports import ReclaimReports
+from elastic_operator.loop.reclaim.reclaim_reporter import ReclaimReporter
 from elastic_operator.loop.reclaim.reclaim_times import ReclaimTimes
 from elastic_operator.plan.allocation import allocate
 from elastic_operator.plan.allocation.eviction_limits import EvictionLimits
@@ -19,20 +19,20 @@ from elastic_operator.settings import ReclaimMode
 from tests.simulate import operators
 from tests.simulate import server as kinds
 from tests.simulate.facts import name_of, owner_of, reservation_in, staying, terminating
-from tests.simulate.moments import Moments
 from tests.simulate.operators import SETTINGS
 from tests.simulate.raising import MadeUpError
 from tests.simulate.server import Body
+from tests.simulate.virtual_clock import VirtualClock
 from tests.simulate.world import METRICS, World
 
 
-def lived(story: Callable[[World], Coroutine[Any, Any, None]], *, seed: int = 1) -> None:
-    """The story, in a world of its own."""
-    moments = Moments()
-    with moments.rule(Random(seed)):
-        world = World(moments, Random(seed))
+def run_scenario(scenario: Callable[[World], Coroutine[Any, Any, None]], *, seed: int = 1) -> None:
+    """Run the scenario in a new world."""
+    clock = VirtualClock()
+    with clock.patch_time(Random(seed)):
+        world = World(clock, Random(seed))
         with world.raising.rule():
-            asyncio.run(story(world))
+            asyncio.run(scenario(world))
 
 
 def pods_of(world: World, job: Body) -> list[Body]:
@@ -62,7 +62,7 @@ def errors(kind: str) -> float:
 @pytest.mark.parametrize("pods_pass", [False, True], ids=["before-it-is-asked-about", "when-its-pods-have-passed"])
 @pytest.mark.parametrize("station", ["reconcile", "act"])
 def test_others_lose_pods_once_at_most_for_a_job_that_raises_at_what_it_is_given(station: str, pods_pass: bool) -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         world.add_node(4, "a")
         add_policy(world, "red", guaranteed=3, limit=0)
         add_policy(world, "blue", guaranteed=0, limit=8)
@@ -88,11 +88,11 @@ def test_others_lose_pods_once_at_most_for_a_job_that_raises_at_what_it_is_given
         await world.come_to_rest()
         assert len(pods_of(world, bad)) == 3
 
-    lived(story)
+    run_scenario(scenario)
 
 
-def test_a_place_for_a_foreign_pod_is_kept_for_as_long_as_the_pods_of_a_job_that_is_set_aside_take_to_go() -> None:
-    async def story(world: World) -> None:
+def test_a_place_for_a_foreign_pod_is_kept_for_as_long_as_the_pods_of_a_job_that_is_quarantined_take_to_go() -> None:
+    async def scenario(world: World) -> None:
         world.add_node(4, "a")
         add_policy(world, "red", guaranteed=0, limit=8)
         add_policy(world, "blue", guaranteed=3, limit=0)
@@ -108,10 +108,10 @@ def test_a_place_for_a_foreign_pod_is_kept_for_as_long_as_the_pods_of_a_job_that
         grace = bad["spec"]["elasticity"]["gracePeriodSeconds"]
         assert kept["until"] - kept["since"] == grace + SETTINGS.reclaim.reservation_seconds
 
-    lived(story)
+    run_scenario(scenario)
 
 
-def test_a_policy_of_which_no_teams_can_be_made_is_set_aside_and_the_others_hold() -> None:
+def test_a_policy_of_which_no_teams_can_be_made_is_quarantined_and_the_others_hold() -> None:
     work = policies.resolve
 
     def broken(found: Any, *arguments: Any, **more: Any) -> Any:
@@ -119,7 +119,7 @@ def test_a_policy_of_which_no_teams_can_be_made_is_set_aside_and_the_others_hold
             raise MadeUpError("made up")
         return work(found, *arguments, **more)
 
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         world.add_node(4, "a")
         before = errors("policy")
         with patch.object(policies, "resolve", broken):
@@ -130,9 +130,9 @@ def test_a_policy_of_which_no_teams_can_be_made_is_set_aside_and_the_others_hold
             assert len(pods_of(world, good)) == 1
             assert errors("policy") > before
             resolved = world.operator.controller.world.policies
-            assert {p.reason for found in resolved.problems.values() for p in found} == {"InternalError"}
+            assert {p.code for found in resolved.problems.values() for p in found} == {"InternalError"}
 
-    lived(story)
+    run_scenario(scenario)
 
 
 def test_a_policy_of_whose_new_spec_no_teams_can_be_made_holds_as_it_was() -> None:
@@ -146,7 +146,7 @@ def test_a_policy_of_whose_new_spec_no_teams_can_be_made_holds_as_it_was() -> No
     def guaranteed(world: World) -> list[int]:
         return [team.quotas["a"].guaranteed for team in world.operator.controller.world.policies.teams]
 
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         world.add_node(4, "a")
         add_policy(world, "red", guaranteed=2, limit=0)
         await world.settle()
@@ -159,14 +159,14 @@ def test_a_policy_of_whose_new_spec_no_teams_can_be_made_holds_as_it_was() -> No
         await world.advance(330)
         assert guaranteed(world) == [3]
 
-    lived(story)
+    run_scenario(scenario)
 
 
 def test_an_allocation_that_raises_whatever_the_jobs_are_is_blamed_on_none_of_them() -> None:
     def broken(_allocator: Any, _snapshot: Any) -> Any:
         raise ValueError("made up")
 
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         world.add_node(4, "a")
         add_job(world, "blue", minReplicas=1, maxReplicas=1)
         before = errors("job")
@@ -174,7 +174,7 @@ def test_an_allocation_that_raises_whatever_the_jobs_are_is_blamed_on_none_of_th
             await world.operator.run_pass()
         assert errors("job") == before
 
-    lived(story)
+    run_scenario(scenario)
 
 
 def test_an_error_that_only_the_limits_on_evictions_bring_about_is_blamed_on_the_job_at_which_it_occurs() -> None:
@@ -185,7 +185,7 @@ def test_an_error_that_only_the_limits_on_evictions_bring_about_is_blamed_on_the
             raise ValueError("made up")
         return allocate_all(allocator, snapshot)
 
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         world.add_node(4, "a")
         bad, good = add_job(world, "blue", minReplicas=1, maxReplicas=1), add_job(world, "red", maxReplicas=1)
         before = errors("job")
@@ -194,7 +194,7 @@ def test_an_error_that_only_the_limits_on_evictions_bring_about_is_blamed_on_the
         assert errors("job") > before
         assert (len(pods_of(world, bad)), len(pods_of(world, good))) == (0, 1)
 
-    lived(story)
+    run_scenario(scenario)
 
 
 def test_an_error_in_what_the_mode_dry_run_only_reports_keeps_no_job_from_its_pods() -> None:
@@ -205,7 +205,7 @@ def test_an_error_in_what_the_mode_dry_run_only_reports_keeps_no_job_from_its_po
             raise ValueError("made up")
         return allocate_all(allocator, snapshot)
 
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         world.add_node(4, "a")
         with patch.object(allocate.Allocator, "allocate", broken):
             job = add_job(world, "blue", minReplicas=2, maxReplicas=2)
@@ -215,16 +215,16 @@ def test_an_error_in_what_the_mode_dry_run_only_reports_keeps_no_job_from_its_po
 
     reclaim = SETTINGS.reclaim.model_copy(update={"mode": ReclaimMode.DRY_RUN})
     with patch.object(operators, "SETTINGS", SETTINGS.model_copy(update={"reclaim": reclaim})):
-        lived(story)
+        run_scenario(scenario)
 
 
-@pytest.mark.parametrize("report", [(ReclaimTimes, "look"), (ReclaimReports, "no_room")])
+@pytest.mark.parametrize("report", [(ReclaimTimes, "note_allocation"), (ReclaimReporter, "no_room")])
 def test_a_report_that_raises_keeps_no_job_from_its_pods(report: tuple[Any, str]) -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         world.add_node(4, "a")
         with patch.object(*report, side_effect=MadeUpError("a report")):
             job = add_job(world, "red", minReplicas=2, maxReplicas=2)
             await world.advance(30)
             assert len(pods_of(world, job)) == 2
 
-    lived(story)
+    run_scenario(scenario)

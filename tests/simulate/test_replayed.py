@@ -1,4 +1,4 @@
-"""Each pass of random histories is decided again from its file as the operator decided it."""
+"""The operator decides each pass of random histories again, from a snapshot file, with the same result."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from math import inf
 
 import pytest
 
-from elastic_operator.loop.stored_world import StoredWorld
+from elastic_operator.loop.store_view import StoreView
 from elastic_operator.plan.planner import Planner
 from elastic_operator.tools import snapshot_file
 from elastic_operator.tools.decisions import Decision, decide
@@ -33,14 +33,14 @@ class Replays:
     def decide(self, planner, world, reclaim):
         """Decide, and compare who gets what."""
         decisions = self._decide(planner, world, reclaim)
-        if not isinstance(world, StoredWorld):
+        if not isinstance(world, StoreView):
             return decisions
         recorded = record(world, reclaim, *world.reader.policies.sources())
         read = snapshot_file.decode(json.loads(snapshot_file.encode(recorded)), source="f")
         assert read == recorded
         outcome = decide(read)
         self._loop, self._replayed = planner, {decision.job.uid: decision for decision in outcome.jobs}
-        assert self._replayed.keys() == decisions.observed.obs.keys()
+        assert self._replayed.keys() == decisions.obs.keys()
         replayed = {uid: found.grant for uid, found in self._replayed.items() if found.grant is not None}
         assert replayed == dict(decisions.allocation)
         assert {pod.uid: pod for pod in outcome.nominations} == {
@@ -54,9 +54,9 @@ class Replays:
         plan = self._plan(planner, obs, grant, now)
         if planner is self._loop and self._replayed[obs.job.uid].grant == grant:
             replayed = self._replayed[obs.job.uid].plan
-            assert replayed == replace(plan, status=without_output(plan.status), wake_at=replayed.wake_at)
+            assert replayed == replace(plan, status=without_output(plan.status), requeue_at=replayed.requeue_at)
             # A deadline whose start is not written yet counts from the first look, which may be earlier.
-            assert (plan.wake_at or inf) <= (replayed.wake_at or inf)
+            assert (plan.requeue_at or inf) <= (replayed.requeue_at or inf)
             self.deletes += len(plan.deletes)
             self.creates += len(plan.creates)
         return plan

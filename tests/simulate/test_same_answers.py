@@ -1,4 +1,4 @@
-"""The API server in memory answers as the table says; `tests/apiserver/test_same_answers.py` asks a real one."""
+"""The in-memory API server gives the answers of the table; `tests/apiserver/test_same_answers.py` asks a real one."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 from tests.kit.requests import Request
 from tests.simulate import server as kinds
 from tests.simulate.cluster import Cluster
-from tests.simulate.moments import Moments
 from tests.simulate.requests import TABLES, Asked
+from tests.simulate.virtual_clock import VirtualClock
 
 
 @pytest.mark.parametrize("table", TABLES)
 async def test_the_server_in_memory_answers_as_a_real_one(table: str) -> None:
-    cluster = Cluster(Moments(), Random(0))
+    cluster = Cluster(VirtualClock(), Random(0))
     cluster.server.create(kinds.NAMESPACES, {"metadata": {"name": "here"}})
     api = cluster.api
 

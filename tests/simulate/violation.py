@@ -1,14 +1,14 @@
-"""How a broken rule is told."""
+"""The errors that report a broken rule."""
 
 from __future__ import annotations
 
 
 class ViolationError(AssertionError):
-    """A rule that must hold does not."""
+    """A rule is broken."""
 
 
 class RestlessError(ViolationError):
-    """The cluster never comes to rest. That may follow from any rule that is broken."""
+    """The cluster never comes to rest. Any broken rule may be the cause."""
 
 
 def require(holds: object, otherwise: str) -> None:

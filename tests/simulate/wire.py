@@ -1,4 +1,4 @@
-"""The operator's session with the API server in memory, answered at once."""
+"""The operator's session with the in-memory API server, which answers at once."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Wire:
 
     def __init__(self, api: Api, faults: Faults) -> None:
         self.api, self.faults = api, faults
-        self.clock = ServerClock(api.server.moments.monotonic)
+        self.clock = ServerClock(api.server.clock.monotonic)
         self.writes: list[Write] = []
 
     def api_time(self) -> float:
@@ -58,7 +58,7 @@ class Wire:
         """Replace an object."""
         return self._carry_out(Request("PUT", path, body=body))
 
-    async def patch(self, path: str, body: Body, *, content_type: str = "") -> Body:
+    async def patch(self, path: str, body: Body, *, content_type: str = "", **_: object) -> Body:
         """Merge into an object, or its status."""
         return self._write("PATCH", path, body, strategic="strategic" in content_type)
 

@@ -1,4 +1,4 @@
-"""A cluster with its machines and its operator, and time that passes in it."""
+"""A cluster with an operator, and virtual time."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tests.simulate import server as kinds
 from tests.simulate.checker import Checker
 from tests.simulate.cluster import Cluster
 from tests.simulate.facts import terminating
-from tests.simulate.moments import Moments
 from tests.simulate.operators import Operator
 from tests.simulate.raising import MadeUpError, Raising
 from tests.simulate.violation import RestlessError, require
+from tests.simulate.virtual_clock import VirtualClock
 
 MOST_ROUNDS = 60
 """Rounds of pass and machines after which nothing may change any more, as long as no time passes."""
@@ -27,35 +27,35 @@ SHORTEST_STEP, LONGEST_STEP = 5.0, 60.0
 METRICS = Metrics()
 
 
-class Complaints(logging.Handler):
-    """What the operator logs as an error: in these histories nothing is one but what was made up."""
+class ErrorLog(logging.Handler):
+    """Keeps the first error that the operator logs, except for injected ones."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
         self.first: logging.LogRecord | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep the first."""
+        """Keep the record if it is the first."""
         if not (record.exc_info and isinstance(record.exc_info[1], MadeUpError)):
             self.first = self.first or record
 
 
 class World(Cluster):
-    """Everything that a history happens to. `rule` of its moments must hold while it is used."""
+    """The cluster and the operator of a history. Use it within `patch_time` of its clock."""
 
-    def __init__(self, moments: Moments, dice: Random, *, default_policy: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, clock: VirtualClock, rng: Random, *, default_policy: Mapping[str, Any] | None = None) -> None:
         """`default_policy` is that setting of the operators; None for what it is where nobody sets it."""
-        super().__init__(moments, dice)
+        super().__init__(clock, rng)
         self.server.default_policy = default_policy or self.server.default_policy
         self.raising = Raising(self.server)
         self.operator = Operator(self.api, METRICS)
-        self.checker = Checker(self.server, dice)
+        self.checker = Checker(self.server, rng)
         self.wait = 0.0
 
     # -- time --------------------------------------------------------------------------------------------------------
 
     async def run_pass(self) -> None:
-        """One pass, its writes, and the checks of both."""
+        """Run one pass and its writes, and check both."""
         self.operator.wire.writes.clear()
         self.wait = await self.operator.run_pass()
         self.raising.heard(self.operator)
@@ -64,21 +64,21 @@ class World(Cluster):
             self._replace_operator()
 
     def _replace_operator(self) -> None:
-        """Another one leads, which has heard of everything, but knows nothing that is not written down."""
+        """Another operator leads. It knows all API objects, and nothing of its predecessor's memory."""
         self.operator.leave()
-        self.operator, self.wait = Operator(self.api, METRICS, dice=self.dice), 0.0
+        self.operator, self.wait = Operator(self.api, METRICS, rng=self.rng), 0.0
         self.raising.forgotten()
 
     async def go_on(self, *, rounds: int) -> None:
-        """So many passes and steps of the machines, whatever is left to do then; the pass comes last."""
+        """Run so many steps of the machines, each with a pass after it, even if work remains."""
         for _ in range(rounds):
             self.machines.step()
-            self.moments.passed += 1.0
+            self.clock.passed += 1.0
             await self.run_pass()
         self.checker.look_away()
 
     async def settle(self) -> None:
-        """Passes and machines in turn until nobody has anything to do; a round takes a second."""
+        """Run passes and machines in turn until nothing changes. A round takes a second."""
         for _ in range(MOST_ROUNDS):
             before, leader = self.server.revision, self.operator
             await self.run_pass()
@@ -87,31 +87,31 @@ class World(Cluster):
                 self.checker.look_away()
             if self.server.revision == before and self.operator is leader and not leader.reports_soon:
                 break
-            self.moments.passed += 1.0
+            self.clock.passed += 1.0
         else:
             raise RestlessError(f"something changes in each of {MOST_ROUNDS} rounds")
-        if self.operator.faults.retries(self.moments.passed):
+        if self.operator.faults.retries(self.clock.passed):
             self.checker.look_away()
         else:
             self.checker.at_pause()
 
     async def advance(self, seconds: float) -> None:
-        """Time passes, and the operator looks when it said it would."""
-        end = self.moments.passed + seconds
-        while self.moments.passed < end:
+        """Let time pass. The operator runs a pass when it asked for one."""
+        end = self.clock.passed + seconds
+        while self.clock.passed < end:
             step = min(max(self.wait, SHORTEST_STEP), LONGEST_STEP)
-            self.moments.passed += min(step, max(0.5, end - self.moments.passed))
+            self.clock.passed += min(step, max(0.5, end - self.clock.passed))
             await self.settle()
 
     async def come_to_rest(self) -> None:
-        """Time passes until no pod has come or gone for longer than the operator ever waits by itself."""
-        quiet_since, before = self.moments.passed, self.checker.changes
+        """Let time pass until no pod has come or gone for longer than any delay of the operator."""
+        quiet_since, before = self.clock.passed, self.checker.changes
         for _ in range(MOST_STEPS):
             await self.advance(min(max(self.wait, SHORTEST_STEP), LONGEST_STEP))
             if self.checker.changes != before:
-                quiet_since, before = self.moments.passed, self.checker.changes
+                quiet_since, before = self.clock.passed, self.checker.changes
             waits = self.operator.controller.reconciler.eviction_gate.awaiting_dry_runs  # (139)
-            quiet = self.moments.passed - quiet_since >= QUIET_SECONDS and not waits
+            quiet = self.clock.passed - quiet_since >= QUIET_SECONDS and not waits
             if self.raising.tried_again() and quiet:
                 break
         else:
@@ -121,13 +121,13 @@ class World(Cluster):
         await self._check_rest()
 
     async def _check_rest(self) -> None:
-        """Nobody who decides it all again decides otherwise: not the operator, nor one that hears it in disorder."""
+        """Check that a second decision changes nothing, also by a successor with another order of events."""
         self.checker.at_rest(self.operator)
         self.operator.doubt()
         await self._decides_nothing(self.operator, "deciding again")
         if self.server.aside or any(map(terminating, self.server.all(kinds.PODS))):
-            return  # a successor gives pods that do not end terminating their time once more; who was set aside, a try
-        successor = Operator(self.api, METRICS, dice=self.dice)
+            return  # a successor gives terminating pods their time once more, and who is quarantined a try
+        successor = Operator(self.api, METRICS, rng=self.rng)
         await self._decides_nothing(successor, "a successor that hears of all in another order")
         successor.leave()
 

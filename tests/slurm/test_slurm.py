@@ -137,7 +137,7 @@ def test_a_node_that_is_switched_off_costs_one_step_and_the_job_ends_well(site):
     assert account.repeated_steps() == []
 
 
-def test_a_plain_script_starts_again_from_its_snapshot_when_the_step_of_a_node_is_told_to_go(site):
+def test_a_plain_script_starts_again_from_its_snapshot_when_the_step_of_a_node_gets_sigterm(site):
     job = site.sh("sbatch --parsable elastic_run.sh multinode_torchrun.py 100000 1").strip()
     at = site.wait_said(job, r"^\[GPU1\] Epoch (\d+) ")
     site.wait_said(job, r"Training snapshot saved", after=at)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from random import Random
 from typing import Any
 
-from tests.simulate import happenings as simulated
+from tests.simulate import random_events as simulated
 from tests.simulate import server as kinds
 from tests.soak.plan import Kind
 from tests.soak.site import REAL
@@ -17,20 +17,20 @@ GUARANTEED = 2
 """GPUs of each team on real nodes; a training's smallest size is within it whatever is edited."""
 
 
-def real_policy(dice: Random, team: str) -> dict[str, Any]:
+def real_policy(rng: Random, team: str) -> dict[str, Any]:
     """What such a team may be given. All guarantees together are no more than the nodes have."""
-    guaranteed = GUARANTEED if team == GUESTS else dice.choice((1, GUARANTEED))
-    borrowing: dict[str, Any] = {"weight": dice.choice((1, 1, 2, 4))}
-    if dice.random() < 0.4:
-        borrowing["limit"] = dice.choice((0, 1, 2))
+    guaranteed = GUARANTEED if team == GUESTS else rng.choice((1, GUARANTEED))
+    borrowing: dict[str, Any] = {"weight": rng.choice((1, 1, 2, 4))}
+    if rng.random() < 0.4:
+        borrowing["limit"] = rng.choice((0, 1, 2))
     flavors = [{"name": REAL, "guaranteed": guaranteed, "borrowing": borrowing}]
-    return {"flavors": flavors, "namespaces": [team], "priority": dice.choice((0, 0, 5))}
+    return {"flavors": flavors, "namespaces": [team], "priority": rng.choice((0, 0, 5))}
 
 
-def real_policy_is_edited(stage: Stage, dice: Random) -> Iterator[str]:
+def real_policy_is_edited(stage: Stage, rng: Random) -> Iterator[str]:
     """A training's team gets another policy."""
-    team, server = dice.choice(TRAINERS), stage.world.whole
-    known, spec = server.find(kinds.POLICIES, "", team), real_policy(dice, team)
+    team, server = rng.choice(TRAINERS), stage.world.whole
+    known, spec = server.find(kinds.POLICIES, "", team), real_policy(rng, team)
     if known is None:
         server.create(kinds.POLICIES, {"metadata": {"name": team}, "spec": spec})
     else:
@@ -38,32 +38,32 @@ def real_policy_is_edited(stage: Stage, dice: Random) -> Iterator[str]:
     yield f"policy {team} is edited: {spec}"
 
 
-def training_is_resized(stage: Stage, dice: Random) -> Iterator[str]:
+def training_is_resized(stage: Stage, rng: Random) -> Iterator[str]:
     """One of the two gets another largest size."""
-    yield stage.trainings[dice.choice(TRAINERS)].resize(dice)
+    yield stage.trainings[rng.choice(TRAINERS)].resize(rng)
 
 
-def training_is_suspended(stage: Stage, dice: Random) -> Iterator[str]:
+def training_is_suspended(stage: Stage, rng: Random) -> Iterator[str]:
     """One of the two is suspended, and goes on."""
-    training = stage.trainings[dice.choice(TRAINERS)]
+    training = stage.trainings[rng.choice(TRAINERS)]
     training.suspend(suspend=True)
     yield f"{training.name} is suspended for a while"
     training.suspend(suspend=False)
 
 
-def _as_simulated(*happenings: Callable[[Any], str]) -> Callable[[Stage, Random], Iterator[str]]:
+def _as_simulated(*events: Callable[[Any], str]) -> Callable[[Stage, Random], Iterator[str]]:
     """The first of these that can happen on the fake nodes."""
 
-    def happens(stage: Stage, dice: Random) -> Iterator[str]:
-        stage.world.dice = dice
-        yield next(filter(None, (happening(stage.world) for happening in happenings)), "")
+    def happens(stage: Stage, rng: Random) -> Iterator[str]:
+        stage.world.rng = rng
+        yield next(filter(None, (event(stage.world) for event in events)), "")
 
     return happens
 
 
 def job_ends_or_goes(world: Any) -> str:
     """A job's pods end well, or its user deletes it."""
-    first, second = world.dice.sample((simulated.job_succeeds, simulated.job_goes), 2)
+    first, second = world.rng.sample((simulated.job_succeeds, simulated.job_goes), 2)
     told: str = first(world) or second(world)
     return told
 

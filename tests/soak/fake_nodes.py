@@ -1,4 +1,4 @@
-"""The simulator's players on KWOK's nodes beside a real API server."""
+"""The simulator's users and machines on KWOK's nodes beside a real API server."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from random import Random
 from devcluster.fakenodes import ANNOTATION
 from tests.apiserver.operators import eventually
 from tests.simulate import server as kinds
+from tests.simulate.base_world import BaseWorld
 from tests.simulate.facts import GPU, POOL
-from tests.simulate.players import Players
 from tests.simulate.policies import NAMESPACES
 from tests.simulate.server import Body
 from tests.soak.mirror import LiveServer
@@ -22,7 +22,7 @@ class Ends:
 
     def end(self, pod: Body, exit_code: int) -> None:
         """All containers of the pod end with that code."""
-        end = {"exitCode": exit_code, "startedAt": None, "finishedAt": self.server.moments.text(), "reason": "Test"}
+        end = {"exitCode": exit_code, "startedAt": None, "finishedAt": self.server.clock.text(), "reason": "Test"}
         states = [
             {
                 "name": container["name"],
@@ -38,14 +38,14 @@ class Ends:
         self.server.update(kinds.PODS, pod, status={"phase": phase, "containerStatuses": states})
 
 
-class FakeNodesWorld(Players):
+class FakeNodesWorld(BaseWorld):
     """What happens on KWOK's nodes."""
 
     longest_delay = 3
 
-    def __init__(self, server: LiveServer, dice: Random) -> None:
-        super().__init__(server, dice)
-        self.moments, self.machines = server.moments, Ends(server)
+    def __init__(self, server: LiveServer, rng: Random) -> None:
+        super().__init__(server, rng)
+        self.clock, self.machines = server.clock, Ends(server)
         for namespace in NAMESPACES:
             self._make_namespace(namespace)
 

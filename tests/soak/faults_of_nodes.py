@@ -18,8 +18,8 @@ OUR_PODS = "--pod-selector=elastic-pytorch.dev/job-name=toy"
 def part_killed(program: str) -> Deeds:
     """A program of a node is killed, and started again later."""
 
-    def choose(stage: Stage, dice: Random) -> tuple[str, PartFaults]:
-        name = dice.choice(stage.site.nodes)
+    def choose(stage: Stage, rng: Random) -> tuple[str, PartFaults]:
+        name = rng.choice(stage.site.nodes)
         return name, stage.site.cluster.part(f"{name}/{program}")
 
     return for_a_while(
@@ -31,8 +31,8 @@ def part_killed(program: str) -> Deeds:
     )
 
 
-def _any(stage: Stage, dice: Random) -> NodeFaults:
-    return stage.site.cluster.node(dice.choice(stage.site.nodes))
+def _any(stage: Stage, rng: Random) -> NodeFaults:
+    return stage.site.cluster.node(rng.choice(stage.site.nodes))
 
 
 def _is_ready(stage: Stage, node: NodeFaults) -> None:
@@ -60,7 +60,7 @@ node_frozen = _done_to_a_node(" is frozen", NodeFaults.freeze, NodeFaults.thaw)
 lookups_unanswered = _done_to_a_node(": look-ups get no answer", NodeFaults.silence_dns, NodeFaults.refuse_dns)
 disk_full = _done_to_a_node(": the disk is full", NodeFaults.fill_disk, NodeFaults.free_disk, _takes_pods)
 gpu_sick = for_a_while(
-    lambda stage, dice: (_any(stage, dice), dice.randrange(GPUS)),
+    lambda stage, rng: (_any(stage, rng), rng.randrange(GPUS)),
     lambda one: f"{one[0].name}: GPU {one[1]} is sick",
     lambda one: one[0].set_sick([one[1]]),
     lambda one: one[0].set_sick([]),
@@ -75,9 +75,9 @@ nodes_parted = for_a_while(
 )
 
 
-def node_drained(stage: Stage, dice: Random) -> Iterator[str]:
+def node_drained(stage: Stage, rng: Random) -> Iterator[str]:
     """`kubectl drain` of the trainings' pods, and uncordoned later."""
-    name = dice.choice(stage.site.nodes)
+    name = rng.choice(stage.site.nodes)
     options = (OUR_PODS, "--force", "--delete-emptydir-data", "--timeout=90s")
     try:
         stage.site.lab.kubectl("drain", name, *options)
@@ -89,18 +89,18 @@ def node_drained(stage: Stage, dice: Random) -> Iterator[str]:
 # -- fake nodes ------------------------------------------------------------------------------------------------------
 
 
-def fake_node_gone(stage: Stage, dice: Random) -> Iterator[str]:
+def fake_node_gone(stage: Stage, rng: Random) -> Iterator[str]:
     """It is taken out of the cluster; another one of its kind comes later."""
-    node = dice.choice(stage.world.server.all(kinds.NODES))
+    node = rng.choice(stage.world.server.all(kinds.NODES))
     stage.world.server.remove(kinds.NODES, node)
     yield f"fake node {name_of(node)} goes"
     gpus = int(node["status"].get("capacity", {}).get(GPU, 0))
     stage.world.add_node(gpus, node["metadata"]["labels"][POOL])
 
 
-def fake_node_cordoned(stage: Stage, dice: Random) -> Iterator[str]:
+def fake_node_cordoned(stage: Stage, rng: Random) -> Iterator[str]:
     """Its pods stay, no new ones come."""
-    node = dice.choice(stage.world.server.all(kinds.NODES))
+    node = rng.choice(stage.world.server.all(kinds.NODES))
     stage.site.lab.kubectl("cordon", name_of(node))
     yield f"fake node {name_of(node)} is cordoned"
     stage.site.lab.kubectl("uncordon", name_of(node))

@@ -10,7 +10,7 @@ from random import Random
 from devcluster.images import PAUSE_REF
 from tests.cluster.lab import Object, wait
 from tests.simulate import foreign
-from tests.simulate import happenings as simulated
+from tests.simulate import random_events as simulated
 from tests.simulate.facts import GPU, POOL
 from tests.soak.edits import GUARANTEED
 from tests.soak.site import REAL
@@ -23,26 +23,26 @@ GUEST_SECONDS = 90.0
 """Within so long a guest gets the GPU that is guaranteed to its team."""
 
 
-def _any_training(stage: Stage, dice: Random) -> RealTraining:
-    return stage.trainings[dice.choice(sorted(stage.trainings))]
+def _any_training(stage: Stage, rng: Random) -> RealTraining:
+    return stage.trainings[rng.choice(sorted(stage.trainings))]
 
 
 def training_process(told: str, number: signal.Signals) -> Deeds:
     """One rank's process gets that signal; of one that is frozen, the launcher makes an end."""
 
-    def fault(stage: Stage, dice: Random) -> Iterator[str]:
-        training = _any_training(stage, dice)
-        pod = training.pod(dice)
+    def fault(stage: Stage, rng: Random) -> Iterator[str]:
+        training = _any_training(stage, rng)
+        pod = training.pod(rng)
         done = pod and training.on_process(pod, lambda pid: os.kill(pid, number))
         yield f"{training.name}: the training process of {pod} is {told}" if done else ""
 
     return fault
 
 
-def launcher_killed(stage: Stage, dice: Random) -> Iterator[str]:
+def launcher_killed(stage: Stage, rng: Random) -> Iterator[str]:
     """SIGKILL to the first process of a pod, and so to all in it."""
-    training = _any_training(stage, dice)
-    pod = training.pod(dice)
+    training = _any_training(stage, rng)
+    pod = training.pod(rng)
     if pod:
         training.dies(pod)
     yield f"{training.name}: the launcher of {pod} is killed" if pod else ""
@@ -51,9 +51,9 @@ def launcher_killed(stage: Stage, dice: Random) -> Iterator[str]:
 def deleted(role: str, *, by_force: bool = False) -> Deeds:
     """Somebody deletes a pod of a training."""
 
-    def fault(stage: Stage, dice: Random) -> Iterator[str]:
-        training = _any_training(stage, dice)
-        pod = training.pod(dice, role)
+    def fault(stage: Stage, rng: Random) -> Iterator[str]:
+        training = _any_training(stage, rng)
+        pod = training.pod(rng, role)
         if pod:
             training.team.delete_pod(f"toy-{pod}", *(FORCE if by_force else ()))
         yield f"{training.name}: {pod} is deleted{' by force' * by_force}" if pod else ""
@@ -61,9 +61,9 @@ def deleted(role: str, *, by_force: bool = False) -> Deeds:
     return fault
 
 
-def guests_come(stage: Stage, dice: Random) -> Iterator[str]:
+def guests_come(stage: Stage, rng: Random) -> Iterator[str]:
     """Plain pods ask for what is guaranteed to their team, and get it; the trainings make way."""
-    names = [f"guest-{dice.getrandbits(32):08x}" for _ in range(dice.randint(1, GUARANTEED))]
+    names = [f"guest-{rng.getrandbits(32):08x}" for _ in range(rng.randint(1, GUARANTEED))]
     kubectl = stage.site.lab.kubectl
     kubectl("-n", GUESTS, "apply", "-f", "-", objects=[_guest(name) for name in names])
     yield f"{len(names)} pods of {GUESTS} come"
@@ -87,23 +87,23 @@ def _runs(stage: Stage, name: str) -> bool:
 # -- on fake nodes ---------------------------------------------------------------------------------------------------
 
 
-def foreigners_come(stage: Stage, dice: Random) -> Iterator[str]:
+def foreigners_come(stage: Stage, rng: Random) -> Iterator[str]:
     """Some pods of others ask for GPUs; later some of them end."""
     world = stage.world
-    world.dice = dice
+    world.rng = rng
     yield "; ".join(filter(None, (foreign.foreign_comes(world) for _ in range(4))))  # type: ignore[arg-type]
-    world.dice = dice
+    world.rng = rng
     for _ in range(4):
         foreign.foreign_ends(world)  # type: ignore[arg-type]
 
 
-def pod_fails(stage: Stage, dice: Random) -> Iterator[str]:
+def pod_fails(stage: Stage, rng: Random) -> Iterator[str]:
     """A pod of a job on a fake node ends with code 1."""
-    stage.world.dice = dice
+    stage.world.rng = rng
     yield simulated.pod_fails(stage.world)  # type: ignore[arg-type]
 
 
-def pod_is_deleted(stage: Stage, dice: Random) -> Iterator[str]:
+def pod_is_deleted(stage: Stage, rng: Random) -> Iterator[str]:
     """Somebody deletes a pod of a job on a fake node."""
-    stage.world.dice = dice
+    stage.world.rng = rng
     yield simulated.pod_is_deleted(stage.world)  # type: ignore[arg-type]

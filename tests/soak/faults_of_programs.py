@@ -15,14 +15,14 @@ from tests.cluster.leader import Leader
 from tests.soak.stage import Deeds, Stage, for_a_while
 
 
-def leader_killed(stage: Stage, dice: Random) -> Iterator[str]:  # noqa: ARG001 - as the others
+def leader_killed(stage: Stage, rng: Random) -> Iterator[str]:  # noqa: ARG001 - as the others
     """SIGKILL; the kubelet starts its container again."""
     os.kill(Leader(stage.site.lab).wait_until_there(), signal.SIGKILL)
     yield "the operator that leads is killed"
     stage.site.wait_operators()
 
 
-def operators_killed(stage: Stage, dice: Random) -> Iterator[str]:  # noqa: ARG001 - as the others
+def operators_killed(stage: Stage, rng: Random) -> Iterator[str]:  # noqa: ARG001 - as the others
     """All of them at once."""
     pids = processes.of_operators(stage.site.cluster)
     for pid in pids:
@@ -31,7 +31,7 @@ def operators_killed(stage: Stage, dice: Random) -> Iterator[str]:  # noqa: ARG0
     stage.site.wait_operators()
 
 
-def leader_frozen(stage: Stage, dice: Random) -> Iterator[str]:  # noqa: ARG001 - as the others
+def leader_frozen(stage: Stage, rng: Random) -> Iterator[str]:  # noqa: ARG001 - as the others
     """Longer than its lease: another one leads when it wakes up."""
     pid = Leader(stage.site.lab).wait_until_there()
     os.kill(pid, signal.SIGSTOP)
@@ -42,15 +42,15 @@ def leader_frozen(stage: Stage, dice: Random) -> Iterator[str]:  # noqa: ARG001 
     stage.site.wait_operators()
 
 
-def operator_pod_deleted(stage: Stage, dice: Random) -> Iterator[str]:
+def operator_pod_deleted(stage: Stage, rng: Random) -> Iterator[str]:
     """Somebody deletes one of the operator's pods."""
-    pod = dice.choice(sorted(pod["metadata"]["name"] for pod in Leader(stage.site.lab).pods()))
+    pod = rng.choice(sorted(pod["metadata"]["name"] for pod in Leader(stage.site.lab).pods()))
     stage.site.lab.kubectl("delete", "pod", pod, "-n", OPERATOR_NAMESPACE, "--wait=false")
     yield "a pod of the operator is deleted"
     stage.site.wait_operators()
 
 
-def operator_upgraded(stage: Stage, dice: Random) -> Iterator[str]:  # noqa: ARG001 - as the others
+def operator_upgraded(stage: Stage, rng: Random) -> Iterator[str]:  # noqa: ARG001 - as the others
     """`helm upgrade` to a chart that rolls the pods."""
     stage.site.install(Progress(quiet=True))
     yield "the operator is upgraded"
@@ -74,7 +74,7 @@ def _done_to(part: str, told: str, harm: Callable[[PartFaults], None], mend: Cal
     return for_a_while(choose, lambda _: f"{part} is {told}", harm, mend, lambda stage, _: stage.site.wait_answers())
 
 
-def etcd_compacted(stage: Stage, dice: Random) -> Iterator[str]:  # noqa: ARG001 - as the others
+def etcd_compacted(stage: Stage, rng: Random) -> Iterator[str]:  # noqa: ARG001 - as the others
     """While the API server is away: nobody can go on watching where it was, all must list anew."""
     cluster = stage.site.cluster
     server = cluster.part("apiserver")

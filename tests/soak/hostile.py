@@ -38,8 +38,8 @@ def greedy_job_comes(tenant: Tenant) -> str:
     if len(jobs) >= MOST_JOBS:
         tenant.server.update(kinds.JOBS, jobs[0], metadata={"finalizers": None})
         tenant.server.remove(kinds.JOBS, jobs[0])
-    spec = greedy(tenant.dice)
-    job = tenant.add_job(HOSTILE, gpus=1, pool=tenant.dice.choice("aaab"), **spec)
+    spec = greedy(tenant.rng)
+    job = tenant.add_job(HOSTILE, gpus=1, pool=tenant.rng.choice("aaab"), **spec)
     tenant.server.update(kinds.JOBS, job, spec={"elasticity": {"gracePeriodSeconds": DAY}})
     return f"greedy job {name_of(job)} comes: {spec}"
 
@@ -49,7 +49,7 @@ def its_class_goes(tenant: Tenant) -> str:
     job = tenant.borrower()
     if job is None:
         return ""
-    name = tenant.dice.choice(IGNORED_CLASSES)
+    name = tenant.rng.choice(IGNORED_CLASSES)
     tenant.server.edit(kinds.JOBS, job, {**job["spec"], "priorityClassName": name})
     return f"job {name_of(job)} gets priorityClassName {name}"
 
@@ -57,7 +57,7 @@ def its_class_goes(tenant: Tenant) -> str:
 def its_spec_is_spoilt_or_mended(tenant: Tenant) -> str:
     """A job that has borrowed cannot be read any more, or can again. The API server asks only that it be suspended."""
     spoilt = [job for job in tenant.jobs() if not is_over(job) and _is_spoilt(job)]
-    mends = bool(spoilt) and tenant.dice.random() < 0.5
+    mends = bool(spoilt) and tenant.rng.random() < 0.5
     job = tenant.choose(spoilt) if mends else tenant.borrower()
     if job is None:
         return ""
@@ -157,8 +157,8 @@ def _requests(tenant: Tenant) -> Iterator[tuple[str, str, Body]]:
 def _deed(act: Act) -> Deeds:
     """That, or a greedy job where it cannot be done now."""
 
-    def deed(stage: Stage, dice: Random) -> Iterator[str]:
-        stage.tenant.dice = dice
+    def deed(stage: Stage, rng: Random) -> Iterator[str]:
+        stage.tenant.rng = rng
         yield act(stage.tenant) or greedy_job_comes(stage.tenant)
 
     return deed

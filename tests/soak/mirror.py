@@ -1,4 +1,4 @@
-"""A real API server behind the interface of the one in memory, so that the simulator's happenings happen to it and the
+"""A real API server behind the interface of the one in memory, so that the simulator's random events act on it and the
 simulator's checker reads it.
 """
 
@@ -14,8 +14,8 @@ from elastic_api.job import API_VERSION
 from elastic_api.policy import KIND as POLICY_KIND
 from elastic_operator.cluster.errors import AlreadyExists
 from tests.simulate import server as kinds
-from tests.simulate.moments import Moments
 from tests.simulate.server import Body
+from tests.simulate.virtual_clock import VirtualClock
 
 CORE, OURS = "/api/v1", f"/apis/{API_VERSION}"
 ROOTS = {kinds.PODS: CORE, kinds.NODES: CORE, kinds.NAMESPACES: CORE, kinds.JOBS: OURS, kinds.POLICIES: OURS}
@@ -26,7 +26,7 @@ MERGE = {"Content-Type": "application/merge-patch+json"}
 TRIES = 20
 
 
-class WallMoments(Moments):
+class WallClock(VirtualClock):
     """The time there is, as histories see it."""
 
     def __init__(self) -> None:
@@ -45,8 +45,8 @@ class WallMoments(Moments):
 class Photo:
     """All objects of one moment, for the checker; `aside` and `in_force` are as in the simulator's server."""
 
-    def __init__(self, moments: Moments, objects: Mapping[str, list[Body]], *, aside: Mapping[str, str]) -> None:
-        self.moments, self._objects, self.aside = moments, objects, aside
+    def __init__(self, clock: VirtualClock, objects: Mapping[str, list[Body]], *, aside: Mapping[str, str]) -> None:
+        self.clock, self._objects, self.aside = clock, objects, aside
         self.in_force: dict[str, Body | None] = {}
         self.default_policy = kinds.DEFAULT_POLICY
 
@@ -63,14 +63,14 @@ class LiveServer:
 
     def __init__(self, api: httpx.Client, *, namespace: str = "") -> None:
         self.api, self.namespace = api, namespace
-        self.moments: Moments = WallMoments()
+        self.clock: VirtualClock = WallClock()
         self.default_policy = kinds.DEFAULT_POLICY
         self.in_force: dict[str, Body | None] = {}
 
     def photo(self) -> Photo:
         """Everything, each kind as of one moment."""
         objects = {plural: self.all(plural) for plural in ROOTS}
-        return Photo(self.moments, objects, aside=self.aside_in(objects))
+        return Photo(self.clock, objects, aside=self.aside_in(objects))
 
     def aside_in(self, objects: Mapping[str, list[Body]]) -> dict[str, str]:  # noqa: ARG002 - may be overridden
         """Names of objects of which no rule of good conduct is expected, each with a reason."""

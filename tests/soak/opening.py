@@ -20,13 +20,13 @@ NODE_LOSS_SECONDS = {"north": 10, "south": 300}
 
 def set_up(name: str, seed: int, progress: Progress) -> Stage:
     """All of it, from nothing."""
-    dice = Random(seed)
+    rng = Random(seed)
     site = Site.make(name, progress)
-    world = SoakWorld(site, dice)
+    world = SoakWorld(site, rng)
     tenant = Tenant(LiveServer(site.client(AS_TENANT), namespace=HOSTILE), world.machines)
     stage = Stage(site, world, tenant)
     for team in REAL_TEAMS:
-        policy = {"metadata": {"name": team}, "spec": real_policy(dice, team)}
+        policy = {"metadata": {"name": team}, "spec": real_policy(rng, team)}
         stage.world.whole.create(kinds.POLICIES, policy)
     site.lab.kubectl("create", "namespace", GUESTS)
     stage.world.whole.create(kinds.POLICIES, {"metadata": {"name": HOSTILE}, "spec": POLICY})

@@ -43,24 +43,24 @@ class Deed:
 
 def make_plan(seed: int, minutes: int, kinds: Sequence[Kind]) -> list[list[Deed]]:
     """For each minute its deeds, in order of time."""
-    dice = Random(seed)
+    rng = Random(seed)
     by_sort = {sort: [kind for kind in kinds if kind.sort == sort] for sort in dict.fromkeys(k.sort for k in kinds)}
-    decks = {sort: _deal(Random(dice.getrandbits(32)), found) for sort, found in by_sort.items()}
-    return [_minute(minute, dice, decks) for minute in range(minutes)]
+    decks = {sort: _deal(Random(rng.getrandbits(32)), found) for sort, found in by_sort.items()}
+    return [_minute(minute, rng, decks) for minute in range(minutes)]
 
 
-def _minute(minute: int, dice: Random, decks: Mapping[str, Iterator[Kind]]) -> list[Deed]:
+def _minute(minute: int, rng: Random, decks: Mapping[str, Iterator[Kind]]) -> list[Deed]:
     deeds = []
     for deck in decks.values():
-        kind, second = next(deck), dice.uniform(FIRST_SECOND, LAST_SECOND)
-        lasts, seed = dice.uniform(*kind.lasts_seconds), dice.getrandbits(32)
+        kind, second = next(deck), rng.uniform(FIRST_SECOND, LAST_SECOND)
+        lasts, seed = rng.uniform(*kind.lasts_seconds), rng.getrandbits(32)
         deeds.append(Deed(minute, round(second, 1), kind.sort, kind.name, round(lasts, 1), seed))
     return sorted(deeds, key=lambda deed: deed.second)
 
 
-def _deal(dice: Random, kinds: Sequence[Kind]) -> Iterator[Kind]:
+def _deal(rng: Random, kinds: Sequence[Kind]) -> Iterator[Kind]:
     """Card by card without end; the deck is shuffled anew when it is used up."""
     deck = [kind for kind in kinds for _ in range(kind.times)]
     while True:
-        dice.shuffle(deck)
+        rng.shuffle(deck)
         yield from deck

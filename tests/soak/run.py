@@ -140,7 +140,7 @@ class Soak:
         require(photo or not must, f"pods come and go for {REST_SECONDS:.0f} s though nothing happens")
         self.restless = 0 if photo else self.restless + 1
         if photo is not None:
-            judge(photo, self.stage.world.dice)
+            judge(photo, self.stage.world.rng)
             self.result.rests += 1
         return photo is not None
 

@@ -38,8 +38,8 @@ def for_a_while(
 ) -> Deeds:
     """What is chosen is harmed, and mended later; `then` waits for what comes of that."""
 
-    def deed(stage: Stage, dice: Random) -> Iterator[str]:
-        found = choose(stage, dice)
+    def deed(stage: Stage, rng: Random) -> Iterator[str]:
+        found = choose(stage, rng)
         harm(found)
         try:
             yield told(found)

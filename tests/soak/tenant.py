@@ -5,8 +5,8 @@ from __future__ import annotations
 from random import Random
 
 from tests.simulate import server as kinds
+from tests.simulate.base_world import BaseWorld
 from tests.simulate.facts import FLAVORS, Body, flavor_of, gpus_of, is_over, owner_of, staying
-from tests.simulate.players import Players
 from tests.simulate.violation import require
 from tests.soak.fake_nodes import Ends
 from tests.soak.mirror import LiveServer, Photo
@@ -23,7 +23,7 @@ AS_TENANT = {"Impersonate-User": HOSTILE, "Impersonate-Group": "system:authentic
 """Its credentials: the user is bound to `edit` in the namespace."""
 
 
-class Tenant(Players):
+class Tenant(BaseWorld):
     """The team in its namespace, which is all that its `server` shows. `kubelets` say how its pods end."""
 
     def __init__(self, server: LiveServer, kubelets: Ends) -> None:

@@ -19,12 +19,12 @@ from tests.simulate.api import Answer, Api, refusal
 from tests.simulate.cluster import Cluster
 from tests.simulate.facts import GPU, POOL
 from tests.simulate.foreign import foreign_comes, foreign_ends
-from tests.simulate.happenings import job_comes, job_goes, job_is_edited, job_succeeds
 from tests.simulate.hostile import others_policy_comes_or_is_edited
 from tests.simulate.judge import judge
-from tests.simulate.moments import Moments
 from tests.simulate.operators import Operator
+from tests.simulate.random_events import job_comes, job_goes, job_is_edited, job_succeeds
 from tests.simulate.violation import ViolationError
+from tests.simulate.virtual_clock import VirtualClock
 from tests.soak.fake_nodes import FakeNodesWorld
 from tests.soak.hostile import ACTS, greedy_job_comes, it_asks_for_what_it_may_not_have
 from tests.soak.mirror import LiveServer, Photo
@@ -73,15 +73,15 @@ class FakeNodes(FakeNodesWorld):
 class Small:
     """A cluster in memory with its operator, its users, and the hostile team."""
 
-    def __init__(self, moments: Moments, dice: Random) -> None:
-        self.cluster = Cluster(moments, dice)
-        self.moments, self.dice, self.transport = moments, dice, InMemory(self.cluster.api)
+    def __init__(self, clock: VirtualClock, rng: Random) -> None:
+        self.cluster = Cluster(clock, rng)
+        self.clock, self.rng, self.transport = clock, rng, InMemory(self.cluster.api)
         self.whole = WholeSide(self._client())
-        self.users = FakeNodes(FakeSide(self._client()), dice)
+        self.users = FakeNodes(FakeSide(self._client()), rng)
         self.tenant = Tenant(LiveServer(self._client(AS_TENANT), namespace=HOSTILE), self.users.machines)
-        self.tenant.dice = dice
+        self.tenant.rng = rng
         for live in (self.whole, self.users.server, self.tenant.server):
-            live.moments = moments
+            live.clock = clock
         self.cluster.server.create(kinds.NAMESPACES, {"metadata": {"name": HOSTILE, "labels": {}}})
         self.whole.create(kinds.POLICIES, {"metadata": {"name": HOSTILE}, "spec": POLICY})
         for pool, gpus in (("a", 8), ("a", 4), ("b", 4)):
@@ -97,7 +97,7 @@ class Small:
         for _ in range(MOST_STEPS):
             await self.operator.run_pass()
             self.cluster.machines.step()
-            self.moments.passed += STEP_SECONDS
+            self.clock.passed += STEP_SECONDS
             pods = [(pod["metadata"]["uid"], pod["status"]["phase"]) for pod in self.whole.all(kinds.PODS)]
             quiet, seen = (quiet + 1, seen) if pods == seen else (0, pods)
             keeps_its_limit(self.whole.photo())
@@ -108,9 +108,9 @@ class Small:
 
 @pytest.fixture
 def small() -> Iterator[Small]:
-    moments = Moments()
-    with moments.rule(Random(SEED)):
-        yield Small(moments, Random(SEED))
+    clock = VirtualClock()
+    with clock.patch_time(Random(SEED)):
+        yield Small(clock, Random(SEED))
 
 
 async def live(small: Small, rounds: int) -> set[str]:
@@ -120,19 +120,19 @@ async def live(small: Small, rounds: int) -> set[str]:
     """
     acts = [act for kind, act in ACTS.items() for _ in range(kind.times)]
     done = set()
-    for act in [act for _ in range(rounds) for act in small.dice.sample(acts, len(acts))]:
-        for happening in small.dice.sample(USERS, 2):
-            happening(small.users)  # type: ignore[arg-type]
+    for act in [act for _ in range(rounds) for act in small.rng.sample(acts, len(acts))]:
+        for event in small.rng.sample(USERS, 2):
+            event(small.users)  # type: ignore[arg-type]
         if act(small.tenant):
             done.add(act.__name__)
         else:
             greedy_job_comes(small.tenant)
         await small.rest()
-        judge(small.whole.photo(), small.dice)  # type: ignore[arg-type]
+        judge(small.whole.photo(), small.rng)  # type: ignore[arg-type]
     return done
 
 
-def test_whatever_the_team_does_everybody_gets_what_is_guaranteed(small: Small) -> None:
+def test_a_hostile_team_takes_no_guarantee_from_another_team(small: Small) -> None:
     assert asyncio.run(live(small, 2)) == {act.__name__ for act in ACTS.values()}
 
 
@@ -157,4 +157,4 @@ def test_a_gpu_above_its_limit_is_caught() -> None:
         "status": {"phase": "Pending"},
     }
     with pytest.raises(ViolationError, match="7 GPUs of a, its limit is 6"):
-        keeps_its_limit(Photo(Moments(), {kinds.PODS: [pod]}, aside={}))
+        keeps_its_limit(Photo(VirtualClock(), {kinds.PODS: [pod]}, aside={}))

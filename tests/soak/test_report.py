@@ -44,7 +44,7 @@ def test_a_result_is_the_same_after_it_was_kept():
     assert results.load(json.loads(json.dumps(asdict(result)))) == result
 
 
-def test_figures_count_what_was_lost_and_whoever_was_alive():
+def test_figures_count_lost_work_and_live_processes():
     told = dict(results.figures(make_result()))
     assert told["steps done again, all after faults"] == "4 + 0"
     assert told["of these without any loss"] == "1 + 0"
@@ -79,7 +79,7 @@ def test_the_section_has_a_column_for_each_seed_and_a_row_for_each_fault():
     assert "| worker deleted | 2 | nothing | 2 | 0 | 0.4 s |" in text
 
 
-def test_the_section_replaces_what_is_between_the_marks_and_nothing_else():
+def test_the_section_replaces_only_the_text_between_the_marks():
     page = f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n"
     once = report.put_in(page, "new\n")
     assert once == f"before\n{report.BEGIN}\nnew\n{report.END}\nafter\n"

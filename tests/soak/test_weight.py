@@ -13,7 +13,7 @@ def process(name, *, begin, end, megabytes=80.0, per_minute=0.0, files=30, wave=
     return made
 
 
-def test_processes_that_stay_as_they_are_are_flat_whoever_is_killed():
+def test_processes_with_constant_use_are_flat_even_if_some_are_killed():
     found = judge(
         [
             *process("1", begin=0, end=1800, wave=3.0),

@@ -49,10 +49,10 @@ class RealTraining(Training):
         """Until a group of any size has done a step."""
         self.team.wait("the first step", lambda: self.latest, seconds=IMPORT_SECONDS)
 
-    def resize(self, dice: Random) -> str:
+    def resize(self, rng: Random) -> str:
         """Another largest size."""
         now = (self.team.job() or {"spec": {"maxReplicas": 0}})["spec"]["maxReplicas"]
-        most = dice.choice([size for size in range(LEAST, MOST + 1) if size != now])
+        most = rng.choice([size for size in range(LEAST, MOST + 1) if size != now])
         self.team.edit("toy", maxReplicas=most)
         return f"{self.name} gets maxReplicas {most}"
 
@@ -86,11 +86,11 @@ class RealTraining(Training):
             pod for pod in self.team.lab.pods(self.name) if is_alive(pod) and pod["status"].get("phase") == "Running"
         ]
 
-    def pod(self, dice: Random, role: str = "") -> str:
+    def pod(self, rng: Random, role: str = "") -> str:
         """What follows the job's name in the name of a running pod of that role; "" if there is none."""
         names = [pod["metadata"]["name"].removeprefix("toy-") for pod in self.live_pods()]
         found = sorted(name for name in names if name.startswith(role))
-        return dice.choice(found) if found else ""
+        return rng.choice(found) if found else ""
 
     def finish(self) -> None:
         """It is told that it has trained enough, and ends well."""

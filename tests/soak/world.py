@@ -1,6 +1,6 @@
-"""Both halves of the soak's cluster as the simulator's happenings and checker see them.
+"""Both halves of the soak's cluster as the simulator's random events and checker see them.
 
-Happenings of the simulator meet only the fake nodes, their teams and jobs. The checker sees real ones, too.
+Random events of the simulator act only on the fake nodes, their teams and jobs. The checker sees real ones, too.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from random import Random
 from typing import Any
 
 from elastic_operator.cluster.errors import AlreadyExists
-from elastic_operator.read.ledger import ASSUMED_SECONDS
-from tests.simulate import happenings as simulated
+from elastic_operator.read.assumed_pods import ASSUMED_SECONDS
+from tests.simulate import random_events as simulated
 from tests.simulate import server as kinds
 from tests.simulate.facts import (
     FLAVORS,
@@ -53,7 +53,7 @@ ENDED_SECONDS = 20
 
 
 class FakeSide(LiveServer):
-    """What the simulator's happenings may meet: all but the real nodes and the teams there."""
+    """The objects of the simulator's random events: all but the real nodes and the teams there."""
 
     def all(self, plural: str) -> list[Body]:
         """All objects of a kind, the oldest first."""
@@ -76,16 +76,16 @@ class WholeSide(LiveServer):
 
 
 class SoakWorld(FakeNodesWorld):
-    """The fake half, and the judgement of both. Who calls, draws on `dice` that the plan has given.
+    """The fake half, and the judgement of both. Who calls, draws from the `rng` that the plan has given.
 
     Before `settled_at`, on the monotonic clock, whoever leads may not have heard yet of how things are.
     """
 
-    def __init__(self, site: Site, dice: Random) -> None:
+    def __init__(self, site: Site, rng: Random) -> None:
         self.site = site
         self.whole = WholeSide(site.client())
         self.settled_at = 0.0
-        super().__init__(FakeSide(site.client()), dice)
+        super().__init__(FakeSide(site.client()), rng)
         for pool, gpus in FAKE_NODES:
             self.add_node(gpus, pool)
         self._make_namespace(HOSTILE)

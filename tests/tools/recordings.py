@@ -11,7 +11,7 @@ from elastic_api.status import JobStatus
 from elastic_operator.plan.facts.job import Job, JobContext, MainContainer, OwnPod
 from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.snapshot import JobDemand, Member, Node, Snapshot
-from elastic_operator.plan.facts.times import at
+from elastic_operator.plan.facts.times import status_time
 from elastic_operator.tools.decisions import decide
 from elastic_operator.tools.recording import RecordedJob, Recording, without_contents
 from tests.api.jobs import make_template, with_gpus
@@ -30,8 +30,8 @@ def recorded(demand: JobDemand, **more: Any) -> RecordedJob:
     size = len(demand.members)
     status = JobStatus(observed_generation=1)
     if size:
-        running = {"target_replicas": size, "replicas": size, "running_since": at(demand.created)}
-        status = JobStatus(incarnation=1, start_time=at(demand.created), observed_generation=1, **running)
+        running = {"target_replicas": size, "replicas": size, "running_since": status_time(demand.created)}
+        status = JobStatus(incarnation=1, start_time=status_time(demand.created), observed_generation=1, **running)
     facts = Job(
         namespace=demand.namespace,
         name=demand.name,

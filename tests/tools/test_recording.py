@@ -7,14 +7,14 @@ from dataclasses import replace
 from math import inf
 
 from elastic_api.status import LastFailure
-from elastic_operator.plan.facts.decisions import Stopped
 from elastic_operator.plan.facts.job import LastOutput
 from elastic_operator.plan.facts.snapshot import EvictionLimit, EvictionLimits, Preemptor
-from elastic_operator.plan.facts.times import at
+from elastic_operator.plan.facts.text import Reason
+from elastic_operator.plan.facts.times import status_time
 from elastic_operator.plan.planner import Planner
 from elastic_operator.tools import snapshot_file
 from elastic_operator.tools.decisions import decide
-from elastic_operator.tools.recorded_world import RecordedReclaim, RecordedWorld
+from elastic_operator.tools.recorded_view import RecordedReclaim, RecordedView
 from elastic_operator.tools.recording import LEFT_OUT, record
 from tests.api.jobs import make_template, with_gpus
 from tests.plan.jobs import START, ended, group, make_job, make_status
@@ -26,7 +26,7 @@ SECRET = "hunter2"
 class Limited(Unlimited):
     """Nobody takes anything, and what they would take is told."""
 
-    stopped, only_told = Stopped("DryRun", "Nobody gives back GPUs."), True
+    stopped, is_dry_run = Reason("DryRun", "No GPUs are reclaimed."), True
 
     def eviction_limits(self, gpus: int) -> EvictionLimits:
         return EvictionLimits(
@@ -61,11 +61,11 @@ def test_what_users_write_into_their_pods_is_left_out():
 
 def test_the_lines_that_processes_printed_are_left_out_and_their_number_is_kept():
     output = LastOutput("p", 1, 0, (SECRET, SECRET))
-    status = make_status(last_failure=LastFailure(time=at(START), pod="p", log_tail=[SECRET]))
+    status = make_status(last_failure=LastFailure(time=status_time(START), pod="p", log_tail=[SECRET]))
     (master, worker) = group()
     failed = ended(worker, 1)
     pods = (master, replace(failed, main=replace(failed.main, last_output=output)))
-    world = RecordedWorld(replace(_one_job(), jobs=(replace(_one_job().jobs[0], facts=make_job(pods, status=status)),)))
+    world = RecordedView(replace(_one_job(), jobs=(replace(_one_job().jobs[0], facts=make_job(pods, status=status)),)))
     taken = record(world, Unlimited(), (), ())
     assert SECRET not in snapshot_file.encode(taken)
     (job,) = taken.jobs
@@ -86,12 +86,12 @@ def test_what_reclaim_may_do_is_recorded():
     world.node("n1", 4, True, False)
     world.look()
     reclaim = RecordedReclaim(recorded(world, Limited()))
-    assert (reclaim.stopped, reclaim.only_told) == (Limited.stopped, True)
+    assert (reclaim.stopped, reclaim.is_dry_run) == (Limited.stopped, True)
     assert reclaim.eviction_limits(4) == Limited().eviction_limits(4)
-    assert reclaim.next_capacity(Planner().decide(RecordedWorld(_one_job()), reclaim).allocation) == inf
+    assert reclaim.next_capacity(Planner().decide(RecordedView(_one_job()), reclaim).allocation) == inf
 
 
-def test_a_job_at_which_the_planner_raises_is_set_aside_and_the_others_are_decided():
+def test_a_job_at_which_the_planner_raises_is_quarantined_and_the_others_are_decided():
     world = World()
     for name, node in (("first", "n1"), ("second", "n2")):
         world.node(node, 4, True, False)

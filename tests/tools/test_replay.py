@@ -9,8 +9,8 @@ from dataclasses import replace
 from math import inf
 
 from elastic_operator.command_line import main
-from elastic_operator.plan.facts.decisions import Stopped
 from elastic_operator.plan.facts.snapshot import PendingPod
+from elastic_operator.plan.facts.text import Reason
 from tests.api.policies import make_flavor
 from tests.plan.allocate.world import NOW, make_job, make_node, make_shape
 from tests.plan.jobs import with_facts
@@ -92,7 +92,7 @@ def test_what_is_taken_for_a_pod_that_waits_is_told_on_both_sides(desk):
     assert "  released for: team-b/notebook" in lines
     assert lines[-1] == "reclaim: pod team-b/notebook has a place on n1 when these are gone: team-a/big worker 0"
     said = json.loads(desk.says("replay", desk.snapshot(snapshot), "-o", "json"))
-    assert [(r["name"], r["node"], r["victims"]) for r in said["reclaims"]] == [("notebook", "n1", ["big-w0"])]
+    assert [(r["name"], r["node"], r["victims"]) for r in said["nominations"]] == [("notebook", "n1", ["big-w0"])]
 
 
 def lost():
@@ -117,7 +117,7 @@ def test_of_a_lost_pod_it_is_told_what_was_observed_why_pods_are_deleted_and_wha
 def test_the_data_has_the_observation_the_grant_and_the_whole_plan(desk):
     job = decided(desk, lost())["a"]
     assert [event["reason"] for event in job["observed"]["events"]] == ["NodeLost", "NewIncarnation"]
-    assert (job["observed"]["live"], job["observed"]["lost_nodes"]) == ([], ["n2"])
+    assert (job["observed"]["members"], job["observed"]["lost_nodes"]) == ([], ["n2"])
     assert job["grant"]["replicas"] == 2
     plan = job["plan"]
     assert [(pod["name"], pod["reason"], pod.get("force", False)) for pod in plan["deletes"]] == [
@@ -150,9 +150,11 @@ def test_a_job_without_pods_is_told_too(desk):
 
 
 def test_why_nobody_takes_anything_is_told_at_the_end(desk):
-    stopped = Stopped("Paused", "Nobody gives back GPUs: reclaim.paused is set in the operator's settings.")
+    stopped = Reason("Paused", "No GPUs are reclaimed: reclaim.paused is set in the operator's settings.")
     said = desk.says("replay", desk.snapshot(replace(crowded(), stopped=stopped)))
     assert said.splitlines()[-1] == f"note: {stopped.message}"
+    data = json.loads(desk.says("replay", desk.snapshot(replace(crowded(), stopped=stopped)), "-o", "json"))
+    assert data["stopped"] == {"reason": "Paused", "message": stopped.message}
 
 
 def test_a_snapshot_of_an_older_release_is_refused_with_its_version_and_the_remedy(desk):

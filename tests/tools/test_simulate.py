@@ -10,12 +10,12 @@ import pytest
 from elastic_operator.plan.facts.team import DEFAULT_POLICY, Quota, Team
 from elastic_operator.plan.planner import Planner
 from elastic_operator.settings import Settings
-from elastic_operator.tools.changed import changed
+from elastic_operator.tools.apply_changes import apply_changes
 from elastic_operator.tools.manifests import Changes, read_changes
-from elastic_operator.tools.recorded_world import RecordedWorld
+from elastic_operator.tools.recorded_view import RecordedView
 from elastic_operator.tools.recording import RecordedJob
 from tests.api.policies import make_flavor
-from tests.plan.allocate.world import make_job, make_node
+from tests.plan.allocate.world import GPU, make_job, make_node
 from tests.plan.policies.builders import labelled, make_policy
 from tests.tools.build import job, policy
 from tests.tools.recordings import make_recording
@@ -53,12 +53,12 @@ def effects(desk, recording, *arguments):
 def after_changes(recording, file, *, delete=()):
     """What the allocator decides from after the changes."""
     changes = read_changes(file, delete, gpu_resources=recording.settings.gpu_resources)
-    return seen(changed(recording, changes, Settings()).recording)
+    return seen(apply_changes(recording, changes, Settings()).recording)
 
 
 def seen(recording):
     """What the allocator decides from."""
-    return Planner().observe(RecordedWorld(recording)).snapshot
+    return Planner().observe(RecordedView(recording))[1]
 
 
 def changed_teams(desk, recording, *manifests, delete=()):
@@ -83,7 +83,7 @@ def test_a_job_that_is_edited_keeps_its_pods_and_its_age(desk):
     file = desk.manifests(job("old", low=1, high=2))
     assert effects(desk, full(), "--change", file) == {"old": ("shrinks", 4, 2)}
     before, after = (s.jobs[0] for s in (seen(full()), after_changes(full(), file)))
-    kept = ("uid", "members", "created", "holds_place", "running_since", "waiting_since", "priority")
+    kept = ("uid", "members", "created", "is_admitted", "running_since", "waiting_since", "priority")
     assert [getattr(after, what) for what in kept] == [getattr(before, what) for what in kept]
 
 
@@ -120,6 +120,28 @@ def test_the_priority_of_a_new_job_stands_in_the_changes(desk):
     assert effects(desk, full(), "--change", desk.manifests(new, PRIORITY_CLASS))["new"] == ("starts", 0, 4)
     [line] = desk.refuses("simulate", desk.snapshot(full()), "--change", desk.manifests(new))
     assert "spec.priorityClassName: 'high': must be a PriorityClass that stands in the changes too" in line
+
+
+def of_class(name):
+    """A recording of one job of priority 1000, by the PriorityClass of that name."""
+    (known,) = make_recording([], [make_job("old", 1, 4, priority=1000)]).jobs
+    spec = known.facts.spec.model_copy(update={"priority_class_name": name})
+    return make_recording([make_node("n1", 4)], [RecordedJob(replace(known.facts, spec=spec), known.shape)])
+
+
+@pytest.mark.parametrize(("before", "after", "priority"), [("high", "high", 1000), ("high", "", 0), ("", "", 1000)])
+def test_an_edited_job_keeps_its_priority_with_its_class_only(desk, before, after, priority):
+    more = {"priorityClassName": after} if after else {}
+    recording = of_class(before)
+    changes = read_changes(desk.manifests(job("old", high=2, **more)), (), gpu_resources=(GPU,))
+    (edited,) = apply_changes(recording, changes, Settings()).recording.jobs
+    assert edited.facts.context.priority == priority
+
+
+def test_the_priority_of_another_class_of_a_known_job_stands_in_the_changes(desk):
+    low = job("old", high=2, priorityClassName="low")
+    [line] = desk.refuses("simulate", desk.snapshot(of_class("high")), "--change", desk.manifests(low))
+    assert "spec.priorityClassName: 'low': must be a PriorityClass that stands in the changes too" in line
 
 
 @pytest.mark.parametrize(
@@ -268,4 +290,4 @@ def test_what_is_to_be_deleted_is_there(desk):
 
 
 def test_no_changes_are_no_change():
-    assert seen(changed(shared(), Changes(), Settings()).recording) == seen(shared())
+    assert seen(apply_changes(shared(), Changes(), Settings()).recording) == seen(shared())

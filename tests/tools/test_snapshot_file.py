@@ -14,21 +14,20 @@ from hypothesis import strategies as st
 from elastic_api.job import JobSpec
 from elastic_api.policy import PolicySpec
 from elastic_api.status import Condition, JobStatus, LastFailure, Retry, RetryCause
-from elastic_operator.plan.facts.decisions import Stopped
-from elastic_operator.plan.facts.disruption import Disruption
+from elastic_operator.plan.facts.group_report import Goodput, GroupChange, GroupReport
 from elastic_operator.plan.facts.job import (
+    FlapWindow,
     Group,
     Job,
     JobContext,
-    JobReports,
+    JobFeedback,
     LastOutput,
     MainContainer,
     OwnPod,
     Provisioning,
-    Undisturbed,
 )
 from elastic_operator.plan.facts.job_shape import JobShape
-from elastic_operator.plan.facts.launcher_report import Goodput, GroupChange, Report
+from elastic_operator.plan.facts.node_outage import NodeOutage
 from elastic_operator.plan.facts.snapshot import (
     EvictionLimit,
     EvictionLimits,
@@ -42,6 +41,7 @@ from elastic_operator.plan.facts.snapshot import (
     Toleration,
 )
 from elastic_operator.plan.facts.team import Flavor, Quota, Team
+from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.policies.resolve import Namespace, Policy
 from elastic_operator.tools import snapshot_file
 from elastic_operator.tools.files import InputError
@@ -99,7 +99,7 @@ NODES = facts(Node, taints=some(facts(Taint)), used_ports=PORTS, leaving_ports=P
 CONTAINERS = facts(MainContainer, last_output=maybe(facts(LastOutput)))
 PODS = facts(OwnPod, host_ports=PORTS, main=CONTAINERS, nnodes=maybe(st.tuples(NUMBERS, NUMBERS)))
 GOODPUT = facts(Goodput, seconds=st.dictionaries(WORDS, TIMES, max_size=2))
-REPORTS = facts(Report, given_up=PAIRS, goodput=maybe(GOODPUT), metrics=PAIRS, changes=some(facts(GroupChange)))
+REPORTS = facts(GroupReport, given_up=PAIRS, goodput=maybe(GOODPUT), metrics=PAIRS, changes=some(facts(GroupChange)))
 STATUSES = st.sampled_from(
     [
         JobStatus(),
@@ -127,21 +127,22 @@ JOBS = facts(
     spec=SPECS,
     pods=some(PODS),
     provisioning=maybe(facts(Provisioning)),
-    reports=facts(JobReports, report=maybe(REPORTS), group=maybe(facts(Group))),
+    feedback=facts(JobFeedback, report=maybe(REPORTS), group=maybe(facts(Group))),
     context=facts(
         JobContext,
         unready=st.dictionaries(WORDS, TIMES, max_size=2),
-        disruption=maybe(facts(Disruption)),
-        undisturbed=maybe(facts(Undisturbed)),
+        ignored_priority=maybe(facts(Reason)),
+        node_outage=maybe(facts(NodeOutage)),
+        flap_window=maybe(facts(FlapWindow)),
     ),
 )
 JOB_SHAPES = facts(JobShape, master=SHAPES, worker=SHAPES)
 PREEMPTORS = st.builds(Preemptor, WORDS, WORDS)
 EVICTION_LIMITS = facts(
     EvictionLimits,
-    gone=st.dictionaries(WORDS, PREEMPTORS, max_size=2),
-    firm=st.frozensets(st.sampled_from(EvictionLimit)),
-    first=maybe(PREEMPTORS),
+    evicted_last_minute=st.dictionaries(WORDS, PREEMPTORS, max_size=2),
+    configured=st.frozensets(st.sampled_from(EvictionLimit)),
+    longest_waiting=maybe(PREEMPTORS),
 )
 SETTINGS = facts(
     Snapshot,
@@ -162,8 +163,8 @@ RECORDINGS = facts(
     policies=some(POLICIES),
     namespaces=some(facts(Namespace)),
     pending_pods=some(facts(PendingPod, shape=SHAPES)),
-    stopped=maybe(facts(Stopped)),
-    brakes=EVICTION_LIMITS,
+    stopped=maybe(facts(Reason)),
+    eviction_limits=EVICTION_LIMITS,
 )
 
 
@@ -188,7 +189,7 @@ def test_sets_are_written_in_order_so_that_equal_recordings_have_equal_files():
 
 def test_a_file_says_what_it_is_and_leaves_out_what_goes_without_saying():
     document = json.loads(snapshot_file.encode(make_recording([make_node("n1")], [])))
-    assert (document["kind"], document["version"]) == ("World", 4)
+    assert (document["kind"], document["version"]) == ("World", 7)
     assert document["world"]["nodes"][0]["name"] == "n1"
     assert "unschedulable" not in document["world"]["nodes"][0]
 
@@ -230,11 +231,11 @@ def with_job(**fields):
             "f: kind: 'Snapshot': is version 1 of a snapshot, which has",
         ),
         (lambda d: d | {"kind": "Snapshot", "version": 1}, "take it again, or read it with the release that wrote it"),
-        (lambda d: d | {"version": 2}, "f: version: 2: must be 4; take the snapshot with this version"),
-        (lambda d: d | {"version": True}, "f: version: True: must be 4"),
+        (lambda d: d | {"version": 2}, "f: version: 2: must be 7; take the snapshot with this version"),
+        (lambda d: d | {"version": True}, "f: version: True: must be 7"),
         (lambda _: [1], "f: kind: None: must be World"),
         (lambda d: d | {"more": 1}, "f: is no snapshot: Object contains unknown field `more`"),
-        (lambda d: {"kind": d["kind"], "version": 4}, "missing required field `world`"),
+        (lambda d: {"kind": d["kind"], "version": 7}, "missing required field `world`"),
         (lambda d: d | {"world": d["world"] | {"now": "noon"}}, "f: is no snapshot: world.now: Expected"),
         (lambda d: d | {"world": d["world"] | {"nodez": []}}, "f: world.nodez: must be absent"),
         (

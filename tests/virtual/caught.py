@@ -1,6 +1,6 @@
-"""Which seed shows which mutant: recorded in `caught.json`. One request more or less makes a seed another story.
+"""The recorded seeds of the mutants, in `caught.json`. One more request makes another run of the same seed.
 
-python -m tests.virtual.caught      keeps each record that still holds, and searches another seed for the others
+python -m tests.virtual.caught      keeps each record that still holds, and searches for a seed for the others
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from tests.simulate.violation import ViolationError
 from tests.virtual import test_outages, test_replicas
 from tests.virtual.history import run_history
 from tests.virtual.mutants import MUTANTS
-from tests.virtual.story import tell
+from tests.virtual.scenario import run_scenario
 
 FILE = Path(__file__).with_name("caught.json")
 RENEW = "uv run python -m tests.virtual.caught"
 MOST_SEEDS = 200
 
-_STORIES = {**test_replicas.STORIES, **test_outages.STORIES}
+_SCENARIOS = {**test_replicas.SCENARIOS, **test_outages.SCENARIOS}
 _DELETED_LEASE = "a lease that somebody deletes is made again by who leads"
 _HANDED_OVER = "a leader that is stopped hands over before its lease ends"
 _THAWED = "a frozen leader writes nothing when it is thawed"
@@ -49,7 +49,7 @@ CAUGHT_BY: dict[str, str] = {
     "pods of a job that is gone stay its own": "",
     "stores that are old are trusted": "a job is to grow while nothing is heard of nodes",
 }
-"""The story that shows what the mutant gets wrong; "" for a random history."""
+"""The scenario that catches the mutant; "" for a random history."""
 
 
 def read_seeds() -> dict[str, int]:
@@ -62,27 +62,27 @@ def breaks(mutant: str, seed: int) -> bool:
     """Whether the mutant breaks a rule with that seed."""
     try:
         with MUTANTS[mutant]():
-            live_unbroken(mutant, seed)
+            run_unbroken(mutant, seed)
     except ViolationError:
         return True
     return False
 
 
-def live_unbroken(mutant: str, seed: int) -> None:
-    """The mutant's story with the operator as it is. Raises ViolationError."""
+def run_unbroken(mutant: str, seed: int) -> None:
+    """Run the mutant's scenario with the operator as it is. Raises ViolationError."""
     name = CAUGHT_BY[mutant]
     if name:
-        tell(_STORIES[name], seed)
+        run_scenario(_SCENARIOS[name], seed)
     else:
         run_history(seed)
 
 
 def _renewed(mutant: str, known: Mapping[str, int]) -> int | None:
-    """The recorded seed if it still shows the mutant, else the first that does."""
+    """The recorded seed if it still catches the mutant, else the first that does."""
     recorded = [known[mutant]] if mutant in known else []
     for seed in (*recorded, *range(MOST_SEEDS)):
         if breaks(mutant, seed):
-            live_unbroken(mutant, seed)
+            run_unbroken(mutant, seed)
             return seed
     return None
 

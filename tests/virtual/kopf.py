@@ -1,55 +1,63 @@
-"""What kopf does for the feed of jobs, in kopf's way: it tells of no deletion that it missed, and ends on surprises."""
+"""A stand-in for kopf. Like kopf, it reports no deletion that it missed, and ends on an unexpected event."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import random
+from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
 from elastic_operator.cluster.errors import ClusterError, Expired
+from elastic_operator.cluster.reflector import in_namespace
 from elastic_operator.cluster.session import Session
-from elastic_operator.job_feed import JOBS, NO_JOB, Take
+from elastic_operator.job_informer import JOBS, NO_JOB, WATCH_SECONDS, EventSink, bookmark
 from elastic_operator.kopf_host import EndlessPauses
 
 FOR_EVER = 1e9
 
 
 class KopfEndedError(Exception):
-    """It does so on events that it does not expect."""
+    """kopf ends on an unexpected event."""
 
 
 class Kopf:
-    """Watches all jobs over `session`; its lists have none."""
+    """Watches the jobs of these namespaces, of all if none is named, through `session`. Its lists are empty."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, session: Session, namespaces: Sequence[str] = ()) -> None:
+        self._session, self._namespaces = session, namespaces or ("",)
 
-    async def __call__(self, take: Take) -> None:
+    async def __call__(self, take: EventSink) -> None:
         """Until something comes that it does not expect."""
+        async with asyncio.TaskGroup() as group:
+            for namespace in self._namespaces:
+                group.create_task(self._follow(namespace, take))
+
+    async def _follow(self, namespace: str, take: EventSink) -> None:
         while True:
-            revision = await self._list(take)
+            revision = await self._list(namespace, take)
             try:
                 while True:
-                    revision = await self._watch(revision, take)
+                    revision = await self._watch(namespace, revision, take)
             except Expired:
                 continue
 
-    async def _list(self, take: Take) -> str:
-        listed = await self._patiently(lambda: self._session.get(JOBS, params=NO_JOB))
+    async def _list(self, namespace: str, take: EventSink) -> str:
+        path = in_namespace(JOBS, namespace)
+        listed = await self._patiently(lambda: self._session.get(path, params=NO_JOB))
         assert not listed["items"]
         take(None, {})
         revision: str = listed["metadata"]["resourceVersion"]
         return revision
 
-    async def _watch(self, revision: str, take: Take) -> str:
+    async def _watch(self, namespace: str, revision: str, take: EventSink) -> str:
         """Until the server ends it; a connection that breaks is opened again where it was."""
-        params = {"watch": "true", "resourceVersion": revision, "timeoutSeconds": str(random.randint(240, 480))}
-        pauses = iter(EndlessPauses())
+        params = {"watch": "true", "resourceVersion": revision, "timeoutSeconds": str(WATCH_SECONDS)}
+        path, pauses = in_namespace(JOBS, namespace), iter(EndlessPauses())
         for _ in count():
             try:
-                async with self._session.stream(JOBS, params=params, inactivity=FOR_EVER) as stream:
+                async with self._session.stream(path, params=params, inactivity=FOR_EVER) as stream:
+                    take(*bookmark(namespace))
                     async for data in stream.iter_any():
                         revision = self._tell(json.loads(data), take)
                 return revision
@@ -60,7 +68,7 @@ class Kopf:
                 params["resourceVersion"] = revision
         raise AssertionError("counting does not end")
 
-    def _tell(self, event: dict[str, Any], take: Take) -> str:
+    def _tell(self, event: dict[str, Any], take: EventSink) -> str:
         if event["type"] == "ERROR":
             if event["object"]["code"] == 410:
                 raise Expired("too old", status=410)

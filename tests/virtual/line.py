@@ -1,7 +1,7 @@
-"""One process's line to the API server in memory, in place of aiohttp's session: it takes time, and it can fail.
+"""One process's line to the in-memory API server, in place of aiohttp's session. It has delays and faults.
 
-What was sent arrives, whether or not anybody waits for the answer any more: so it is with writes of a process that was
-killed or frozen, or whose time limit ran out.
+A request that was sent arrives, even if nobody waits for its answer any more. This is true of the writes of a process
+that was killed or frozen, or whose timeout ended.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ LATENCY = (0.0005, 0.02)
 
 @dataclass(slots=True)
 class Faults:
-    """What is wrong with a line now. Connections are refused; nothing that is sent arrives, or only when it is healed;
-    watches that should tell something fall silent, or swallow that; answers to matching requests are lost; everything
-    takes longer.
+    """The current faults of a line.
+
+    Connections are refused. Requests do not arrive, or arrive when the line is healed. Watches fall silent, or drop
+    events. Answers to matching requests are lost. Each request takes longer.
     """
 
     refuse: bool = False
@@ -67,7 +68,7 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """As much of aiohttp's as is used."""
+    """The used part of aiohttp's response."""
 
     status: int
     headers: Mapping[str, str]
@@ -82,7 +83,7 @@ class Response:
 
 @dataclass(slots=True, eq=False)
 class _Open:
-    """An open watch. A silent one stays so: an event that it swallowed would be missing."""
+    """An open watch. A silent watch stays silent, because it has dropped events."""
 
     request: Request
     stream: Stream
@@ -92,10 +93,10 @@ class _Open:
 
 
 class Line:
-    """To `api`, for one process; `dice` says how long each way takes. `sent` and `arrived` hear of each request."""
+    """One process's line to `api`. `rng` draws its delays. `sent` and `arrived` are called with each request."""
 
-    def __init__(self, api: Api, dice: Random) -> None:
-        self.api, self.dice = api, dice
+    def __init__(self, api: Api, rng: Random) -> None:
+        self.api, self.rng = api, rng
         self.faults = Faults()
         self.log: list[Entry] = []
         self.dead = False
@@ -205,7 +206,7 @@ class Line:
         self._later(self._bring, (answer, headers), future)
 
     def _answered(self, entry: Entry, opened: _Open | None) -> tuple[Answer, dict[str, str]]:
-        headers = {"Date": formatdate(self.api.server.moments.time(), usegmt=True)}
+        headers = {"Date": formatdate(self.api.server.clock.time(), usegmt=True)}
         refused = next((refusal for refusal in self.faults.refusals if refusal.takes(entry.request)), None)
         if refused is not None:
             if refused.retry_after is not None:
@@ -261,7 +262,7 @@ class Line:
         asyncio.get_running_loop().call_later(self._way(), work, *args, context=OUTSIDE)
 
     def _way(self) -> float:
-        return self.dice.uniform(*LATENCY) + self.faults.delay
+        return self.rng.uniform(*LATENCY) + self.faults.delay
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()

@@ -1,4 +1,4 @@
-"""A virtual loop that several processes share; each can be frozen, as by SIGSTOP: its tasks stop, time goes on."""
+"""An event loop in virtual time that several processes share. A frozen process (SIGSTOP) runs nothing; time goes on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OUTSIDE = Context()
 
 
 class Place:
-    """Where one process runs."""
+    """The place of one process, which can be frozen."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -45,7 +45,7 @@ HERE: ContextVar[Place | None] = ContextVar("HERE", default=None)
 
 
 class SharedLoop(VirtualLoop):
-    """Calls nobody back in a process that is frozen."""
+    """Runs no callback of a frozen process."""
 
     def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> asyncio.Handle:
         """As ever."""

@@ -1,4 +1,4 @@
-"""Operators that break one rule each of what stands between the loop and the API server: lease, reflector, ledger."""
+"""Mutants: operators that break one rule each, in the lease, the reflector, or the ledger."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from typing import Any
 from unittest.mock import patch
 
 from elastic_operator.cluster.errors import ClusterError
-from elastic_operator.cluster.lease import Elector
+from elastic_operator.cluster.lease import LeaderElector
 from elastic_operator.cluster.reflector import Reflector
 from elastic_operator.cluster.session import WRITE_SECONDS, Session
 from elastic_operator.cluster.store import Store
-from elastic_operator.job_feed import JobFeed
+from elastic_operator.job_informer import JobInformer
+from elastic_operator.read.assumed_pods import AssumedPods
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.watches import Watches
 
@@ -35,15 +36,15 @@ def _instead(target: Any, name: str, new: Any) -> Mutant:
 # -- the lease -------------------------------------------------------------------------------------------------------
 
 
-def _counts_from_the_answer(honest: Any = Elector._claim) -> Any:
-    async def claim(self: Elector, lease: Any) -> None:
+def _counts_from_the_answer(honest: Any = LeaderElector._claim) -> Any:
+    async def claim(self: LeaderElector, lease: Any) -> None:
         await honest(self, lease)
-        self.deadline = time.monotonic() + self._timing.lease_seconds + 5.0
+        self.deadline = time.monotonic() + self._timing.lease_duration_seconds + 5.0
 
     return claim
 
 
-async def _keeps_it_unseen(self: Elector) -> None:
+async def _keeps_it_unseen(self: LeaderElector) -> None:
     """It is never lost."""
     self.deadline = math.inf
     await asyncio.Event().wait()
@@ -84,22 +85,22 @@ def _ignored(self: Any, *_: Any, **__: Any) -> None:
 
 MUTANTS: Mapping[str, Mutant] = {
     "a leader counts its time from the answer, and for longer than others wait": _instead(
-        Elector, "_claim", _counts_from_the_answer()
+        LeaderElector, "_claim", _counts_from_the_answer()
     ),
-    "a lease is taken whoever holds it": _instead(Elector, "_is_free", lambda _self, _lease: True),
-    "a lease that somebody deleted is free": _instead(Elector, "_was_held_lately", lambda _self: False),
-    "a leader does not look at its lease again": _instead(Elector, "_keep", _keeps_it_unseen),
-    "a lease is not handed back": _instead(Elector, "_release", _nothing),
-    "who is stuck keeps its lease": _instead(Elector, "_is_stuck", lambda _self: False),
+    "a lease is taken whoever holds it": _instead(LeaderElector, "_is_free", lambda _self, _lease: True),
+    "a lease that somebody deleted is free": _instead(LeaderElector, "_was_held_lately", lambda _self: False),
+    "a leader does not look at its lease again": _instead(LeaderElector, "_keep", _keeps_it_unseen),
+    "a lease is not handed back": _instead(LeaderElector, "_release", _nothing),
+    "who is stuck keeps its lease": _instead(LeaderElector, "_is_stuck", lambda _self: False),
     "writes are not fenced": _instead(Session, "_permitted", lambda _self, _method: WRITE_SECONDS),
     "a leader begins with what it knows": _instead(Watches, "catch_up", _nothing),
     "after 410 nothing is listed": _instead(Reflector, "run", _watches_on_after_410),
     "what a list does not have stays": _instead(Store, "observe_list", _drops_nothing),
-    "late news bring back what was deleted": _instead(Store, "_bury", _ignored),
+    "late news bring back what was deleted": _instead(Store, "_add_tombstone", _ignored),
     "a silent watch is waited for": _instead(Session, "stream", _heard_for_ever(Session.stream)),
-    "jobs that kopf does not tell of are not looked for": _instead(JobFeed, "_sweep_forever", _nothing),
-    "kopf is not started again": _instead(JobFeed, "_host_forever", _nothing),
-    "a pod whose making was not answered was not made": _instead(Ledger, "await_seen", Ledger.forget),
+    "jobs that kopf does not tell of are not looked for": _instead(JobInformer, "_sweep_forever", _nothing),
+    "kopf is not started again": _instead(JobInformer, "_watch_forever", _nothing),
+    "a pod whose making was not answered was not made": _instead(AssumedPods, "await_seen", AssumedPods.forget),
     "pods of a job that is gone stay its own": _instead(Ledger, "job_changed", _ignored),
     "stores that are old are trusted": _instead(Watches, "fresh", lambda _self: True),
 }

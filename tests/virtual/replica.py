@@ -1,4 +1,4 @@
-"""A replica of the operator: the whole process, on a line of its own, with what may become of processes."""
+"""A replica of the operator: the whole process, on a line of its own. It can be killed, stopped and frozen."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import asyncio
 from random import Random
 
 from elastic_operator.cluster.connection import Connection, Credentials
-from elastic_operator.cluster.lease import Elector
+from elastic_operator.cluster.lease import LeaderElector
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
-from elastic_operator.job_feed import JobFeed
+from elastic_operator.job_informer import JobInformer
 from elastic_operator.metrics import Metrics
 from elastic_operator.process import Process
 from elastic_operator.settings import Settings
@@ -25,10 +25,10 @@ def _connection() -> Connection:
 
 
 class Replica:
-    """One operator process; it runs from the start."""
+    """One operator process. It runs from its construction on."""
 
-    def __init__(self, name: str, api: Api, settings: Settings, dice: Random, *, who: str = "") -> None:
-        self.name, self.line = name, Line(api, dice)
+    def __init__(self, name: str, api: Api, settings: Settings, rng: Random, *, who: str = "") -> None:
+        self.name, self.line = name, Line(api, rng)
         self.place, self.beside = Place(name), Place(name)
         """Its main thread, and that of the election."""
         self.process: Process | None = None
@@ -39,14 +39,15 @@ class Replica:
 
     async def _live(self, settings: Settings, who: str) -> None:
         async with self._connect() as session:
-            feed = JobFeed(session, Store(), Kopf(session))
-            self.process = Process(settings, session, Metrics(), feed, who=who)
+            served = settings.watch_namespaces
+            informer = JobInformer(session, Store(), Kopf(session, served), namespaces=served)
+            self.process = Process(settings, session, Metrics(), informer, who=who)
             await self.process.run_until(self._has_stopped(), elect=self._elect)
 
     def _connect(self) -> Session:
         return Session(_connection(), http=self.line)  # type: ignore[arg-type]
 
-    async def _elect(self, elector: Elector) -> None:
+    async def _elect(self, elector: LeaderElector) -> None:
         async with self._connect() as session:
             await self.beside.run(lambda: asyncio.create_task(elector.run(session)))
 

@@ -1,8 +1,8 @@
-"""The operator dies between two writes of one decision, at every place there is; whoever comes next finishes it.
+"""The operator is killed between any two writes of one decision. The next leader completes the decision.
 
-One thing is decided about each of these jobs. A calm run, with one operator that lives, says how that ends. Then the
-same is done to an operator that is killed right after the API server carried out a write and before it heard so: what
-its successor knows is in API objects alone. To die before the next write is the same: nothing else leaves the process.
+Each job has one decision. A run without a kill shows its result. In further runs the operator is killed right after the
+API server carried out a write, before the answer arrives. The next leader knows only the API objects. A kill before the
+next write is the same case, because the process sends nothing in between.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from tests.simulate import server as kinds
 from tests.simulate.facts import name_of, owner_of
 from tests.simulate.server import Body
 from tests.simulate.violation import require
-from tests.virtual.deeds import carried_out, delete_pod, edit, end, job, manifest, nodes
+from tests.virtual.actions import delete_pod, edit, end, job, manifest, nodes, successful_requests
 from tests.virtual.replica import Replica
-from tests.virtual.story import Deed
-from tests.virtual.world import ProcessWorld, live
+from tests.virtual.scenario import Action
+from tests.virtual.world import ProcessWorld, run_world
 
 pytestmark = pytest.mark.simulation
 
@@ -41,7 +41,7 @@ class Case:
     """One decision: a job with `before` pods (and `spec`), what happens to it, and how many pods are to come of it."""
 
     before: int
-    cause: Deed
+    cause: Action
     after: int
     spec: Mapping[str, Any] = field(default_factory=dict)
 
@@ -156,7 +156,7 @@ def calm() -> dict[str, Any]:
     """The outcome where nobody dies."""
     found: dict[str, Any] = {}
 
-    async def story(world: ProcessWorld) -> None:
+    async def scenario(world: ProcessWorld) -> None:
         script = Script(world)
         world.start(who=POD)
         await script.prepare()
@@ -164,7 +164,7 @@ def calm() -> dict[str, Any]:
         await world.until("the calm end", script.is_over, seconds=SETTLE_SECONDS)
         found.update(script.outcome())
 
-    live(0, story)
+    run_world(0, scenario)
     return found
 
 
@@ -174,7 +174,7 @@ def disturbed(seed: int, writes: Iterable[int]) -> int:
     """
     deaths, expected = list[Death](), calm()
 
-    async def story(world: ProcessWorld) -> None:
+    async def scenario(world: ProcessWorld) -> None:
         script = Script(world)
         first = world.start(who=POD)
         await script.prepare()
@@ -195,18 +195,18 @@ def disturbed(seed: int, writes: Iterable[int]) -> int:
         twice = {pod: times for pod, times in created(world).items() if times > 1}
         require(not twice, f"made twice: {twice}")
 
-    live(seed, story)
+    run_world(seed, scenario)
     return sum(death.came for death in deaths)
 
 
 def created(world: ProcessWorld) -> Counter[tuple[str, str]]:
     """How often the API server made each pod of each incarnation."""
-    pods = [request.body for request in carried_out(world, makes_a_pod)]
+    pods = [request.body for request in successful_requests(world, makes_a_pod)]
     return Counter((name_of(pod), pod["metadata"]["labels"][LABEL_INCARNATION]) for pod in pods)
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 100))])
-def test_operators_that_die_after_each_single_write_get_to_the_same_end(seed: int) -> None:
+def test_operators_killed_after_each_write_reach_the_same_result(seed: int) -> None:
     assert disturbed(seed, [1] * MOST_DEATHS) > 30
 
 

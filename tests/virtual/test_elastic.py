@@ -1,4 +1,4 @@
-"""The operator's side of an Elastic job: who is told what and how often, the Secret, masters in a row."""
+"""The operator's side of an Elastic job: the membership for the master, the Secret, and the change of masters."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tests.simulate import server as kinds
 from tests.simulate.api import SECRETS
 from tests.simulate.facts import name_of, node_of
 from tests.simulate.violation import require
-from tests.virtual.deeds import condition, delete_job, delete_pod, edit, end, job, kill, leads, nodes, replica
-from tests.virtual.world import ProcessWorld, live
+from tests.virtual.actions import condition, delete_job, delete_pod, edit, end, job, kill, leads, nodes, replica
+from tests.virtual.world import ProcessWorld, run_world
 
 MASTER = "toy-master-0"
 ELASTICITY = {"scaleUpDelaySeconds": 0, "gracePeriodSeconds": 1, "checkpointPath": "/checkpoints"}
@@ -29,9 +29,9 @@ def note(world: ProcessWorld, key: str) -> str:
 
 
 def wish(world: ProcessWorld) -> dict[str, Any]:
-    """What the master is told."""
-    told: dict[str, Any] = json.loads(note(world, contract.ANNOTATION_MEMBERSHIP) or '{"wish": 0, "members": []}')
-    return told
+    """The membership that the master gets."""
+    membership: dict[str, Any] = json.loads(note(world, contract.ANNOTATION_MEMBERSHIP) or '{"wish": 0, "members": []}')
+    return membership
 
 
 def uids(world: ProcessWorld) -> dict[str, str]:
@@ -39,13 +39,13 @@ def uids(world: ProcessWorld) -> dict[str, str]:
     return {name_of(pod): pod["metadata"]["uid"] for pod in world.pods("toy")}
 
 
-async def is_told(world: ProcessWorld, size: int, *, epoch: int = 1, within: float = 5.0) -> None:
-    """Until so many pods run, and that master is told of exactly these; no pod of another incarnation was made."""
+async def wait_for_membership(world: ProcessWorld, size: int, *, epoch: int = 1, within: float = 5.0) -> None:
+    """Wait until so many pods run and the membership lists exactly these. No pod has another incarnation."""
 
     def look() -> bool:
-        told = {member["name"]: member["uid"] for member in wish(world)["members"]}
+        told_uids = {member["name"]: member["uid"] for member in wish(world)["members"]}
         is_master = note(world, contract.ANNOTATION_MASTER_EPOCH) == str(epoch)
-        return world.settled("toy", size) and told == uids(world) and is_master
+        return world.settled("toy", size) and told_uids == uids(world) and is_master
 
     await world.until(f"the wish of {size}", look, seconds=within)
     status = world.status("toy")
@@ -56,7 +56,7 @@ async def grows_and_shrinks(world: ProcessWorld) -> None:
     before = wish(world)
     require((before["min"], before["max"]) == (2, 4), f"{before}")
     edit("toy", maxReplicas=2)(world)
-    await is_told(world, 2)
+    await wait_for_membership(world, 2)
     require(wish(world)["wish"] > before["wish"] and wish(world)["max"] == 2, f"{wish(world)}")
 
 
@@ -68,7 +68,7 @@ async def tells_once(world: ProcessWorld) -> None:
     await world.advance(60)
     require(wish(world)["wish"] == known, f"told again: {wish(world)}, after {known}")
     delete_pod("toy-worker-2")(world)
-    await is_told(world, 4)
+    await wait_for_membership(world, 4)
     require(known < wish(world)["wish"] <= known + 2, "one without the lost pod, one with the new one")
 
 
@@ -76,7 +76,7 @@ async def mends_what_somebody_wrote(world: ProcessWorld) -> None:
     master = world.pod(MASTER)
     notes = {**master["metadata"]["annotations"], contract.ANNOTATION_MEMBERSHIP: '{"wish":1,"members":[]}'}
     world.server.relabel(kinds.PODS, master, annotations=notes)
-    await is_told(world, 4)
+    await wait_for_membership(world, 4)
     require(wish(world)["wish"] > 1, f"{wish(world)}")
 
 
@@ -84,21 +84,21 @@ async def follows_a_lost_master(world: ProcessWorld) -> None:
     before, secrets = uids(world), world.server.all(SECRETS)
     [key] = [secret["stringData"][contract.SECRET_KEY] for secret in secrets]
     delete_pod(MASTER)(world)
-    await is_told(world, 4, epoch=2)
+    await wait_for_membership(world, 4, epoch=2)
     after = uids(world)
     require({name for name in after if after[name] != before[name]} == {MASTER}, f"{before}, then {after}")
     await world.until("no master is missing", lambda: "masterLostTime" not in world.status("toy"), seconds=5)
     require(world.status("toy")["failures"] == 0, f"{world.status('toy')}")
     require(world.server.all(SECRETS) == secrets, "the Secret was written again")
-    require(not any(key in line for *_, line in world.said.lines), "the Secret was logged")
+    require(not any(key in line for *_, line in world.logs.lines), "the Secret was logged")
 
 
 async def replaces_who_fails(world: ProcessWorld) -> None:
     end(1, "toy-worker-1")(world)
     await world.until("the loss", lambda: world.status("toy")["restarts"] == 1, seconds=5)
-    await is_told(world, 4)
+    await wait_for_membership(world, 4)
     end(1, MASTER)(world)
-    await is_told(world, 4, epoch=2, within=30)
+    await wait_for_membership(world, 4, epoch=2, within=30)
 
 
 async def runs_on_when_the_secret_of_a_namesake_goes_late(world: ProcessWorld) -> None:
@@ -107,21 +107,21 @@ async def runs_on_when_the_secret_of_a_namesake_goes_late(world: ProcessWorld) -
     world.machines.late.add(SECRETS)
     delete_job("toy")(world)
     apply(world)
-    await is_told(world, 4, within=30)
+    await wait_for_membership(world, 4, within=30)
     world.machines.late.clear()
-    world.stir()
+    world.wake_machines()
     await world.advance(5)
     delete_pod("toy-worker-2")(world)
-    await is_told(world, 4)
+    await wait_for_membership(world, 4)
     require(len(world.server.all(SECRETS)) == 1, f"{world.server.all(SECRETS)}")
 
 
 async def goes_on_with_the_secret_that_its_pods_know_from_an_older_release(world: ProcessWorld) -> None:
     as_of_an_older_release(world)
     delete_pod("toy-worker-2")(world)
-    await is_told(world, 4)
+    await wait_for_membership(world, 4)
     delete_pod(MASTER)(world)
-    await is_told(world, 4, epoch=2)
+    await wait_for_membership(world, 4, epoch=2)
     require(secrets_named(world) == {"toy-elastic"}, f"{secrets_named(world)}")
     require(len(world.server.all(SECRETS)) == 1, "pods that start at different times know different tokens")
     edit("toy", suspend=True)(world)
@@ -169,14 +169,14 @@ async def gives_a_master_without_a_place_that_of_the_highest_worker(world: Proce
     node = world.server.find(kinds.NODES, "", gone)
     assert node is not None
     world.server.remove(kinds.NODES, node)
-    await is_told(world, len(staying), epoch=2, within=60)
+    await wait_for_membership(world, len(staying), epoch=2, within=60)
     highest = max(staying, key=lambda name: int(name.rpartition("-")[2]))
     require(set(uids(world)) == staying - {highest} | {MASTER}, f"{staying}, then {uids(world)}")
 
 
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize(
-    "story",
+    "scenario",
     [
         grows_and_shrinks,
         tells_once,
@@ -188,14 +188,14 @@ async def gives_a_master_without_a_place_that_of_the_highest_worker(world: Proce
         ends_when_a_launcher_asks_for_it,
         gives_a_master_without_a_place_that_of_the_highest_worker,
     ],
-    ids=lambda story: story.__name__.replace("_", " "),
+    ids=lambda scenario: scenario.__name__.replace("_", " "),
 )
-def test_the_operator_of_an_elastic_job(story: Callable[[ProcessWorld], Awaitable[None]], seed: int) -> None:
-    async def lived(world: ProcessWorld) -> None:
+def test_operator_of_an_elastic_job(scenario: Callable[[ProcessWorld], Awaitable[None]], seed: int) -> None:
+    async def play(world: ProcessWorld) -> None:
         nodes(2, 2)(world)
         replica()(world)
         apply(world)
-        await is_told(world, 4)
-        await story(world)
+        await wait_for_membership(world, 4)
+        await scenario(world)
 
-    live(seed, lived)
+    run_world(seed, play)

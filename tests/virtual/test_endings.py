@@ -1,4 +1,4 @@
-"""How jobs end that cannot succeed, and what they hold until then."""
+"""The ends of jobs that cannot succeed, and the GPUs that they use until then."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pytest
 from elastic_operator.pods.launcher_target import Target
 from elastic_worker import contract
 from tests.simulate.violation import require
-from tests.virtual.deeds import condition, delete_job, end, event, job, nodes, replica, settled
-from tests.virtual.story import Deed, Fact, Row, Story, tell
+from tests.virtual.actions import condition, delete_job, end, event, job, nodes, replica, settled
+from tests.virtual.scenario import Action, Condition, Scenario, Step, run_scenario
 from tests.virtual.test_claims import GPUS, HOME, OWNER, has_pods, owner_comes, team
-from tests.virtual.world import ProcessWorld, live
+from tests.virtual.world import ProcessWorld, run_world
 
 LIMIT, RAN, AWAY = 600, 300, 3600
 
@@ -24,8 +24,8 @@ def is_over(world: ProcessWorld) -> object:
     return "completionTime" in world.status("toy")
 
 
-HELD_BY_OTHERS: Story = (
-    Row(
+HELD_BY_OTHERS: Scenario = (
+    Step(
         "a job borrows",
         (
             nodes(1, GPUS),
@@ -35,19 +35,19 @@ HELD_BY_OTHERS: Story = (
             job(small=2, big=GPUS, activeDeadlineSeconds=LIMIT),
         ),
         (settled("toy", GPUS),),
-        stays=RAN,
+        hold_seconds=RAN,
     ),
-    Row("the owner takes its GPUs", (owner_comes,), (settled("owner", GPUS), has_pods(0)), within=30),
-    Row("that takes long", comes=(has_pods(0),), stays=AWAY, never=(is_over,)),
-    Row("it goes on", (delete_job("owner"),), (settled("toy", GPUS),), within=30),
-    Row("for the rest of its time", comes=(settled("toy", GPUS),), stays=LIMIT - RAN - 60, never=(is_over,)),
-    Row("which ends", comes=(condition("toy", "Failed", "DeadlineExceeded"), has_pods(0)), within=70),
+    Step("the owner takes its GPUs", (owner_comes,), (settled("owner", GPUS), has_pods(0)), within_seconds=30),
+    Step("that takes long", expect=(has_pods(0),), hold_seconds=AWAY, never=(is_over,)),
+    Step("it goes on", (delete_job("owner"),), (settled("toy", GPUS),), within_seconds=30),
+    Step("for the rest of its time", expect=(settled("toy", GPUS),), hold_seconds=LIMIT - RAN - 60, never=(is_over,)),
+    Step("which ends", expect=(condition("toy", "Failed", "DeadlineExceeded"), has_pods(0)), within_seconds=70),
 )
 
 
 @pytest.mark.parametrize("seed", range(2))
 def test_the_deadline_does_not_come_nearer_while_others_hold_the_gpus(seed: int) -> None:
-    tell(HELD_BY_OTHERS, seed)
+    run_scenario(HELD_BY_OTHERS, seed)
 
 
 ELEVEN_MINUTES = 660
@@ -71,16 +71,16 @@ async def begins(world: ProcessWorld, **spec: Any) -> None:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_a_job_that_crashes_every_eleven_minutes_ends_after_its_restarts(seed: int) -> None:
-    async def story(world: ProcessWorld) -> None:
+def test_job_that_crashes_every_eleven_minutes_fails_after_max_restarts(seed: int) -> None:
+    async def scenario(world: ProcessWorld) -> None:
         await begins(world, recovery={"maxRestarts": 4})
         for failure in range(1, 6):
             require(not is_over(world), f"it is over before failure {failure}")
             await crashes(world)
-        told = "failure 5 in all, and recovery.maxRestarts is 4"
-        require(condition("toy", "Failed", "RestartLimitReached", told)(world), f"{world.status('toy')}")
+        message = "failure 5 in all, and recovery.maxRestarts is 4"
+        require(condition("toy", "Failed", "RestartLimitReached", message)(world), f"{world.status('toy')}")
 
-    live(seed, story)
+    run_world(seed, scenario)
 
 
 @dataclass
@@ -97,10 +97,10 @@ class Trains:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_where_steps_are_known_ten_minutes_of_running_without_one_more_are_no_progress(seed: int) -> None:
+def test_ten_minutes_without_a_new_step_are_no_progress(seed: int) -> None:
     trains = Trains()
 
-    async def story(world: ProcessWorld) -> None:
+    async def scenario(world: ProcessWorld) -> None:
         await begins(world, runtime={"mode": "Elastic"})
         for _ in range(4):  # each time it goes further than before
             await crashes(world)
@@ -112,19 +112,19 @@ def test_where_steps_are_known_ten_minutes_of_running_without_one_more_are_no_pr
             await crashes(world)
         require(condition("toy", "Failed", "RestartLimitReached")(world), f"{world.status('toy')}")
 
-    live(seed, story, status=trains.status)
+    run_world(seed, scenario, status=trains.status)
 
 
 @pytest.mark.parametrize(("codes", "ended"), [([42], True), ([43], False)])
 @pytest.mark.parametrize("seed", range(2))
 def test_an_exit_code_that_is_final_ends_the_job_at_once(codes: list[int], ended: bool, seed: int) -> None:
-    async def story(world: ProcessWorld) -> None:
+    async def scenario(world: ProcessWorld) -> None:
         await begins(world, recovery={"finalExitCodes": codes})
         await crashes(world, 42)
-        told = "toy-master-0 failed with exit code 42"
-        require(condition("toy", "Failed", "FinalExitCode", told)(world) is ended, f"{world.status('toy')}")
+        message = "toy-master-0 failed with exit code 42"
+        require(condition("toy", "Failed", "FinalExitCode", message)(world) is ended, f"{world.status('toy')}")
 
-    live(seed, story)
+    run_world(seed, scenario)
 
 
 NO_IMAGE = {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "registry.example/train:1"'}
@@ -136,87 +136,87 @@ TOLD = (
 TOLD_LATE = "in 3600 s (7 more have not started): container pytorch: ContainerCreating. Its events say more"
 
 
-def kubelets_say(why: dict[str, str] | None) -> Deed:
+def kubelets_say(why: dict[str, str] | None) -> Action:
     """Of the pods of `toy`, which they cannot start; None: they can."""
 
     def do(world: ProcessWorld) -> None:
         world.machines.waits = {"toy": why} if why else {}
-        world.stir()
+        world.wake_machines()
 
     return do
 
 
-def holds_gpus(why: dict[str, str], seconds: float, told: str) -> tuple[Row, ...]:
+def holds_gpus(why: dict[str, str], seconds: float, message: str) -> tuple[Step, ...]:
     """A job of all GPUs cannot start, and another one waits for them."""
     both = (kubelets_say(why), job(small=GPUS, big=GPUS), job("other", small=GPUS, big=GPUS))
     return (
-        Row("a job comes whose pods cannot start", (nodes(1, GPUS), replica(), *both), (has_pods(GPUS),)),
-        Row("they get their time", comes=(has_pods(GPUS),), stays=seconds - 10),
-        Row(
+        Step("a job comes whose pods cannot start", (nodes(1, GPUS), replica(), *both), (has_pods(GPUS),)),
+        Step("they get their time", expect=(has_pods(GPUS),), hold_seconds=seconds - 10),
+        Step(
             "then they go, and another job runs",
-            comes=(
+            expect=(
                 settled("other", GPUS),
                 has_pods(0),
-                condition("toy", "PodsNotStarted", why["reason"], told),
-                condition("toy", "Ready", "Queued", told),
-                event("toy", "ScaleUpBlocked", told),
+                condition("toy", "PodsNotStarted", why["reason"], message),
+                condition("toy", "Ready", "Queued", message),
+                event("toy", "ScaleUpBlocked", message),
             ),
-            within=20,
+            within_seconds=20,
         ),
     )
 
 
-def tried_for(attempt: int) -> Fact:
+def tried_for(attempt: int) -> Condition:
     """The job has not started so many times."""
     return lambda world: world.status("toy").get("failedSize", {}).get("attempt", 0) == attempt
 
 
-BACK_OFF: Story = (
+BACK_OFF: Scenario = (
     *holds_gpus(NO_IMAGE, 300, TOLD),
-    Row("the other one goes", (delete_job("other"),), (has_pods(GPUS),), within=100),
-    Row("in vain", comes=(has_pods(0), tried_for(2)), within=310),
-    Row("it waits twice as long", comes=(has_pods(GPUS),), at_least=115, within=190),
-    Row(
+    Step("the other one goes", (delete_job("other"),), (has_pods(GPUS),), within_seconds=100),
+    Step("in vain", expect=(has_pods(0), tried_for(2)), within_seconds=310),
+    Step("it waits twice as long", expect=(has_pods(GPUS),), not_before_seconds=115, within_seconds=190),
+    Step(
         "the image is there",
         (kubelets_say(None),),
         (settled("toy", GPUS), condition("toy", "PodsNotStarted", NO_IMAGE["reason"])),
-        stays=500,
+        hold_seconds=500,
     ),
-    Row("it is forgotten", comes=(condition("toy", "PodsNotStarted", "Over"),), within=300),
+    Step("it is forgotten", expect=(condition("toy", "PodsNotStarted", "Over"),), within_seconds=300),
 )
 
 
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize(
-    "story", [BACK_OFF, holds_gpus(MOUNTS, 3600, TOLD_LATE)], ids=["an image", "nobody knows what"]
+    "scenario", [BACK_OFF, holds_gpus(MOUNTS, 3600, TOLD_LATE)], ids=["an image", "nobody knows what"]
 )
-def test_a_job_whose_pods_do_not_start_gives_its_gpus_back_and_tries_again_later(story: Story, seed: int) -> None:
-    tell(story, seed)
+def test_job_whose_pods_do_not_start_frees_gpus_and_retries(scenario: Scenario, seed: int) -> None:
+    run_scenario(scenario, seed)
 
 
-COPIES: Story = (
-    Row(
+COPIES: Scenario = (
+    Step(
         "a job comes whose init containers copy a data set",
         (nodes(1, GPUS), replica(), kubelets_say({"reason": "PodInitializing", "message": ""}), job(small=GPUS)),
         (has_pods(GPUS), tried_for(0)),
-        stays=2 * 3600,
+        hold_seconds=2 * 3600,
     ),
-    Row("they have ended", (kubelets_say(None),), (settled("toy", GPUS),)),
+    Step("they have ended", (kubelets_say(None),), (settled("toy", GPUS),)),
 )
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_init_containers_may_run_for_as_long_as_they_need(seed: int) -> None:
-    tell(COPIES, seed)
+def test_init_containers_have_no_time_limit(seed: int) -> None:
+    run_scenario(COPIES, seed)
 
 
-GROWS: Story = (
-    Row("a job runs", (nodes(1, 4), replica(), job(small=2, big=GPUS)), (settled("toy", 4),)),
-    Row("it grows, and new pods do not start", (kubelets_say(NO_IMAGE), nodes(1, 4)), (has_pods(GPUS),)),
-    Row("these go alone", comes=(settled("toy", 4),), at_least=290, within=310),
+GROWS: Scenario = (
+    Step("a job runs", (nodes(1, 4), replica(), job(small=2, big=GPUS)), (settled("toy", 4),)),
+    Step("it grows, and new pods do not start", (kubelets_say(NO_IMAGE), nodes(1, 4)), (has_pods(GPUS),)),
+    Step("these go alone", expect=(settled("toy", 4),), not_before_seconds=290, within_seconds=310),
 )
 
 
 @pytest.mark.parametrize("seed", range(2))
 def test_growth_that_does_not_start_is_taken_back_and_the_job_goes_on(seed: int) -> None:
-    tell(GROWS, seed)
+    run_scenario(GROWS, seed)

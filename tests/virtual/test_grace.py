@@ -1,4 +1,4 @@
-"""How long a pod that is told to go may stay: no longer than its team's ceiling, whatever it was made with."""
+"""A deleted pod ends within its team's longest grace period, whatever grace period it was created with."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import pytest
 
 from tests.simulate import server as kinds
 from tests.simulate.facts import reservation_in, terminating
-from tests.virtual.deeds import edit, job, let_go, nodes, replica, settled
-from tests.virtual.story import Deed, Fact, Row, Story, tell
+from tests.virtual.actions import edit, job, let_go, nodes, replica, settled
+from tests.virtual.scenario import Action, Condition, Scenario, Step, run_scenario
 from tests.virtual.world import SETTINGS, ProcessWorld
 
 RESERVATION_SECONDS = SETTINGS.reclaim.reservation_seconds
 DAY = 86_400
 
 
-def policy(seconds: int | None) -> Deed:
+def policy(seconds: int | None) -> Action:
     """A policy for the job's team comes, with that ceiling."""
     reclaim = {} if seconds is None else {"gracePeriodSeconds": seconds}
     flavors = [{"name": "a", "guaranteed": 0}]
@@ -22,12 +22,12 @@ def policy(seconds: int | None) -> Deed:
     return lambda world: world.server.create(kinds.POLICIES, {"metadata": {"name": "free"}, "spec": spec})
 
 
-def made_with(seconds: int) -> Fact:
+def made_with(seconds: int) -> Condition:
     """All pods of the job have that grace."""
     return lambda world: {pod["spec"]["terminationGracePeriodSeconds"] for pod in world.pods("toy")} == {seconds}
 
 
-def leaves_within(seconds: int) -> Fact:
+def leaves_within(seconds: int) -> Condition:
     """A pod is leaving, and has so long."""
 
     def look(world: ProcessWorld) -> bool:
@@ -37,33 +37,33 @@ def leaves_within(seconds: int) -> Fact:
     return look
 
 
-def begins(grace: int, *deeds: Deed) -> Row:
+def begins(grace: int, *actions: Action) -> Step:
     """A job of two pods that ask for that grace."""
     asks = job(big=2, elasticity={"scaleUpDelaySeconds": 0, "gracePeriodSeconds": grace})
-    return Row("a job runs", (nodes(1, 2), replica(), *deeds, asks), (settled("toy", 2),))
+    return Step("a job runs", (nodes(1, 2), replica(), *actions, asks), (settled("toy", 2),))
 
 
 SHRINK = (let_go(False), edit("toy", maxReplicas=1))
-STORIES: dict[str, Story] = {
+SCENARIOS: dict[str, Scenario] = {
     "a day is cut to five minutes where no policy says more": (
         begins(DAY),
-        Row("made with the ceiling", comes=(made_with(300),)),
-        Row("it shrinks", SHRINK, (leaves_within(300),)),
+        Step("made with the ceiling", expect=(made_with(300),)),
+        Step("it shrinks", SHRINK, (leaves_within(300),)),
     ),
     "a policy may allow a day": (
         begins(DAY, policy(DAY)),
-        Row("made as asked", comes=(made_with(DAY),)),
-        Row("it shrinks", SHRINK, (leaves_within(DAY),)),
+        Step("made as asked", expect=(made_with(DAY),)),
+        Step("it shrinks", SHRINK, (leaves_within(DAY),)),
     ),
     "a ceiling that comes later is for pods that are there": (
         begins(200),
-        Row("made as asked", comes=(made_with(200),)),
-        Row("a policy comes", (policy(5),), stays=0.5),
-        Row("it shrinks under it", SHRINK, (leaves_within(5),)),
+        Step("made as asked", expect=(made_with(200),)),
+        Step("a policy comes", (policy(5),), hold_seconds=0.5),
+        Step("it shrinks under it", SHRINK, (leaves_within(5),)),
     ),
     "no grace at all is a second, as a deletion by force would lose the pod's end": (
         begins(200, policy(0)),
-        Row("it shrinks", SHRINK, (leaves_within(1),)),
+        Step("it shrinks", SHRINK, (leaves_within(1),)),
     ),
 }
 
@@ -75,7 +75,7 @@ def an_owner_asks_for_one(world: ProcessWorld) -> None:
     world.add_foreign("red", gpus=1, pool="a")
 
 
-def kept_for(seconds: float) -> Fact:
+def kept_for(seconds: float) -> Condition:
     """A node is kept for a foreign pod, so long in all."""
 
     def look(world: ProcessWorld) -> bool:
@@ -85,15 +85,15 @@ def kept_for(seconds: float) -> Fact:
     return look
 
 
-def test_a_node_is_kept_for_a_foreign_pod_no_longer_than_those_who_make_way_may_take_to_go() -> None:
-    story = (
+def test_a_node_is_kept_for_a_foreign_pod_no_longer_than_the_grace_of_the_evicted_pods() -> None:
+    scenario = (
         begins(200),
-        Row("they have less time now", (policy(5), let_go(False)), stays=0.5),
-        Row("somebody is entitled", (an_owner_asks_for_one,), (leaves_within(5), kept_for(5 + RESERVATION_SECONDS))),
+        Step("they have less time now", (policy(5), let_go(False)), hold_seconds=0.5),
+        Step("somebody is entitled", (an_owner_asks_for_one,), (leaves_within(5), kept_for(5 + RESERVATION_SECONDS))),
     )
-    tell(story, 1)
+    run_scenario(scenario, 1)
 
 
-@pytest.mark.parametrize("name", STORIES)
-def test_a_pod_that_is_told_to_go_has_no_longer_than_its_team_s_ceiling(name: str) -> None:
-    tell(STORIES[name], 1)
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_deleted_pod_gets_no_longer_grace_than_its_teams_ceiling(name: str) -> None:
+    run_scenario(SCENARIOS[name], 1)

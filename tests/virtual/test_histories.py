@@ -1,4 +1,4 @@
-"""Whatever happens to operators and to their lines, in whatever order: the rules hold (see `history`, `watchman`)."""
+"""Random events of operators and of their lines, in any order, break no rule (see `history`, `fencing_checker`)."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def test_the_rules_hold_in_thousands_of_histories_of_operators(seeds: range) -> 
     _live_through(seeds)
 
 
-def test_a_seed_is_lived_again_to_the_last_word() -> None:
+def test_equal_seeds_give_equal_logs_and_requests() -> None:
     first, second = run_history(3, events=8), run_history(3, events=8)
-    assert first.said.lines == second.said.lines
+    assert first.logs.lines == second.logs.lines
     assert [e.request for r in first.replicas for e in r.line.log] == [
         e.request for r in second.replicas for e in r.line.log
     ]

@@ -1,4 +1,4 @@
-"""A foreign pod takes back what its team lent, while leaders die between the steps of it."""
+"""A foreign pod reclaims GPUs that its team lent, while leaders die between the steps of the reclaim."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from tests.simulate import server as kinds
 from tests.simulate.facts import lacks_gpus, name_of, node_of, nominated_for, owner_of, reservation_in, terminating
 from tests.simulate.server import Body
 from tests.simulate.violation import require
-from tests.virtual.deeds import HOME, job, nodes
-from tests.virtual.world import ProcessWorld, live
+from tests.virtual.actions import HOME, job, nodes
+from tests.virtual.world import ProcessWorld, run_world
 
 OWNER, GUEST = "red", "blue"
 SHORT, PASSES = 3.0, 130.0
@@ -35,8 +35,8 @@ class Losses:
 
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("step", STEPS)
-def test_a_leader_that_dies_in_the_middle_costs_nobody_a_second_pod(step: str, seed: int) -> None:
-    async def story(world: ProcessWorld) -> None:
+def test_leader_killed_during_a_reclaim_evicts_no_second_pod(step: str, seed: int) -> None:
+    async def scenario(world: ProcessWorld) -> None:
         nodes(2, 4)(world)
         for team, guaranteed in ((OWNER, 4), (GUEST, 0)):
             flavors = [{"name": "a", "guaranteed": guaranteed, "borrowing": {"limit": 0}}]
@@ -54,7 +54,7 @@ def test_a_leader_that_dies_in_the_middle_costs_nobody_a_second_pod(step: str, s
         def after(request: Request, status: int) -> None:
             if status < 300 and STEPS[step](request) and not died:
                 first.kill()
-                died.append(world.moments.passed)
+                died.append(world.clock.passed)
 
         def before(request: Request) -> None:
             if died and request.writes:
@@ -78,7 +78,7 @@ def test_a_leader_that_dies_in_the_middle_costs_nobody_a_second_pod(step: str, s
 
         await world.until("the same node", is_kept, seconds=1)
         world.machines.let_go = True
-        world.stir()
+        world.wake_machines()
         await world.until("its place", lambda: node_of(world.pod(name_of(pod))) == node, seconds=SHORT)
         await world.until("seven pods", lambda: world.settled("toy", 7), seconds=SHORT)
         await world.advance(PASSES)
@@ -87,17 +87,17 @@ def test_a_leader_that_dies_in_the_middle_costs_nobody_a_second_pod(step: str, s
         history = world.status("toy")["history"]
         require([change["to"] for change in history[: len(history) - known]] == [7], f"{history}")
 
-    live(seed, story)
+    run_world(seed, scenario)
 
 
 @pytest.mark.parametrize("seed", [2, 3])
-def test_pods_that_are_planned_for_elsewhere_while_they_are_nominated_do_not_have_it_decided_over_and_over(
+def test_nominated_pods_with_new_places_cause_no_repeated_decisions(
     seed: int,
 ) -> None:
     """Each decision would be the same until the nomination is answered: in virtual time, one without end."""
     count = 8
 
-    async def story(world: ProcessWorld) -> None:
+    async def scenario(world: ProcessWorld) -> None:
         nodes(count, 4)(world)
         for team, guaranteed in ((OWNER, 2 * count), (HOME, 0)):
             spec = {"namespaces": [team], "flavors": [{"name": "a", "guaranteed": guaranteed}]}
@@ -108,7 +108,7 @@ def test_pods_that_are_planned_for_elsewhere_while_they_are_nominated_do_not_hav
             job(name, small=2, big=4)(world)
         await world.until("they run", lambda: all(world.settled(name, 4) for name in names), seconds=10)
         await world.advance(3.0)
-        began = world.moments.passed
+        began = world.clock.passed
         owners = [name_of(world.add_foreign(OWNER, gpus=1, pool="a")) for _ in range(2 * count)]
         await world.until("all of them run", lambda: all(node_of(world.pod(name)) for name in owners), seconds=120)
         await world.advance(10.0)
@@ -117,15 +117,15 @@ def test_pods_that_are_planned_for_elsewhere_while_they_are_nominated_do_not_hav
         most = 2 * 2 * count  # one before and one after each pod that goes
         require(statuses <= most, f"{statuses} statuses of {count} jobs, each of which gives 2 pods")
 
-    live(seed, story)
+    run_world(seed, scenario)
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_a_pod_of_a_gang_that_changes_while_it_is_nominated_undoes_nothing_that_was_decided(seed: int) -> None:
+def test_changed_pod_of_a_nominated_gang_undoes_no_decision(seed: int) -> None:
     """The rest of its gang was not planned for meanwhile: jobs were to grow again, or a place was emptied in vain."""
     count, size, gpus = 10, 6, 4
 
-    async def story(world: ProcessWorld) -> None:
+    async def scenario(world: ProcessWorld) -> None:
         nodes(count, gpus)(world)
         for team, guaranteed in ((OWNER, size * gpus), (HOME, 0)):
             spec = {"namespaces": [team], "flavors": [{"name": "a", "guaranteed": guaranteed}]}
@@ -146,4 +146,4 @@ def test_a_pod_of_a_gang_that_changes_while_it_is_nominated_undoes_nothing_that_
         changes = {name: len(world.status(name)["history"]) - known[name] for name in names}
         require(max(changes.values()) == 1, f"changes of jobs: {changes}")
 
-    live(seed, story)
+    run_world(seed, scenario)

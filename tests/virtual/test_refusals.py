@@ -1,19 +1,19 @@
-"""Pods that the API server refuses for good: nothing is tried again before somebody edits the job."""
+"""Pods that the API server rejects until an edit: the operator does not retry before the job is edited."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.kit.requests import Request, makes_a_pod
-from tests.virtual.deeds import condition, edit, heal, job, leads, nodes, refuse, replica, settled
-from tests.virtual.story import Fact, Row, tell
+from tests.virtual.actions import condition, edit, heal, job, leads, nodes, refuse, replica, settled
+from tests.virtual.scenario import Condition, Step, run_scenario
 from tests.virtual.world import ProcessWorld
 
 SEEDS = pytest.mark.parametrize("seed", range(3))
-LEADS = Row("an operator leads", (nodes(1, 4), replica()), (leads(0),))
+LEADS = Step("an operator leads", (nodes(1, 4), replica()), (leads(0),))
 
 
-def makes(role: str) -> Fact:
+def makes(role: str) -> Condition:
     """For requests: it creates a pod of that role."""
     return lambda request: makes_a_pod(request) and f"-{role}-" in request.body["metadata"]["name"]
 
@@ -31,10 +31,15 @@ def has_no_pods(world: ProcessWorld) -> bool:
 @SEEDS
 def test_a_job_whose_workers_are_refused_for_good_makes_its_master_once(seed: int) -> None:
     refused = (condition("toy", "Ready", "InvalidSpec"), has_no_pods)
-    world = tell(
+    world = run_scenario(
         (
             LEADS,
-            Row("workers are refused", (refuse(422, where=makes("worker")), job(small=3, big=3)), refused, stays=60.0),
+            Step(
+                "workers are refused",
+                (refuse(422, where=makes("worker")), job(small=3, big=3)),
+                refused,
+                hold_seconds=60.0,
+            ),
         ),
         seed,
     )
@@ -45,10 +50,15 @@ def test_a_job_whose_workers_are_refused_for_good_makes_its_master_once(seed: in
 @SEEDS
 def test_a_job_whose_growth_is_refused_for_good_goes_on_as_it_is_until_it_is_edited(seed: int) -> None:
     runs = (condition("toy", "Ready", "InvalidSpec"), lambda world: len(world.pods("toy")) == 1)
-    world = tell(
+    world = run_scenario(
         (
             LEADS,
-            Row("workers are refused", (refuse(422, where=makes("worker")), job(small=1, big=3)), runs, stays=60.0),
+            Step(
+                "workers are refused",
+                (refuse(422, where=makes("worker")), job(small=1, big=3)),
+                runs,
+                hold_seconds=60.0,
+            ),
         ),
         seed,
     )
@@ -58,11 +68,16 @@ def test_a_job_whose_growth_is_refused_for_good_goes_on_as_it_is_until_it_is_edi
 @SEEDS
 def test_a_refused_job_that_is_edited_is_tried_again(seed: int) -> None:
     refused = (condition("toy", "Ready", "InvalidSpec"), has_no_pods)
-    tell(
+    run_scenario(
         (
             LEADS,
-            Row("workers are refused", (refuse(422, where=makes("worker")), job(small=3, big=3)), refused, stays=10.0),
-            Row("it is edited", (heal(), edit("toy", maxReplicas=4)), (settled("toy", 4),), within=30.0),
+            Step(
+                "workers are refused",
+                (refuse(422, where=makes("worker")), job(small=3, big=3)),
+                refused,
+                hold_seconds=10.0,
+            ),
+            Step("it is edited", (heal(), edit("toy", maxReplicas=4)), (settled("toy", 4),), within_seconds=30.0),
         ),
         seed,
     )
@@ -74,15 +89,18 @@ def writes_a_status(request: Request) -> bool:
 
 
 @SEEDS
-def test_a_server_that_does_not_know_the_kind_yet_delays_a_job_and_does_not_count_it_as_deleted(seed: int) -> None:
+def test_unknown_kind_delays_a_job_and_does_not_delete_it(seed: int) -> None:
     refused = (lambda world: bool(world.replicas[0].line.requests(where=writes_a_status)),)
-    tell(
+    run_scenario(
         (
             LEADS,
-            Row(
-                "statuses get a 404 that names no job", (refuse(404, where=writes_a_status), job()), refused, stays=5.0
+            Step(
+                "statuses get a 404 that names no job",
+                (refuse(404, where=writes_a_status), job()),
+                refused,
+                hold_seconds=5.0,
             ),
-            Row("the server knows jobs again", (heal(),), (settled("toy", 4),), within=60.0),
+            Step("the server knows jobs again", (heal(),), (settled("toy", 4),), within_seconds=60.0),
         ),
         seed,
     )

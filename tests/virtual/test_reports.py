@@ -1,4 +1,4 @@
-"""A tenant's master says what it likes, as often as it is asked: how much of the operator's work that is."""
+"""A master may report anything at any rate. The operator limits the work that this causes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from elastic_operator.pods.launcher_target import Target
 from elastic_operator.pods.master_poller import NEWS_OF_A_JOB, NEWS_OF_A_JOB_SECONDS
 from elastic_worker import contract
 from tests.kit.requests import writes_job_status
-from tests.virtual.deeds import carried_out, condition, edit, end, job, nodes, replica, settled
-from tests.virtual.story import Row, Story, tell
+from tests.virtual.actions import condition, edit, end, job, nodes, replica, settled, successful_requests
+from tests.virtual.scenario import Scenario, Step, run_scenario
 from tests.virtual.world import ProcessWorld
 
 SECONDS = 600
@@ -38,8 +38,8 @@ class Liar:
 
 ELASTICITY = {"scaleUpDelaySeconds": 0, "gracePeriodSeconds": 1, "checkpointPath": "/checkpoints"}
 ELASTIC = job("one", small=2, big=4, runtime={"mode": "Elastic"}, elasticity=ELASTICITY)
-RUNS = Row("a job runs", (nodes(2, 4), replica(), ELASTIC), (settled("one", 4),), within=10)
-LIES = Row("its master tells lies", stays=SECONDS)
+RUNS = Step("a job runs", (nodes(2, 4), replica(), ELASTIC), (settled("one", 4),), within_seconds=10)
+LIES = Step("its master tells lies", hold_seconds=SECONDS)
 
 
 def has_lost_a_pod(world: ProcessWorld) -> bool:
@@ -49,18 +49,18 @@ def has_lost_a_pod(world: ProcessWorld) -> bool:
 
 def test_a_master_that_tells_of_another_group_each_second_makes_one_write_in_five_seconds() -> None:
     liar = Liar()
-    world = tell((RUNS, LIES), 1, status=liar.status)
+    world = run_scenario((RUNS, LIES), 1, status=liar.status)
     assert liar.asked >= 0.9 * SECONDS
     expected = NEWS_OF_A_JOB + SECONDS / NEWS_OF_A_JOB_SECONDS
-    assert expected / 2 < len(carried_out(world, writes_job_status)) <= expected + 10
+    assert expected / 2 < len(successful_requests(world, writes_job_status)) <= expected + 10
 
 
 def test_what_happens_to_its_job_is_told_at_once_all_the_same() -> None:
-    story: Story = (
+    scenario: Scenario = (
         RUNS,
         LIES,
-        Row("it shrinks", (edit("one", maxReplicas=3),), (settled("one", 3),)),
-        Row("a pod fails", (end(1, "one-worker-1"),), (has_lost_a_pod, settled("one", 3))),
-        Row("it is suspended", (edit("one", suspend=True),), (condition("one", "Ready", "Suspended"),)),
+        Step("it shrinks", (edit("one", maxReplicas=3),), (settled("one", 3),)),
+        Step("a pod fails", (end(1, "one-worker-1"),), (has_lost_a_pod, settled("one", 3))),
+        Step("it is suspended", (edit("one", suspend=True),), (condition("one", "Ready", "Suspended"),)),
     )
-    tell(story, 1, status=Liar().status)
+    run_scenario(scenario, 1, status=Liar().status)

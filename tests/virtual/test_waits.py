@@ -1,7 +1,4 @@
-"""Jobs that wait for something, while a clock steps by an hour: nothing is lost, and nothing takes longer than it may.
-
-And pods that no scheduler looks at.
-"""
+"""Jobs that wait while a clock steps by an hour: nothing is lost, and no wait exceeds its limit."""
 
 from __future__ import annotations
 
@@ -14,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from elastic_operator.plan.job.failures import MAX_BACKOFF_SECONDS
+from elastic_operator.plan.facts.waits import MAX_BACKOFF_SECONDS
 from elastic_operator.plan.job.pending_reasons import UNSEEN_SECONDS
 from tests.simulate import server as kinds
 from tests.simulate.facts import node_of
 from tests.simulate.violation import require
-from tests.virtual.deeds import condition, edit, end, job, leads, manifest, nodes, replica, settled
-from tests.virtual.story import Fact, Row, Story, tell
-from tests.virtual.world import ProcessWorld, live
+from tests.virtual.actions import condition, edit, end, job, leads, manifest, nodes, replica, settled
+from tests.virtual.scenario import Condition, Scenario, Step, run_scenario
+from tests.virtual.world import ProcessWorld, run_world
 
 HOUR = 3600
 DEADLINE_SECONDS, DELAY_SECONDS, TTL_SECONDS, LOSS_SECONDS = 18.0, 16.0, 12.0, 9.0
@@ -78,10 +75,10 @@ class Waits:
 
     async def step(self, by: float) -> None:
         """The API server's clock steps, and the operator believes it."""
-        self.world.moments.stepped += by
+        self.world.clock.stepped += by
         edit("back-off", recovery={"maxFailuresWithoutProgress": 99})(self.world)
         await self._until(
-            "the step to be believed", lambda: any("stepped" in line for *_, line in self.world.said.lines), seconds=20
+            "the step to be believed", lambda: any("stepped" in line for *_, line in self.world.logs.lines), seconds=20
         )
 
     async def restart(self) -> None:
@@ -95,7 +92,7 @@ class Waits:
         for name, wait in self.found.items():
             if name not in LOSSES:
                 wait.first = wait.first if by < 0 else -inf
-                wait.last = max(wait.last, self.world.moments.passed + (wait.seconds if by < 0 else 0))
+                wait.last = max(wait.last, self.world.clock.passed + (wait.seconds if by < 0 else 0))
 
     async def lose_a_node(self, name: str) -> None:
         """That job's node falls silent; its pod is due elsewhere some time later."""
@@ -117,13 +114,13 @@ class Waits:
     async def watch(self) -> None:
         """Until everything came, or is late."""
         last = max(wait.last for wait in self.found.values()) + LATE_SECONDS
-        now = self.world.moments.passed
+        now = self.world.clock.passed
         early = [name for name, wait in self.found.items() if wait.seen(self.world) and now < wait.first]
         require(not early, f"{early} came before anybody looked")
-        while any(wait.came is None for wait in self.found.values()) and self.world.moments.passed < last:
+        while any(wait.came is None for wait in self.found.values()) and self.world.clock.passed < last:
             for wait in self.found.values():
                 if wait.came is None and wait.seen(self.world):
-                    wait.came = self.world.moments.passed
+                    wait.came = self.world.clock.passed
             await self.world.advance(0.25)
         amiss = {
             name: wait
@@ -157,8 +154,8 @@ class Waits:
         longest: float = 0.0,
     ) -> None:
         """`began` is a time of the API server's clock as it is now."""
-        ago = self.world.moments.time() - datetime.fromisoformat(began).timestamp()
-        due = self.world.moments.passed - ago + seconds
+        ago = self.world.clock.time() - datetime.fromisoformat(began).timestamp()
+        due = self.world.clock.passed - ago + seconds
         self.found[what] = Wait(longest or seconds, due, due, seen)
 
 
@@ -170,10 +167,8 @@ def lease(world: ProcessWorld) -> tuple[str, int]:
 
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("step", [HOUR, -HOUR])
-def test_a_step_of_the_api_server_s_clock_takes_no_pod_and_makes_no_wait_longer_than_it_may_be(
-    step: int, seed: int
-) -> None:
-    async def story(world: ProcessWorld) -> None:
+def test_clock_step_of_the_api_server_costs_no_pod(step: int, seed: int) -> None:
+    async def scenario(world: ProcessWorld) -> None:
         waits = Waits(world)
         await waits.begin()
         await waits.lose_a_node("lost")
@@ -182,29 +177,27 @@ def test_a_step_of_the_api_server_s_clock_takes_no_pod_and_makes_no_wait_longer_
         await waits.lose_a_node("cut-off")
         await waits.watch()
 
-    live(seed, story)
+    run_world(seed, scenario)
 
 
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("step", [HOUR, -HOUR])
-def test_an_operator_that_starts_after_a_step_takes_no_pod_and_waits_no_longer_than_it_may(
-    step: int, seed: int
-) -> None:
-    async def story(world: ProcessWorld) -> None:
+def test_operator_that_starts_after_a_clock_step_deletes_no_pod(step: int, seed: int) -> None:
+    async def scenario(world: ProcessWorld) -> None:
         waits = Waits(world)
         await waits.begin()
-        world.moments.stepped += step
+        world.clock.stepped += step
         await waits.restart()
         waits.allow(step)
         await waits.lose_a_node("cut-off")
         await waits.watch()
 
-    live(seed, story)
+    run_world(seed, scenario)
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_everything_takes_its_own_time_while_the_operator_s_own_clock_steps_forth_and_back(seed: int) -> None:
-    async def story(world: ProcessWorld) -> None:
+def test_clock_steps_of_the_operator_change_no_wait(seed: int) -> None:
+    async def scenario(world: ProcessWorld) -> None:
         waits, loop = Waits(world), asyncio.get_running_loop()
         await waits.begin()
         before = lease(world)
@@ -213,9 +206,9 @@ def test_everything_takes_its_own_time_while_the_operator_s_own_clock_steps_fort
         loop.wall -= 2 * HOUR  # type: ignore[attr-defined]
         await waits.watch()
         require(lease(world) == before, "the lease changed hands")
-        require(sum("leading as" in line for *_, line in world.said.lines) == 1, "it began to lead again")
+        require(sum("leading as" in line for *_, line in world.logs.lines) == 1, "it began to lead again")
 
-    live(seed, story)
+    run_world(seed, scenario)
 
 
 def no_scheduler(runs: bool) -> Callable[[ProcessWorld], None]:
@@ -223,25 +216,25 @@ def no_scheduler(runs: bool) -> Callable[[ProcessWorld], None]:
 
     def do(world: ProcessWorld) -> None:
         world.machines.schedules = runs
-        world.stir()
+        world.wake_machines()
 
     return do
 
 
-def unseen(name: str, who: str) -> Fact:
+def unseen(name: str, who: str) -> Condition:
     """The job says that nobody looks at its pods, and who should."""
-    told = (
-        f"0 of 2 pods run. {name}-master-0, {name}-worker-0: looked at by no scheduler in {UNSEEN_SECONDS:.0f} s."
-        f" See whether {who} runs."
+    message = (
+        f"0 of 2 pods run. {name}-master-0, {name}-worker-0: no scheduler has tried it within {UNSEEN_SECONDS:.0f} s."
+        f" Check that {who} runs."
     )
-    return condition(name, "Ready", "Starting", told)
+    return condition(name, "Ready", "Starting", message)
 
 
 ELSEWHERE = {"spec": {**manifest()["spec"]["template"]["spec"], "schedulerName": "nobody"}}
 ASKS_FOR_NOBODY = unseen("other", "a scheduler called nobody (schedulerName)")
 
-NO_SCHEDULER: Story = (
-    Row(
+NO_SCHEDULER: Scenario = (
+    Step(
         "nobody schedules",
         (
             nodes(2, 4),
@@ -251,22 +244,22 @@ NO_SCHEDULER: Story = (
             job("other", small=2, big=2, template=ELSEWHERE),
         ),
     ),
-    Row(
+    Step(
         "it is told with what to see after",
-        comes=(unseen("toy", "kube-scheduler"), ASKS_FOR_NOBODY),
-        at_least=UNSEEN_SECONDS - 1,
-        within=UNSEEN_SECONDS + 3,
+        expect=(unseen("toy", "kube-scheduler"), ASKS_FOR_NOBODY),
+        not_before_seconds=UNSEEN_SECONDS - 1,
+        within_seconds=UNSEEN_SECONDS + 3,
     ),
-    Row(
+    Step(
         "it schedules",
         (no_scheduler(True),),
         (settled("toy", 2), condition("toy", "Ready", "Running", "2 pods")),
-        within=3,
+        within_seconds=3,
     ),
-    Row("and nothing more", comes=(leads(0), settled("toy", 2), ASKS_FOR_NOBODY), stays=120),
+    Step("and nothing more", expect=(leads(0), settled("toy", 2), ASKS_FOR_NOBODY), hold_seconds=120),
 )
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_pods_that_no_scheduler_looks_at_are_named_with_what_to_see_after(seed: int) -> None:
-    tell(NO_SCHEDULER, seed)
+def test_pods_without_a_scheduler_are_reported_with_what_to_check(seed: int) -> None:
+    run_scenario(NO_SCHEDULER, seed)

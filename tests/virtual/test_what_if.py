@@ -1,5 +1,5 @@
-"""A suspended job that asks what it would get is answered, costs nobody a pod, and goes if it was made for that
-(160); waiting jobs hear where they stand (161).
+"""A suspended job with a what-if request gets an answer, costs no other job a pod, and is deleted if it asked only once
+(160). Waiting jobs hear their place in the queue (161).
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from elastic_operator.pods.launcher_target import Target
 from elastic_worker import contract
 from tests.kit.requests import makes_a_pod
 from tests.simulate import server as kinds
-from tests.virtual.deeds import HOME, carried_out, edit, end, job, manifest, nodes, replica, settled
-from tests.virtual.story import Deed, Fact, Row, tell
+from tests.virtual.actions import HOME, edit, end, job, manifest, nodes, replica, settled, successful_requests
+from tests.virtual.scenario import Action, Condition, Step, run_scenario
 from tests.virtual.world import ProcessWorld
 
 
-def question(name: str = "asks", value: str = KEEP, *, namespace: str = HOME, **spec: Any) -> Deed:
+def question(name: str = "asks", value: str = KEEP, *, namespace: str = HOME, **spec: Any) -> Action:
     """A suspended job that asks."""
 
     def do(world: ProcessWorld) -> None:
@@ -32,13 +32,13 @@ def question(name: str = "asks", value: str = KEEP, *, namespace: str = HOME, **
     return do
 
 
-def team(name: str, guaranteed: int) -> Deed:
+def team(name: str, guaranteed: int) -> Action:
     """A team of the namespace of that name."""
     spec = {"namespaces": [name], "flavors": [{"name": "a", "guaranteed": guaranteed}]}
     return lambda world: world.server.create(kinds.POLICIES, {"metadata": {"name": name}, "spec": spec})
 
 
-def forecast(name: str = "asks", **expected: Any) -> Fact:
+def forecast(name: str = "asks", **expected: Any) -> Condition:
     """The job's answer has these fields."""
 
     def look(world: ProcessWorld) -> bool:
@@ -48,12 +48,12 @@ def forecast(name: str = "asks", **expected: Any) -> Fact:
     return look
 
 
-def place(name: str, position: int | None) -> Fact:
+def place(name: str, position: int | None) -> Condition:
     """Where the job stands in line."""
     return lambda world: world.status(name).get("queue", {}).get("position") == position
 
 
-def exists(name: str) -> Fact:
+def exists(name: str) -> Condition:
     """The job is there."""
     return lambda world: world.job(name) is not None
 
@@ -63,57 +63,65 @@ def has_pods(world: ProcessWorld) -> bool:
     return bool(world.pods("asks"))
 
 
-def gone(name: str) -> Fact:
+def gone(name: str) -> Condition:
     """The job is not there."""
     return lambda world: world.job(name) is None
 
 
-BUSY = Row("a job runs", (nodes(2, 4), replica(), job("runs", small=6, big=6)), (settled("runs", 6),), within=10)
+BUSY = Step(
+    "a job runs", (nodes(2, 4), replica(), job("runs", small=6, big=6)), (settled("runs", 6),), within_seconds=10
+)
 
 
 def test_a_suspended_job_that_asks_is_told_what_it_would_get_and_never_has_a_pod() -> None:
     fits = forecast(fits=True, replicas=2, gpus=2, limit="HigherPriorityJobs")
-    world = tell((BUSY, Row("it asks", (question(small=1, big=5),), (fits,), never=(has_pods,), stays=300)), 1)
+    world = run_scenario(
+        (BUSY, Step("it asks", (question(small=1, big=5),), (fits,), never=(has_pods,), hold_seconds=300)), 1
+    )
     assert "queue" not in world.status("asks")
-    assert len([one for one in carried_out(world, makes_a_pod) if "asks" in str(one)]) == 0
+    assert len([one for one in successful_requests(world, makes_a_pod) if "asks" in str(one)]) == 0
 
 
 def test_it_is_asked_again_once_it_is_edited_and_resumed_it_gets_what_it_was_told() -> None:
-    tell(
+    run_scenario(
         (
             BUSY,
-            Row(
+            Step(
                 "it asks for more than there is", (question(small=3, big=5),), (forecast(fits=False), place("asks", 1))
             ),
-            Row(
+            Step(
                 "it asks for less",
                 (edit("asks", minReplicas=1),),
                 (forecast(fits=True, replicas=2), place("asks", None)),
             ),
-            Row("it is resumed", (edit("asks", suspend=False),), (settled("asks", 2),), within=10),
+            Step("it is resumed", (edit("asks", suspend=False),), (settled("asks", 2),), within_seconds=10),
         ),
         1,
     )
 
 
 def test_gpus_that_running_jobs_would_have_to_give_up_for_it_are_counted() -> None:
-    runs = Row("a job runs", (nodes(2, 4), replica(), job("runs", small=4, big=8)), (settled("runs", 8),), within=10)
+    runs = Step(
+        "a job runs", (nodes(2, 4), replica(), job("runs", small=4, big=8)), (settled("runs", 8),), within_seconds=10
+    )
     would = forecast(fits=True, replicas=3, reclaimedGpus=3, borrowedGpus=3, borrows=[])
-    tell((runs, Row("it asks", (question(small=3, big=3),), (would,), stays=60)), 1)
+    run_scenario((runs, Step("it asks", (question(small=3, big=3),), (would,), hold_seconds=60)), 1)
 
 
 def test_the_annotation_means_nothing_on_a_job_that_runs() -> None:
     ask = question(suspend=False, small=1, big=2)
-    world = tell((Row("it runs", (nodes(1, 4), replica(), ask), (settled("asks", 2),), stays=60, within=10),), 1)
+    world = run_scenario(
+        (Step("it runs", (nodes(1, 4), replica(), ask), (settled("asks", 2),), hold_seconds=60, within_seconds=10),), 1
+    )
     assert "forecast" not in world.status("asks")
 
 
 def test_the_answer_names_whose_idle_guarantee_would_be_borrowed_and_no_job() -> None:
     lends = forecast(fits=True, replicas=6, borrowedGpus=4, borrows=[{"policy": "red", "gpus": 4}])
-    world = tell(
+    world = run_scenario(
         (
-            Row("two teams", (nodes(2, 4), team(HOME, 2), team("red", 6), replica())),
-            Row("one asks", (question(small=6, big=6),), (lends,)),
+            Step("two teams", (nodes(2, 4), team(HOME, 2), team("red", 6), replica())),
+            Step("one asks", (question(small=6, big=6),), (lends,)),
         ),
         1,
     )
@@ -122,12 +130,16 @@ def test_the_answer_names_whose_idle_guarantee_would_be_borrowed_and_no_job() ->
 
 def test_a_job_that_was_made_to_ask_goes_after_ten_minutes_and_one_that_is_kept_stays() -> None:
     asks = (question("once", ONCE), question("kept", KEEP))
-    tell(
+    run_scenario(
         (
             BUSY,
-            Row("two ask", asks, (forecast("once"), forecast("kept")), within=10),
-            Row(
-                "time passes", (), (gone("once"), exists("kept")), at_least=ONCE_SECONDS - 30, within=ONCE_SECONDS + 30
+            Step("two ask", asks, (forecast("once"), forecast("kept")), within_seconds=10),
+            Step(
+                "time passes",
+                (),
+                (gone("once"), exists("kept")),
+                not_before_seconds=ONCE_SECONDS - 30,
+                within_seconds=ONCE_SECONDS + 30,
             ),
         ),
         1,
@@ -135,18 +147,18 @@ def test_a_job_that_was_made_to_ask_goes_after_ten_minutes_and_one_that_is_kept_
 
 
 def test_a_job_that_was_made_to_ask_and_is_resumed_stays() -> None:
-    tell(
+    run_scenario(
         (
             BUSY,
-            Row("it asks", (question(value=ONCE, small=1, big=2),), (forecast(fits=True),)),
-            Row(
+            Step("it asks", (question(value=ONCE, small=1, big=2),), (forecast(fits=True),)),
+            Step(
                 "it is resumed",
                 (edit("asks", suspend=False),),
                 (settled("asks", 2),),
-                within=10,
-                stays=ONCE_SECONDS + 60,
+                within_seconds=10,
+                hold_seconds=ONCE_SECONDS + 60,
             ),
-            Row("it is suspended again", (edit("asks", suspend=True),), (exists("asks"),), stays=ONCE_SECONDS),
+            Step("it is suspended again", (edit("asks", suspend=True),), (exists("asks"),), hold_seconds=ONCE_SECONDS),
         ),
         1,
     )
@@ -159,29 +171,34 @@ def test_a_namespace_that_asks_a_lot_is_answered_at_its_rate_and_another_one_at_
     def answered(world: ProcessWorld) -> int:
         return sum("forecast" in world.status(name) for name in crowd)
 
-    def at_the_rate(most: int) -> Fact:
+    def at_the_rate(most: int) -> Condition:
         return lambda world: answered(world) <= most
 
     most = what_ifs.MAX_QUESTIONS_AT_ONCE + 1
-    tell(
+    run_scenario(
         (
             BUSY,
-            Row("twenty ask", many, (at_the_rate(most),), stays=what_ifs.MORE_SECONDS - 1),
-            Row("another one asks", (question(),), (forecast(),), within=5),
-            Row("all are answered", (), (lambda world: answered(world) == 20,), within=17 * what_ifs.MORE_SECONDS + 30),
+            Step("twenty ask", many, (at_the_rate(most),), hold_seconds=what_ifs.MORE_SECONDS - 1),
+            Step("another one asks", (question(),), (forecast(),), within_seconds=5),
+            Step(
+                "all are answered",
+                (),
+                (lambda world: answered(world) == 20,),
+                within_seconds=17 * what_ifs.MORE_SECONDS + 30,
+            ),
         ),
         1,
     )
 
 
 def test_waiting_jobs_hear_where_they_stand_and_move_up() -> None:
-    tell(
+    run_scenario(
         (
             BUSY,
-            Row("a second one waits", (job("second", small=4, big=4),), (place("second", 1),), within=30),
-            Row("a third one waits", (job("third", small=4, big=4),), (place("third", 2),), within=30),
-            Row("the first one ends", (end(0, "runs-master-0"),), (settled("second", 4),), within=200),
-            Row("both have started", (), (place("second", None), place("third", None)), within=60),
+            Step("a second one waits", (job("second", small=4, big=4),), (place("second", 1),), within_seconds=30),
+            Step("a third one waits", (job("third", small=4, big=4),), (place("third", 2),), within_seconds=30),
+            Step("the first one ends", (end(0, "runs-master-0"),), (settled("second", 4),), within_seconds=200),
+            Step("both have started", (), (place("second", None), place("third", None)), within_seconds=60),
         ),
         1,
     )
@@ -211,10 +228,10 @@ def test_where_the_end_of_a_running_job_is_known_waiting_jobs_hear_when_they_sta
         queue = world.status("waits").get("queue", {})
         return "estimatedStartTime" in queue and queue["confidence"] == 1.0
 
-    tell(
+    run_scenario(
         (
-            Row("a job runs", (nodes(1, 4), replica(), elastic), (settled("runs", 1),), within=10),
-            Row("another waits", (job("waits", small=4, big=4),), (estimated,), within=120),
+            Step("a job runs", (nodes(1, 4), replica(), elastic), (settled("runs", 1),), within_seconds=10),
+            Step("another waits", (job("waits", small=4, big=4),), (estimated,), within_seconds=120),
         ),
         1,
         status=progress(left),

@@ -1,6 +1,6 @@
-"""A cluster in memory with whole operators: watches, lease, stores and all, and time that passes when nothing can run.
+"""A cluster in memory with whole operators, including watches, lease and stores. Time is virtual.
 
-Whatever goes wrong in a replica makes the run red: an exception anywhere, one that is only logged, an end.
+An exception anywhere, a logged exception, or the end of a replica fails the run.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from tests.kit import virtual_time
 from tests.simulate import server as kinds
 from tests.simulate.cluster import Cluster
 from tests.simulate.facts import FLAVORS, GPU, POOL, name_of, owner_of, staying
-from tests.simulate.moments import Moments
 from tests.simulate.server import Body
 from tests.simulate.violation import ViolationError, require
+from tests.simulate.virtual_clock import VirtualClock
+from tests.virtual.fencing_checker import FencingChecker
 from tests.virtual.loop import HERE, OUTSIDE, SharedLoop
 from tests.virtual.replica import Replica
-from tests.virtual.watchman import Watchman
 
 SETTINGS = Settings(
     flavors=tuple(GpuFlavor(name=name, resources=(GPU,), node_selector={POOL: name}) for name in FLAVORS)
 )
 TICK_SECONDS = 0.2
-"""So long after a change kubelets, scheduler and garbage collector have seen it."""
+"""The time after which kubelets, scheduler and garbage collector react to a change."""
 LOOK_SECONDS = 0.05
 NAMESPACE = "elastic-system"
 
 
-class VirtualMoments(Moments):
-    """The API server's clock: the loop's time, and by how much it stepped."""
+class LoopClock(VirtualClock):
+    """The API server's clock: the loop's time plus `stepped`, the sum of its steps in seconds."""
 
     def __init__(self) -> None:
         self.stepped = 0.0
@@ -56,8 +56,8 @@ class VirtualMoments(Moments):
         return super().time() + self.stepped
 
 
-class Said(logging.Handler):
-    """What the operators log, with the time and who said it; and what they log of exceptions."""
+class LogCapture(logging.Handler):
+    """The log lines of the replicas, each with its time and replica, and the first logged exception."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
@@ -65,7 +65,7 @@ class Said(logging.Handler):
         self.failure: str = ""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep it."""
+        """Keep the line."""
         here = HERE.get()
         now = asyncio.get_running_loop().time()
         self.lines.append((now, here.name if here else "", f"{record.levelname} {record.getMessage()}"))
@@ -74,75 +74,75 @@ class Said(logging.Handler):
 
 
 class ProcessWorld(Cluster):
-    """A cluster and its operators. To be made within its loop."""
+    """A cluster and its replicas of the operator. Construct it within its event loop."""
 
-    def __init__(self, dice: Random, *, settings: Settings = SETTINGS) -> None:
-        super().__init__(VirtualMoments(), dice)
+    def __init__(self, rng: Random, *, settings: Settings = SETTINGS) -> None:
+        super().__init__(LoopClock(), rng)
         self.server.create(kinds.NAMESPACES, {"metadata": {"name": NAMESPACE}})
-        self.settings, self.said = settings, Said()
+        self.settings, self.logs = settings, LogCapture()
         self.replicas: list[Replica] = []
-        self.watchman = Watchman(self.server)
-        self.row_began = 0.0
+        self.fencing_checker = FencingChecker(self.server)
+        self.step_began = 0.0
         self.later: list[tuple[float, Callable[[], None]]] = []
-        """What is to happen, and when."""
+        """Functions to call, each with its time."""
         self._failure: BaseException | None = None
-        self._stirred = asyncio.Event()
-        self.server.listeners.append(lambda *_: self._stirred.set())
+        self._machines_wanted = asyncio.Event()
+        self.server.listeners.append(lambda *_: self._machines_wanted.set())
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._fail)
-        self._machines = loop.create_task(self._play_machines(), context=OUTSIDE.copy())
+        self._machines = loop.create_task(self._run_machines(), context=OUTSIDE.copy())
 
     # -- operators ---------------------------------------------------------------------------------------------------
 
     def start(self, *, who: str = "") -> Replica:
-        """Another replica."""
-        replica = Replica(f"r{len(self.replicas) + 1}", self.api, self.settings, self.dice, who=who)
+        """Start another replica."""
+        replica = Replica(f"r{len(self.replicas) + 1}", self.api, self.settings, self.rng, who=who)
         self.replicas.append(replica)
-        self.watchman.watch(replica)
+        self.fencing_checker.watch(replica)
         return replica
 
     @property
     def leader(self) -> Replica | None:
-        """Who leads."""
+        """The replica that leads; None if none does."""
         return next((replica for replica in self.replicas if replica.leads), None)
 
     # -- time --------------------------------------------------------------------------------------------------------
 
     async def until(self, what: str, look: Callable[[], object], *, seconds: float) -> float:
-        """Until that is so; returns after how many seconds. Raises ViolationError if it does not come in time."""
-        begun = self.moments.passed
+        """Wait until `look()` is true; returns the seconds waited. Raises ViolationError after `seconds`."""
+        begun = self.clock.passed
         while not look():
             await self.advance(LOOK_SECONDS)
-            if self.moments.passed - begun > seconds:
+            if self.clock.passed - begun > seconds:
                 raise ViolationError(f"waited {seconds:g} s for {what} in vain; {self.report()}")
-        return self.moments.passed - begun
+        return self.clock.passed - begun
 
     async def advance(self, seconds: float) -> None:
-        """Time passes."""
+        """Let time pass, and check the world."""
         await asyncio.sleep(seconds)
         self.check()
 
-    def begin_row(self) -> None:
-        """Another row of the story begins."""
-        self.row_began = self.moments.passed
+    def begin_step(self) -> None:
+        """The next step of the scenario begins."""
+        self.step_began = self.clock.passed
 
-    def since_row_began(self, time: str) -> float:
-        """How many seconds later that time of the API's is."""
-        return datetime.fromisoformat(time).timestamp() - (self.moments.time() - self.moments.passed + self.row_began)
+    def since_step_began(self, time: str) -> float:
+        """The seconds from the start of the step to that time of the API."""
+        return datetime.fromisoformat(time).timestamp() - (self.clock.time() - self.clock.passed + self.step_began)
 
     def check(self) -> None:
-        """Nothing has gone wrong so far. Raises ViolationError."""
+        """Check that no error has occurred. Raises ViolationError, or the error of a task."""
         if self._failure is not None:
             raise self._failure
-        require(not self.watchman.seen, self.watchman.seen)
-        require(not self.said.failure, f"an operator failed: {self.said.failure}")
+        require(not self.fencing_checker.seen, self.fencing_checker.seen)
+        require(not self.logs.failure, f"an operator failed: {self.logs.failure}")
         for replica in self.replicas:
             ended = replica.task.done() and not replica.line.dead and not replica.task.cancelled()
             error = replica.task.exception() if ended else None
             require(error is None, f"{replica.name} ended: {error!r}")
 
     async def end(self) -> None:
-        """Everybody goes."""
+        """Kill all replicas, and stop the machines."""
         for replica in self.replicas:
             replica.kill()
         self._machines.cancel()
@@ -150,19 +150,19 @@ class ProcessWorld(Cluster):
         with suppress(ViolationError):
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    def stir(self) -> None:
-        """The machines look again."""
-        self._stirred.set()
+    def wake_machines(self) -> None:
+        """Let the machines act again."""
+        self._machines_wanted.set()
 
     def _fail(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception") or RuntimeError(context["message"])
         self._failure = self._failure or error
 
-    async def _play_machines(self) -> None:
+    async def _run_machines(self) -> None:
         """Kubelets, scheduler and garbage collector act on what has changed, until nothing does."""
         while True:
-            await self._stirred.wait()
-            self._stirred.clear()
+            await self._machines_wanted.wait()
+            self._machines_wanted.clear()
             await asyncio.sleep(TICK_SECONDS)
             self.machines.step()
 
@@ -182,7 +182,7 @@ class ProcessWorld(Cluster):
         return next(pod for pod in self.server.all(kinds.PODS) if name_of(pod) == name)
 
     def pods(self, job: str = "") -> list[Body]:
-        """Pods that stay: a job's, or all."""
+        """The pods that are not terminating: a job's, or all."""
         pods = [pod for pod in self.server.all(kinds.PODS) if "deletionTimestamp" not in pod["metadata"]]
         return [pod for pod in pods if not job or (owner_of(pod) and owner_of(pod)["name"] == job)]
 
@@ -193,10 +193,10 @@ class ProcessWorld(Cluster):
         return counts == (size,) * 4 and all(pod["status"]["phase"] == "Running" for pod in pods)
 
     def report(self) -> str:
-        """Pods, statuses and the last words, for failure messages."""
+        """Pods, statuses and the last log lines, for failure messages."""
         phases = Counter(_seen(pod) for pod in self.server.all(kinds.PODS))
         jobs = {name_of(job): job.get("status") for job in self.server.all(kinds.JOBS)}
-        said = "\n".join(f"  {at:9.3f} {who} {line}" for at, who, line in self.said.lines[-40:])
+        said = "\n".join(f"  {at:9.3f} {who} {line}" for at, who, line in self.logs.lines[-40:])
         return f"pods {dict(phases)}; statuses {jobs}; last words:\n{said}"
 
 
@@ -206,21 +206,21 @@ def _seen(pod: Body) -> str:
     return f"{owner['name'] if owner else 'foreign'} {pod['status']['phase']}{going}"
 
 
-def says_nothing(_target: Target) -> bytes:
-    """A launcher: there is none."""
+def no_answer(_target: Target) -> bytes:
+    """The answer of a master without a launcher."""
     raise ConnectionRefusedError
 
 
-def live(
+def run_world(
     seed: int,
-    story: Callable[[ProcessWorld], Any],
+    scenario: Callable[[ProcessWorld], Any],
     *,
     settings: Settings = SETTINGS,
-    status: Callable[[Target], bytes] = says_nothing,
+    status: Callable[[Target], bytes] = no_answer,
 ) -> ProcessWorld:
-    """What `story` (a coroutine function) makes of a world; the same for the same seed. Returns the world's end.
+    """Call `scenario` (a coroutine function) with a new world, and check that world; returns it.
 
-    `status` is what masters answer.
+    The same seed gives the same run. `status` is the answer of masters.
     """
 
     async def get(_poller: MasterPoller, target: Target) -> bytes:
@@ -228,15 +228,15 @@ def live(
 
     async def main() -> ProcessWorld:
         world = ProcessWorld(Random(seed), settings=settings)
-        log.addHandler(world.said)
+        log.addHandler(world.logs)
         try:
-            await story(world)
+            await scenario(world)
             world.check()
         except Exception as error:
-            error.add_note(f"seed {seed}, after {world.moments.passed:.2f} s")
+            error.add_note(f"seed {seed}, after {world.clock.passed:.2f} s")
             raise
         finally:
-            log.removeHandler(world.said)
+            log.removeHandler(world.logs)
             await world.end()
         return world
 

@@ -6,8 +6,9 @@ This module imports nothing. Pods of older releases read these names, so values 
 VERSION = "1"
 """The contract's version, an annotation of every pod. A new field does not raise it; a new meaning does."""
 UNDERSTOOD = tuple(str(int(VERSION) + further) for further in (-1, 0, 1))
-"""Versions that are accepted: an operator or a master may be replaced while pods of another release train on.
-A message without a version is of version 1."""
+"""The accepted versions: an operator or a master may be replaced while pods of another release train on. A message
+without a version is of version 1.
+"""
 
 GROUP = "elastic-pytorch.dev"
 
@@ -29,15 +30,15 @@ ANNOTATION_TEMPLATE = f"{GROUP}/template"
 """Fingerprint of the pod's template and settings. A pod whose fingerprint differs from its job's is replaced."""
 
 ANNOTATION_MEMBERSHIP = f"{GROUP}/membership"
-"""On the master pod of an Elastic job: the pods that are to take part. JSON
-`{"wish": 7, "members": [{"name": "toy-master-0", "uid": "..."}], "min": 2, "max": 4, "sizes": [2, 4], "step": 1}`.
-A higher wish of the same master replaces a lower one; `sizes` (all that are allowed) and `step` (from min on) are
-absent where any size from min to max will do. Names are for people; members of large jobs have none, so that all of
-them fit. `"successor": false`, which the operator never writes, is for a master that no other one follows while it
-runs (`elastic_worker.slurm`)."""
+"""On the master pod of an Elastic job: the pods that are to take part. JSON `{"wish": 7, "members": [{"name":
+"toy-master-0", "uid": "..."}], "min": 2, "max": 4, "sizes": [2, 4], "step": 1}`. A higher wish of the same master
+replaces a lower one; `sizes` (all allowed sizes) and `step` (from min on) are absent if any size from min to max is
+allowed. Names are for people; members of large jobs have none, so that all members fit. `"successor": false`, which the
+operator never writes, is for a master that no other master replaces while it runs (`elastic_worker.slurm`).
+"""
 
 ANNOTATION_MASTER_EPOCH = f"{GROUP}/master-epoch"
-"""How many master pods the job has had. Members obey the highest they have seen."""
+"""How many master pods the job has had. Members obey the master with the highest number that they have seen."""
 
 ANNOTATION_SECRET = f"{GROUP}/secret"
 """On the pods of an Elastic job: the Secret with its token. Pods of older releases have `NAME-elastic`, and no such

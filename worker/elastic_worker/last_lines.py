@@ -1,7 +1,7 @@
-"""The last lines that a process printed before it failed: which of them are kept, and how a launcher hands them on.
+"""Keeps the last lines that a process printed before it failed, and passes them on.
 
-They come from a user's program, so what a terminal would obey is taken away. Operator and launcher both read this
-module: the launcher writes the lines behind its termination message, which only those see who may see the pod (163).
+A user's program wrote them, so a terminal's control sequences are removed. Operator and launcher both use this module:
+the launcher writes the lines behind its termination message, which is readable with a right to read the pod (163).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ MOST_LINES = 20
 MOST_BYTES = 2048
 """Of all lines together, each with its end, in UTF-8."""
 MOST_CHARACTERS = 500
-"""Of one line. The beginning is kept: it says what the line is about."""
+"""Of one line. The beginning is kept, because it says what the line is about."""
 CUT = " [...]"
 MARK = "| "
 """Before each line in a termination message."""
@@ -26,7 +26,7 @@ _HEAD = re.compile(
 
 @dataclass(frozen=True)
 class LastLines:
-    """What a process printed last. `exit_code` is minus the signal's number for a signal."""
+    """The last output of a process. `exit_code` is minus the signal's number for a signal."""
 
     pod: str
     rank: int
@@ -39,7 +39,7 @@ class LastLines:
 
 
 def shown(lines: Iterable[str]) -> tuple[str, ...]:
-    """The last of these lines as text to be shown: at most MOST_LINES lines and MOST_BYTES bytes."""
+    """The last of these lines as text for display: at most MOST_LINES lines and MOST_BYTES bytes."""
     kept: list[str] = []
     size = 0
     for line in reversed([_plain(line) for line in lines]):
@@ -54,7 +54,7 @@ def shown(lines: Iterable[str]) -> tuple[str, ...]:
 
 
 def parted(message: str) -> tuple[str, LastLines | None]:
-    """A termination message without the lines behind it, and those; None if there are none."""
+    """A termination message without the lines behind it, and these lines; None if there are none."""
     heads = list(_HEAD.finditer(message))
     if not heads:
         return message, None

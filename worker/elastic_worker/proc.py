@@ -1,4 +1,6 @@
-"""Reads /proc: the state, session, traffic and signal handlers of processes. Has a process end with its parent."""
+"""Reads /proc: the state, session, traffic and signal handlers of processes. Also lets a process end with its
+parent.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,8 @@ def catches_signal(pid: int, number: int) -> bool:
 
 
 def die_with(parent: int) -> None:
-    """Have the kernel kill this process when its parent ends, whose pid is `parent`. If that has ended, this one does.
+    """Let the kernel kill this process when its parent ends, whose pid is `parent`. If the parent has ended, this
+    process ends.
 
     To the kernel the parent is the thread that started this process, so it must be the parent's main thread.
     """
@@ -70,7 +73,7 @@ def die_with(parent: int) -> None:
 
 
 def die_with_parent(signal_number: int) -> None:
-    """Have the kernel send this process the signal when its present parent dies."""
+    """Let the kernel send this process the signal when its present parent dies."""
     prctl(PR_SET_PDEATHSIG, signal_number)
 
 

@@ -102,7 +102,7 @@ class _Variables:
         return default
 
     def folder(self, name: str, default: str) -> str:
-        """The default also if there is no such folder: sbatch hands on the login node's TMPDIR."""
+        """The default is also used if there is no such folder, because sbatch passes on the login node's TMPDIR."""
         folder = self.text(name, default)
         return folder if Path(folder).is_dir() else default
 

@@ -2,9 +2,10 @@
 
     srun --nodes=1 --ntasks=1 -w "$node" python3 -m elastic_worker.slurm --nnodes 1:2 --nproc_per_node 1 train.py
 
-A node of the allocation is what a pod is elsewhere. Nobody plays the operator: the first node is the master, and its
-wish is all nodes of the allocation for as long as the job runs. No other master follows while it does, so whoever can
-reach this one goes on, be it the smaller part of the group (134). A job that Slurm starts again has a later master.
+A node of the allocation takes the place of a pod. There is no operator: the first node is the master, and its wish is
+all nodes of the allocation for as long as the job runs. No other master follows while it runs. So the nodes that can
+reach it train on, even if they are the smaller part of the group (134). A job that Slurm starts again has a later
+master.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ ANY_PORT = 9
 
 
 class SlurmError(ValueError):
-    """This is no task that the launcher can be; the message says what to write."""
+    """The launcher cannot run as this task; the message says what to write."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Node:
 
     @property
     def peer(self) -> str:
-        """A node that it must reach: the master, or one that the master reaches; its own where it is alone."""
+        """A node that this one must reach: the master; for the master, another node; its own name if it is alone."""
         return self.names[0] if self.index else self.names[min(1, len(self.names) - 1)]
 
 
@@ -83,7 +84,7 @@ def split(argv: Sequence[str]) -> tuple[int, list[str]]:
 
 
 def find(environ: Mapping[str, str], names: Sequence[str]) -> Node:
-    """Which node of the job's this is. Raises SlurmError."""
+    """This node's place among the nodes of the job. Raises SlurmError."""
     if environ.get("SLURM_LOCALID", "0") != "0":
         raise SlurmError("a second task on this node: write --ntasks-per-node=1, and --nproc_per_node for processes")
     if _number(environ, "SLURM_HET_SIZE", 1) > 1:
@@ -97,7 +98,7 @@ def find(environ: Mapping[str, str], names: Sequence[str]) -> Node:
 
 
 def wish_of(node: Node, fewest: int) -> dict[str, object]:
-    """What the operator would write on the master's pod. Raises SlurmError."""
+    """The membership that the operator would write on the master's pod. Raises SlurmError."""
     if fewest > len(node.names):
         raise SlurmError(f"--nnodes asks for {fewest} nodes, but the job has {len(node.names)}")
     members = [{"name": name, "uid": name} for name in node.names]

@@ -1,5 +1,5 @@
 # mypy: disable-error-code="import-not-found, no-untyped-call"
-"""What a process measures of its training, and leaves in FOLDER/journal-RANK.json.
+"""The measurements of a process, in FOLDER/journal-RANK.json.
 
 epochs: for each of them when it began and ended (seconds since 1970), its images (of all processes), and the CPU time
 of this process. counts: by each way to evaluate, the sums of the last epoch (right answers, images, loss).
@@ -43,7 +43,7 @@ class Journal:
 
 
 def peak_bytes() -> list[int]:
-    """getrusage's would include what this process was forked from."""
+    """The peak memory. getrusage's would include that of the parent before the fork."""
     if torch.cuda.is_available():
         used = [torch.cuda.max_memory_allocated(index) for index in range(torch.cuda.device_count())]
         return [peak for peak in used if peak]

@@ -19,7 +19,7 @@ def main() -> None:
 
 
 def process(rank: int, options: argparse.Namespace, port: int) -> None:
-    """What each of them does."""
+    """The function of each process."""
     training.prepared(options)
     address = f"tcp://127.0.0.1:{port}"
     dist.init_process_group(training.backend(), init_method=address, rank=rank, world_size=options.processes)
@@ -28,7 +28,7 @@ def process(rank: int, options: argparse.Namespace, port: int) -> None:
 
 
 def free_port() -> int:
-    """One that nobody listens at now."""
+    """A free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -1,10 +1,10 @@
 # mypy: disable-error-code="import-not-found, no-untyped-call, no-any-return"
-"""What the scripts beside this one share: command line, data, model, an epoch, evaluation, checkpoints.
+"""The common part of the scripts beside this one: command line, data, model, an epoch, evaluation, checkpoints.
 
 With --digits FILE (rows of 64 pixels and a label, separated by commas) a small network learns scikit-learn's digits.
 Without it ResNet-50 sees noise in the shapes of ImageNet. --batch-size counts the images of all processes, and one
-epoch's global batches are the same for any number of them: so all scripts learn the same, but for rounding, which
---double makes so small that what they have learnt can be compared. (The library shuffles in an order of its own.)
+epoch's global batches are the same for any number of them: so all scripts learn the same up to rounding, which --double
+makes so small that the learnt models can be compared. (The library shuffles in an order of its own.)
 """
 
 import argparse
@@ -30,7 +30,7 @@ WORKERS = 2
 
 
 def parse_options() -> argparse.Namespace:
-    """What may be changed from the command line."""
+    """The options of the command line."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--digits", type=Path, help="a file of digits; without it: noise in the shapes of ImageNet")
     parser.add_argument("--width", type=int, default=32, help="channels of the digits' network")
@@ -50,18 +50,18 @@ def parse_options() -> argparse.Namespace:
 
 
 def prepared(options: argparse.Namespace) -> argparse.Namespace:
-    """The same options, in a process that computes as they say."""
+    """The same options, after the process is set up by them."""
     torch.set_default_dtype(torch.float64 if options.double else torch.float32)
     return options
 
 
 def backend() -> str:
-    """What the processes talk through."""
+    """The backend of the process group."""
     return "nccl" if torch.cuda.is_available() else "gloo"
 
 
 def device_of(local_rank: int) -> torch.device:
-    """Of the process of that number on this machine."""
+    """The device of the process with that number on this machine."""
     if not torch.cuda.is_available():
         return torch.device("cpu")
     torch.cuda.set_device(local_rank)
@@ -85,7 +85,7 @@ class Noise(Dataset):  # type: ignore[misc]
 
 
 def make_data(options: argparse.Namespace) -> tuple[Dataset, Dataset]:
-    """What is trained with, and what is tested with."""
+    """The training data and the test data."""
     if options.digits is None:
         return Noise(options.images, options.image_size), Noise(options.tests, options.image_size)
     rows = torch.from_numpy(numpy.loadtxt(options.digits, delimiter=",", dtype=numpy.float32))
@@ -201,7 +201,9 @@ def count(model: nn.Module, images: torch.Tensor, labels: torch.Tensor, *, amp: 
 
 
 def share_buffers(model: nn.Module) -> None:
-    """BatchNorm's running statistics are each rank's own: all evaluate with those of rank 0, which are saved."""
+    """Share BatchNorm's running statistics, which differ by rank: all ranks evaluate with those of rank 0, which are
+    saved.
+    """
     if dist.is_initialized():
         for buffer in bare(model).buffers():
             dist.broadcast(buffer, 0)
@@ -222,14 +224,14 @@ def add_up_everywhere(counts: torch.Tensor) -> torch.Tensor:
 
 
 def say(epoch: int, world_size: int, counts: torch.Tensor) -> None:
-    """What the epoch has brought."""
+    """Print the results of the epoch."""
     right, images, loss = counts.tolist()
     told = f"accuracy = {right / images:.4f}, loss = {loss / images:.4f}"
     print(f"epoch {epoch} on {world_size} processes: {told}", flush=True)
 
 
 def bare(model: nn.Module) -> nn.Module:
-    """Without what makes it parallel."""
+    """The model without its parallel wrapper."""
     return model.module if isinstance(model, DataParallel | DistributedDataParallel) else model
 
 
@@ -241,7 +243,7 @@ def load(
     *,
     device: torch.device,
 ) -> int:
-    """Take over what was saved, if anything was, by any number of processes. Returns the epoch to go on with."""
+    """Load the checkpoint of any number of processes, if there is one. Returns the epoch to continue with."""
     if path is None or not path.exists():
         return 0
     saved = torch.load(path, map_location=device)
@@ -254,7 +256,7 @@ def load(
 def save(
     path: Path | None, epoch: int, model: nn.Module, optimizer: torch.optim.Optimizer, scaler: torch.amp.GradScaler
 ) -> None:
-    """Write a checkpoint that others see whole or not at all."""
+    """Write a checkpoint atomically."""
     if path is None:
         return
     states = {"model": bare(model), "optimizer": optimizer, "scaler": scaler}

@@ -3,7 +3,7 @@
 
     torchrun --standalone --nproc-per-node=2 with_library.py --processes 2 --digits digits.csv.gz
 
-A micro-batch is what one of --processes has to do of a batch, so that each of them computes at once what ddp.py does.
+A micro-batch is the share of one of --processes in a batch, so that each process computes as much at once as in ddp.py.
 """
 
 import argparse

@@ -37,7 +37,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 
 {{/* An image's full name: of `image`, and of the chart for what that leaves out. */}}
 {{- define "elastic.reference" -}}
-{{- $missing := "image.registry is not set: nobody publishes the operator's images. Build and push them as docs/release.md says, and write where they are, as in --set image.registry=registry.example.com/team" -}}
+{{- $missing := "image.registry is not set: the operator's images are not published. Build and push them as docs/release.md says, and name your registry, as in --set image.registry=registry.example.com/team" -}}
 {{- $registry := required $missing .chart.Values.image.registry -}}
 {{- $name := printf "%s/%s" (.image.registry | default $registry) .image.repository -}}
 {{- if .image.digest -}}

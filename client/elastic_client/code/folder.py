@@ -1,7 +1,7 @@
-"""Reads the folder that `run --code DIR` ships: which of its files count, whether they fit, and what they hash to.
+"""Reads the folder that `run --code DIR` ships: its files without the ignored ones, their size, and their hash.
 
-Nothing is left out in silence that a pattern does not name: what cannot be shipped is refused, with the line that would
-leave it out.
+A file that no pattern ignores is never left out silently. A file that cannot be shipped is refused, with the pattern
+that would ignore it.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ IGNORED = (
     "/checkpoints/",
     f"/{IGNORE_FILE}",
 )
-"""Patterns that come before those of the folder's own file, which may take one back by `!`.
+"""Patterns before those of the folder's own file, which may revert one by `!`.
 
-Files that often have secrets are among them, and a ConfigMap is none. A folder `checkpoints` further down may be a
-package.
+Files that often contain secrets are among them, because a ConfigMap is not a Secret. A folder `checkpoints` further
+down may be a package.
 """
 MOST_BYTES = 1_000_000
 """A ConfigMap takes 1 MiB of contents."""
 MOST_FILES = 500
 """Each file is an entry of the job and of each of its pods."""
 MOST_SEEN = 50_000
-"""Files to look at: a home directory has more, and takes minutes."""
+"""The most files that are examined. A home directory has more, and would take minutes."""
 SHOWN = 3
 
 
@@ -74,14 +74,14 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """A folder's files, by path. `name` is the folder's own, without what leads to it: that is nobody else's."""
+    """A folder's files, by path. `name` is the folder's own name, without its path, which is private."""
 
     name: str
     files: tuple[File, ...]
 
     @property
     def digest(self) -> str:
-        """SHA-256 of all paths, modes and contents: the same files have the same digest, wherever they are."""
+        """SHA-256 of all paths, modes and contents: equal files have an equal digest in any folder."""
         found = hashlib.sha256()
         for file in self.files:
             head = (file.path, "x" if file.is_program else "-", str(len(file.content)))
@@ -105,10 +105,10 @@ class _Found:
 
 
 def read(folder: str | Path) -> Code:
-    """The files of a folder that no pattern leaves out.
+    """The files of a folder that no pattern ignores.
 
     Raises:
-        ConvertError: there is no such folder, it has no files or more than fit, or one that cannot be shipped.
+        ConvertError: the folder does not exist, has no files or more than fit, or has a file that cannot be shipped.
     """
     root = Path(folder)
     flag = f"--code {folder}"
@@ -138,7 +138,7 @@ def _path(found: _Found) -> str:
 
 
 def _ignored(root: Path, flag: str) -> GitIgnoreSpec:
-    """What is left out, as git would: the last pattern that matches counts. Raises ConvertError."""
+    """The ignored files, by git's rules: the last matching pattern counts. Raises ConvertError."""
     from pathspec import GitIgnoreSpec
 
     own = root / IGNORE_FILE
@@ -203,7 +203,7 @@ def _content(root: Path, path: str, flag: str) -> bytes:
 
 
 def _check(found: Sequence[_Found], root: Path, flag: str) -> None:
-    """Raises ConvertError for no files, and for more than a job can carry."""
+    """Raise ConvertError for no files, and for more than a job can carry."""
     if not found:
         raise ConvertError(f"{flag}: has no files, but for those that are left out: name the folder with your script")
     size = sum(one.size for one in found)
@@ -227,6 +227,6 @@ def _check(found: Sequence[_Found], root: Path, flag: str) -> None:
 
 
 def _pattern(path: str) -> str:
-    """What leaves the file out, with the folder at the top that it is in."""
+    """The pattern that would ignore the file, or the top-level folder that it is in."""
     folder, slash, _ = path.partition("/")
     return f"/{folder}{slash}"

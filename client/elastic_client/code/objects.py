@@ -23,11 +23,13 @@ MOUNT: Final = "/code"
 LABEL: Final = f"{GROUP}/code"
 """On the ConfigMap: `kubectl get configmap -l elastic-pytorch.dev/code` lists them."""
 APPLIED = f"{GROUP}/code-applied"
-"""On a ConfigMap that `--dry-run` printed: whoever applies it deletes it."""
+"""On a ConfigMap that `--dry-run` printed: the person who applies it must delete it."""
 VOLUME = "code"
 EXECUTABLE = 0o755
 MOST_APPLIED = 260_000
-"""Characters of a manifest that `kubectl apply` takes: it keeps it in an annotation, and those have 256 KiB in all."""
+"""The most characters of a manifest for `kubectl apply`, which keeps it in an annotation: all annotations have 256
+KiB.
+"""
 TEMPLATES = ((), ("master",), ("worker",))
 """Where a job's spec has templates of pods."""
 _NAME = re.compile(r"code-[0-9a-f]{16}")
@@ -35,14 +37,14 @@ _UNSAFE = re.compile(r"[^-._a-zA-Z0-9]")
 
 
 def name_of(code: Code) -> str:
-    """The ConfigMap's name: the same code has the same one, so jobs share it, and nobody overwrites it."""
+    """The ConfigMap's name: equal code has an equal name, so jobs share the ConfigMap, and it is never overwritten."""
     return f"code-{code.digest[:16]}"
 
 
 def config_map(code: Code, *, applied: bool = False) -> dict[str, Any]:
     """The ConfigMap. It is immutable: no edit reaches jobs that run, and kubelets need not watch it.
 
-    `applied`: it is created without this client, so no job is to own it.
+    `applied`: it is created without this client, so no job may own it.
     """
     annotations = {CODE_ANNOTATION: str(code), **({APPLIED: "true"} if applied else {})}
     metadata = {"name": name_of(code), "labels": {LABEL: "true"}, "annotations": annotations}
@@ -89,7 +91,7 @@ def code_of(template: Mapping[str, Any]) -> str:
 
 
 def by_hand(code: Code) -> list[str]:
-    """What is to be said of the ConfigMap to somebody who creates it without this client."""
+    """The note on the ConfigMap for a person who creates it without this client."""
     lines = [f"The ConfigMap {name_of(code)} stays when the job is deleted: delete it yourself."]
     if len(json.dumps(config_map(code))) > MOST_APPLIED:
         lines.append("The ConfigMap is too large for `kubectl apply`: take `kubectl apply --server-side`.")
@@ -97,7 +99,7 @@ def by_hand(code: Code) -> list[str]:
 
 
 def _key(number: int, path: str) -> str:
-    """A key for a path: one that Kubernetes takes, and that people recognize."""
+    """A key for a path, which Kubernetes accepts and people recognize."""
     return f"{number:03d}-{_UNSAFE.sub('_', path)[-200:]}"
 
 
@@ -125,7 +127,9 @@ def _mount(template: dict[str, Any], code: Code, field: str) -> None:
 
 
 def _check_script(main: Mapping[str, Any], code: Code) -> None:
-    """Raises ConvertError where python would not find the script, which the pods would say only after their start."""
+    """Raise ConvertError if python would not find the script, because the pods would report that only after their
+    start.
+    """
     line = line_of(main)
     program = list(line.program) if line else [] if main.get("command") else list(main.get("args") or [])
     if not program or not program[0].endswith(".py"):

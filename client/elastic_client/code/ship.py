@@ -1,9 +1,9 @@
 """Creates a job, and before it the ConfigMap with its code if there is one; then the job owns the ConfigMap.
 
-Several jobs may share a ConfigMap, and it goes with the last of them, as Kubernetes' garbage collector sees to it. The
-job has to be there before it can own something, so another job that goes meanwhile may take the ConfigMap along. Then
-it is created again, with its owner; pods that were quicker wait for it, since kubelets try a mount again. A ConfigMap
-that somebody has applied by hand gets no owner: jobs that were applied with it would lose it with the owner.
+Several jobs may share a ConfigMap, and Kubernetes' garbage collector deletes it with the last of them. A job must exist
+before it can own an object, so the ConfigMap may be deleted meanwhile with another job. Then it is created again, with
+its owner; pods that were quicker wait for it, since kubelets repeat a mount. A ConfigMap that somebody has applied by
+hand gets no owner, because jobs that were applied with it would lose it with the owner.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 ATTEMPTS = 3
 ANSWERS = (Exit.REFUSED, Exit.NOT_ALLOWED, Exit.NOT_FOUND, Exit.NOT_INSTALLED)
-"""Errors after which there is no job for certain."""
+"""Errors after which the job certainly does not exist."""
 
 
 async def create(cluster: Cluster, manifest: Mapping[str, Any], code: Code | None = None) -> Object:
-    """The job that was created. Raises ClientError, REFUSED where a field is wrong or there is a job of that name."""
+    """The job that was created. Raises ClientError, REFUSED if a field is wrong or the name is in use."""
     if code is None:
         return await _create_job(cluster, manifest)
-    # It brings the models of pods, which `list` need not wait for.
+    # It imports the models of pods, which `list` need not wait for.
     from elastic_client.code.objects import config_map, is_applied
 
     body = config_map(code)
@@ -54,7 +54,7 @@ def _path(cluster: Cluster, name: str = "") -> str:
 
 
 async def _ensure(cluster: Cluster, body: Object) -> tuple[Object, bool]:
-    """The ConfigMap, and whether it had to be created. Raises ClientError where another one has its name."""
+    """The ConfigMap, and whether it had to be created. Raises ClientError if another one has its name."""
     try:
         return await cluster.post(_path(cluster), body), True
     except ClientError as error:
@@ -71,7 +71,7 @@ async def _ensure(cluster: Cluster, body: Object) -> tuple[Object, bool]:
 
 
 async def _take_back(cluster: Cluster, made: Object) -> None:
-    """Deletes the ConfigMap of a job that was refused, unless another job has it by now."""
+    """Delete the ConfigMap of a refused job, unless another job uses it by now."""
     known = {"uid": made["metadata"]["uid"], "resourceVersion": made["metadata"]["resourceVersion"]}
     try:
         await cluster.delete(_path(cluster, made["metadata"]["name"]), preconditions=known)
@@ -81,7 +81,7 @@ async def _take_back(cluster: Cluster, made: Object) -> None:
 
 
 async def _give_to(cluster: Cluster, body: Object, job: Object) -> None:
-    """Makes the job one of the ConfigMap's owners. Where it may not, the ConfigMap stays, which is said."""
+    """Make the job one of the ConfigMap's owners. If that is forbidden, the ConfigMap stays, with a remark."""
     meta = job["metadata"]
     owner = {"apiVersion": job["apiVersion"], "kind": job["kind"], "name": meta["name"], "uid": meta["uid"]}
     name = body["metadata"]["name"]
@@ -89,7 +89,7 @@ async def _give_to(cluster: Cluster, body: Object, job: Object) -> None:
     error = None
     for _ in range(ATTEMPTS):
         try:
-            # It merges by uid, so jobs that begin at the same time do not write over each other.
+            # It merges by uid, so jobs that begin at the same time do not overwrite each other.
             await cluster.patch(_path(cluster, name), owned, kind=STRATEGIC_PATCH)
         except ClientError as refused:
             if refused.code != Exit.NOT_FOUND:
@@ -98,5 +98,5 @@ async def _give_to(cluster: Cluster, body: Object, job: Object) -> None:
             await _ensure(cluster, {**body, "metadata": {**body["metadata"], **owned["metadata"]}})
         else:
             return
-    message = error or "other jobs that had it went"
-    screen.note(f"note: the ConfigMap {name} will not go with the job: {message}")
+    message = error or "other jobs that had it were deleted"
+    screen.note(f"note: the ConfigMap {name} will not be deleted with the job: {message}")

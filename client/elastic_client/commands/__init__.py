@@ -1,1 +1,1 @@
-"""The commands, one module for each kind: what is asked of the cluster, and what is shown of the answer."""
+"""The commands, one module for each kind: their requests to the cluster, and their output."""

@@ -22,7 +22,7 @@ _SIZE = re.compile(r"([1-9]\d{0,3})(?::([1-9]\d{0,3}))?")
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The least and the most pods; `small` is None where it is to stay."""
+    """The fewest and the most pods; `small` is None if it stays as it is."""
 
     small: int | None
     big: int
@@ -55,14 +55,14 @@ async def scale(cluster: Cluster, job: JobName, size: Size, *, output: Output = 
 
 
 async def resized(cluster: Cluster, before: JobRow, size: Bounds) -> JobReport:
-    """The job with other bounds. Raises ClientError, USAGE where the upper one alone would be below the lower one."""
+    """The job with other bounds. Raises ClientError, USAGE if an upper bound alone would be below the lower one."""
     check_least(size, before.min_pods, what=f"job {before.name}")
     lower = {} if size.small is None else {"minReplicas": size.small}
     return await patched(cluster, before.name, {**lower, "maxReplicas": size.big})
 
 
 def check_least(size: Bounds, fewest: int, *, what: str) -> None:
-    """Raises ClientError, USAGE for an upper bound alone that is below the lower one of `what`, such as `job toy`."""
+    """Raise ClientError, USAGE for an upper bound alone that is below the lower one of `what`, such as `job toy`."""
     if size.small is None and size.big < fewest:
         message = f"SIZE {size.big}: {what} has {counted(fewest, 'pod')} at least"
         raise ClientError(Code.USAGE, f"{message}; write {size.big}:{size.big} to lower both bounds")
@@ -80,7 +80,7 @@ async def resume(cluster: Cluster, job: JobName, *, output: Output = Format.TABL
     """Let a suspended job go on, from its last checkpoint."""
     await find_report(cluster, job)
     after = await patched(cluster, job, {"suspend": False})
-    _show(after, output, f"job {job} goes on as soon as its pods fit; see {cluster.command(f'why {job}')}")
+    _show(after, output, f"job {job} continues as soon as its pods fit; see {cluster.command(f'why {job}')}")
 
 
 async def delete(cluster: Cluster, jobs: JobNames) -> None:

@@ -29,12 +29,12 @@ class Shell(StrEnum):
 
 
 def prepare() -> None:
-    """Makes typer answer the scripts below; its own flags for that would be two more in every `--help`."""
+    """Let typer answer the scripts below. Its own flags for that would appear in every `--help`."""
     if VARIABLE in os.environ:
         completion_init()
 
 
-def completion(shell: Annotated[Shell, typer.Argument(help="Who is to complete.")]) -> None:
+def completion(shell: Annotated[Shell, typer.Argument(help="The program to complete.")]) -> None:
     """Print a script for completion: `source <(elastic completion bash)`."""
     if shell == Shell.KUBECTL:
         print(FOR_KUBECTL, end="")

@@ -1,6 +1,7 @@
-"""`doctor`: what is in order between this client and a cluster, and what to do about the rest.
+"""`doctor`: checks this client with a cluster, and names the remedy for each fault.
 
-Each check is one request or a few. What the user may not look at is unknown, which is no fault: a team sees no nodes.
+Each check is one request or a few. Objects that the user may not read are unknown, which is no fault: a team sees no
+nodes.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ RIGHTS = (
     ("read logs", "get", "", "pods", "log"),
     ("see events", "list", "", "events", ""),
 )
-"""What commands need: name, verb, group, resource, subresource."""
+"""The rights that commands need: name, verb, group, resource, subresource."""
 ROLE = "ask for the cluster role `edit` in that namespace (`view` is enough to look)"
 
 
@@ -52,7 +53,9 @@ async def doctor(cluster: Cluster, *, output: Output = Format.TABLE) -> Code:
 
 
 async def _server(cluster: Cluster) -> Check:
-    """Raises ClientError if it does not answer: nothing else can be checked."""
+    """The check of the API server. Raises ClientError if it does not answer, because nothing else can be checked
+    then.
+    """
     version = await cluster.get("/version")
     return Check(name="API server", ok=True, told=f"{cluster.server}, Kubernetes {version.get('gitVersion', '?')}")
 
@@ -66,7 +69,7 @@ async def _namespace(cluster: Cluster) -> Check:
 
 
 async def definitions(cluster: Cluster) -> list[Check]:
-    """Whether jobs and policies are served; everybody may look at discovery."""
+    """Whether jobs and policies are served; everybody may read discovery."""
     try:
         served = {one["name"] for one in (await cluster.get(f"/apis/{API_VERSION}"))["resources"]}
     except ClientError:
@@ -107,7 +110,7 @@ def compare_fields(served: dict[str, set[str]]) -> Check:
 
 
 async def operator(cluster: Cluster) -> list[Check]:
-    """Which release runs, where the user may see it, and whether it answers."""
+    """The operator's release, if the user may see it, and whether it answers."""
     return [await _release(cluster), await _answers(cluster)]
 
 
@@ -147,7 +150,7 @@ async def _answers(cluster: Cluster) -> Check:
 
 
 async def rights(cluster: Cluster) -> list[Check]:
-    """What the user may do in the namespace."""
+    """The user's rights in the namespace."""
     return list(await asyncio.gather(*(_right(cluster, *right) for right in RIGHTS)))
 
 
@@ -185,7 +188,7 @@ async def gpus(cluster: Cluster) -> list[Check]:
 
 
 async def quotas(cluster: Cluster) -> list[Check]:
-    """Whether there are quotas at all; none is in order."""
+    """Whether there are any quotas; none is no fault."""
     try:
         rows = (await cluster.get(COLLECTION, accept=TABLE)).get("rows") or []
     except ClientError as error:
@@ -194,14 +197,14 @@ async def quotas(cluster: Cluster) -> list[Check]:
 
 
 def _why_unknown(error: ClientError) -> str:
-    """The line about a definition says already that there is none."""
+    """Why a kind is unknown: the line about the definition says already that it is missing."""
     if error.code == Code.NOT_ALLOWED:
         return "you may not see them"
     return "no definition" if error.code == Code.NOT_INSTALLED else str(error)
 
 
 def minor(release: str) -> str:
-    """`1.2` of `v1.2.3`: releases that only mend things go together."""
+    """`1.2` of `v1.2.3`: patch releases are compatible."""
     return ".".join(release.removeprefix("v").split(".")[:2])
 
 

@@ -1,4 +1,4 @@
-"""`events`: what happened to a job and to its pods, in time order; with -f as it happens."""
+"""`events`: the events of a job and of its pods, in time order; with -f as they happen."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from elastic_client.screen import Format, printed
 from elastic_client.watching import followed
 from elastic_client.words import now
 
-Follow = Annotated[bool, typer.Option("-f", "--follow", help="Go on as events come, until Ctrl-C.")]
+Follow = Annotated[bool, typer.Option("-f", "--follow", help="Follow new events until Ctrl-C.")]
 
 
 async def events(cluster: Cluster, job: JobName, *, follow: Follow = False, output: Output = Format.TABLE) -> None:

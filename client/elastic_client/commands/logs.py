@@ -1,6 +1,7 @@
-"""`logs`: what the pods of a job print, with the pod and its rank before each line.
+"""`logs`: the output of a job's pods, with the pod and its rank before each line.
 
-Logs that are complete are merged by the times at which the kubelets took the lines in; with -f lines come as they come.
+Complete logs are merged by the times at which the kubelets received the lines; with -f lines are printed as they
+arrive.
 """
 
 from __future__ import annotations
@@ -31,25 +32,29 @@ from elastic_worker.contract import LABEL_JOB_NAME, LABEL_JOB_UID, MAIN_CONTAINE
 MOST_PODS = 64
 """Each pod takes a connection of its own."""
 LAST_LINES_SECONDS = 5
-"""For what is still on its way when the job has ended."""
+"""How long to wait for the last lines when the job has ended."""
 PAUSE_SECONDS = 1
 MOST_PAUSE_SECONDS = 30
-"""Before a log whose connection broke is asked for again: twice as long each time, until a line comes."""
+"""The longest pause before a log whose connection broke is requested again. The pause doubles each time, until a line
+arrives.
+"""
 _TIMED = re.compile(r"(\d{4}-\d\d-\d\dT\S+) ")
 COLOURS = (36, 33, 32, 35, 34, 31)
-"""Of prefixes, by pod: ANSI's codes."""
+"""The colours of prefixes by pod, as ANSI codes."""
 
 Rank = Annotated[
     int | None, typer.Option("--rank", min=0, help="Only the pod with this training process; Elastic mode.")
 ]
 PodName = Annotated[str | None, typer.Option("--pod", help="Only this pod, such as toy-worker-0.")]
-Follow = Annotated[bool, typer.Option("-f", "--follow", help="Go on until the job ends, with pods that join.")]
-Tail = Annotated[int | None, typer.Option("--tail", min=0, help="Only so many of the last lines of each pod.")]
+Follow = Annotated[
+    bool, typer.Option("-f", "--follow", help="Follow the logs until the job ends, also of pods that join.")
+]
+Tail = Annotated[int | None, typer.Option("--tail", min=0, help="Only this number of last lines of each pod.")]
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A pod's main container. `prefix` stands before each of its lines; "" where there is only one pod."""
+    """A pod's main container. `prefix` is printed before each of its lines; "" for a single pod."""
 
     pod: str
     container: str
@@ -86,7 +91,7 @@ async def logs(
 
 
 def pod_of_rank(status: JobStatus, rank: int) -> str:
-    """The pod with the training process of that rank. Raises ClientError, USAGE or NOT_FOUND, where it is not known."""
+    """The pod with the training process of that rank. Raises ClientError, USAGE or NOT_FOUND, if it is not known."""
     known = sorted((pod.rank, pod.name) for pod in status.pods if pod.rank is not None)
     if not known:
         names = ", ".join(pod.name for pod in status.pods[:3]) or "see `kubectl elastic describe`"
@@ -98,7 +103,7 @@ def pod_of_rank(status: JobStatus, rank: int) -> str:
 
 
 def choose(pods: Sequence[Object], status: JobStatus, *, job: str, only: str | None) -> list[Source]:
-    """The pods to read, by name. Raises ClientError where none of them is there, or too many are."""
+    """The pods to read, by name. Raises ClientError if none of them exists, or if there are too many."""
     names = [pod["metadata"]["name"] for pod in pods]
     if only is not None and only not in names:
         hint = near(only, names, lead="it has: ") or "it has none"
@@ -124,12 +129,12 @@ def source(pod: Mapping[str, Any], job: str, ranks: Mapping[str, int | None]) ->
 
 
 def ranks_of(status: JobStatus) -> dict[str, int | None]:
-    """The rank of each pod's first process; None where it is not known."""
+    """The rank of each pod's first process; None if it is not known."""
     return {pod.name: pod.rank for pod in status.pods}
 
 
 def prefix(pod: str, job: str, rank: int | None) -> str:
-    """What stands before a pod's lines: `0 master-0`."""
+    """The prefix of a pod's lines: `0 master-0`."""
     short = pod.removeprefix(f"{job}-")
     return short if rank is None else f"{rank} {short}"
 
@@ -141,7 +146,7 @@ def main_container_of(pod: Mapping[str, Any]) -> str:
 
 
 def has_started(pod: Mapping[str, Any]) -> bool:
-    """Whether there is a log of its main container."""
+    """Whether its main container has a log."""
     name = main_container_of(pod)
     statuses = (pod.get("status") or {}).get("containerStatuses") or []
     states = [one.get("state") or {} for one in statuses if one["name"] == name]
@@ -149,12 +154,14 @@ def has_started(pod: Mapping[str, Any]) -> bool:
 
 
 def selector(job: Object) -> str:
-    """Of the pods of this job, not of an earlier one of its name."""
+    """The selector of the pods of this job, without pods of an earlier job of its name."""
     return f"{LABEL_JOB_NAME}={job['metadata']['name']},{LABEL_JOB_UID}={job['metadata']['uid']}"
 
 
 async def merged(sources: Sequence[Source], streams: Sequence[AsyncIterator[str]]) -> AsyncIterator[tuple[Source, str]]:
-    """The lines of all logs in time order; each begins with its time, which is left out, if there are several."""
+    """The lines of all logs in time order. If there are several logs, each line begins with its time, which is
+    removed.
+    """
     if len(streams) == 1:
         async for line in streams[0]:
             yield sources[0], line
@@ -169,9 +176,9 @@ async def merged(sources: Sequence[Source], streams: Sequence[AsyncIterator[str]
 async def follow_logs(
     cluster: Cluster, job: Object, only: str | None = None, options: Mapping[str, int] | None = None
 ) -> None:
-    """Prints what the pods print until the job has ended, and a little longer for the last lines.
+    """Print the pods' output until the job has ended, and a little longer for the last lines.
 
-    Raises ClientError, NOT_FOUND where the job cannot have the pod `only`; one that is not there yet is waited for.
+    Raises ClientError, NOT_FOUND if the job cannot have the pod `only`. A pod that does not exist yet is awaited.
     """
     screen.note(f"logs of job {job['metadata']['name']} until it ends; Ctrl-C ends this")
     seen = Seen(job, only, options or {}, asyncio.get_running_loop().create_future(), ranks=ranks_of(status_of(job)))
@@ -194,7 +201,7 @@ async def follow_logs(
 
 @dataclass(slots=True)
 class Seen:
-    """A job whose logs are followed: the uid of each pod that is there, the ranks, and the streams by uid."""
+    """A job whose logs are followed: the uid of each existing pod, the ranks, and the streams by uid."""
 
     job: Object
     only: str | None
@@ -212,7 +219,7 @@ class Seen:
         return name
 
     def take(self, change: Change) -> None:
-        """The pods as they are now."""
+        """Take the present pods."""
         names = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in change.objects}
         if change.kind == "LIST":
             self.pods = names
@@ -222,11 +229,11 @@ class Seen:
             self.pods |= names
 
     def prefix(self, pod: str) -> str:
-        """With the rank of the moment."""
+        """The prefix of a pod's lines, with its present rank."""
         return "" if self.only else prefix(pod, self.name, self.ranks.get(pod))
 
     def ended(self, stream: asyncio.Task[None]) -> None:
-        """What no stream expects, such as that nobody reads the output, is to end the command."""
+        """Let the command end by an unexpected error of a stream, such as an output that is not read any more."""
         if not stream.cancelled() and (error := stream.exception()) and not self.failed.done():
             self.failed.set_exception(error)
 
@@ -241,14 +248,18 @@ class Position:
     is_behind: bool = False
 
     def options(self, first: Mapping[str, int]) -> Mapping[str, int | str]:
-        """What to ask a kubelet for: `first`, later only what follows. It is told whole seconds: lines come again."""
+        """The options of a request to a kubelet: `first`, later only the following lines. They have whole seconds, so
+        some lines arrive again.
+        """
         if not self.time:
             return first
         self.is_behind, self.repeated = True, self.lines
         return {"sinceTime": self.time}
 
     def fresh(self, line: str) -> str | None:
-        """The line without its time; None for one that came before. What has no time is the kubelet's own word."""
+        """The line without its time; None for a line that was printed before. A line without a time is the kubelet's
+        own.
+        """
         if (match := _TIMED.match(line)) is None:
             return line
         time = match[1]
@@ -265,7 +276,7 @@ class Position:
 
 
 async def _start_streams(cluster: Cluster, seen: Seen) -> None:
-    """A stream for each pod as it starts; a pod that comes again under its name is another one."""
+    """Start a stream for each pod that has started. A new pod of the same name is another pod."""
     async with followed(cluster, pods_path(cluster), labelSelector=selector(seen.job)) as changes:
         async for change in changes:
             seen.take(change)
@@ -277,7 +288,9 @@ async def _start_streams(cluster: Cluster, seen: Seen) -> None:
 
 
 def _start_stream(cluster: Cluster, seen: Seen, pod: Object) -> None:
-    """Unless it is there, has no log yet, or is not asked for. Raises ClientError, USAGE where there are too many."""
+    """Start a pod's stream, unless it exists, has no log yet, or is not wanted. Raises ClientError, USAGE if there are
+    too many.
+    """
     name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
     if uid in seen.streams or not has_started(pod) or seen.only not in (None, name):
         return
@@ -289,7 +302,7 @@ def _start_stream(cluster: Cluster, seen: Seen, pod: Object) -> None:
 
 
 def check_pod(name: str, names: Iterable[str], *, job: str) -> None:
-    """Says on stderr that the pod is not there yet. Raises ClientError, NOT_FOUND where it is none of the job's."""
+    """Report on stderr that the pod does not exist yet. Raises ClientError, NOT_FOUND if it is no pod of the job."""
     if name in names:
         return
     hint = near(name, names, lead="it has: ") or "it has none now"
@@ -299,9 +312,9 @@ def check_pod(name: str, names: Iterable[str], *, job: str) -> None:
 
 
 async def _stream(cluster: Cluster, seen: Seen, one: Source, uid: str, place: int) -> None:
-    """Prints the log to its end; where the connection breaks, it goes on as long as the pod is there.
+    """Print the log to its end. If the connection breaks, the log is requested again while the pod exists.
 
-    A pod that goes takes its log with it: what comes then is no error of the command.
+    A deleted pod's log is deleted with it: an error after that is no error of the command.
     """
     position, pause = Position(), PAUSE_SECONDS / 2
     while seen.pods.get(one.pod) == uid:
@@ -325,7 +338,7 @@ async def _stream(cluster: Cluster, seen: Seen, one: Source, uid: str, place: in
 
 
 async def _await_end(cluster: Cluster, seen: Seen) -> None:
-    """Until the job has ended, and the pods that it has left are known. Keeps the ranks as they are."""
+    """Wait until the job has ended and its last pods are known. Keeps the ranks up to date meanwhile."""
     meta = seen.job["metadata"]
     path = jobs_path(cluster.namespace)
     async with followed(cluster, path, fieldSelector=f"metadata.name={meta['name']}") as changes:
@@ -339,7 +352,7 @@ async def _await_end(cluster: Cluster, seen: Seen) -> None:
 
 
 def _print(prefix: str, line: str, place: int) -> None:
-    """The line as it is, as `kubectl logs` does."""
+    """Print the line unchanged, as `kubectl logs` does."""
     before = f"[{prefix}] " if prefix else ""
     if before and sys.stdout.isatty() and "NO_COLOR" not in os.environ:
         before = f"\x1b[{COLOURS[place % len(COLOURS)]}m{before}\x1b[0m"
@@ -351,12 +364,12 @@ def _times(chosen: Sequence[Source]) -> dict[str, str]:
 
 
 def pods_path(cluster: Cluster) -> str:
-    """The pods of the namespace."""
+    """The path of the pods of the namespace."""
     return f"/api/v1/namespaces/{cluster.namespace}/pods"
 
 
 def lines_of(cluster: Cluster, one: Source, **params: Any) -> AbstractAsyncContextManager[AsyncIterator[str]]:
-    """The log of a pod; without a bound between two lines where it is followed."""
+    """The log of a pod. A followed log has no time limit between two lines."""
     pause_seconds = None if "follow" in params else ANSWER_SECONDS
     path = f"{pods_path(cluster)}/{one.pod}/log"
     return cluster.lines(path, pause_seconds=pause_seconds, container=one.container, **params)

@@ -1,4 +1,4 @@
-"""`quota list` and `quota describe`: what teams are guaranteed, use, borrow and lend."""
+"""`quota list` and `quota describe`: the GPUs that teams are guaranteed, use, borrow and lend."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""`quota set`: creates a policy, or changes what people change of one, and says what was before and what is now.
+"""`quota set`: creates a policy, or changes one, and reports the old and the new values.
 
 The API server merges lists by replacing them, so a flavor is changed in the whole list that was read. The patch names
-the version that was read: where somebody else, or the operator's status, was faster, the policy is read again.
+the version that was read. If another write, such as the operator's status, was faster, the policy is read again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from elastic_client.refusals import QUOTA_ADMIN, VIEWER, ConflictError
 from elastic_client.words import is_name
 
 DEFAULT_FLAVOR = "default"
-"""The flavor of a cluster whose administrator has named none."""
+"""The flavor of a cluster without named flavors."""
 NO_LIMIT = "none"
 MOST_TRIES = 5
 STRICT = {"fieldValidation": "Strict"}
@@ -37,7 +37,7 @@ _AMOUNT = re.compile(r"(?:(?P<flavor>[^=]+)=)?(?P<number>\d{1,9}|none)")
 
 Guaranteed = Annotated[
     list[str] | None,
-    typer.Option("--guaranteed", metavar="[FLAVOR=]N", help="GPUs that are theirs whenever they ask for them."),
+    typer.Option("--guaranteed", metavar="[FLAVOR=]N", help="GPUs that its namespaces get whenever they request them."),
 ]
 BorrowingLimit = Annotated[
     list[str] | None,
@@ -57,7 +57,7 @@ DryRun = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of a flavor that a flag sets; `absent` is what counts, and is shown, where it is not there."""
+    """A field of a flavor that a flag sets; `absent` is the value that counts, and is shown, if the field is absent."""
 
     flag: str
     path: tuple[str, ...]
@@ -81,7 +81,7 @@ FIELDS = (GUARANTEED, LIMIT, WEIGHT)
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """What one flag says: of which flavor, "" where it names none, and how many; None is no limit."""
+    """The value of one flag: the flavor, "" if it names none, and the amount; None is no limit."""
 
     field: Field
     text: str
@@ -91,7 +91,7 @@ class Amount:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What all flags say; `namespaces` is None where they are to stay."""
+    """The values of all flags; `namespaces` is None if these stay as they are."""
 
     amounts: tuple[Amount, ...]
     namespaces: tuple[str, ...] | None
@@ -124,7 +124,7 @@ async def _set(cluster: Cluster, *, policy: str, wanted: Wanted, dry_run: bool) 
 
 
 def read_flags(given: Mapping[Field, list[str]], namespaces: str | None) -> Wanted:
-    """What the flags say. Raises ClientError, USAGE for a value that is wrong, and where there is no flag."""
+    """The values of the flags. Raises ClientError, USAGE for a wrong value, and without any flag."""
     amounts = tuple(_amount(field, text) for field, texts in given.items() for text in texts)
     wanted = Wanted(amounts, None if namespaces is None else _names(namespaces))
     if not amounts and namespaces is None:
@@ -134,7 +134,7 @@ def read_flags(given: Mapping[Field, list[str]], namespaces: str | None) -> Want
 
 
 def changed(spec: Mapping[str, Any], wanted: Wanted, policy: str) -> dict[str, Any]:
-    """The spec with what the flags say. Raises ClientError, USAGE where a flavor must be named."""
+    """The spec with the values of the flags. Raises ClientError, USAGE if a flavor must be named."""
     after: dict[str, Any] = deepcopy({**spec})
     flavors: list[dict[str, Any]] = after.setdefault("flavors", [])
     for amount in wanted.amounts:
@@ -155,7 +155,7 @@ def changed(spec: Mapping[str, Any], wanted: Wanted, policy: str) -> dict[str, A
 
 
 def difference(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> str:
-    """What is new, as in `is changed: guaranteed 2 -> 4`; None is a policy that was not there."""
+    """The difference, as in `is changed: guaranteed 2 -> 4`; None stands for a policy that did not exist."""
     parts = []
     old = {one["name"]: one for one in (before or {}).get("flavors") or []}
     flavors = after.get("flavors") or []
@@ -192,7 +192,9 @@ def _amount(field: Field, text: str) -> Amount:
 
 
 def _names(text: str) -> tuple[str, ...]:
-    """Raises ClientError, USAGE. No text is no namespace, as a policy has that is the parent of others."""
+    """The namespaces in the text; an empty text is none, as for a parent of other policies. Raises ClientError,
+    USAGE.
+    """
     names = [name.strip() for name in text.split(",")] if text.strip() else []
     for name in names:
         if not is_name(name):
@@ -202,7 +204,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _only_flavor(amount: Amount, names: list[str], policy: str) -> str:
-    """The flavor that is meant where none is named. Raises ClientError, USAGE where it could be several."""
+    """The flavor if none is named. Raises ClientError, USAGE if there are several."""
     if len(names) > 1:
         message = f"policy {policy} has the kinds of GPU {', '.join(names)}; write {names[0]}={amount.text}"
         raise ClientError(Code.USAGE, f"{amount.field.flag} {amount.text}: {message}")
@@ -210,14 +212,14 @@ def _only_flavor(amount: Amount, names: list[str], policy: str) -> str:
 
 
 async def _found(cluster: Cluster, policy: str, *, creates: bool) -> Object | None:
-    """The policy as it is; None where it is to be created. Raises ClientError, NOT_FOUND for a name that was mistyped.
+    """The present policy; None if it is to be created. Raises ClientError, NOT_FOUND for a mistyped name.
 
-    A policy without namespaces would take its guarantee from all others and give it to nobody.
+    A new policy without namespaces would take its guarantee from all other teams, and no namespace could use it.
     """
     try:
         return await find_policy(cluster, policy)
     except ClientError as error:
-        if error.code == Code.NOT_ALLOWED:  # the role that lets them look would not let them change
+        if error.code == Code.NOT_ALLOWED:  # a role that allows reading would not allow changes
             raise ClientError(error.code, str(error).replace(f"`{VIEWER}`", f"`{QUOTA_ADMIN}`")) from None
         if error.code != Code.NOT_FOUND:
             raise
@@ -229,7 +231,7 @@ async def _found(cluster: Cluster, policy: str, *, creates: bool) -> Object | No
 async def _written(
     cluster: Cluster, policy: str, wanted: Wanted, *, dry_run: bool
 ) -> tuple[Object | None, dict[str, Any]]:
-    """The policy as it was, and its spec now. Raises ClientError for what the API server refuses."""
+    """The old policy, and its new spec. Raises ClientError if the API server refuses."""
     tries = MOST_TRIES
     while True:
         before = await _found(cluster, policy, creates=wanted.namespaces is not None)
@@ -247,7 +249,7 @@ async def _written(
 async def _write(
     cluster: Cluster, policy: str, before: Object | None, spec: Mapping[str, Any], params: Mapping[str, str]
 ) -> None:
-    """Raises ConflictError where the policy is another one by now."""
+    """Write the policy. Raises ConflictError if it has changed meanwhile."""
     if before is None:
         await cluster.post(COLLECTION, _manifest(policy, {}, spec), **params)
         return
@@ -257,7 +259,7 @@ async def _write(
 
 
 async def _remark(cluster: Cluster, policy: str, namespaces: Collection[str]) -> None:
-    """Says what the API server accepts and what gives a namespace nothing, as far as the user may know."""
+    """Remark on values that the API server accepts and that have no effect, as far as the user may know."""
     if not namespaces:
         return
     others = [one for one in (await cluster.get(COLLECTION))["items"] if one["metadata"]["name"] != policy]
@@ -277,7 +279,7 @@ def _manifest(policy: str, metadata: Mapping[str, Any], spec: Mapping[str, Any])
 
 
 def _as_yaml(policy: str, before: Object | None, spec: Mapping[str, Any]) -> str:
-    """As `kubectl apply -f` takes it."""
+    """The policy as YAML for `kubectl apply -f`."""
     from elastic_client.convert.manifest import LAST_APPLIED, to_yaml
 
     meta = before["metadata"] if before else {}
@@ -286,7 +288,7 @@ def _as_yaml(policy: str, before: Object | None, spec: Mapping[str, Any]) -> str
 
 
 def _as_written(spec: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The spec without defaults, in the order of the reference; as it is where it has fields of a newer release."""
+    """The spec without defaults, in the order of the reference; unchanged if it has fields of a newer release."""
     try:
         written = PolicySpec.model_validate(spec)
     except ValidationError:

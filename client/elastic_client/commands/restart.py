@@ -1,9 +1,9 @@
-"""`restart`: all pods of a job anew, from its newest checkpoint.
+"""`restart`: replaces all pods of a job, from its newest checkpoint.
 
-The API has no field that says "once more". A suspended job gives up all pods after a checkpoint, and begins with new
-ones when it is resumed, so this does both. In between it waits until the operator says that the pods are gone: a job
-that is resumed before the operator has looked keeps its pods. However the wait ends, the user hears whether the job
-stays suspended.
+The API has no field for a restart. A suspended job gives up all pods after a checkpoint, and begins with new pods when
+it is resumed, so this command does both. In between it waits until the operator reports that the pods are deleted,
+because a job that is resumed before that keeps its pods. At any end of the wait the user is told whether the job stays
+suspended.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Timeout = Annotated[
         "--timeout",
         parser=duration,
         metavar="TIME",
-        help="How long to wait for its pods to go, at most: 90, 90s, 10m. Default: until they are gone.",
+        help="The longest wait for the end of its pods: 90, 90s, 10m. Default: no limit.",
     ),
 ]
 
@@ -52,7 +52,7 @@ async def restart(cluster: Cluster, job: JobName, *, timeout: Timeout = None) ->
             await patched(cluster, job, {"suspend": False})
         stays = False
     except TimeoutError:
-        screen.note(f"job {job}: its pods are not gone after {timeout or 0:g} s")
+        screen.note(f"job {job}: its pods still exist after {timeout or 0:g} s")
         return Code.TIMED_OUT
     except ClientError as error:
         # A request without an answer may have been carried out.
@@ -60,7 +60,7 @@ async def restart(cluster: Cluster, job: JobName, *, timeout: Timeout = None) ->
         raise
     finally:
         if stays:
-            screen.note(f"job {job} stays suspended: {cluster.command(f'resume {job}')} lets it go on")
+            screen.note(f"job {job} stays suspended: {cluster.command(f'resume {job}')} resumes it")
     if end is not None:
         screen.note(f"job {job} has ended meanwhile: {cluster.command(f'why {job}')} says how")
         return end
@@ -70,7 +70,7 @@ async def restart(cluster: Cluster, job: JobName, *, timeout: Timeout = None) ->
 
 
 def _restartable(job: Object, *, see: str) -> JobReport:
-    """The job, if it has pods that can be started anew. Raises ClientError, USAGE."""
+    """The job, if it has pods to replace. Raises ClientError, USAGE."""
     report, name = job_report(job), job["metadata"]["name"]
     if ended(job) is not None:
         raise ClientError(Code.USAGE, f"job {name} has ended: delete it and run it again")
@@ -82,9 +82,10 @@ def _restartable(job: Object, *, see: str) -> JobReport:
 
 
 async def _until_gone(cluster: Cluster, job: str, *, uid: str) -> Code | None:
-    """Until the operator says that no pod is left, or somebody resumes the job: None. If the job ends: how it did.
+    """Wait until the operator reports that no pod is left, or somebody resumes the job: None. If the job ends
+    meanwhile, its outcome.
 
-    Raises ClientError, NOT_FOUND where it is deleted.
+    Raises ClientError, NOT_FOUND if the job is deleted.
     """
     last = 0
     async with aclosing(states(cluster, job, uid=uid)) as bodies:
@@ -103,5 +104,5 @@ async def _until_gone(cluster: Cluster, job: str, *, uid: str) -> Code | None:
 
 
 def _is_suspended(report: JobReport) -> bool:
-    """Whether the operator has seen that it is to be."""
+    """Whether the operator has suspended the job."""
     return report.up_to_date and report.state is not None and report.state.reason == SUSPENDED

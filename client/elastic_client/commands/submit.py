@@ -1,4 +1,4 @@
-"""What `run` and `submit-dist` do with the job that `convert` made of their flags; and the jobs that `export` reads."""
+"""Creates the job that `convert` has made from the flags of `run` or `submit-dist`; reads jobs for `export`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NEXT = ("why {}", "logs -f {}", "wait {}")
 
 
 def submit(made: Converted, after: After) -> None:
-    """Makes the job, and does what is to come after; or asks about it. Raises typer.Exit with the code of a wait."""
+    """Create the job and do the steps after it; or only ask about it. Raises typer.Exit with the code of a wait."""
     namespace = made.manifest["metadata"].get("namespace")
     if after.when:
         ask(made.manifest)
@@ -37,12 +37,12 @@ def submit(made: Converted, after: After) -> None:
 
 
 def read_job(name: str) -> Mapping[str, Any]:
-    """The job of that name. Raises ClientError, NOT_FOUND where there is none."""
+    """The job of that name. Raises ClientError, NOT_FOUND if it does not exist."""
     return result_of(functools.partial(find_job, name=name))
 
 
 async def create(cluster: Cluster, *, made: Converted, wait: bool, logs: bool) -> Code:
-    """Raises ClientError, REFUSED where a field is wrong or there is a job of that name."""
+    """Create the job. Raises ClientError, REFUSED if a field is wrong or the name is in use."""
     try:
         job = await ship.create(cluster, made.manifest, made.code)
     except ClientError as error:

@@ -1,4 +1,4 @@
-"""`top`: the jobs of a namespace, live. It lists once and then watches; nothing is asked again and again."""
+"""`top`: the jobs of a namespace, live. It lists once and then watches; it does not poll."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from elastic_client.watching import followed
 from elastic_client.words import counted, now
 
 SECOND = 1.0
-"""Ages are shown anew, and changes at the latest."""
+"""The interval at which ages are renewed, and the longest delay of changes."""
 LINES_AROUND = 4
-"""Of the screen: the summary, an empty line, the headings, the line for what does not fit."""
+"""Other lines of the screen: the summary, an empty line, the headings, the line on the jobs that do not fit."""
 FINISHED = ("Succeeded", "Failed")
 
 Jobs = dict[tuple[str, str], JobRow]
@@ -50,7 +50,7 @@ async def top(cluster: Cluster, *, all_namespaces: AllNamespaces = False) -> Non
 
 
 async def _watch(cluster: Cluster, namespace: str, jobs: Jobs, listed: asyncio.Event) -> None:
-    """Keeps `jobs` as they are, from when they are `listed`; ends by an error only."""
+    """Keep `jobs` up to date, from when they are `listed`; ends by an error only."""
     columns: list[Object] = []
     async with followed(cluster, jobs_path(namespace), accept=TABLE) as changes:
         async for change in changes:
@@ -61,7 +61,7 @@ async def _watch(cluster: Cluster, namespace: str, jobs: Jobs, listed: asyncio.E
 
 
 def apply(jobs: Jobs, kind: str, rows: Iterable[JobRow]) -> None:
-    """Takes a list, or a change of some rows, over into `jobs`. Only a list names its columns."""
+    """Apply a list, or a change of some rows, to `jobs`. Only a list names its columns."""
     if kind == "LIST":
         jobs.clear()
     if kind in ("LIST", "ADDED", "MODIFIED"):

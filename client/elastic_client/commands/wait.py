@@ -1,4 +1,4 @@
-"""`wait`: until a job has ended, with a bar meanwhile; the exit code says how it ended."""
+"""`wait`: waits until a job has ended, with a bar meanwhile; the exit code is the outcome."""
 
 from __future__ import annotations
 
@@ -42,24 +42,24 @@ Timeout = Annotated[
         "--timeout",
         parser=duration,
         metavar="TIME",
-        help="How long at most: 90, 90s, 10m, 2h or 1d. Default: until the job ends.",
+        help="The longest wait: 90, 90s, 10m, 2h or 1d. Default: until the job ends.",
     ),
 ]
 
 
 @dataclass(slots=True)
 class Seen:
-    """The job as it was last, and how it ended; None while it has not."""
+    """The last state of the job, and its outcome; None before its end."""
 
     report: JobReport | None = None
     code: Code | None = None
 
 
 class Shown(Protocol):
-    """What a person sees while the job goes on."""
+    """The output while the job runs."""
 
     def update(self, report: JobReport) -> None:
-        """The job has changed."""
+        """Show a change of the job."""
 
 
 async def wait(cluster: Cluster, job: JobName, *, timeout: Timeout = None) -> Code:
@@ -68,7 +68,9 @@ async def wait(cluster: Cluster, job: JobName, *, timeout: Timeout = None) -> Co
 
 
 async def await_end(cluster: Cluster, job: str, seconds: float | None, *, uid: str = "") -> Code:
-    """How the job ended. Says on stderr what it waits for; `uid` is as in `states`. Raises ClientError, NOT_FOUND."""
+    """The job's outcome. Reports on stderr what it waits for; `uid` is as in `states`. Raises ClientError,
+    NOT_FOUND.
+    """
     check_name(job)
     seen = Seen()
     with suppress(TimeoutError), shown(job) as bar:
@@ -83,7 +85,7 @@ async def await_end(cluster: Cluster, job: str, seconds: float | None, *, uid: s
 
 
 def conclusion(job: str, seen: Seen, seconds: float | None, *, see: Callable[[str], str]) -> str:
-    """How the wait ended, in one line; `see` makes the command that tells more."""
+    """The outcome of the wait, in one line; `see` makes the command that tells more."""
     state = seen.report.state if seen.report else None
     message = state.message if state else ""
     if seen.code == Code.DONE:
@@ -95,7 +97,7 @@ def conclusion(job: str, seen: Seen, seconds: float | None, *, see: Callable[[st
 
 
 def _nothing(_: Object) -> None:
-    """For those who do not look."""
+    """For callers that show nothing."""
 
 
 async def at_its_end(
@@ -106,13 +108,14 @@ async def at_its_end(
     look: Callable[[Object], None] = _nothing,
     uid: str = "",
 ) -> Object:
-    """The job once it has ended; `look` sees each state, `uid` is as in `states`. None for `seconds`: for ever.
+    """The job once it has ended; `look` gets each state, `uid` is as in `states`. None for `seconds`: without a
+    limit.
 
     The time begins with the server's first answer: connecting has a limit of its own.
 
     Raises:
         TimeoutError: the job has not ended within that time.
-        ClientError: NOT_FOUND where there is none, or no more.
+        ClientError: NOT_FOUND if the job does not exist (any more).
     """
     clock = asyncio.get_running_loop().time
     async with asyncio.timeout(None) as limit, aclosing(states(cluster, job, uid=uid)) as bodies:
@@ -126,12 +129,12 @@ async def at_its_end(
 
 
 async def states(cluster: Cluster, job: str, *, uid: str = "") -> AsyncGenerator[Object]:
-    """The job as it is and each time it changes.
+    """The job's present state, and each later one.
 
-    A caller that has seen the job gives its `uid`: a job that is not there any more was deleted, and another one of
-    its name is not followed in its place.
+    A caller that has seen the job passes its `uid`: a missing job then counts as deleted, and another job of its name
+    is not followed instead.
 
-    Raises ClientError, NOT_FOUND where there is none, or no more.
+    Raises ClientError, NOT_FOUND if the job does not exist (any more).
     """
     async with followed(cluster, jobs_path(cluster.namespace), fieldSelector=f"metadata.name={job}") as changes:
         async for change in changes:
@@ -145,7 +148,7 @@ async def states(cluster: Cluster, job: str, *, uid: str = "") -> AsyncGenerator
 
 
 def ended(job: Object) -> Code | None:
-    """How the job ended; None while it has not."""
+    """The job's outcome; None before its end."""
     conditions = (job.get("status") or {}).get("conditions") or []
     true = {one["type"] for one in conditions if one["status"] == "True"}
     if ConditionType.SUCCEEDED in true:
@@ -175,7 +178,7 @@ def shown(job: str) -> Iterator[Shown]:
 
 
 class Lines:
-    """Says what is new."""
+    """Prints a line for each news."""
 
     def __init__(self, job: str) -> None:
         self.job = job
@@ -191,7 +194,7 @@ class Lines:
 
 
 class Bar:
-    """Shows how much of the training is done; where that is not known, how much of its size the job has."""
+    """Shows how much of the training is done; if that is unknown, how much of its size the job has."""
 
     def __init__(self, job: str, progress: Progress) -> None:
         self.progress = progress
@@ -199,7 +202,7 @@ class Bar:
         self.task = progress.add_task(f"job {job}", total=None)
 
     def update(self, report: JobReport) -> None:
-        """Show what is told of the job now, and how far its bar is."""
+        """Show the job's present state, and its bar."""
         text = printable(f"job {self.job}: {told_of(report)}")
         done, total = report.job.progress_percentage, 100
         if done is None:

@@ -1,7 +1,7 @@
-"""`when`: what a job would get now, and when it would start, by the operator's own planner.
+"""`when`: asks the operator's planner what a job would get now, and when it would start.
 
-It makes a suspended job with an annotation (`elastic_api.what_if`), waits for the answer in its status, and deletes it
-again. No pod is made. Should the client be killed before, the operator deletes the job.
+It creates a suspended job with an annotation (`elastic_api.what_if`), waits for the answer in its status, and deletes
+the job. No pod is created. If the client is killed before, the operator deletes the job.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from elastic_client.words import now
 
 NAME_BYTES = 4
 ANSWER_SECONDS = 30.0
-"""How long the operator has to answer, unless a flag says so."""
+"""How long the operator has to answer, unless a flag sets it."""
 NO_IMAGE = "not-asked-about"
 """The image of a job that only asks."""
 
@@ -56,7 +56,7 @@ async def when(cluster: Cluster, *, manifest: Mapping[str, Any], seconds: float,
 
 
 async def asked(cluster: Cluster, manifest: Mapping[str, Any], *, seconds: float) -> WhenReport:
-    """What the operator answers. Raises ClientError: TIMED_OUT without an answer, REFUSED where a field is wrong."""
+    """The operator's answer. Raises ClientError: TIMED_OUT without an answer, REFUSED for a wrong field."""
     body: Object = {}
     async with _made(cluster, question(manifest)) as job:
         with suppress(TimeoutError):
@@ -87,7 +87,9 @@ def question(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 @asynccontextmanager
 async def _made(cluster: Cluster, body: Mapping[str, Any]) -> AsyncIterator[Object]:
-    """The job, as long as it is asked about. At Ctrl-C it is deleted, too, even if nobody heard yet that it is made."""
+    """The job that asks, deleted at the end of the context. It is deleted at Ctrl-C, too, even if its creation was not
+    answered yet.
+    """
     path = jobs_path(cluster.namespace)
     job: Object | None = None
     may_be_there = True
@@ -100,19 +102,19 @@ async def _made(cluster: Cluster, body: Mapping[str, Any]) -> AsyncIterator[Obje
     finally:
         if may_be_there:
             only = {"uid": job["metadata"]["uid"]} if job is not None else None
-            with suppress(ClientError):  # what was told counts more; the operator deletes what is left behind
+            with suppress(ClientError):  # the answer counts more; the operator deletes a remaining job
                 await cluster.delete(f"{path}/{body['metadata']['name']}", preconditions=only)
 
 
 def _refuse_if_invalid(job: Object) -> None:
-    """Raises ClientError, REFUSED for what the API server takes and the operator does not."""
+    """Raise ClientError, REFUSED for a job that the API server accepts and the operator does not."""
     ready = status_of(job).condition(ConditionType.READY)
     if ready is not None and ready.reason == Phase.INVALID_SPEC:
         raise ClientError(Code.REFUSED, ready.message)
 
 
 def _no_answer(cluster: Cluster, body: Object, seconds: float) -> str:
-    """Why there is no answer, as far as that can be told."""
+    """Why there is no answer, as far as it is known."""
     message = f"no answer within {seconds:g} s"
     if not body or not status_of(body).conditions:
         return f"{message}: no operator looks at jobs here: see {cluster.command('doctor')}"
@@ -126,7 +128,7 @@ def _no_answer(cluster: Cluster, body: Object, seconds: float) -> str:
 
 
 def ask(manifest: Mapping[str, Any], *, timeout: float | None = None, output: Format = Format.TABLE) -> None:
-    """Asks about the job of the manifest, and prints the answer."""
+    """Ask about the job of the manifest, and print the answer."""
     seconds = ANSWER_SECONDS if timeout is None else timeout
     work = functools.partial(when, manifest=manifest, seconds=seconds, output=output)
     result_of(work, namespace=manifest["metadata"].get("namespace"))
@@ -140,7 +142,7 @@ def add_when(app: typer.Typer) -> None:
         context: typer.Context,
         workers: Workers = "",
         gpus: Gpus = "",
-        image: Annotated[str, typer.Option("--image", "-i", help="Not needed: no pod is made.")] = "",
+        image: Annotated[str, typer.Option("--image", "-i", help="Not needed: the command creates no pod.")] = "",
         min_replicas: MinReplicas = None,
         max_replicas: MaxReplicas = None,
         cpu: Cpu = "",
@@ -154,7 +156,7 @@ def add_when(app: typer.Typer) -> None:
         timeout: Annotated[
             float | None,
             typer.Option(
-                "--timeout", parser=duration, metavar="TIME", help="How long at most: 90, 90s, 10m. Default: 30s."
+                "--timeout", parser=duration, metavar="TIME", help="The longest wait: 90, 90s, 10m. Default: 30s."
             ),
         ] = None,
         output: Output = Format.TABLE,
@@ -180,7 +182,7 @@ def add_when(app: typer.Typer) -> None:
 
 
 def _asked(**flags: Any) -> Mapping[str, Any]:
-    """The job of these flags; what it would run does not matter. Raises ConvertError."""
+    """The job of these flags; its command does not matter. Raises ConvertError."""
     from elastic_client.convert.run import RunFlags, from_flags
 
     image = flags.pop("image") or NO_IMAGE

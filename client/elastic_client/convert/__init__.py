@@ -1,4 +1,4 @@
-"""Between ElasticPyTorchJobs and what people have elsewhere: PyTorchJobs, Run:ai, Slurm, torchrun.
+"""Converts between ElasticPyTorchJobs and other job descriptions: PyTorchJobs, Run:ai, Slurm, torchrun.
 
 Everything here is pure: no cluster, no clock, no network. What comes in gives `Converted(manifest, kept, lost, notes)`,
 a manifest that the operator accepts and, line by line, what became of each part of the input. A part that is not in the

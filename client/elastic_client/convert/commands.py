@@ -4,8 +4,8 @@
     app.add_typer(commands.export_app, name="export")    # or commands.make_export_app(read_job) to take names, too
     commands.add_run(app, submit)                        # `run` and `submit-dist`
 
-Manifests go to standard output, what is said about them to standard error. A `ConvertError` is one line there, and the
-exit code of every wrong call.
+Manifests are printed to standard output, remarks on them to standard error. A `ConvertError` is one line there, with
+the exit code of a wrong call.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from elastic_client.convert.run import RunFlags
 
 REST = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
-"""What follows the flags that are known belongs to torchrun and the command."""
+"""Words after the known flags belong to torchrun and the command."""
 MOST_DEPTH, MOST_PARTS = 100, 200_000
-"""Of a file with objects: more than any that the API server takes."""
+"""Limits of a file with objects: above those of the API server."""
 KIND = "ElasticPyTorchJob"
 ReadJob = Callable[[str], Mapping[str, Any]]
 """A job of the cluster by its name; raises what the client's other commands raise."""
@@ -61,7 +61,7 @@ PriorityClass = Annotated[str, typer.Option(help="PriorityClass of the job.")]
 
 @dataclass(frozen=True, slots=True)
 class After:
-    """What `run` shall do once the job is there."""
+    """The steps of `run` after the job is created."""
 
     dry_run: bool
     wait: bool
@@ -70,14 +70,14 @@ class After:
 
 
 Submit = Callable[["Converted", After], None]
-"""Makes the job in the cluster, or asks about it. With `--dry-run` it is called to ask only."""
+"""Creates the job in the cluster, or asks about it. With `--dry-run` it is called to ask only."""
 
 
 class WholeLine(TyperCommand):
-    """A command that gets all its words as they are typed, `--` included, but for its own options before that."""
+    """A command that gets all its words as typed, `--` included, after its own options."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Its own options come first; the other words are arguments."""
+        """Parse the command's own options, which are first; the other words are arguments."""
         end = args.index("--") if "--" in args else len(args)
         if {"-h", "--help"} & set(args[:end]):
             return super().parse_args(ctx, ["--help"])
@@ -97,7 +97,7 @@ class WholeLine(TyperCommand):
 
 Namespace = Annotated[str, typer.Option("-n", "--namespace", help="The namespace to write into the manifest.")]
 
-import_app = typer.Typer(no_args_is_help=True, help="Make an ElasticPyTorchJob from another kind of job.")
+import_app = typer.Typer(no_args_is_help=True, help="Convert another kind of job to an ElasticPyTorchJob.")
 
 
 @import_app.command("pytorchjob")
@@ -153,7 +153,7 @@ def import_runai(context: typer.Context, namespace: Namespace = "", image_comman
 
 def make_export_app(read_job: ReadJob | None = None) -> typer.Typer:
     """The commands that turn a job into something else; with `read_job` also one of the cluster."""
-    app = typer.Typer(no_args_is_help=True, help="Turn an ElasticPyTorchJob into something else.")
+    app = typer.Typer(no_args_is_help=True, help="Convert an ElasticPyTorchJob to another kind of job.")
 
     @app.command("sbatch")
     def export_sbatch(job: JobArgument = "", filename: JobFileOption = "") -> None:
@@ -168,7 +168,7 @@ def make_export_app(read_job: ReadJob | None = None) -> typer.Typer:
         job: JobArgument = "",
         filename: JobFileOption = "",
         nodes: Annotated[
-            int | None, typer.Option(help="How many machines; else as many as the job's most pods.")
+            int | None, typer.Option(help="The number of machines. Default: the job's maximum of pods.")
         ] = None,
         host: Annotated[str, typer.Option(help="The first machine, as the others reach it.")] = "HOST",
         standalone: Annotated[bool, typer.Option("--standalone", help="One line, for one machine.")] = False,
@@ -320,7 +320,7 @@ def one_line() -> Iterator[None]:
 
 
 def _namespace(context: typer.Context, typed: str = "") -> str:
-    """The namespace that stands after the command, else before it; "" if neither is there."""
+    """The namespace flag after the command, else the one before it; "" without either."""
     before = context.find_root().params.get("namespace") if context.parent else None
     return typed or context.params.get("in_namespace") or before or ""
 
@@ -382,7 +382,7 @@ def _documents(yaml: Any, text: str) -> list[dict[str, Any]]:
 
 
 def _is_finite(tree: object) -> bool:
-    """Whether the tree can be written out: an alias of YAML may make one that has no end, or hardly any."""
+    """Whether the tree can be written out: an alias of YAML may make a tree that is endless or nearly so."""
     left, count = [(tree, 0)], 0
     while left:
         value, depth = left.pop()
@@ -410,17 +410,19 @@ def _print(made: Converted, namespace: str) -> None:
 
 
 def _write(text: str) -> None:
-    """To standard output, every character as it is: click would take some away where no terminal reads."""
+    """Write to standard output, every character unchanged: click would remove some if the output is no terminal."""
     sys.stdout.write(text)
     sys.stdout.flush()
 
 
 def _say_code(body: Mapping[str, Any]) -> None:
-    """The code is no part of the manifest, and goes with the job."""
+    """Remark that the code is not a part of the manifest, and is deleted with the job."""
     from elastic_client.code.objects import MOUNT, code_of
 
     if name := code_of(body["spec"]["template"]):
-        message = f"The code at {MOUNT} is in the ConfigMap {name}, which goes with the job: a copy needs it, too."
+        message = (
+            f"The code at {MOUNT} is in the ConfigMap {name}, which is deleted with the job: a copy needs it, too."
+        )
         typer.echo(message, err=True)
 
 

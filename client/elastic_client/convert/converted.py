@@ -1,7 +1,7 @@
-"""What each converter gives: the new thing, and line by line what became of the old one.
+"""The result of each converter: the new object, and line by line what became of the old one.
 
-A converter reads its input through a `Source`, which knows what nobody has read. At the end `Report.lose_unread` names
-all of that, so no field is dropped in silence, not even one that was invented after this was written.
+A converter reads its input through a `Source`, which knows the unread parts. At the end `Report.lose_unread` names all
+of these, so no field is dropped silently, not even one that is newer than this code.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class ConvertError(ValueError):
 class Converted:
     """An ElasticPyTorchJob made from something else.
 
-    `kept` are the parts of the input that have another name or form now, `lost` those that are not in the manifest,
-    each with the reason; what has the same name and value is in neither. `notes` say how the job is to be understood.
-    `code` is what the manifest mounts beside the image.
+    `kept` are the parts of the input that have another name or form now, `lost` the parts that are not in the manifest,
+    each with the reason. Parts with the same name and value are in neither. `notes` explain the job. `code` is the code
+    that the manifest mounts beside the image.
     """
 
     manifest: dict[str, Any]
@@ -55,24 +55,24 @@ class Report:
     notes: list[str] = field(default_factory=list)
 
     def keep(self, at: Path | str, became: str, value: object = ABSENT) -> None:
-        """Say what this part of the input is now."""
+        """Report the new form of this part of the input."""
         self.kept.append(f"{_shown(at, value)} -> {became}")
 
     def lose(self, at: Path | str, reason: str, value: object = ABSENT) -> None:
-        """Say why this part of the input is not in the manifest."""
+        """Report why this part of the input is not in the manifest."""
         self.lost.append(f"{_shown(at, value)}: {reason}")
 
     def note(self, text: str) -> None:
-        """Say how the job is to be understood."""
+        """Report an explanation of the job."""
         self.notes.append(text)
 
     def lose_unread(self, source: Source) -> None:
-        """Name all that nobody has read."""
+        """Report all unread parts."""
         for path, value in source.unread():
             self.lose(path, UNKNOWN, value)
 
     def converted(self, manifest: dict[str, Any]) -> Converted:
-        """That manifest, with what was kept, lost and noted so far."""
+        """The result with that manifest, and the reports so far."""
         return Converted(manifest, tuple(self.kept), tuple(self.lost), tuple(self.notes))
 
 
@@ -84,12 +84,12 @@ class Source:
         self._read: set[Path] = set()
 
     def take(self, *path: str | int) -> Any:
-        """The value there with all below it, which counts as read; None if there is none."""
+        """The value at the path with all below it, which then counts as read; None if there is none."""
         self._read.add(path)
         return self.peek(*path)
 
     def peek(self, *path: str | int) -> Any:
-        """The value there, which does not count as read; None if there is none."""
+        """The value at the path, which does not count as read; None if there is none."""
         value: Any = self._tree
         for step in path:
             value = value.get(step) if isinstance(value, Mapping) else None

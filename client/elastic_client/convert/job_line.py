@@ -1,8 +1,8 @@
-"""How a job is started where there is no operator: its command line and its variables, as text for a shell.
+"""The command line and the variables of a job without an operator, as text for a shell.
 
-What Kubernetes expands, `$(NAME)`, becomes a variable of the shell; every other character stays what it is, so that no
-text of a job is a command of the script's. Where torchrun starts the script, it is told by flags where the machines
-meet; any other command is told by the variables that the operator sets.
+A reference that Kubernetes expands, `$(NAME)`, becomes a variable of the shell. Every other character is kept
+literally, so that no text of a job is a command of the script. If torchrun starts the script, flags tell it where the
+machines meet; any other command reads the variables that the operator sets.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from elastic_worker import contract
 
 MAX_RESTARTS_FLAG = "--max-restarts"
 PER_POD = (contract.ENV_POD_RANK, contract.ENV_ROLE)
-"""Variables of the operator that are another pod's in each pod."""
+"""Variables of the operator with another value in each pod."""
 REFERENCE = re.compile(r"\$\$|\$\(([^)]*)\)")
-"""What Kubernetes reads in the texts of a container: `$$` is a `$`, `$(NAME)` a variable's value if there is one."""
+"""Kubernetes' references in the texts of a container: `$$` is a `$`, `$(NAME)` a variable's value if there is one."""
 _OPERATOR_S = re.compile(r"(ELASTIC|PET)_[A-Z_]+")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SHELL_S = re.compile(
     r"BASH\w*|SHELLOPTS|RANDOM|SRANDOM|SECONDS|EPOCH\w+|LINENO|HISTCMD|OPT(ARG|ERR|IND)|E?UID|PPID|GROUPS|FUNCNAME"
     r"|DIRSTACK|COMP_\w+|IFS|PS4|_"
 )
-"""Variables that bash computes, or that change what it does: to set one may run a command, or fail."""
+"""Variables that bash computes, or that change its behaviour. Setting one may run a command, or fail."""
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where machines meet, each part as text for a shell. `conf` may be ""."""
+    """The meeting point of the machines, each part as text for a shell. `conf` may be ""."""
 
     nnodes: str
     endpoint: str
@@ -49,14 +49,14 @@ class Place:
     size: str
     conf: str = ""
     own: Mapping[str, str] = field(default_factory=dict)
-    """The operator's variables that say which job and pod it is, as far as they are known here."""
+    """The operator's variables with the identity of the job and the pod, as far as they are known here."""
 
 
 @dataclass(frozen=True, slots=True)
 class Variable:
     """A variable of the container, its value as text for a shell.
 
-    `missing` says in one line where its value was, if it is not in the manifest. `is_per_pod`: it has another value in
+    `missing`: one line on the place of its value, if that is not in the manifest. `is_per_pod`: it has another value in
     each pod.
     """
 
@@ -70,7 +70,7 @@ class JobLine:
     """The command line of the pods of one role.
 
     Raises:
-        ConvertError: a variable's name is none for a shell.
+        ConvertError: a variable's name is invalid in a shell.
     """
 
     def __init__(self, spec: JobSpec, role: str) -> None:
@@ -106,7 +106,7 @@ class JobLine:
         return [*launcher, "--standalone", f"{NPROC}={self.nproc}", *own, *program]
 
     def settings(self, place: Place) -> dict[str, str]:
-        """The operator's variables that the command reads, as text for a shell: all, where it is not torchrun."""
+        """The operator's variables that the command reads, as text for a shell: all of them, unless it is torchrun."""
         values = _settings(place, self.nproc)
         read = {name: value for name, value in values.items() if not self.is_torchrun or self.mentions(name)}
         return {**read, **{name: value for name, value in place.own.items() if self.mentions(name)}}
@@ -117,17 +117,17 @@ class JobLine:
         return any(name in text for text in (*self._texts(), *values))
 
     def not_set(self) -> list[str]:
-        """The operator's variables that a text refers to, and that are only there in a pod."""
+        """The operator's variables that a text refers to and that exist in a pod only."""
         values = [str(one.get("value") or "") for one in self._main.get("env") or []]
         found = (match[1] or "" for text in (*self._texts(), *values) for match in REFERENCE.finditer(text))
         return list(dict.fromkeys(one for one in found if _OPERATOR_S.fullmatch(one) and one not in self._known))
 
     def is_per_pod(self, text: str) -> bool:
-        """Whether Kubernetes would put something else into this text in each pod."""
+        """Whether this text has another value in each pod."""
         return any(match[1] in self._per_pod for match in REFERENCE.finditer(text))
 
     def words_per_pod(self) -> int:
-        """How many of the last words are from the first one on that is another one in each pod. Raises ConvertError."""
+        """The number of words from the first one that differs in each pod to the end. Raises ConvertError."""
         texts = self._texts()
         start = next((n for n, text in enumerate(texts) if self.is_per_pod(text)), len(texts))
         number = len(texts) - start
@@ -167,7 +167,7 @@ class JobLine:
         source = one.get("valueFrom") or {}
         kind, reference = next(iter(source.items()), ("", {}))
         text = str(one.get("value") or "")
-        # A reference to a variable that stands further down is not expanded.
+        # A reference to a later variable is not expanded.
         made = Variable(name, self.quoted(text), _missing(kind, reference), self.is_per_pod(text))
         self._known.add(name)
         if made.is_per_pod:
@@ -223,12 +223,12 @@ def left_out(part: Mapping[str, Any], known: Sequence[str]) -> list[str]:
 
 
 def on_one_line(text: str) -> str:
-    """A text for a comment: without ends of lines and control characters."""
+    """The text for a comment: without line ends and control characters."""
     return " ".join(_CONTROLS.sub(" ", text).split())
 
 
 def _missing(kind: str, reference: object) -> str:
-    """Where a value was; "" if it is in the manifest."""
+    """The place of a value; "" if it is in the manifest."""
     if not kind:
         return ""
     parts = " ".join(str(value) for value in reference.values()) if isinstance(reference, Mapping) else ""
@@ -249,6 +249,6 @@ def _escaped(text: str) -> str:
 
 
 def _in_quotes(text: str) -> str:
-    """The text for double quotes. A `!` has quotes of its own: where the line is typed it calls history."""
+    """The text for double quotes. A `!` has quotes of its own, because it calls history in a typed line."""
     quoted = re.sub(r'[\\"$`]', r"\\\g<0>", text).replace("!", "\"'!'\"")
     return _CONTROLS.sub(lambda match: f"\"$'{_escaped(match[0])}'\"", quoted)

@@ -1,7 +1,7 @@
-"""What a container runs, from the words that people type: a script under torchrun, or a command as it is.
+"""Reads the command of a container from typed words: a script under torchrun, or any other command.
 
-The operator adds torchrun to a script in `args`, and it says where pods meet and how many they are. So a line loses the
-options that say the same (each is named), and its `--nproc-per-node` becomes the job's.
+The operator adds torchrun to a script in `args`, and sets where pods meet and how many there are. So a line loses the
+options for these (each is named), and its `--nproc-per-node` becomes the job's.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _WITH_VALUE = ("-W", "-X")
 NO_PYTHON = "--no-python"
 _MEETS = re.compile(r"torchrun|torch\.distributed|accelerate")
 AS_MODULE = ("-m", "torch.distributed.run")
-"""Torchrun of the python that stands before it."""
+"""Torchrun as a module of the python before it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What the main container runs. Without a `command`, `args` are a script, or a whole line of torchrun.
+    """The program of the main container. Without a `command`, `args` are a script, or a whole line of torchrun.
 
-    `nproc` is what the line says of the processes per pod, None if nothing; `nnodes` what it says of the pods, "" if
-    nothing. `dropped` are the options that are the operator's to set. `was_plain`: python without torchrun, which each
-    pod would have run alone.
+    `nproc` is the line's number of processes per pod, None if it has none; `nnodes` its number of pods, "" if it has
+    none. `dropped` are the options that the operator sets instead. `was_plain`: python without torchrun, which each pod
+    would have run alone.
     """
 
     command: tuple[str, ...]
@@ -49,7 +49,7 @@ class Program:
 
     @property
     def is_torchrun(self) -> bool:
-        """Whether torchrun starts it, in this container or added by the operator."""
+        """Whether torchrun starts the program, in this container or added by the operator."""
         return not self.command or basename(self.command[0]) == TORCHRUN or "torch.distributed.run" in self.command
 
     @property
@@ -65,7 +65,7 @@ class Program:
         return found[0] if found else words[words.index("-m") + 1] if "-m" in words[:-1] else words[0]
 
     def name_dropped(self, report: Report, source: str = TORCHRUN) -> None:
-        """A line for each option that was taken away."""
+        """Report each removed option."""
         for option in self.dropped:
             report.lose(f"{source}: {' '.join(option.words)}", reason_of(option))
 
@@ -78,7 +78,8 @@ def reason_of(option: Option) -> str:
 
 
 def program_of(words: Sequence[str], *, lift_nproc: bool = True) -> Program:
-    """What these words are. With `lift_nproc` a number of processes is the job's, else it stays in the line.
+    """The program in these words. With `lift_nproc` a number of processes becomes the job's, else it stays in the
+    line.
 
     Raises:
         ConvertError: there are no words, or torchrun would refuse them.
@@ -110,7 +111,7 @@ def has_options(words: Sequence[str], at: int) -> bool:
 
 
 def script_at(words: Sequence[str]) -> int:
-    """Where python's script begins, or `-m` and a module; 0 if it is not python that runs one."""
+    """The index of python's script, or of `-m` and a module; 0 if these words are not python with a script."""
     if not words or not _PYTHON.fullmatch(basename(words[0])):
         return 0
     at = 1
@@ -146,12 +147,12 @@ def _torchrun(line: LaunchLine, *, lift_nproc: bool) -> Program:
 
 
 def is_dropped(option: Option) -> bool:
-    """Whether the operator sets what this option of torchrun says."""
+    """Whether the operator sets the value of this option of torchrun."""
     return option.name != NPROC and {**flags.WITH_VALUE, **flags.WITHOUT_VALUE}.get(option.name) in (MEMBERS, MEETING)
 
 
 def _is_replaceable(launcher: Sequence[str]) -> bool:
-    """Whether the image's torchrun does the same: a path may be another environment's, options may matter."""
+    """Whether the image's torchrun is equivalent. A path may belong to another environment, and options may matter."""
     if len(launcher) < 2:
         return list(launcher) in ([], [TORCHRUN])
     program, *options, module = launcher
@@ -160,7 +161,7 @@ def _is_replaceable(launcher: Sequence[str]) -> bool:
 
 
 def _processes(value: str) -> int | str | None:
-    """The job's nprocPerNode; None for what only torchrun understands, such as `cpu` or a variable."""
+    """The job's nprocPerNode; None for a value that only torchrun understands, such as `cpu` or a variable."""
     if value in ("auto", "gpu"):
         return "auto"
     return int(value) if value.isdecimal() and 1 <= int(value) <= MAX_PROCESSES else None

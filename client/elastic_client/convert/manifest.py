@@ -39,7 +39,7 @@ def job(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def in_namespace(manifest: Mapping[str, Any], namespace: str) -> dict[str, Any]:
-    """The object there; as it is if `namespace` is "". Raises ConvertError if no namespace may have that name."""
+    """The object in that namespace; unchanged if `namespace` is "". Raises ConvertError for an invalid name."""
     if not namespace:
         return dict(manifest)
     if not _NAMESPACE.fullmatch(namespace):
@@ -73,13 +73,13 @@ def check_name(name: object, field: str = "metadata.name") -> str:
 
 
 def fitting_name(text: str) -> str:
-    """A name that a job may have, as near to the text as can be; "" where nothing of it can be used."""
+    """A valid name of a job, as near to the text as possible; "" if no part of the text can be used."""
     plain = re.sub(r"[^a-z0-9]+", "-", text.lower())
     return re.sub(r"^[^a-z]+", "", plain)[:MAX_NAME_LENGTH].strip("-")
 
 
 def metadata_for(name: str, script: str, report: Report) -> dict[str, str]:
-    """The name as it was given, else a `generateName` after the script. Raises ConvertError."""
+    """The given name, else a `generateName` after the script. Raises ConvertError."""
     if name:
         return {"name": check_name(name, "--name")}
     stem = fitting_name(script.rpartition("/")[2].removesuffix(".py"))[: MAX_NAME_LENGTH - 6].strip("-") or "job"
@@ -100,7 +100,7 @@ def pods(fewest: int, most: int) -> str:
 
 
 def counted(fewest: int, most: int, gpus: int = 0) -> str:
-    """How many pods that are, in a sentence: what the words master, worker, min and max count."""
+    """A sentence on the number of pods: what the words master, worker, min and max count."""
     workers = f"{most - 1}" if fewest == most else f"{fewest - 1} to {most - 1}"
     in_all = most * gpus
     each = f"{gpus} {_plural('GPU', gpus)}"
@@ -127,7 +127,7 @@ def shared_memory() -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def as_written(body: Mapping[str, Any]) -> dict[str, Any]:
-    """A job from the cluster as its author would write it: without status, defaults and what the cluster adds.
+    """A job from the cluster as its author would write it: without status, defaults and the cluster's additions.
 
     Raises:
         ConvertError: the operator would not accept it.
@@ -159,7 +159,7 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 
 
 def _style(text: str) -> str | None:
-    """How the text is written: several lines as a block, else in quotes if anybody may take it for something else."""
+    """The style of the text: several lines as a block, else in quotes if a reader may mistake it for another type."""
     if _OTHER_BREAKS.search(text):
         return '"'
     if "\n" in text.strip():
@@ -168,7 +168,7 @@ def _style(text: str) -> str | None:
 
 
 def _is_plain(text: str) -> bool:
-    """Whether no reader of YAML, 1.1 or 1.2, takes the text for a number, a boolean or nothing."""
+    """Whether no reader of YAML, 1.1 or 1.2, reads the text as a number, a boolean or null."""
     return _PLAIN.match(text) is not None and text.lstrip("-").lower() not in _RESERVED
 
 

@@ -1,8 +1,8 @@
 """From a PyTorchJob of the training-operator (`kubeflow.org/v1`) to an ElasticPyTorchJob.
 
-The templates of Master and Worker stay, as one where they are equal. What is run becomes `args` where it is torchrun or
-python with a script, so that it can change its size; any other command stays, and in a job of one size it is given the
-`RANK` of its pod, as the training-operator does. docs/from-pytorchjob.md has the table of fields.
+The templates of Master and Worker are kept, as one if they are equal. Torchrun, or python with a script, becomes
+`args`, so that the job can change its size. Any other command is kept, and in a job of one size it gets the `RANK` of
+its pod, as from the training-operator. docs/from-pytorchjob.md has the table of fields.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ def from_pytorchjob(body: Mapping[str, Any], *, entrypoint: Sequence[str] = ()) 
 
     Args:
         body: The whole object.
-        entrypoint: What the image runs before the container's `args` where there is no `command`: its ENTRYPOINT, and
-            its CMD where there are no args either. A converter does not read images.
+        entrypoint: The image's command before the container's `args` if there is no `command`: its ENTRYPOINT, and its
+            CMD if there are no args either. A converter does not read images.
 
     Raises:
-        ConvertError: it is no PyTorchJob, has neither role, says nowhere what runs, or describes a job that the
-            operator does not accept.
+        ConvertError: it is no PyTorchJob, has neither role, names no command, or describes a job that the operator does
+        not accept.
     """
     if body.get("apiVersion") != API_VERSION or body.get("kind") != KIND:
         found = f"{body.get('apiVersion')} {body.get('kind')}"
@@ -137,7 +137,9 @@ def _sizes(source: Source, report: Report, roles: Sequence[Role]) -> tuple[int, 
 
 
 def _elastic_sizes(source: Source, report: Report, roles: Sequence[Role]) -> tuple[int, int]:
-    """As torchrun is told there: each pod counts, a Master's, too. One that is absent is the other one, or Worker's."""
+    """The sizes as torchrun gets them there: each pod counts, a Master's, too. An absent bound is equal to the other
+    one, or to Worker's.
+    """
     at: Path = ("spec", "elasticPolicy")
     written = [source.take(*at, field) for field in ("minReplicas", "maxReplicas")]
     default = next((value for value in written if value is not None), roles[-1].replicas)
@@ -189,7 +191,7 @@ def _is_auto(nproc: int | str | None, roles: Sequence[Role]) -> bool:
 
 
 def _templates(roles: Sequence[Role]) -> dict[str, Any]:
-    """One template for all pods, and the master's where it differs."""
+    """One template for all pods, and the master's if it differs."""
     common = roles[-1].template
     master = roles[0].template
     return {"template": common, "master": None if master == common else {"template": master}}

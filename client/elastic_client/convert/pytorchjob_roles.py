@@ -1,7 +1,7 @@
 """The roles of a PyTorchJob: how many pods each has, and their templates as an ElasticPyTorchJob may have them.
 
-What the operator does not accept in a template is taken away, and what the main container runs is written as it wants
-it. Each change is a line of the report.
+Parts of a template that the operator does not accept are removed, and the main container's command is written in the
+operator's form. Each change is a line of the report.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Role:
 
     @property
     def at(self) -> Path:
-        """Where its template stands in the PyTorchJob."""
+        """The path of its template in the PyTorchJob."""
         return ("spec", "pytorchReplicaSpecs", self.name, "template")
 
 
@@ -61,7 +61,7 @@ def read_roles(source: Source, report: Report, entrypoint: Sequence[str]) -> lis
 
 
 def _is_empty(source: Source) -> bool:
-    """Whether there are no workers, though there is a template for them."""
+    """Whether there are no workers, although there is a template for them."""
     replicas = source.peek("spec", "pytorchReplicaSpecs", WORKER, "replicas")
     return replicas == 0 and not isinstance(replicas, bool) and source.peek("spec", "elasticPolicy") is None
 
@@ -79,7 +79,7 @@ def _role(name: str, source: Source, report: Report, entrypoint: Sequence[str]) 
 
 
 def _check_shape(template: object, at: Path) -> None:
-    """Raises ConvertError, in the operator's words, for what is no template of a pod."""
+    """Raise ConvertError, in the operator's words, for an invalid template of a pod."""
     if not isinstance(template, dict):
         raise ConvertError(f"{dotted(at)}: must be the template of a pod, with a spec")
     try:
@@ -105,7 +105,7 @@ def _restart_policy(at: Path, source: Source, report: Report) -> None:
 
 
 def _clean(template: dict[str, Any], at: Path, report: Report) -> None:
-    """Take away what the operator does not accept in a template."""
+    """Remove the parts that the operator does not accept in a template."""
     pod = template["spec"]
     if pod.get("restartPolicy") not in (None, "Never"):
         report.lose((*at, "spec", "restartPolicy"), REPLACES, pod.pop("restartPolicy"))
@@ -117,7 +117,7 @@ def _clean(template: dict[str, Any], at: Path, report: Report) -> None:
 
 
 def _run(template: dict[str, Any], at: Path, report: Report, entrypoint: Sequence[str]) -> Program:
-    """Write what the main container runs as the operator wants it."""
+    """Write the main container's command in the operator's form."""
     containers = template["spec"].get("containers")
     main = main_container(template)
     place = (*at, "spec", "containers", containers.index(main))
@@ -182,7 +182,7 @@ def with_rank(role: Role, source: Source, report: Report, fewest: int, most: int
 
 
 def without_kueue(labels: Mapping[str, Any], at: Path, report: Report) -> dict[str, Any]:
-    """Labels or annotations without those that would have meant another thing than they say."""
+    """Labels or annotations without Kueue's, which would have another meaning here."""
     kept = {}
     for name, value in ((str(name), value) for name, value in labels.items()):
         if name.startswith(KUEUE):

@@ -1,7 +1,7 @@
 """From the flags of `kubectl elastic run` to an ElasticPyTorchJob.
 
-`--workers` counts pods with the master, as `--nnodes` of torchrun does. The command's own `--nnodes` counts where there
-is no `--workers`. `runai.py` reads Run:ai's command lines, whose `--workers` leaves the master out.
+`--workers` counts pods with the master, as `--nnodes` of torchrun does. The command's own `--nnodes` counts if there is
+no `--workers`. `runai.py` reads Run:ai's command lines, whose `--workers` leaves the master out.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _VARIABLE = re.compile(r"[A-Za-z_][-A-Za-z0-9_.]*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFlags:
-    """What is typed after `run`. Absent flags are "", None or ().
+    """The words after `run`. Absent flags are "", None or ().
 
-    `command` is what stands after the flags, torchrun's own flags before it included. `workers` and `nnodes` are sizes
-    such as "4" or "2:8". `code` is a folder of this machine. `gpus` is per pod, `cpu` and `memory` are quantities per
-    pod. `large_shm` gives /dev/shm more than 64 MB.
+    `command` are the words after the flags, including torchrun's own flags before the command. `workers` and `nnodes`
+    are sizes such as "4" or "2:8". `code` is a folder of this machine. `gpus` is per pod, `cpu` and `memory` are
+    quantities per pod. `large_shm` gives /dev/shm more than 64 MB.
     """
 
     command: Sequence[str] = ()
@@ -65,7 +65,7 @@ class RunFlags:
 
 SHORT_FLAGS = ("-g", "-i", "-e", "-v", "-n", "--gpu", "--environment")
 AS_IT_IS = {"--module", "--no-python"}
-"""Options of torchrun after which a module's name or a program stands, and no script."""
+"""Options of torchrun that are followed by a module's name or a program, not by a script."""
 RUN_FLAGS = tuple(f"--{one.name.replace('_', '-')}" for one in fields(RunFlags) if one.name != "command")
 
 
@@ -128,7 +128,7 @@ def _program(typed: RunFlags, report: Report) -> Program:
 
 
 def _torchrun_line(words: Sequence[str]) -> torchrun.Line:
-    """The words as torchrun's flags and a command. Raises ConvertError for a flag that nobody knows."""
+    """The words as torchrun's flags and a command. Raises ConvertError for an unknown flag."""
     try:
         return torchrun.read(words)
     except torchrun.UsageError as error:
@@ -150,7 +150,7 @@ def _instead(words: Sequence[str], error: str) -> str:
 
 
 def _merged(outer: Program, inner: Program, line: torchrun.Line) -> Program:
-    """Torchrun's flags typed before a command that is more than a script."""
+    """Merge torchrun's flags with a command that is more than a script."""
     if inner.command:
         given = " ".join(word for option in line.options for word in option.words)
         raise ConvertError(f"{given}: only torchrun reads it, but the command is {inner.command[0]}: write it there")
@@ -161,7 +161,7 @@ def _merged(outer: Program, inner: Program, line: torchrun.Line) -> Program:
 
 
 def words_of_image(text: str, report: Report) -> list[str]:
-    """The command that an image is said to have. Raises ConvertError."""
+    """The command of the image, as the user gives it. Raises ConvertError."""
     try:
         words = shlex.split(text)
     except ValueError as error:
@@ -173,7 +173,9 @@ def words_of_image(text: str, report: Report) -> list[str]:
 
 
 def _sizes(typed: RunFlags, program: Program, report: Report) -> tuple[int, int]:
-    """The fewest and most pods. The two bounds stand alone; else --workers and --nnodes say the same. Raises."""
+    """The fewest and most pods: from the two bounds alone, else from --workers or an equal --nnodes. Raises
+    ConvertError.
+    """
     least, most = typed.min_replicas, typed.max_replicas
     given = [(flag, text) for flag, text in (("--workers", typed.workers), (NNODES, program.nnodes)) if text]
     found = {size(text, flag) for flag, text in given}
@@ -253,7 +255,7 @@ def resources(
 
 
 def quantity(text: str, flag: str) -> str:
-    """The amount as it is written; "" if the flag is absent. Raises ConvertError."""
+    """The amount as written; "" if the flag is absent. Raises ConvertError."""
     try:
         amount = units(text) if text else 1
     except QuantityError:
@@ -264,7 +266,7 @@ def quantity(text: str, flag: str) -> str:
 
 
 def note_alone(program: Program, most: int, report: Report) -> None:
-    """Say it where several pods run a command that does not call torchrun."""
+    """Report if several pods run a command that does not call torchrun."""
     if most > 1 and program.is_alone:
         command = shlex.join([*program.command, *program.args][:2])
         report.note(f"Each pod runs `{command}` by itself: the pods meet only if it calls torchrun there.")

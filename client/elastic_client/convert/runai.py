@@ -1,8 +1,8 @@
-"""From a command line of Run:ai to an ElasticPyTorchJob, typed as it is printed in tutorials.
+"""From a command line of Run:ai, as printed in tutorials, to an ElasticPyTorchJob.
 
 Both of its clients are read: `runai submit-dist pytorch` (v1) and `runai training pytorch submit` (v2). There
-`--workers` counts pods beside the master, `--min-replicas` and `--max-replicas` all pods. What stands after `--` are
-arguments for the image's own command, unless `--command` is there.
+`--workers` counts pods beside the master, `--min-replicas` and `--max-replicas` all pods. The words after `--` are
+arguments for the image's own command, unless `--command` is given.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def from_runai(words: Sequence[str], *, image_command: str = "", namespace: str 
         namespace: Where the job shall be; Run:ai calls it a project.
 
     Raises:
-        ConvertError: it is no line that submits a job, or has no command, or a value that cannot be meant.
+        ConvertError: the line does not submit a job, has no command, or has an impossible value.
     """
     report, line = Report(), read(words)
     _lose_twice(line, report)
@@ -82,14 +82,14 @@ def from_runai(words: Sequence[str], *, image_command: str = "", namespace: str 
 
 
 def _lose_twice(line: Line, report: Report) -> None:
-    """Name flags that stand more than once, though only the last one counts."""
+    """Report flags that are repeated although only the last one counts."""
     for number, (name, _, typed) in enumerate(line.flags):
         if name not in MANY and any(later == name for later, _, _ in line.flags[number + 1 :]):
             report.lose(typed, "it stands again later, and the last one counts")
 
 
 def _metadata(line: Line, namespace: str, program: Program, report: Report) -> dict[str, str]:
-    """Names there may have other letters; those of pods may not."""
+    """The name and the namespace. Names there may have letters that pods' names may not have."""
     typed, prefix = line.last("name") or line.name, line.last("job-name-prefix")
     if line.name and typed != line.name:
         report.lose(line.name, f"--name {typed} is the name")

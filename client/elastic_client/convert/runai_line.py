@@ -72,7 +72,7 @@ MANY = (
     "toleration",
     "volume",
 )
-"""Flags that may stand more than once, each of which counts."""
+"""Flags that may be repeated, each of which counts."""
 SAME = {
     "gpu-devices-request": "gpu",
     "cpu-core-request": "cpu",
@@ -88,7 +88,7 @@ SAME = {
 
 @dataclass(slots=True)
 class Line:
-    """A command line taken apart; a flag that is read is taken out of `flags`."""
+    """A parsed command line; a flag that is read is removed from `flags`."""
 
     start: tuple[str, ...]
     name: str

@@ -1,8 +1,8 @@
 """From a batch script of Slurm that trains on several nodes to an ElasticPyTorchJob.
 
-A node of the allocation becomes a pod. What only finds out nodes and addresses goes; each such line is named. What is
-left becomes `env` and `args` where no shell is needed for it, else it stays as it is written, here-documents and
-variables included, as a text for bash.
+A node of the allocation becomes a pod. Lines that only find out nodes and addresses are removed; each is named. The
+rest becomes `env` and `args` if it needs no shell. Otherwise it stays as written, here-documents and variables
+included, as a text for bash.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ CONTAINER = ("container-image", "container-workdir", "container-mounts")
 
 @dataclass(slots=True)
 class Options:
-    """The options of a script that nobody has read yet, by name; of one that stands twice the last one counts."""
+    """The unread options of a script, by name; of a repeated option the last one counts."""
 
     report: Report
     found: dict[str, tuple[Option, str]] = field(default_factory=dict)
 
     def add(self, option: Option, where: str) -> None:
-        """One more option; one of that name before it is named as not used."""
+        """Add an option; an earlier one of that name is reported as not used."""
         if option.name in self.found:
             earlier, at = self.found[option.name]
             self.report.lose(f"{at} {earlier.text}", "it stands twice, and the last one counts")
@@ -62,13 +62,13 @@ class Options:
         return self.found.pop(name)[0].value if name in self.found else ""
 
     def keep(self, name: str, became: str) -> None:
-        """Say what an option is in the job, and count it as read."""
+        """Report an option's form in the job, and count it as read."""
         if name in self.found:
             option, where = self.found.pop(name)
             self.report.keep(f"{where} {option.text}", became)
 
     def lose(self, name: str, reason: str) -> None:
-        """Say why an option is not kept, and count it as read."""
+        """Report why an option is not kept, and count it as read."""
         if name in self.found:
             option, where = self.found.pop(name)
             self.report.lose(f"{where} {option.text}", reason)
@@ -80,7 +80,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What one node gives the job: a pod's share. 0 and "" where the script does not say."""
+    """The resources of one node for the job: a pod's share. 0 and "" if the script has no value."""
 
     fewest: int
     most: int
@@ -105,12 +105,12 @@ def from_sbatch(script: str, *, image: str = "", args: Sequence[str] = (), name:
     Args:
         script: The text of the script.
         image: The image with python, torch and the code. Needed unless the script names one for pyxis.
-        args: What would stand after the script's name in the call of sbatch: its `$1`, `$2` and so on.
+        args: The words after the script's name in the call of sbatch: its `$1`, `$2` and so on.
         name: The job's name, instead of the script's --job-name.
 
     Raises:
-        ConvertError: no image is named, an option has a value that Slurm would not take either, or the script starts
-            no training that can be told apart: none, several, or in a loop over nodes.
+        ConvertError: no image is named, an option has a value that Slurm would not accept either, or the script does
+        not start exactly one training: none, several, or one in a loop over nodes.
     """
     report = Report()
     options = _options(script, report)
@@ -155,7 +155,7 @@ def _options(script: str, report: Report) -> Options:
 
 
 def _add_step(body: Body, options: Options) -> None:
-    """The options of srun: they say what the script's do not. The others mean nothing without steps."""
+    """Add the options of srun that the script's lack. The others have no meaning without steps."""
     for option in body.step_options:
         where = f"line {body.launch_line}: srun"
         is_new = option.name not in options.found
@@ -223,7 +223,7 @@ def _gpus(options: Options, nodes: int, tasks: int) -> int:
 
 
 def _memory(options: Options, cpus: int, gpus: int) -> int:
-    """Mebibytes of a node; 0 where the script does not say, or wants all there is."""
+    """Mebibytes of a node; 0 if the script has no value, or wants all memory."""
     for name, factor in (("mem", 1), ("mem-per-cpu", cpus), ("mem-per-gpu", gpus or 1)):
         text = options.value(name)
         if not text:
@@ -242,7 +242,7 @@ def _amount(mebibytes: int) -> str:
 
 
 def _in_order(lines: list[str]) -> list[str]:
-    """The lines of a report by the lines of the script; those that are about no line come last."""
+    """The lines of a report by the lines of the script; lines about no line of the script are last."""
     return sorted(lines, key=lambda line: int(found[1]) if (found := re.match(r"line (\d+):", line)) else sys.maxsize)
 
 
@@ -289,7 +289,7 @@ def _exported(options: Options) -> dict[str, str]:
 
 
 def _grace(options: Options) -> dict[str, int] | None:
-    """Seconds before the end at which the script wants to be told."""
+    """How many seconds before the end the script wants a signal."""
     text, _, at = options.value("signal").partition("@")
     if not at.isdecimal():
         options.lose("signal", "a pod that is to leave gets SIGTERM, spec.elasticity.gracePeriodSeconds before its end")

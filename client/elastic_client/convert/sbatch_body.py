@@ -1,7 +1,7 @@
-"""The commands of a batch script: which one trains, which only find out nodes, and what is left for a pod to run.
+"""The commands of a batch script: the one that trains, those that only find out nodes, and the rest for a pod.
 
-A statement that asks Slurm for nodes is taken out, then those that only compute with its answer. Nothing is taken out
-of an `if`, a loop or a function: these stay whole, and what they use of Slurm's is named.
+A statement that asks Slurm for nodes is taken out, then those that only compute with its answer. Nothing is removed
+from an `if`, a loop or a function: these stay whole, and their uses of Slurm's variables are named.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ ENDS = (";", "&", "|", "\n")
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A script's commands without those that only Slurm needs."""
+    """A script's commands without the ones that only Slurm needs."""
 
     launch: Launch
     others: tuple[Statement, ...]
@@ -71,7 +71,7 @@ class Body:
         return next((word for word in words if word.endswith(".py")), words[0])
 
     def finish(self, shape: Shape, report: Report, exported: Mapping[str, str]) -> tuple[Program, list[dict[str, Any]]]:
-        """What a pod of this shape runs, and its variables. Raises ConvertError."""
+        """The command of a pod of this shape, and its variables. Raises ConvertError."""
         literals = _literals(self.others)
         program = self._program({**_of_a_node(shape), **literals}, report)
         is_job_s = program.nproc is not None
@@ -90,7 +90,9 @@ class Body:
         return replace(program, command=command, args=args, nproc=nproc), env
 
     def _note_places(self, program: Program, shape: Shape, report: Report) -> None:
-        """Say where several pods run what one node runs under Slurm, or what does not look for the others."""
+        """Report commands that several pods run and one node runs under Slurm, and commands that do not look for the
+        other pods.
+        """
         if shape.most == 1:
             return
         if not self.launch.step:
@@ -151,7 +153,7 @@ class Body:
         return [tuple(words[o.at : o.at + len(o.words)]) for o in gone]
 
     def _plain(self, literals: Mapping[str, str], *, nproc: bool) -> dict[str, str] | None:
-        """The variables to set if no shell is needed for the rest; else None."""
+        """The variables to set if the rest needs no shell; else None."""
         gone = {word.start for option in self._dropped(nproc=nproc) for word in option}
         stays = [word for word in self.launch.words if word.start not in gone]
         is_literal = all(word.value is not None for word in stays) and not self.launch.after
@@ -195,7 +197,7 @@ class Body:
 
 
 def read_body(script: str, report: Report, *, args: Sequence[str] = ()) -> Body:
-    """The commands of the script; each that is taken out is a line of the report. Raises ConvertError."""
+    """The commands of the script; each removed one is a line of the report. Raises ConvertError."""
     parts = [part for part in statements(script) if not part.text.startswith(("#SBATCH", "#!"))]
     launch = find_launch(parts)
     others = [part for part in parts if part is not launch.statement]
@@ -227,7 +229,7 @@ def _without_queries(parts: Sequence[Statement], launch: Launch, report: Report)
 
 
 def _note_others(taken: Mapping[str, int], kept: Sequence[Statement], launch: Launch, report: Report) -> None:
-    """Say what a variable is in a pod that the script set by itself, and still reads."""
+    """Report the value in a pod of a variable that the script set by itself and still reads."""
     read = variables("\n".join([launch.statement.text, *(part.text for part in kept)]))
     for name in (contract.ENV_WORLD_SIZE, NODE_RANK):
         if name in taken and name in read:
@@ -235,7 +237,7 @@ def _note_others(taken: Mapping[str, int], kept: Sequence[Statement], launch: La
 
 
 def _check_launcher(parts: Sequence[Statement], launch: Launch) -> None:
-    """Raises ConvertError where the flags about nodes stand in a variable: there they would stay."""
+    """Raise ConvertError if the flags about nodes are in a variable, where they would stay."""
     used = {name for word in launch.words for name in variables(word.text)}
     for part in parts:
         name = _assigned(part)
@@ -247,7 +249,7 @@ def _check_launcher(parts: Sequence[Statement], launch: Launch) -> None:
 
 
 def _without_unused(body: Body, report: Report, *, nproc: bool) -> list[Statement]:
-    """The statements without variables that only those options of torchrun used that are cut out."""
+    """The statements without variables that only removed options of torchrun used."""
     launch, parts = body.launch, body.others
     gone = {word.start for option in body._dropped(nproc=nproc) for word in option} if body._is_torchrun else set()
     only = {name for word in launch.words if word.start in gone for name in variables(word.text)}
@@ -271,7 +273,7 @@ def _assigned(part: Statement) -> str:
 
 
 def _of_a_node(shape: Shape) -> dict[str, str]:
-    """What Slurm's variables about GPUs are, which stand after --nproc-per-node; none without GPUs."""
+    """The values of Slurm's variables about GPUs, which are used after --nproc-per-node; none without GPUs."""
     names = ("SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE", "SLURM_GPUS_PER_TASK")
     return dict.fromkeys(names, str(shape.gpus)) if shape.gpus else {}
 
@@ -287,7 +289,7 @@ def _literals(parts: Sequence[Statement]) -> dict[str, str]:
 
 
 def _resolved(text: str, literals: Mapping[str, str]) -> str:
-    """A word with the values of those variables that are known; quotes around it are gone then."""
+    """A word with the values of known variables; quotes around it are then removed."""
     plain = text.strip('"')
     for name in variables(plain) & literals.keys():
         plain = re.sub(rf"\$\{{{name}\}}|\${name}\b", literals[name].replace("\\", r"\\"), plain)
@@ -304,7 +306,7 @@ def _reason(name: str) -> str:
 
 
 def _processes(program: Program, shape: Shape, is_torchrun: bool, report: Report) -> int | str | None:
-    """Processes of a pod, as under Slurm; None where torchrun is told by the line, or auto is the same."""
+    """Processes of a pod, as under Slurm; None if the line sets them for torchrun, or auto is equivalent."""
     said = program.nproc
     if said is None and is_torchrun and any(NPROC[2:7] in word for word in (*program.command, *program.args)):
         return None
@@ -316,7 +318,7 @@ def _processes(program: Program, shape: Shape, is_torchrun: bool, report: Report
 
 
 def _slurm_variables(text: str, shape: Shape, report: Report) -> dict[str, str]:
-    """Variables of Slurm that the text uses, with what they are in a pod."""
+    """Variables of Slurm that the text uses, with their values in a pod."""
     size, rank = f"$({contract.ENV_WORLD_SIZE})", f"$({contract.ENV_POD_RANK})"
     is_fixed = shape.fewest == shape.most
     known = {
@@ -356,7 +358,7 @@ def _env(
 
 
 def _literally(names: Collection[str]) -> Callable[[str], str]:
-    """A text so written that Kubernetes, which reads `$$` and `$(NAME)`, gives it to the container as it is."""
+    """The text escaped so that Kubernetes, which expands `$$` and `$(NAME)`, passes it to the container unchanged."""
     known = {*names, *OPERATOR_S}
 
     def doubled(match: re.Match[str]) -> str:

@@ -14,7 +14,7 @@ from elastic_client.convert.shell import Statement, Word
 
 SRUN = "srun"
 QUERIES = ("hostname", "scontrol", "nvidia-smi", "env", "echo", "printenv", "date", "true", "ip", "ls")
-"""What a script runs by srun to learn something, not to train."""
+"""Commands that a script runs by srun for information, not to train."""
 STARTS = (TORCHRUN, "accelerate", "python", "python3", "deepspeed", "fabric")
 _SPACE_BEFORE = re.compile(r"([ \t]*\\\n)?[ \t]*$")
 Edit = tuple[int, int, str]
@@ -30,10 +30,12 @@ class Launch:
     step: tuple[Word, ...]
     """`srun` and its options."""
     after: tuple[Word, ...]
-    """Redirections and what else follows the command."""
+    """Redirections and other words after the command."""
 
     def text(self, edits: Sequence[Edit]) -> str:
-        """The statement after these edits. With a word goes the space before it, and the line if that was its first."""
+        """The statement after these edits. With a word, the space before it is removed, and the line if the word was
+        its first.
+        """
         text = self.statement.text
         for start, end, new in sorted(edits, reverse=True):
             before = text[:start] if new else _SPACE_BEFORE.sub("", text[:start])

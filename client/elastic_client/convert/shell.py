@@ -1,4 +1,4 @@
-"""Reads a script for bash as far as a converter must: its statements, and their words exactly as they are written.
+"""Reads a script for bash as far as a converter needs: its statements, and their words exactly as written.
 
 It does not run or expand anything. Here-documents, quotes and continued lines stay whole; what stands inside of `if`,
 loops, functions and groups is one statement with them.
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from elastic_client.convert.converted import ConvertError
 
 MOST_LINES = 400
-"""Of a text in quotes: it is read anew with each line, and one that never ends is the rest of the script."""
+"""The most lines of a text in quotes. It is read anew with each line, and an endless one is the rest of the script."""
 NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _HEREDOC = re.compile(r"<<(-?)\s*(?:'([^']+)'|\"([^\"]+)\"|\\?([A-Za-z_][\w.]*))")
 _WORD = (
@@ -32,7 +32,7 @@ _CLOSES = {"fi", "done", "esac", "}"}
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word as it is written, quotes and variables included, and where it stands in its statement."""
+    """A word as written, quotes and variables included, and its place in its statement."""
 
     text: str
     start: int
@@ -40,12 +40,12 @@ class Word:
 
     @property
     def is_sign(self) -> bool:
-        """Whether it is none of the command's words, but a sign such as `;`, `|`, `2>&` or the end of a line."""
+        """Whether it is a sign such as `;`, `|`, `2>&` or the end of a line, and no word of the command."""
         return re.fullmatch(r"\d*[<>].*|[;&|()\n].*", self.text) is not None
 
     @property
     def value(self) -> str | None:
-        """What the shell makes of it; None where that depends on variables, commands or files."""
+        """The word's value in the shell; None if that depends on variables, commands or files."""
         if re.search(r"[$`*?\[\]~{}]", re.sub(r"'[^']*'|\\\n", "", self.text)):
             return None
         try:
@@ -74,12 +74,12 @@ class Statement:
 
     @property
     def is_command(self) -> bool:
-        """Whether it does anything: it is neither empty nor a comment."""
+        """Whether it is a command: neither empty nor a comment."""
         text = self.text.strip()
         return bool(text) and not all(line.lstrip().startswith("#") for line in text.splitlines())
 
     def assignment(self) -> tuple[str, Word | None] | None:
-        """The variable that it sets and nothing else, with the word; None for a word that is a list. Else None."""
+        """The variable and the word if the statement only sets a variable; the word is None for a list. Else None."""
         found = _ASSIGNMENT.fullmatch(self.text.strip())
         if not found:
             return None
@@ -131,7 +131,7 @@ def _end(lines: Sequence[str], start: int) -> int:
 
 
 def _is_open(text: str) -> bool:
-    """Whether a quote or a list in brackets goes on in the next line."""
+    """Whether a quote or a list in brackets continues in the next line."""
     if text.lstrip().startswith("#"):
         return False
     bare = re.sub(r"\\.|'[^']*'|\"(?:\\.|[^\"\\])*\"", "", text, flags=re.DOTALL)

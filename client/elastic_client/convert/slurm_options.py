@@ -1,4 +1,4 @@
-"""The options of sbatch, in `#SBATCH` lines and after `srun`: which exist, and how their values are read."""
+"""The options of sbatch, in `#SBATCH` lines and after `srun`, and the readers of their values."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def gpus(text: str, field: str) -> tuple[int, str]:
 
 
 def generic_resources(text: str) -> tuple[str, list[str]]:
-    """What a --gres says of GPUs, "" if nothing, and of other resources."""
+    """The GPUs of a --gres, "" if it has none, and its other resources."""
     parts = [part for part in text.split(",") if part]
     of_gpus = [part for part in parts if part.split(":")[0] == "gpu"]
     return ",".join(of_gpus), [part for part in parts if part not in of_gpus]

@@ -1,6 +1,7 @@
 """From an ElasticPyTorchJob to a batch script for Slurm that needs nothing but itself.
 
-A pod becomes a node. What Slurm cannot do, and what of the manifest has no place there, is said in the script's head.
+A pod becomes a node. The script's head names what Slurm cannot do, and the parts of the manifest that have no place
+there.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ MOST_SIGNAL_SECONDS = 65_535
 OWN = ("head_node", "port")
 """The script's own variables."""
 SLURM_S = ("SLURM", "SBATCH_", "SRUN_")
-"""How variables begin that are Slurm's own, or change what srun does."""
+"""The prefixes of variables that are Slurm's own or change srun's behaviour."""
 RUN_ID = '"$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}"'
 BACK_INTO_THE_QUEUE = """\
 # Before the time limit of the partition the job goes back into the queue, and on from its last checkpoint.
@@ -96,7 +97,7 @@ def _cpus(spec: JobSpec) -> int:
 
 
 def _endings(spec: JobSpec) -> Iterator[str]:
-    """How the job ends, and how it is started again."""
+    """The end of the job, and its restarts."""
     grace = min(max(1, spec.elasticity.grace_period_seconds), MOST_SIGNAL_SECONDS)
     yield "--requeue"
     yield "--open-mode=append"
@@ -188,7 +189,7 @@ SPEC = (
     "activeDeadlineSeconds",
     "suspend",
 )
-"""Fields of a job that the script has, or says something of."""
+"""Fields of a job that the script has or mentions."""
 
 
 def _roles(spec: JobSpec) -> tuple[str, ...]:
@@ -230,7 +231,9 @@ def _place(spec: JobSpec, name: str) -> Place:
 
 
 def _start(spec: JobSpec, line: JobLine, name: str) -> Iterator[str]:
-    """The command that trains; without a time limit of the job's own the shell waits beside it for the partition's."""
+    """The command that trains. Without a time limit of the job's own, the shell waits beside it for the partition's
+    limit.
+    """
     if not spec.active_deadline_seconds:
         yield BACK_INTO_THE_QUEUE
     step = [*_step(spec)]
@@ -249,8 +252,8 @@ def _start(spec: JobSpec, line: JobLine, name: str) -> Iterator[str]:
 def _step(spec: JobSpec) -> Iterator[str]:
     """`srun` and its options.
 
-    One task per node is said here only: beside a range of nodes sbatch takes it for the number of nodes. CPUs are said
-    again, as srun takes no --cpus-per-task from sbatch.
+    One task per node is set here only: beside a range of nodes sbatch reads it as the number of nodes. CPUs are set
+    again, as srun inherits no --cpus-per-task from sbatch.
     """
     yield "srun"
     yield "--ntasks-per-node=1"
@@ -272,7 +275,7 @@ def _on_node(line: JobLine, last: Sequence[str]) -> list[str]:
 
 
 def _grouped(words: list[str]) -> list[str]:
-    """The words as lines: torchrun's flags stand alone, what is before and after them in one line each."""
+    """The words as lines: each of torchrun's flags alone, the words before and after these in one line each."""
     flags = [n for n, word in enumerate(words) if re.match(r"--[a-z-]+=", word)]
     start = next((n for n in flags if words[n].startswith("--nnodes=")), len(words))
     end = next((n for n in range(start, len(words)) if n not in flags), len(words))

@@ -29,17 +29,17 @@ _HOST = re.compile(r"[\w.:%\[\]-]+")
 def to_torchrun(
     body: Mapping[str, Any], *, nodes: int | None = None, host: str = HOST, standalone: bool = False
 ) -> list[str]:
-    """The lines to type for a job `body` (the whole object), with comments that say where.
+    """The lines to type for a job `body` (the whole object), with comments on the machines.
 
     Args:
         body: The job.
-        nodes: How many machines there are; absent: as many as the job has pods at most.
+        nodes: The number of machines; by default the job's most pods.
         host: The first machine's name, by which the others reach it.
-        standalone: One line for one machine, which meets nobody.
+        standalone: One line for one machine without others.
 
     Raises:
-        ConvertError: the operator would not accept the job, it may not have that size, or `standalone` has a machine to
-            meet.
+        ConvertError: the operator would not accept the job, it may not have that size, or `standalone` is given with
+        another machine.
     """
     if standalone and (nodes is not None or host != HOST):
         flag = f"--host {host}" if nodes is None else f"--nodes {nodes}"
@@ -65,7 +65,7 @@ def to_torchrun(
 
 
 def _code(spec: JobSpec) -> Iterator[str]:
-    """Where the code is, if it came by `run --code`."""
+    """The place of the code, if `run --code` shipped it."""
     if name := code_of(spec.template_of(ROLE_MASTER)):
         yield f"# The code at {MOUNT} is in the ConfigMap {name}: put the folder that it was made of there."
 
@@ -100,19 +100,19 @@ def _meeting(line: JobLine, spec: JobSpec, name: str, number: int, host: str, in
 
 
 def _own(name: str, index: int) -> dict[str, str]:
-    """Which job and pod it is; nothing tells one run of a job from the next."""
+    """The variables with the identity of job and pod. They are equal for all runs of a job."""
     role = ROLE_WORKER if index else ROLE_MASTER
     return {ENV_JOB_NAME: name, ENV_JOB_UID: name, ENV_POD_RANK: str(index), ENV_ROLE: role}
 
 
 def _typed(line: JobLine, settings: Mapping[str, str], words: Sequence[str]) -> str:
-    """The line with its variables before it; one whose value is not in the manifest must be set already."""
+    """The line with its variables before it. A variable without a value in the manifest must be set already."""
     own = {one.name: one.value for one in line.variables if not one.missing}
     given = [f"{variable}={value}" for variable, value in {**settings, **own}.items()]
     folder = [f"cd {line.quoted(line.folder)} &&"] if line.folder else []
     before = [*folder, *given]
     if any("${" in word for word in (*before, *words)):
-        # The shell puts values into words before it sets variables that stand before a command.
+        # The shell expands words before it sets the variables before a command.
         before = [*(f"export {one} &&" for one in given), *folder]
     missing = [f"# {one.name} was {one.missing}: export it first\n" for one in line.variables if one.missing]
     missing += [f"# {name} is set by the operator only: its name stays\n" for name in line.not_set()]

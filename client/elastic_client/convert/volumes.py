@@ -25,14 +25,14 @@ FORMS = {
 
 @dataclass(frozen=True, slots=True)
 class Mounted:
-    """A pod's volume and where its main container has it."""
+    """A pod's volume and its path in the main container."""
 
     volume: dict[str, Any]
     mount: dict[str, Any]
 
 
 def claim(text: str, flag: str = "--pvc") -> Mounted:
-    """A claim that exists: CLAIM:PATH[:ro]. Raises ConvertError."""
+    """An existing claim: CLAIM:PATH[:ro]. Raises ConvertError."""
     name, path, *rest = [*text.split(":"), ""][:4] if text.count(":") else (text, "", "")
     options = [part for part in rest if part]
     if not name or not path.startswith("/") or options not in ([], ["ro"]):

@@ -1,4 +1,6 @@
-"""The flags of `run --local`, and `scale` for a run on this machine. What trains is imported only when asked for."""
+"""The flags of `run --local`, and `scale` for a run on this machine. The code that trains is imported only when
+needed.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,7 @@ CLUSTER_ONLY = {
     "mode": "--mode",
     "working_dir": "--working-dir",
 }
-"""What `run` knows and this machine does not need, so that one line serves both."""
+"""Flags of `run` that this machine does not need. They are accepted, so that one line serves both."""
 OF_TYPED = ("name", "workers", "min_replicas", "max_replicas", "gpus", "nproc_per_node", "env")
 NO_SIZE = "SIZE: write how many pods, as in `scale {} 4`"
 OptionalSize = Annotated[
@@ -67,16 +69,16 @@ OptionalSize = Annotated[
 
 
 def add_local(runs: typer.Typer) -> None:
-    """Gives `run` the flag --local and those that go with it."""
+    """Add the flag --local and its companions to `run`."""
     (run,) = (one for one in runs.registered_commands if one.name == "run")
     assert run.callback is not None
     run.callback = _or_here(run.callback)
 
 
 def or_local(scale: Command) -> Command:
-    """`scale`, which also takes the name of a run on this machine, or no name where only one run is there.
+    """`scale`, which also takes the name of a run on this machine, or no name if there is only one run.
 
-    Where a flag names a cluster, a namespace or a kubeconfig, the cluster's job is meant.
+    If a flag names a cluster, a namespace or a kubeconfig, it means the cluster's job.
     """
     own = inspect.signature(scale, eval_str=True).parameters.values()
     parameters = [one.replace(annotation=OptionalSize, default=None) if one.name == "size" else one for one in own]
@@ -126,7 +128,7 @@ def _signed(command: Command, parameters: list[inspect.Parameter]) -> Command:
 
 
 def _train(values: dict[str, Any], *, python: str, checkpoint_path: str, port: int | None) -> Code:
-    """Raises ClientError for what is wrong with flags, python, GPUs, ports or the name, and where the script fails."""
+    """Train. Raises ClientError for mistakes in flags, python, GPUs, ports or the name, and if the script fails."""
     for name, flag in (("dry_run", "--dry-run"), ("when", "--when")):
         if values[name]:
             raise ClientError(Code.USAGE, f"{flag}: --local makes nothing in a cluster; leave one of the two out")
@@ -157,19 +159,19 @@ def _in_folder(code: str) -> contextlib.AbstractContextManager[None]:
 
 
 def _check_script(words: Sequence[str], folder: Path) -> None:
-    """Raises ClientError, USAGE where the script is not there; each pod would say so, and start again."""
+    """Raise ClientError, USAGE if the script does not exist: each pod would report that, and start again."""
     if words and words[0].endswith(".py") and not (folder / words[0]).is_file():
         message = f"there is no such file in {folder.resolve()}; write the path of your script"
         raise ClientError(Code.USAGE, f"-- {words[0]}: {message}")
 
 
 def _empty(name: str) -> Any:
-    """What RunFlags has for a flag that is absent."""
+    """The value of an absent flag in RunFlags."""
     return {"env": (), "min_replicas": None, "max_replicas": None}.get(name, "")
 
 
 def _scaled_here(values: dict[str, Any]) -> bool:
-    """Changes the size of a run on this machine if one is meant. Raises ClientError."""
+    """Change the size of a run on this machine if one is meant. Raises ClientError."""
     name, size = values["job"], values["size"]
     if sys.platform != "linux":  # nothing trains by --local elsewhere
         if size is None:
@@ -193,7 +195,7 @@ def _scaled_here(values: dict[str, Any]) -> bool:
 
 
 def _names_a_cluster(values: dict[str, Any]) -> bool:
-    """Whether a flag says that a cluster's job is meant."""
+    """Whether a flag means a cluster's job."""
     return any(value for key, value in values.items() if key.startswith("in_"))
 
 

@@ -1,4 +1,4 @@
-"""What this machine has for a run: a python with torch, GPUs, and ports that nobody listens at."""
+"""Finds this machine's resources for a run: a python with torch, GPUs, and free ports."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from elastic_client.exits import ClientError, Code
 from elastic_worker.contract import OLDEST_PYTHON, OLDEST_TORCH
 
 PYTHONS = ("python3", "python")
-"""Looked for on PATH, in this order, as the operator does in an image."""
+"""The names that are searched on PATH, in this order, as by the operator in an image."""
 ANSWER_SECONDS = 120
-"""For a python that says what it has: the first import of torch from a slow disk takes a minute."""
+"""The time limit for a python's answer: the first import of torch from a slow disk takes a minute."""
 PORTS = range(20_000, 32_000)
-"""Below those that the kernel gives away by itself."""
+"""Ports below the kernel's ephemeral ones."""
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 # Only a torch that was built for GPUs is imported, as that takes seconds: it alone knows which of them it can use.
 _QUESTION = """\
@@ -52,10 +52,10 @@ class Machine:
 
 
 def look(python: str, environ: Mapping[str, str]) -> Machine:
-    """What there is for `python`, or for the first one on PATH that has torch if it is "".
+    """The machine with `python`; if that is "", with the first python on PATH that has torch.
 
     Raises:
-        ClientError: USAGE where this is not Linux, or no python can train; it names what is missing.
+        ClientError: USAGE if this is not Linux, or no python can train; it names the missing part.
     """
     if sys.platform != "linux":
         raise ClientError(Code.USAGE, "--local: the launcher needs Linux: run it in a container or a virtual machine")
@@ -72,7 +72,7 @@ def look(python: str, environ: Mapping[str, str]) -> Machine:
 
 
 def cards(number: int, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Names of that many GPUs: as the user has chosen them by CUDA_VISIBLE_DEVICES, else their numbers."""
+    """The names of that many GPUs: the user's choice by CUDA_VISIBLE_DEVICES, else their numbers."""
     chosen = [card.strip() for card in environ.get(VISIBLE, "").split(",") if card.strip()]
     return tuple(chosen[:number]) if len(chosen) >= number else tuple(map(str, range(number)))
 
@@ -81,7 +81,7 @@ def ports(first: int | None) -> tuple[int, int]:
     """Ports for the coordinator and for the master's /status: `first` and the next one, or any that are free.
 
     Raises:
-        ClientError: USAGE where somebody listens at one of the two.
+        ClientError: USAGE if one of the two is in use.
     """
     if first is not None:
         if taken := [port for port in (first, first + 1) if not _is_free(port)]:
@@ -93,7 +93,7 @@ def ports(first: int | None) -> tuple[int, int]:
 
 
 def _ask(python: str, environ: Mapping[str, str]) -> Machine | str:
-    """What that python has; in words why it cannot train."""
+    """The contents of that python, or a sentence on why it cannot train."""
     try:
         done = subprocess.run(
             [python, "-c", _QUESTION],

@@ -1,8 +1,8 @@
-"""Where the runs of this machine are found by name: two small files each, in a folder of the user's own.
+"""Finds the runs of this machine by name: each has two small files in a folder of the user's own.
 
-`NAME.json` says what the run is. The run holds it locked for as long as it lives, so the file of a run that was killed
-counts as none. `NAME.size` is what the run is to have, as `spec.minReplicas` and `maxReplicas` are for a job: `scale`
-replaces it, and the run reads it.
+`NAME.json` describes the run. The run keeps it locked while it lives, so the file of a killed run does not count.
+`NAME.size` is the wanted size, like `spec.minReplicas` and `maxReplicas` of a job: `scale` replaces it, and the run
+reads it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from elastic_client.words import near
 
 TRIES = 5
 TRY_SECONDS = 0.05
-"""Between two tries to lock a file: somebody may only be looking whether it is locked."""
+"""The pause between two tries to lock a file: another process may only be testing the lock."""
 FOLDER_MODE = 0o700
 
 
@@ -54,7 +54,7 @@ def folder(environ: Mapping[str, str] = os.environ) -> Path:
 
 @contextmanager
 def held(run: Run, sizes: Sizes, *, at: Path) -> Iterator[None]:
-    """The run can be found while this lasts. Raises ClientError, USAGE where another run of its name lives."""
+    """Make the run findable within this context. Raises ClientError, USAGE if another run of its name lives."""
     at.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
     with _locked(run.name, at) as file:
         write_sizes(run.name, sizes, at=at)
@@ -68,12 +68,12 @@ def held(run: Run, sizes: Sizes, *, at: Path) -> Iterator[None]:
 
 
 def find(name: str, *, at: Path) -> Run | None:
-    """The run of that name; None where none lives."""
+    """The live run of that name; None if there is none."""
     return _read(_file(name, at))
 
 
 def only(size: str, *, at: Path) -> Run:
-    """The one run that lives here, for `scale SIZE` without a name. Raises ClientError where there is none, or more."""
+    """The only live run, for `scale SIZE` without a name. Raises ClientError if there is none, or several."""
     runs = [run for file in sorted(at.glob("*.json")) if (run := _read(file))]
     if len(runs) == 1:
         return runs[0]
@@ -85,13 +85,13 @@ def only(size: str, *, at: Path) -> Run:
 
 
 def read_sizes(name: str, *, at: Path) -> Sizes:
-    """What the run is to have. Raises OSError, ValueError where there is no such file, or no such content."""
+    """The wanted sizes of the run. Raises OSError, ValueError if the file is missing or invalid."""
     stored = json.loads(_sizes_file(name, at).read_text())
     return Sizes(int(stored["fewest"]), int(stored["most"]))
 
 
 def write_sizes(name: str, sizes: Sizes, *, at: Path) -> None:
-    """Replaces it at once, as the run looks at any time."""
+    """Replace the file atomically, as the run may read it at any time."""
     target = _sizes_file(name, at)
     unfinished = target.with_name(f"{target.name}.{os.getpid()}")
     unfinished.write_text(json.dumps(asdict(sizes)))
@@ -108,7 +108,7 @@ def _sizes_file(name: str, at: Path) -> Path:
 
 @contextmanager
 def _locked(name: str, at: Path) -> Iterator[IO[str]]:
-    """The file of that name, empty and locked. Raises ClientError, USAGE where another process holds it."""
+    """The file of that name, empty and locked. Raises ClientError, USAGE if another process holds it."""
     path = _file(name, at)
     for _ in range(TRIES):
         with path.open("a") as file:
@@ -125,7 +125,7 @@ def _locked(name: str, at: Path) -> Iterator[IO[str]]:
 
 
 def _lock(file: IO[str]) -> bool:
-    """Whether it is ours now; until it is closed."""
+    """Try to lock the file until it is closed; returns whether that worked."""
     with suppress(BlockingIOError):
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return True
@@ -133,7 +133,7 @@ def _lock(file: IO[str]) -> bool:
 
 
 def _read(path: Path) -> Run | None:
-    """The run of that file; None where nobody holds it."""
+    """The run of that file; None if no process holds it."""
     with suppress(OSError, ValueError, TypeError), path.open() as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

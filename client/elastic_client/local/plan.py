@@ -1,7 +1,7 @@
-"""From the flags of `run --local` to pods: what each of them runs, and the variables that the operator would give it.
+"""From the flags of `run --local` to pods: the command of each, and the operator's variables for it.
 
 Pure: the flags become the job that `run` would make of them, and that job becomes variables as in the operator's
-`build/`. What the kubelet fills in on a cluster (addresses, uids, the token) is this machine's.
+`build/`. The values that the kubelet fills in on a cluster (addresses, uids, the token) are this machine's.
 """
 
 from __future__ import annotations
@@ -25,20 +25,21 @@ from elastic_worker import contract
 
 HERE = "127.0.0.1"
 LOOPBACK = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
-"""The pods meet here, whatever the host name leads to."""
+"""The pods meet on the loopback interface, whatever address the host name has."""
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 """Torchrun's own default for several processes: each would use all cores."""
 GRACE_SECONDS = 30
-"""For a checkpoint after Ctrl-C."""
+"""The time for a checkpoint after Ctrl-C."""
 FIRST_LOG_LEVEL = "warning"
-"""The run says itself what the launchers do; ELASTIC_LOG_LEVEL=info brings their lines."""
+"""The run itself reports the launchers' actions; ELASTIC_LOG_LEVEL=info shows their lines, too."""
 LOG_LEVEL = "ELASTIC_LOG_LEVEL"
 NO_GPUS = "-g 0 trains on the CPU"
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A run. `words` are the launcher's, `gpus_each` counts the GPUs of a pod; `dropped` is what is not used here.
+    """A run. `words` are the launcher's, `gpus_each` counts the GPUs of a pod; `dropped` are the flags that are not
+    used here.
 
     The coordinator listens at `port`, the master's /status at `status_port`.
     """
@@ -67,7 +68,7 @@ class Plan:
 
     @property
     def room(self) -> int | None:
-        """How many pods get GPUs of their own; None where they need none."""
+        """How many pods get GPUs of their own; None if they need none."""
         return len(self.machine.gpus) // self.gpus_each if self.gpus_each else None
 
     def pod_name(self, index: int) -> str:
@@ -93,7 +94,7 @@ def plan(
     """The run that these flags describe, in the working directory `folder`.
 
     Raises:
-        ClientError: USAGE with the flag, its value and what to write instead; also where there are too few GPUs.
+        ClientError: USAGE with the flag, its value and what to write instead; also for too few GPUs.
     """
     try:
         made = from_flags(replace(typed, image="this-machine", image_command="", mode="Elastic"))
@@ -119,7 +120,7 @@ def plan(
 
 
 def check_room(sizes: Sizes, room: int | None, gpus_each: int, *, flag: str) -> None:
-    """Raises ClientError, USAGE where the fewest pods do not all get GPUs of their own."""
+    """Raise ClientError, USAGE if there are too few GPUs for the fewest pods."""
     if room is None or sizes.fewest <= room:
         return
     needed = counted(sizes.fewest * gpus_each, "GPU")
@@ -128,7 +129,7 @@ def check_room(sizes: Sizes, room: int | None, gpus_each: int, *, flag: str) -> 
 
 
 def size(sizes: Sizes, room: int | None) -> int:
-    """How many pods there are to be."""
+    """The wanted number of pods."""
     return sizes.most if room is None else max(sizes.fewest, min(sizes.most, room))
 
 
@@ -144,13 +145,13 @@ def variables(plan: Plan, place: Place, environ: Mapping[str, str]) -> dict[str,
 
 
 def wish(number: int, sizes: Sizes, members: Mapping[str, str]) -> dict[str, object]:
-    """What the operator would write on the master's pod: who is to take part, uids by name."""
+    """The membership as the operator would write it on the master's pod: uids by name."""
     named = [{"name": name, "uid": uid} for name, uid in members.items()]
     return {"wish": number, "members": named, "min": sizes.fewest, "max": max(sizes.most, sizes.fewest)}
 
 
 def _spec(made: Mapping[str, object], checkpoint_path: str, folder: Path) -> JobSpec:
-    """The job's spec, with what only a run on this machine is told. Raises ConvertError."""
+    """The job's spec, with the additions for a run on this machine. Raises ConvertError."""
     spec = made["spec"]
     assert isinstance(spec, dict)
     watched = {"checkpointPath": str(folder / Path(checkpoint_path).expanduser())} if checkpoint_path else {}
@@ -165,7 +166,9 @@ def _words(spec: JobSpec) -> tuple[str, ...]:
 
 
 def _gpus_each(typed: RunFlags, spec: JobSpec, machine: Machine) -> int:
-    """As many as -g says; without it one for each process where the machine has GPUs. Raises ClientError, USAGE."""
+    """The GPUs of a pod: the value of -g, else one for each process if the machine has GPUs. Raises ClientError,
+    USAGE.
+    """
     asked = gpus_of(spec.template)
     if asked and not machine.gpus:
         message = f"--gpus {asked}: torch {machine.torch} of {machine.python} finds no GPU: {NO_GPUS}"
@@ -176,7 +179,7 @@ def _gpus_each(typed: RunFlags, spec: JobSpec, machine: Machine) -> int:
 
 
 def _cards(plan: Plan, index: int) -> dict[str, str]:
-    """A pod's own GPUs; none where it is to use none."""
+    """A pod's own GPUs; none if it uses none."""
     first = index * plan.gpus_each
     return {VISIBLE: ",".join(plan.machine.gpus[first : first + plan.gpus_each])}
 

@@ -1,6 +1,6 @@
 """One pod: a launcher as a process of this machine, whose output appears line by line with a prefix.
 
-It leads a session of its own, so Ctrl-C reaches the run and not the pod; and it is told to leave when the run dies.
+It leads a session of its own, so Ctrl-C reaches the run and not the pod. It gets SIGTERM when the run dies.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from elastic_worker import contract
 from elastic_worker.inject import inject
 
 START = "pod.py"
-# Whatever ends the run, its pods leave as a pod does that is told to go: after a checkpoint.
+# At any end of the run, its pods leave like a deleted pod: after a checkpoint.
 _START = """\
 import runpy, signal
 from elastic_worker.proc import die_with_parent
@@ -30,13 +30,14 @@ LINE_BYTES = 65_536
 """Longer lines are split."""
 LOOK_SECONDS = 0.05
 LAST_LINES_SECONDS = 2.0
-"""For output that is still on its way when the launcher has ended; what it started may hold the pipe open."""
+"""The time for the last output when the launcher has ended; processes that it started may hold the pipe open."""
 
 Prefix = Callable[[], str]
 
 
 def install(folder: Path) -> None:
-    """Copies the launcher into the folder, as a pod's init container does: scripts find nothing else of the client's.
+    """Copy the launcher into the folder, as a pod's init container does, so that scripts find nothing else of the
+    client's.
 
     Raises:
         OSError: the folder cannot be written to.
@@ -66,20 +67,20 @@ class Pod:
         return self._process.returncode
 
     def leave(self) -> None:
-        """Tells it to go, as the kubelet does; once."""
+        """Send SIGTERM, as the kubelet does; once."""
         if not self.is_leaving:
             self.is_leaving = True
             self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """Ends it at once; its training processes die with it."""
+        """End it at once; its training processes die with it."""
         self.is_leaving = True
         self._signal(signal.SIGKILL)
 
     async def finish(self) -> None:
-        """Waits for its end and its last lines, and ends what a launcher that was killed has left.
+        """Wait for its end and its last lines, and end the processes that a killed launcher has left.
 
-        asyncio's own wait would last until whatever the launcher started has closed its pipes.
+        asyncio's own wait would last until all processes that the launcher started have closed its pipes.
         """
         while self.code is None:  # noqa: ASYNC110 - asyncio has no event for it
             await asyncio.sleep(LOOK_SECONDS)
@@ -94,7 +95,7 @@ class Pod:
 
 
 def _end_rest(job_uid: str, uid: str) -> None:
-    """Kills what is left of a pod, as the end of process 1 does in a container."""
+    """Kill the remaining processes of a pod, as the end of process 1 does in a container."""
     marks = (f"{contract.ENV_JOB_UID}={job_uid}\0".encode(), f"{contract.ENV_POD_UID}={uid}\0".encode())
     for process in Path("/proc").glob("[1-9]*"):
         with suppress(OSError):
@@ -112,7 +113,7 @@ async def start(
     index: int,
     prefix: Prefix,
 ) -> Pod:
-    """A new pod, its launcher from the folder `launcher`. Raises OSError where it cannot be started."""
+    """Start a new pod, with the launcher in the folder `launcher`. Raises OSError if that fails."""
     process = await asyncio.create_subprocess_exec(
         python,
         str(launcher / START),
@@ -127,7 +128,7 @@ async def start(
 
 
 async def _pump(source: asyncio.StreamReader, target: BinaryIO, prefix: Prefix) -> None:
-    """Copies whole lines; what comes after the last newline counts as a line, too."""
+    """Copy whole lines; text after the last newline counts as a line, too."""
     rest = b""
     while chunk := await source.read(LINE_BYTES):
         *whole, rest = (rest + chunk).split(b"\n")
@@ -139,7 +140,7 @@ async def _pump(source: asyncio.StreamReader, target: BinaryIO, prefix: Prefix) 
 
 
 def _write(target: BinaryIO, lines: Sequence[bytes], prefix: str) -> None:
-    """The script's own bytes, as a terminal would have them. A reader that has gone ends no training."""
+    """Write the script's own bytes, as to a terminal. A reader that has ended does not end the training."""
     if not lines:
         return
     with suppress(BrokenPipeError):
@@ -148,7 +149,7 @@ def _write(target: BinaryIO, lines: Sequence[bytes], prefix: str) -> None:
 
 
 def died(code: int) -> str:
-    """How a launcher ended, in words."""
+    """The end of a launcher, in words."""
     if code >= 0:
         return f"ended with exit code {code}"
     with suppress(ValueError):

@@ -1,9 +1,10 @@
-"""Plays the operator for a run on this machine: looks at what there is and what there is to be, and does the rest.
+"""Takes the operator's place for a run on this machine: compares the present and the wanted state, and makes the
+changes.
 
     sizes (a file that `scale` replaces) ──► how many pods ──► pods that start, pods that leave ──► the master's wish
 
-Level, not edge: each look compares, and nothing is remembered of what was asked for before. The run ends when its
-master does, or when the user tells it to; then all pods end before it.
+Level, not edge: each look compares, and earlier wishes are not remembered. The run ends when its master does, or when
+the user ends it; all pods end before it.
 """
 
 from __future__ import annotations
@@ -34,20 +35,22 @@ LOOK_SECONDS = 0.1
 STATUS_SECONDS = 0.5
 SUCCESS = ""
 AGAIN_SECONDS = 2.0
-"""Before a lost pod starts again. A run that ends does so in its workers sooner than in its master."""
+"""The pause before a lost pod starts again. At the end of a run, workers end sooner than the master."""
 MOST_RESTARTS = 10
-"""Lost pods in all, after which the run gives up."""
+"""The number of lost pods after which the run gives up."""
 LINGER_SECONDS = 10.0
-"""For the workers to end by themselves after the master."""
+"""The time for the workers to end by themselves after the master."""
 KILL_SECONDS = 5.0
-"""Beyond the grace period, before pods are killed."""
+"""The time beyond the grace period before pods are killed."""
 SIGNALS = {signal.SIGINT: Code.INTERRUPTED, signal.SIGTERM: Code.STOPPED, signal.SIGHUP: Code.STOPPED}
 NOTE_OF_MASTER = ".elastic-master-{}.lock"
-"""What masters leave beside checkpoints; a job that is told to end leaves it there."""
+"""The file that masters leave beside checkpoints. A job that is ended does not remove it."""
 
 
 def train(plan: Plan, environ: Mapping[str, str]) -> Code:
-    """Trains to the end; how it ended. Raises ClientError: FAILED where the script did, USAGE for a name in use."""
+    """Train to the end; returns the outcome. Raises ClientError: FAILED if the script failed, USAGE for a name in
+    use.
+    """
     at = place.folder(environ)
     run = place.Run(plan.name, os.getpid(), plan.room, plan.gpus_each)
     with place.held(run, plan.sizes, at=at), _folder() as folder:
@@ -60,7 +63,7 @@ def train(plan: Plan, environ: Mapping[str, str]) -> Code:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A pod that ended unasked: when it starts again, in seconds of the event loop's clock, and how it ended."""
+    """A pod that ended by itself: when it starts again, in seconds of the event loop's clock, and how it ended."""
 
     again_at: float
     message: str
@@ -82,7 +85,7 @@ class LocalRun:
         self._seen = status.Seen(now(), plan.processes)
 
     async def run(self) -> Code:
-        """To the end. Raises ClientError, FAILED where it failed."""
+        """Run to the end. Raises ClientError, FAILED if the run failed."""
         self._greet()
         watching = asyncio.create_task(self._follow_status())
         with self._signals():
@@ -97,7 +100,7 @@ class LocalRun:
         return self._stopped or Code.DONE
 
     async def _until_end(self) -> None:
-        """Until the master has ended or the user wants the end."""
+        """Run until the master has ended or the user ends the run."""
         while self._stopped is None and self._outcome is None:
             self._read_sizes()
             await self._bury()
@@ -110,7 +113,7 @@ class LocalRun:
     # -- what there is to be ------------------------------------------------------------------------------------------
 
     def _read_sizes(self) -> None:
-        """Takes over what `scale` has written, and says so."""
+        """Take the sizes that `scale` has written, and report them."""
         with suppress(OSError, ValueError, KeyError, TypeError):
             wanted = place.read_sizes(self._plan.name, at=self._at)
             if wanted != self._sizes:
@@ -124,7 +127,7 @@ class LocalRun:
     # -- pods ---------------------------------------------------------------------------------------------------------
 
     async def _bury(self) -> None:
-        """Forgets pods that have ended, and decides what their end means."""
+        """Forget ended pods, and handle their ends."""
         for pod in [pod for pod in self._pods.values() if pod.code is not None]:
             await pod.finish()
             del self._pods[pod.index]
@@ -137,11 +140,11 @@ class LocalRun:
             self._lose(pod, pod.code)
 
     def _lose(self, pod: Pod, code: int) -> None:
-        """A pod ended that nobody asked to: it starts again unless the run ends meanwhile."""
+        """Handle a pod that ended by itself: it starts again unless the run ends meanwhile."""
         self._lost[pod.index] = Lost(_clock() + AGAIN_SECONDS, f"{pod.name} {died(code)}")
 
     async def _start_missing(self) -> None:
-        """Starts the pods that are not there; a lost one a little later."""
+        """Start missing pods; a lost one a little later."""
         for index in [index for index in range(self._size) if index not in self._pods]:
             lost = self._lost.get(index)
             if lost is not None and _clock() < lost.again_at:
@@ -156,7 +159,7 @@ class LocalRun:
             self._lost.pop(index, None)
 
     async def _start(self, index: int) -> Pod:
-        """Raises ClientError, FAILED where there can be no further process."""
+        """Start a pod. Raises ClientError, FAILED if no process can be started."""
         self._serial += 1
         self._epoch += not index
         scratch = pods.scratch(self._folder, self._serial)
@@ -176,7 +179,7 @@ class LocalRun:
             raise ClientError(Code.FAILED, message) from None
 
     def _send_away(self) -> None:
-        """The pods with the highest numbers leave first."""
+        """Let surplus pods leave, the highest numbers first."""
         for pod in self._pods.values():
             if pod.index >= self._size:
                 pod.leave()
@@ -186,7 +189,7 @@ class LocalRun:
         return self._folder / "wish"
 
     def _wish(self) -> None:
-        """Tells the master who is to take part, where that is news."""
+        """Write the wish for the master, if it has changed."""
         members = {pod.name: pod.uid for _, pod in sorted(self._pods.items()) if not pod.is_leaving}
         if self._wished != (self._sizes, members):
             self._wished = self._sizes, members
@@ -199,7 +202,9 @@ class LocalRun:
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        """The first one ends the run as a pod at SIGTERM, the second at once. Those that nohup ignores stay ignored."""
+        """Handle signals: the first one ends the run like a pod at SIGTERM, the second at once. Signals that nohup
+        ignores stay ignored.
+        """
         loop = asyncio.get_running_loop()
         before = {number: signal.getsignal(number) for number in SIGNALS}
         before = {number: handler for number, handler in before.items() if handler != signal.SIG_IGN}
@@ -221,7 +226,7 @@ class LocalRun:
         self._tell(f"ends within {GRACE_SECONDS} s, after a checkpoint if the script writes one; Ctrl-C: at once")
 
     async def _end_pods(self) -> None:
-        """All pods end: by themselves after the master has, else told to; those that do not are killed."""
+        """End all pods: by themselves after the master, else by SIGTERM; the remaining ones are killed."""
         if self._stopped is None:
             await self._wait_for_pods(LINGER_SECONDS)
         for pod in self._pods.values():
@@ -240,14 +245,14 @@ class LocalRun:
     # -- what people see ----------------------------------------------------------------------------------------------
 
     async def _follow_status(self) -> None:
-        """Asks the master again and again, and says what has changed."""
+        """Poll the master's status, and report changes."""
         while True:
             for change in self._seen.take(await asyncio.to_thread(status.ask, self._plan.status_port)):
                 self._tell(f"{status.sizes_of(change)} pods ({change['reason']})")
             await asyncio.sleep(STATUS_SECONDS)
 
     def _prefix(self, index: int) -> str:
-        """As `logs` has it: the rank of the pod's first process, where it is known, and the pod."""
+        """The prefix as in `logs`: the rank of the pod's first process, if it is known, and the pod."""
         name = self._plan.pod_name(index)
         short, rank = name.removeprefix(f"{self._plan.name}-"), self._seen.ranks.get(name)
         prefix = f"[{short}] " if rank is None else f"[{rank} {short}] "
@@ -265,7 +270,7 @@ class LocalRun:
         screen.note(f"next, in another terminal: `kubectl elastic scale {plan.name} {other}`; Ctrl-C ends the run")
 
     def _allowed(self) -> str:
-        """How many pods there are to be, and why."""
+        """The wanted number of pods, and the reason."""
         room = self._plan.room
         has_room = "" if room is None or room >= self._sizes.most else f", GPUs for {room}"
         return f"{counted(self._size, 'pod')} ({sizes(self._sizes.fewest, self._sizes.most)} allowed{has_room})"
@@ -274,7 +279,7 @@ class LocalRun:
         screen.note(f"run {self._plan.name}: {text}")
 
     def _conclude(self) -> None:
-        """The changes with their costs. Raises ClientError, FAILED where the run failed."""
+        """Print the changes with their costs. Raises ClientError, FAILED if the run failed."""
         plan, took = self._plan, age(self._seen.begun, now())
         if rows := self._seen.rows():
             screen.print_grid(screen.console(sys.stderr), status.COLUMNS, rows)
@@ -290,7 +295,7 @@ class LocalRun:
 
 @contextmanager
 def _folder() -> Iterator[Path]:
-    """For the launcher, the wish and the pods' files; short, as sockets lie in it."""
+    """A folder for the launcher, the wish and the pods' files. Its path is short, because it contains sockets."""
     made = Path(tempfile.mkdtemp(prefix="elastic-run-"))
     try:
         yield made
@@ -299,7 +304,7 @@ def _folder() -> Iterator[Path]:
 
 
 def _remove_notes(plan: Plan) -> None:
-    """What masters have left beside checkpoints, where they are known to be or usual."""
+    """Remove the files that masters have left beside checkpoints, in known and usual folders."""
     path, here = Path(plan.spec.elasticity.checkpoint_path or "."), Path.cwd()
     for folder in {path, path.parent, here, *(one for one in here.glob("*") if one.is_dir())}:
         with suppress(OSError):

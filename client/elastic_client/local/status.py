@@ -1,4 +1,4 @@
-"""What the master's /status says of a run: who trains under which rank, and what each change of size cost."""
+"""Reads the master's /status of a run: the ranks of the pods, and the cost of each change of size."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COLUMNS = ("AFTER", "PODS", "REASON", "PAUSE", "STEPS LOST")
 
 
 def ask(port: int) -> Mapping[str, Any]:
-    """The /status; empty where nobody answers."""
+    """The /status; empty without an answer."""
     with suppress(OSError, ValueError, http.client.HTTPException):
         connection = http.client.HTTPConnection(HERE, port, timeout=ANSWER_SECONDS)
         try:
@@ -33,7 +33,7 @@ def ask(port: int) -> Mapping[str, Any]:
 
 @dataclass(slots=True)
 class Seen:
-    """All that was seen of a run: the ranks of each pod's first process now, and the changes of all its masters."""
+    """The state of a run so far: the present rank of each pod's first process, and the changes of all its masters."""
 
     begun: datetime
     processes: int
@@ -56,7 +56,7 @@ class Seen:
         return new
 
     def rows(self) -> list[list[object]]:
-        """Under COLUMNS, oldest first. A cost that is not known is an empty cell."""
+        """The rows under COLUMNS, oldest first. An unknown cost is an empty cell."""
         return [
             [
                 age(self.begun, datetime.fromtimestamp(one["time"], UTC)),

@@ -1,1 +1,1 @@
-"""The Kubernetes objects of a job as plain dicts, and what a pod's log tells. Pure: nothing is read or sent."""
+"""The Kubernetes objects of a job as plain dicts, and the reader of a pod's log. Pure: nothing is read or sent."""

@@ -1,7 +1,8 @@
-"""What only the pods of Elastic jobs have: the launcher, its orders, and the master's file with the membership.
+"""The parts of a pod that only Elastic jobs have: the launcher, its orders, and the master's file with the
+membership.
 
-An init container brings the launcher into a volume, so that images need not have it. The master finds the membership in
-a file that the kubelet keeps equal to the pod's annotation. It is mounted as a folder, because the kubelet does not
+An init container copies the launcher into a volume, so that images need not contain it. The master finds the membership
+in a file that the kubelet keeps equal to the pod's annotation. It is mounted as a folder, because the kubelet does not
 renew single files (subPath).
 """
 
@@ -18,15 +19,15 @@ from elastic_api.template import nproc_of
 from elastic_operator.build.launch import launched
 from elastic_operator.build.names import Owner, rendezvous_id, secret_name
 from elastic_operator.build.request import BuildSettings
-from elastic_operator.build.torchrun_environment import endpoint, grace_seconds, with_users
+from elastic_operator.build.torchrun_environment import endpoint, grace_seconds, merge_env
 from elastic_operator.plan.facts.decisions import CreatePod
 from elastic_worker import contract
 from elastic_worker.contract import INJECT_FOLDER, ROLE_MASTER, WISH_FILE, WISH_FOLDER
 
 RUNTIME_SIZE = "16Mi"
-"""The most that the launcher may take; it takes a fraction."""
+"""The size limit of the launcher's volume; the launcher takes a fraction of it."""
 SCRATCH_VARIABLES = ("TMPDIR", "HOME", "TORCHINDUCTOR_CACHE_DIR")
-"""Places where programs write without being asked to."""
+"""Variables for folders in which programs write by default."""
 
 
 def make_elastic(
@@ -51,7 +52,7 @@ def make_elastic(
         _add_pull_secrets(pod, settings.worker_pull_secrets)
     if create.role == ROLE_MASTER:
         _mount(pod, main, WISH_VOLUME, WISH_FOLDER, _wish_source())
-    main["env"] = with_users(ours, main["env"])
+    main["env"] = merge_env(ours, main["env"])
     main.update(launched(main, spec.runtime))
 
 
@@ -96,7 +97,9 @@ def own_annotations(job: Owner, create: CreatePod) -> dict[str, str]:
 
 
 def _rendezvous(job: Owner, spec: JobSpec, create: CreatePod, *, service_ip: str, port: int) -> dict[str, object]:
-    """Variables for a launch script. They end up before a torchrun of ours, which takes only the script from them."""
+    """Variables for a launch script. They end up as flags of our own torchrun, which takes only the script from
+    them.
+    """
     fewest, most = create.nnodes
     return {
         contract.ENV_MASTER_ADDR: service_ip,

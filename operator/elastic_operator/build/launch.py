@@ -14,7 +14,8 @@ from elastic_operator.build.python import ASK_FOR_LAUNCHER, NEEDED
 from elastic_operator.build.wrapper import NAME
 from elastic_worker.contract import EXIT_DO_NOT_RETRY, INJECT_FOLDER
 
-# What the kubelet would expand must not stand here: a dollar sign before a parenthesis or before another dollar sign.
+# The script must not contain what the kubelet would expand: a dollar sign before a parenthesis or before another dollar
+# sign.
 #
 # 1. Until the launcher takes over, a signal means that it never starts: process 1 would not die of it by itself.
 # 2. The first argument is spec.runtime.python, empty where the user named none; the others are the launcher's.

@@ -1,7 +1,7 @@
 """Names of a job's objects and of its rendezvous; those of its pods are in `elastic_api.pod_names`.
 
 They are deterministic. So a repeated create is refused instead of making a second pod, and a restarted operator
-recognises what its predecessor made (8).
+recognises the objects of its predecessor (8).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def owned_metadata(job: Owner, name: str) -> dict[str, Any]:
 
 
 def owner_reference(job: Owner) -> dict[str, object]:
-    """The reference that makes the job the controller of an object: the object goes when the job goes.
+    """The reference that makes the job the controller of an object, which is garbage-collected with the job.
 
     It does not hold up the job's own deletion (`blockOwnerDeletion`). Where the API server enforces that, it takes a
     right over the job that nothing else needs (77).

@@ -1,4 +1,5 @@
-"""The NetworkPolicy of a job: its pods among themselves, the operator to their launchers, and what the settings add.
+"""The NetworkPolicy of a job: its pods among themselves, the operator to their launchers, and the settings'
+additions.
 
 Pods are selected by the job's uid, so no other job of that name is meant. Traffic by the job's Service reaches the
 master from a pod, or from the master's own node, which no policy keeps out.

@@ -19,11 +19,12 @@ from elastic_api.template import fingerprint, main_container
 from elastic_operator.build import elastic_pod
 from elastic_operator.build.names import Owner, owner_reference
 from elastic_operator.build.request import BuildSettings
-from elastic_operator.build.torchrun_environment import environment, grace_seconds, with_users
+from elastic_operator.build.torchrun_environment import environment, grace_seconds, merge_env
 from elastic_operator.build.wrapper import wrapped
 from elastic_operator.plan.facts.decisions import CreatePod
+from elastic_operator.plan.facts.pod_shape import with_node_names
 from elastic_worker import contract
-from elastic_worker.contract import MASTER_PORT, ROLE_MASTER
+from elastic_worker.contract import ROLE_MASTER
 
 SHM_VOLUME = "elastic-shm"
 SHM_PATH = "/dev/shm"
@@ -36,8 +37,8 @@ def build_pod(
     create: CreatePod,
     *,
     service_ip: str,
+    port: int,
     settings: BuildSettings,
-    port: int = MASTER_PORT,
 ) -> dict[str, Any]:
     """The pod `create` of `job`, ready to be sent; `service_ip` and `port` are those of the job's Service."""
     template = copy.deepcopy(spec.template_of(create.role))
@@ -53,7 +54,8 @@ def build_pod(
     main = main_container(template)
     main.update(as_run(main, spec))
     main["env"] = main.get("env") or []
-    # torchrun's summary (rank, exit code) is the end of the log; it fits into what the kubelet puts into the status.
+    # torchrun's summary (rank, exit code) is the end of the log; it fits into the message that the kubelet puts into
+    # the status.
     main.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
     _add_shared_memory(pod, main)
     _declare(main, declared_ports(port, create.role, is_elastic=spec.is_elastic))
@@ -91,7 +93,7 @@ def _make_torchrun(
         port=port,
         gpu_resources=settings.gpu_resources,
     )
-    main["env"] = with_users(ours, main["env"])
+    main["env"] = merge_env(ours, main["env"])
     main.update(wrapped(main))
 
 
@@ -132,19 +134,12 @@ def _prioritise(pod: dict[str, Any], role: str, settings: BuildSettings) -> None
 
 
 def _pin(pod: dict[str, Any], node: str) -> None:
-    """Add `node` to the demands of the template's affinity (10).
-
-    Terms are alternatives, so each gets the demand. An empty term matches no node and has to stay empty.
-    """
-    demand = {"key": "metadata.name", "operator": "In", "values": [node]}
+    """Require `node` in the template's node affinity (10)."""
     affinity = pod["affinity"] = pod.get("affinity") or {}
     node_affinity = affinity["nodeAffinity"] = affinity.get("nodeAffinity") or {}
     key = "requiredDuringSchedulingIgnoredDuringExecution"
     required = node_affinity[key] = node_affinity.get(key) or {}
-    terms = required.get("nodeSelectorTerms") or [{"matchFields": []}]
-    required["nodeSelectorTerms"] = [
-        {**term, "matchFields": [*(term.get("matchFields") or []), demand]} if term else term for term in terms
-    ]
+    required["nodeSelectorTerms"] = with_node_names(required.get("nodeSelectorTerms") or (), "In", [node])
 
 
 def _declare(main: dict[str, Any], ports: Sequence[int]) -> None:

@@ -1,5 +1,5 @@
-"""A program that finds out which python of an image can run a job (94). It runs in the image: only a python there
-knows.
+"""A program that finds out which python of an image can run a job (94). It runs in the image, because only a python
+there can tell.
 """
 
 from __future__ import annotations
@@ -7,8 +7,8 @@ from __future__ import annotations
 from elastic_worker.contract import OLDEST_PYTHON, OLDEST_TORCH
 
 NEEDED = "PyTorch {}.{} or later".format(*OLDEST_TORCH)
-# What the kubelet would expand must not stand here (a dollar sign before a parenthesis or before another dollar sign),
-# nor a single quote, because the shell scripts have it between such.
+# The program must not contain what the kubelet would expand (a dollar sign before a parenthesis or before another
+# dollar sign), nor a single quote, because the shell scripts quote it by these.
 #
 # 1. The arguments are modules. A module is looked for, not imported: importing torch takes seconds.
 # 2. A version that is not known (a torch without metadata, one that is no number) is taken as new enough.

@@ -1,4 +1,4 @@
-"""What the operator's settings say about pods."""
+"""The operator's settings for pods."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from elastic_operator.build.network_policy import JobNetwork
 
 @dataclass(frozen=True, slots=True)
 class BuildSettings:
-    """What the operator's settings say about pods. With an empty class name pods have no PriorityClass.
+    """The operator's settings for pods. With an empty class name pods have no PriorityClass.
 
     `worker_image` brings the launcher into the pods of Elastic jobs; `worker_pull_secrets` are the Secrets of a job's
     namespace to pull it with. Without a `network` jobs have no NetworkPolicy.

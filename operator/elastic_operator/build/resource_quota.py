@@ -1,4 +1,4 @@
-"""The ResourceQuota of a namespace that a policy covers: how many GPUs pods of no job may hold there (98).
+"""The ResourceQuota of a namespace that a policy covers: it limits the GPUs of pods of no job there (98).
 
 The quota leaves out pods of jobs by their PriorityClasses, which only the operator can give to a pod.
 """

@@ -9,7 +9,9 @@ from elastic_worker.contract import SECRET_KEY
 
 
 def build_secret(job: Owner, *, token: str, old: bool = False) -> dict[str, Any]:
-    """The Secret called `secret_name`. It never changes: pods that are created later must know the others."""
+    """The Secret called `secret_name`. It never changes, because pods that are created later must know the earlier
+    ones.
+    """
     return {
         "apiVersion": "v1",
         "kind": "Secret",

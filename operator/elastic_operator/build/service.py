@@ -33,15 +33,17 @@ def build_service(job: Owner, *, port: int = MASTER_PORT) -> dict[str, Any]:
 def build_endpoint_slice(
     job: Owner, *, service_ip: str, pod_ip: str | None, node: str = "", port: int = MASTER_PORT
 ) -> dict[str, Any]:
-    """Leads the Service at `service_ip` to the master at `pod_ip` on `node`, or nowhere while it has no address.
+    """The EndpointSlice that leads the Service at `service_ip` to the master at `pod_ip` on `node`, or nowhere while
+    the master has no address.
 
     `port` is the Service's.
 
     The node must be named (7): kube-proxy lets a pod reach itself through a Service only if it knows the endpoint as
     one of its own node's, and the master, which hosts the store, is its first client.
 
-    The address family is the Service's: a proxy looks at no other, and the API server lets nobody change it later. The
-    endpoint is always ready: workers wait at the address for a rendezvous that opens before any readiness probe passes.
+    The address family is the Service's, because a proxy looks at no other. The API server allows no later change of it.
+    The endpoint is always ready: workers wait at the address for a rendezvous that opens before any readiness probe
+    passes.
     """
     conditions = {"ready": True, "serving": True, "terminating": False}
     metadata = owned_metadata(job, service_name(job.name))

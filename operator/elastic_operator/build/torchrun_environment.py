@@ -1,4 +1,5 @@
-"""The environment of a Torchrun pod's main container: how torchrun finds the others, and what launch scripts read.
+"""The environment of a Torchrun pod's main container: variables by which torchrun finds the others, and variables for
+launch scripts.
 
 A plain `torchrun script.py` takes all of it from PET_* variables; scripts written for fixed sizes find MASTER_ADDR,
 MASTER_PORT and WORLD_SIZE. Training processes see none of those three: each agent sets them anew, MASTER_ADDR to the
@@ -23,13 +24,13 @@ SHUTDOWN_MARGIN_SECONDS = 5
 not stop.
 """
 JOIN_TIMEOUT_SECONDS = 30 * 86_400
-"""How long agents wait for enough others. The operator decides which pods wait in vain, and how long; an agent that
-gave up would count as a failure.
+"""How long agents wait for enough others. The operator decides how long pods wait in vain; an agent that gave up would
+count as a failure.
 """
 KEEP_ALIVE_SECONDS = 1
 KEEP_ALIVE_ATTEMPTS = 6
-"""The other agents give up an agent that was silent for interval times attempts, for good: if it lives, pods that come
-later never meet its group. Each pod that leaves costs the others that time, so it is short (30).
+"""The other agents give up an agent for good after a silence of interval times attempts. If that agent lives, later
+pods never meet its group. Each pod that leaves costs the others this time, so it is short (30).
 """
 LAST_CALL_SECONDS = 1
 """The least that torch accepts. The operator decides which pods take part, so nothing is gained by waiting for more."""
@@ -87,7 +88,7 @@ def endpoint(service_ip: str, port: int) -> str:
     return f"{host}:{port}"
 
 
-def with_users(ours: Iterable[dict[str, Any]], users: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def merge_env(ours: Iterable[dict[str, Any]], users: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Both environments as one; the user's variable replaces ours with the same name.
 
     Ours come first, so that the user's values can refer to them as `$(NAME)`.

@@ -1,7 +1,7 @@
-"""The group that torchrun has put a pod into: how process 1 finds it out and logs it, and how that line is read (146).
+"""The torchrun group of a pod: process 1 finds it out and logs it, and the operator reads that line (146).
 
-torchrun itself logs nothing of it at its default level, and users need not change that. The environment of its training
-processes shows it, in every supported release.
+torchrun itself does not log the group at its default level, and users need not change the level. The environment of its
+training processes shows the group, in every supported release.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ POLL_SECONDS = 2
 # Started as `say_group PID &`, PID being torchrun or the command that calls it. What the kubelet would expand must not
 # stand here: a dollar sign before a parenthesis or before another dollar sign.
 #
-# 1. While a process that was found is there, it is only looked whether it still is: torchrun ends all training
-#    processes of a pod before it starts those of another group.
-# 2. A training process is the topmost one below PID that has the variables. Those that it starts have them, too, and
+# 1. While the process that was found lives, the script only checks that it does: torchrun ends all training processes
+#    of a pod before it starts those of another group.
+# 2. A training process is the topmost process below PID that has the variables. Its own children have them, too, and
 #    may outlive it, or start a torchrun of their own.
-# 3. The same is said once: a data loader that was found ends before its process does.
-# 4. It needs sleep, grep and tr. Where one of them lacks, or /proc does not show the environment, nothing is said.
-SAY_GROUP = f"""\
+# 3. The same line is logged once only: a data loader that was found ends before its process does.
+# 4. The script needs sleep, grep and tr. If one of them is missing, or /proc does not show the environment, nothing is
+#    logged.
+PRINT_GROUP = f"""\
 parent_of() {{
   read -r line </proc/$1/stat || return
   line=${{line##*) }}
@@ -65,7 +66,7 @@ say_group() {{
 }}
 """
 
-# A progress bar of the script may stand before it in the same line.
+# A progress bar of the script may stand before the text in the same line.
 _LINE = re.compile(
     r": torchrun trains here as rank (\d{1,4}) of a group of (\d{1,4}), with rank 0 at (\S{1,64} port \d{1,5})\.\r?$",
     re.MULTILINE,

@@ -3,7 +3,7 @@
 torchrun ends with a summary that names the first failing rank of its pod, but has the traceback only if the script uses
 torch's `@record`. Otherwise the training process itself has printed it, long before the summary and among the output of
 the other ranks; torch writes `[rank3]: ` before its lines once the process group exists. All of this is text that users
-can change: what is not found is None or empty, nothing raises, and the time it takes grows with the size, no faster.
+can change. So a missing part is None or empty, nothing raises, and the time is linear in the size.
 """
 
 from __future__ import annotations
@@ -51,16 +51,16 @@ _HINTS = {
         " '--local-rank', type=int); or launch it by torchrun: args as in [train.py, '--local_rank=${local_rank}']."
     )
 }
-"""What to do about an end that does not explain itself."""
+"""The remedies for ends that do not explain themselves."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
     """Why a pod failed.
 
-    `rank` is the first failing one of the pod, in the whole job's count, and `exit_code` that process's, negative for
-    a signal; both are None where torchrun printed no summary. `traceback` is that rank's last Python traceback, with
-    what caused it; where there is none, the last lines before the end.
+    `rank` is the first failing rank of the pod, in the whole job's count, and `exit_code` that process's code, negative
+    for a signal. Both are None if torchrun printed no summary. `traceback` is that rank's last Python traceback with
+    its causes, else the last lines before the end.
     """
 
     rank: int | None = None
@@ -75,7 +75,7 @@ class Failure:
 
 
 def failure_of(log_tail: str) -> Failure:
-    """What the last lines of a main container's log (see TAIL_LINES) say about its end."""
+    """The failure, from the last lines of a main container's log (see TAIL_LINES)."""
     lines = log_tail[-MAX_LOG:].splitlines()
     summary = _summary(lines)
     rank, exit_code = (_number(pattern, summary) for pattern in (_RANK, _EXIT_CODE))
@@ -89,8 +89,8 @@ def failure_of(log_tail: str) -> Failure:
 def last_lines_of(log_tail: str) -> tuple[str, ...]:
     """The last output of the process that failed first, from the last lines of a main container's log.
 
-    Where torchrun's summary names its rank, lines of other ranks and of torchrun's are left out, as far as they have a
-    prefix. Else they are the last lines of the whole container.
+    If torchrun's summary names its rank, prefixed lines of other ranks and of torchrun are left out. Otherwise they are
+    the last lines of the whole container.
     """
     lines = log_tail[-MAX_LOG:].splitlines()
     summary = _summary(lines)
@@ -139,7 +139,7 @@ def _recorded(summary: str) -> str:
 
 
 def _last_attempt(lines: Sequence[str]) -> Sequence[str]:
-    """What was printed after the last restart and before the agent itself raises, which is how it ends."""
+    """The output after the last restart and before the agent itself raises, as it does at its end."""
     noticed = [number for number, line in enumerate(lines) if _AGENT_FAILED.search(line)]
     start = noticed[-2] + 1 if len(noticed) > 1 else 0
     ends = [number for number, line in enumerate(lines) if _AGENT_RAISES.match(line)]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from elastic_operator.plan.facts.times import doubled
 
 LASTING_SECONDS = 60.0
-"""If work went on for this long, its end counts as new trouble."""
+"""If the work lasted this long before it failed, the failure counts as the first of a new row."""
 
 
 @dataclass(slots=True)
@@ -20,9 +20,10 @@ class Backoff:
     failures: int = 0
 
     def next(self, *, at_least: float | None = None, worked: float = 0.0) -> float:
-        """The wait after one more failure, and no less than `at_least`, the seconds that the server asked for.
+        """The wait after one more failure, in seconds. Without its jitter it is at least `at_least`, which the server
+        asked for, but never more than `most`.
 
-        Work that goes on until it fails did so for `worked` seconds.
+        `worked`: the seconds that the work lasted before it failed.
         """
         if worked >= LASTING_SECONDS:
             self.reset()
@@ -31,5 +32,5 @@ class Backoff:
         return max(seconds, min(at_least or 0.0, self.most)) * random.uniform(1.0, 1.2)
 
     def reset(self) -> None:
-        """An attempt succeeded: start from `first` again."""
+        """Note a success: the next wait is `first` again."""
         self.failures = 0

@@ -1,8 +1,8 @@
 """The API server's clock: one distance from the local monotonic clock, read from the Date headers of responses (29).
 
 Decisions compare times that the API server wrote with now. The local wall clock may be wrong, and may jump. The
-server's may jump too: times that were written before are then compared as they are. `plan/job/written_times.py` sees to
-it that no wait grows by a step back, `read/first_seen.py` that no pod or node is lost by a step forward.
+server's may jump too: times that were written before are then compared as they are. By `read/written_times.py`, a step
+back makes no wait longer; by `read/first_seen.py`, a step forward makes no pod or node count as lost.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Bounds:
-    """The least and the largest distance of the two clocks by one response."""
+    """The least and the largest distance of the two clocks, by one response."""
 
     low: float
     high: float
@@ -33,7 +33,7 @@ class _Bounds:
         return min(max(offset, self.low), self.high)
 
     def allow(self, offset: float) -> bool:
-        """Whether `offset` may be right, but for a difference that is no step."""
+        """Whether `offset` may be right, apart from a difference that is no step."""
         return abs(self.nearest(offset) - offset) <= STEP_SECONDS
 
 
@@ -54,7 +54,7 @@ class ServerClock:
     moved into these bounds and no further, so many samples close in on the distance.
 
     A step counts once all responses over some seconds agree on it. If two API servers behind one address have different
-    clocks, they contradict each other, and the clock that was heard first goes on.
+    clocks, they contradict each other, and the clock that was heard first stays.
 
     Args:
         monotonic: The clock that carries the estimate on.
@@ -63,7 +63,7 @@ class ServerClock:
     def __init__(self, monotonic: Callable[[], float] = lambda: time.monotonic()) -> None:
         self._monotonic = monotonic
         self.offset = time.time() - monotonic()
-        """The server's clock less the monotonic one. Until the first response, the local wall clock stands in."""
+        """The server's clock less the monotonic one. Until the first response, the local wall clock is used instead."""
         self.stepped = 0
         """The sum of all steps so far, in seconds."""
         self._is_heard = False

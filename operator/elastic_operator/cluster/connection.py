@@ -1,4 +1,4 @@
-"""Where the API server is and how this process proves its identity, from a kubeconfig or from inside a pod.
+"""The address of the API server and the identity of this process, from a kubeconfig or from inside a pod.
 
 The official client reads kubeconfigs, because they have many forms, exec plug-ins among them (3); a pod's own files
 are read here (174). The session gets only what it needs: an address, a TLS context, and an Authorization header that
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""Where the kubelet puts what a pod needs to know to ask the API server."""
+"""The folder in which the kubelet puts a pod's credentials for the API server."""
 TOKEN_SECONDS = 60.0
 """Service account tokens are rotated well before they end. client-go, too, reads them once a minute."""
 
@@ -44,7 +44,7 @@ class Credentials:
         return self._header
 
     def refused(self) -> None:
-        """The server did not accept the header: read it again before the next request."""
+        """Note that the server did not accept the header: it is read again before the next request."""
         self._read_at = float("-inf")
 
 
@@ -59,7 +59,7 @@ class Connection:
 
 
 def load_connection(kubeconfig: str | None = None, *, context: str | None = None) -> Connection:
-    """The connection that `kubeconfig` describes, else the pod this runs in, else `$KUBECONFIG` or `~/.kube/config`.
+    """The connection of `kubeconfig`, else of the pod that this runs in, else of `$KUBECONFIG` or `~/.kube/config`.
 
     Blocks: it reads files and may run the exec plug-in that the kubeconfig names.
 

@@ -1,6 +1,6 @@
 """Turns the API server's refusals into exceptions: one class for each kind of refusal, by status and reason.
 
-Callers catch the classes that they can act on. Everything else is an `ApiError` for the top of a loop.
+Callers catch the classes that they can act on. Any other refusal is an `ApiError` for the top of a loop.
 """
 
 # ruff: noqa: N818 - the names are the API's own reasons
@@ -13,20 +13,24 @@ from typing import Any
 
 import msgspec
 
+MAX_RETRY_AFTER_SECONDS = 30.0
+"""The longest wait that a server can impose; the operator's own waits after failures are no longer either. The API
+server names a few seconds; a gateway before it may name an hour.
+"""
 _MAX_SHOWN = 200
 
 
 class Remedy(Enum):
-    """What is done about a write that failed. For all but the last two, the same write may succeed later, unchanged.
+    """The remedy for a failed write. For all but the last two, the same write may succeed later, unchanged.
 
-    The later an error's remedy stands here, the graver it is (`gravity`).
+    The order is that of `severity`: the gravest is last.
     """
 
-    DECIDE_AGAIN = "at once, from what has changed meanwhile; it is not reported"
-    NEXT_LEADER = "this process writes no more; it is not reported"
-    WAIT = "the same again, after a pause"
-    USER = "the same again, after a pause, and a message says what to do about it"
-    EDIT = "only another template can help: nothing, until the job is edited"
+    DECIDE_AGAIN = "decide again at once from the new state; do not report"
+    NEXT_LEADER = "stop writing, because another replica leads; do not report"
+    WAIT = "retry the same write after a pause"
+    USER = "retry the same write after a pause, and tell the user what to do"
+    EDIT = "do not retry before the user edits the job"
 
     @property
     def may_pass(self) -> bool:
@@ -40,7 +44,9 @@ class Remedy(Enum):
 
 
 class ClusterError(Exception):
-    """A call to the cluster failed. `retry_after` is in seconds, if the server named it."""
+    """A call to the cluster failed. `retry_after`: the seconds that the server named, at most MAX_RETRY_AFTER_SECONDS;
+    None if it named none.
+    """
 
     remedy = Remedy.USER
     retry_after: float | None = None
@@ -90,7 +96,11 @@ class BadRequest(ApiError):
 
 
 class Unauthorized(ApiError):
-    """401: the credentials are not, or no longer, accepted."""
+    """401: the credentials are not, or no longer, accepted. The session reads them again for the next request, and
+    users can do nothing about it.
+    """
+
+    remedy = Remedy.WAIT
 
 
 class Forbidden(ApiError):
@@ -102,7 +112,7 @@ class NotFound(ApiError):
 
 
 class NotServed(ApiError):
-    """404 that names no object: the server does not serve the kind, or not yet."""
+    """404 that names no object: the server does not (yet) serve the kind."""
 
     remedy = Remedy.WAIT
 
@@ -137,35 +147,39 @@ class ServerError(ApiError):
     remedy = Remedy.WAIT
 
 
-def may_have_happened(error: ClusterError) -> bool:
+WITHOUT_RIGHTS = (Forbidden, NotFound, NotServed)
+"""The answers to a list in a namespace that does not exist, if the right to list was granted by a Role in it."""
+
+
+def has_unknown_outcome(error: ClusterError) -> bool:
     """Whether a write that failed with this error may have been carried out nevertheless.
 
     It may if there was no answer, if a proxy gave up waiting (502 or 504), or if the API server waited for etcd in
-    vain. Any other error says that it was not carried out.
+    vain. Any other error means that it was not carried out.
     """
     if not isinstance(error, ServerError):
         return isinstance(error, Unreachable)
     return error.status in {502, 504} or "etcdserver: request timed out" in error.message
 
 
-def gravity(error: BaseException) -> int:
-    """How grave an error is among those of several writes: the highest is the one to act on.
+def severity(error: BaseException) -> int:
+    """The severity of an error among those of several writes: the gravest error is the one to act on.
 
-    An error that time mends must not hide one that a person has to mend, nor any of them an error of the operator's
-    own, or a cancellation.
+    An error that time mends must not hide an error that a person has to mend. Neither may hide an error of the
+    operator's own, or a cancellation.
     """
     remedies = list(Remedy)
     return remedies.index(error.remedy) if isinstance(error, ClusterError) else len(remedies)
 
 
 _MAY_CHANGE = ("webhook", "denied request")
-"""What the API server says of webhooks, and of a ValidatingAdmissionPolicy."""
+"""The API server's words for refusals by webhooks and by a ValidatingAdmissionPolicy."""
 
 
 class PodRefused(ClusterError):
     """The API server refuses a pod as it is: by its template, a quota, a policy, a webhook.
 
-    `own_variables` of its main container's environment stand before those of the template.
+    `own_variables`: how many variables of its main container's environment stand before those of the template.
     """
 
     def __init__(self, error: ApiError, *, role: str, own_variables: int = 0) -> None:
@@ -181,7 +195,7 @@ class PodRefused(ClusterError):
 def refuses_pod(error: ApiError) -> bool:
     """Whether the answer to the creation of a pod is about the pod, and not about the server's own state."""
     if 'serviceaccount "default" not found' in error.message:
-        return False  # a new namespace gets it a moment later
+        return False  # in a new namespace the service account is created a moment later
     by_webhook = isinstance(error, ServerError) and "webhook" in error.message
     return by_webhook or isinstance(error, Forbidden | BadRequest | Invalid)
 
@@ -200,17 +214,17 @@ _BY_STATUS: Mapping[int, type[ApiError]] = {
 
 def api_error(status: int, body: bytes, *, retry_after: str | None = None) -> ApiError:
     """The exception for a response with an HTTP `status` of 400 or more; `retry_after` is that header's text."""
-    return _error(status, _parsed(body), retry_after=_seconds(retry_after))
+    return _error(status, _parsed(body), header=retry_after)
 
 
 def error_event(body: bytes) -> ApiError:
     """The exception for an ERROR event of a watch; its object is a Status, whose `code` stands for the HTTP status."""
     parsed = _parsed(body)
     code = parsed.get("code")
-    return _error(code if isinstance(code, int) else 500, parsed, retry_after=None)
+    return _error(code if isinstance(code, int) else 500, parsed)
 
 
-def _error(status: int, body: Mapping[str, Any], *, retry_after: float | None) -> ApiError:
+def _error(status: int, body: Mapping[str, Any], *, header: str | None = None) -> ApiError:
     reason = str(body.get("reason") or "")
     kind = _BY_STATUS.get(status, ServerError if status >= 500 else ApiError)
     if kind is Conflict and reason == "AlreadyExists":
@@ -224,15 +238,17 @@ def _error(status: int, body: Mapping[str, Any], *, retry_after: float | None) -
         str(body.get("message") or "no message"),
         status=status,
         reason=reason,
-        retry_after=retry_after if retry_after is not None else _positive(details.get("retryAfterSeconds")),
+        retry_after=_wait(_seconds(header)) or _wait(details.get("retryAfterSeconds")),
     )
 
 
-def _positive(seconds: object) -> float | None:
-    """The seconds, if they are a number above zero that a float can hold."""
+def _wait(seconds: object) -> float | None:
+    """The wait that the server named, cut to MAX_RETRY_AFTER_SECONDS. None if it is not a number above zero that a
+    float can hold.
+    """
     if isinstance(seconds, bool) or not isinstance(seconds, int | float):
         return None
-    return float(seconds) if 0 < seconds <= sys.float_info.max else None
+    return min(float(seconds), MAX_RETRY_AFTER_SECONDS) if 0 < seconds <= sys.float_info.max else None
 
 
 def _parsed(body: bytes) -> dict[str, Any]:

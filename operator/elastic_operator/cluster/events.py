@@ -1,7 +1,7 @@
-"""Events on jobs (events.k8s.io/v1): written once, repeated ones counted, and never in the way of a pass.
+"""Writes events on jobs (events.k8s.io/v1): each once, repeated ones counted, and without delaying a pass.
 
 `record` only puts an event into a bounded queue; a task of its own writes. An event that does not fit, exceeds its
-job's rate, or is refused, is dropped and counted: events are for people, the status is the truth.
+job's rate, or is refused, is dropped and counted. Events are only for people; the status is complete.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ from elastic_api.job import API_VERSION, GROUP, KIND
 from elastic_operator.cluster.errors import AlreadyExists, ClusterError, NotFound
 from elastic_operator.cluster.lease import micro_time
 from elastic_operator.cluster.pod import Pod
+from elastic_operator.cluster.rate_limit import TokenBucket
 from elastic_operator.cluster.session import Session
 from elastic_operator.plan.facts.decisions import Event
 
 CONTROLLER = f"{GROUP}/operator"
 QUEUE = 1000
 KNOWN = 4096
-"""The most jobs whose rates, and events whose repetitions, are remembered."""
+"""The most events whose repetitions are remembered. Of more jobs, those whose rate is not in use are forgotten."""
 SERIES_SECONDS = 600.0
-"""An event that comes again within this time counts as the same one; later it is a new one."""
+"""An event that is repeated within this time counts as the same one; later it is a new one."""
 BURST = 25
 REFILL_SECONDS = 6.0
 """A job may have BURST events at once, and one more each time these seconds have passed."""
@@ -62,7 +63,7 @@ def pod_subject(pod: Pod) -> Subject:
 
 @dataclass(frozen=True, slots=True)
 class _Series:
-    """An event that was written, and how often it has come since. `written` lags behind `count` while one is queued."""
+    """A written event, and how often it was recorded. `written` lags behind `count` while one is queued."""
 
     subject: Subject
     event: Event
@@ -86,13 +87,14 @@ class EventRecorder:
         self._instance = instance
         self._queue: asyncio.Queue[tuple[str, Event]] = asyncio.Queue(QUEUE)
         self._series: OrderedDict[tuple[str, Event], _Series] = OrderedDict()
-        self._rates: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._rates = TokenBucket(BURST, REFILL_SECONDS, now=time.monotonic)
 
     def record(self, subject: Subject, event: Event) -> None:
         """Queue `event` of that object, to be written soon."""
-        if self._queue.full() or not self._within_rate(subject.uid):
+        if self._queue.full() or not self._rates.has(subject.uid):
             self._on_drop()
             return
+        self._rates.take(subject.uid)
         now, wall = time.monotonic(), self._session.api_time()
         known = self._series.pop((subject.uid, event), None)
         if known is not None and now - known.seen < SERIES_SECONDS:
@@ -104,7 +106,11 @@ class EventRecorder:
         self._queue.put_nowait(series.key)
 
     def _drop_old(self, now: float) -> None:
-        """Forget events that would be new ones if they came again; the oldest are in front."""
+        """Forget events whose repetition would count as a new event; the oldest are in front. If there are many jobs,
+        forget the rates of those that have used up nothing.
+        """
+        if len(self._rates) > KNOWN:
+            self._rates.forget_full()
         while len(self._series) > KNOWN or now - next(iter(self._series.values())).seen > SERIES_SECONDS:
             self._series.popitem(last=False)
 
@@ -133,12 +139,12 @@ class EventRecorder:
 
     async def _write(self, key: tuple[str, Event]) -> None:
         series = self._series.get(key)
-        if series is None:  # it was pushed out of memory before its turn
+        if series is None:  # it was forgotten before it was written
             self._on_drop()
             return
         if series.written == series.count:
             return
-        # Before the request: what is recorded meanwhile queues again.
+        # Before the request: an event that is recorded meanwhile is queued again.
         self._series[key] = replace(series, written=series.count)
         collection = f"/apis/events.k8s.io/v1/namespaces/{series.subject.namespace}/events"
         if series.written:
@@ -177,21 +183,11 @@ class EventRecorder:
         }
 
     def _name(self, series: _Series) -> str:
-        """A name that is the same for a repeated request, and different for every other event."""
+        """A name that is equal for a repeated request, and unique to the event."""
         identity = (series.subject.uid, self._instance, series.event.type, series.event.reason, series.event.message)
         digest = hashlib.sha256(repr((*identity, series.first)).encode()).hexdigest()
         about = series.subject.name[: _MAX_NAME - _MAX_DIGEST - 1].rstrip("-.")  # each part of it ends with a letter
         return f"{about}.{digest[:_MAX_DIGEST]}"
-
-    def _within_rate(self, uid: str) -> bool:
-        now = time.monotonic()
-        tokens, since = self._rates.pop(uid, (float(BURST), now))
-        tokens = min(float(BURST), tokens + (now - since) / REFILL_SECONDS)
-        allowed = tokens >= 1.0
-        self._rates[uid] = (tokens - 1.0 if allowed else tokens, now)
-        if len(self._rates) > KNOWN:
-            self._rates.popitem(last=False)
-        return allowed
 
 
 def _cut(note: str) -> str:

@@ -1,7 +1,7 @@
-"""Which installation decides in this cluster: two operators that decide about the same GPUs would grant them twice
-(81).
+"""Decides which installation leads in this cluster: two operators that decide about the same GPUs would grant them
+twice (81).
 
-A Lease belongs to one namespace, and says nothing to operators of another. The chart's PriorityClasses belong to no
+A Lease belongs to one namespace, and has no effect on operators of another. The chart's PriorityClasses belong to no
 namespace. They name the namespace that they were installed for, and an operator of any other namespace stands by. If
 several disagree, the oldest counts. If none names a namespace, because they were not made by the chart, every
 installation decides.
@@ -24,7 +24,7 @@ class Installation:
         classes.subscribe(self._class_changed)
 
     def elsewhere(self) -> str:
-        """Why it does not, and what to do about that; "" if it does."""
+        """Why the operator does not decide, and the remedy; "" if it decides."""
         marked = [each for each in self._classes if _owner(each)]
         oldest = min(
             marked, key=lambda each: (each.metadata.creation_timestamp or "", each.metadata.name), default=None
@@ -33,19 +33,19 @@ class Installation:
             return ""
         names = " ".join(sorted(each.metadata.name for each in marked if _owner(each) != self._namespace))
         return (
-            f"the operator of this cluster is the one in namespace {_owner(oldest)!r}, as PriorityClass"
-            f" {oldest.metadata.name} says; this one, in namespace {self._namespace!r}, decides nothing. Uninstall one"
-            f" of the two, or have this one decide: kubectl annotate --overwrite priorityclass {names}"
+            f"PriorityClass {oldest.metadata.name} belongs to the operator in namespace {_owner(oldest)!r}. This"
+            f" operator, in namespace {self._namespace!r}, stands by. Uninstall one of the two, or let this one decide:"
+            f" kubectl annotate --overwrite priorityclass {names}"
             f" {ANNOTATION_OPERATOR_NAMESPACE}={self._namespace}"
         )
 
     async def wait_until_ours(self) -> None:
-        """Return once it does."""
+        """Return once the operator decides."""
         while self.elsewhere():
             await self._change()
 
     async def wait_until_elsewhere(self) -> None:
-        """Return once it does not."""
+        """Return once the operator does not decide."""
         while not self.elsewhere():
             await self._change()
 

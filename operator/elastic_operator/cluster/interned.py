@@ -1,4 +1,4 @@
-"""Equal parts of Kubernetes objects are kept once: the pods of one template differ in a few strings only."""
+"""Keeps equal parts of Kubernetes objects once, because the pods of one template differ in a few strings only."""
 
 from __future__ import annotations
 
@@ -7,39 +7,51 @@ from typing import Any, TypeVar
 
 import msgspec
 
-MAX_PARTS = 5_000
-"""The most different parts that are kept; then all are forgotten. The pods of a job come one after the other, so they
-share their parts nevertheless; and what tenants write into conditions, 1 kB each, does not pile up.
-"""
-MAX_KINDS = 10_000
-"""The most different things that one memory of `interned` has."""
-_kept: dict[Hashable, Any] = {}
-
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
+
+
+class Interned(dict[K, V]):
+    """The first thing with each key.
+
+    At more than `limit` things, all are forgotten, because their users are unknown. Things that are read one after the
+    other, such as the pods of a job, are one object nevertheless.
+    """
+
+    def __init__(self, limit: int = 10_000) -> None:
+        super().__init__()
+        self._limit = limit
+
+    def first(self, key: K, thing: V) -> V:
+        """The first thing with that key: `thing`, if there is none yet."""
+        known = self.setdefault(key, thing)
+        self.keep_limit()
+        return known
+
+    def keep_limit(self) -> None:
+        """Forget all things if there are too many."""
+        if len(self) > self._limit:
+            self.clear()
+
+
+parts: Interned[Hashable, Any] = Interned(limit=5_000)
+"""The parts of all stored objects. Tenants' texts in conditions, 1 kB each, do not pile up."""
 
 
 def intern_fields(struct: msgspec.Struct, *names: str) -> None:
     """Replace these fields by equal values that are kept already. For `__post_init__` of frozen structs.
 
-    Dicts in it must never be changed, as everything in a store. A field with a dict deeper inside is left as it is.
+    Dicts in it must never be changed, as everything in a store. A field with a dict deeper inside is left as it is. The
+    limit is checked once for all fields, because a pod has many.
     """
     for name in names:
         part = getattr(struct, name)
         if not part:
             continue
         try:
-            kept = _kept.setdefault(tuple(part.items()) if isinstance(part, dict) else part, part)
+            kept = parts.setdefault(tuple(part.items()) if isinstance(part, dict) else part, part)
         except TypeError:  # it has a dict inside
             continue
         if kept is not part:
             msgspec.structs.force_setattr(struct, name, kept)
-    if len(_kept) > MAX_PARTS:
-        _kept.clear()
-
-
-def interned(known: dict[K, V], key: K, thing: V) -> V:
-    """The first thing with that key. `known` remembers them, and starts over when there are too many."""
-    if len(known) > MAX_KINDS:
-        known.clear()
-    return known.setdefault(key, thing)
+    parts.keep_limit()

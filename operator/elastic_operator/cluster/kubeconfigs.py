@@ -1,6 +1,6 @@
 """The connection that a kubeconfig describes. The official client reads it (3).
 
-A process in a pod does not import this module: that client and what it needs take 16 MB (174).
+A process in a pod does not import this module: that client and its dependencies take 16 MB (174).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from elastic_operator.cluster.connection import Connection, Credentials
 
 
 def connection_of(file: str | None, context: str | None) -> Connection:
-    """The connection that this file describes, `$KUBECONFIG` or `~/.kube/config` without one.
+    """The connection of this file; without a file, of `$KUBECONFIG` or `~/.kube/config`.
 
     Blocks: it reads files and may run the exec plug-in that the kubeconfig names. Raises
     kubernetes.config.ConfigException if there is none, or it cannot be read.

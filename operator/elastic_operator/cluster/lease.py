@@ -1,12 +1,14 @@
-"""Which of the operator's replicas leads: the one that holds a Lease and renews it in time.
+"""Elects the leader among the operator's replicas: the holder of a Lease, which it renews in time. In client-go's
+words: leader election with LeaseDuration, RenewDeadline and RetryPeriod (`LeaseTiming`).
 
 Clocks of two machines are never compared. A holder counts as dead when its Lease has not changed for the Lease's
 duration by the observer's monotonic clock. A leader stops itself (`remaining` falls to zero) when its last successful
-renewal was *begun* longer ago than `fence_seconds`. That is shorter, so it has stopped before another takes over. It
-counts by a clock that goes on while its machine is suspended, because the others' clocks go on, too.
+renewal was *begun* longer ago than `renew_deadline_seconds`. That is shorter, so it has stopped before another takes
+over. Its clock counts the time in which its machine is suspended, because the others' clocks do not stop then.
 
 A thread of its own renews the Lease, so that a long turn of the event loop that does the work does not lose it. That
-loop beats. The Lease is given up when the beats stop, so that a stuck loop does not keep it for ever (90).
+loop gives signs of life (heartbeats). The Lease is given up when they stop, so that a stuck loop does not keep it for
+ever (90).
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ from elastic_operator.cluster.session import Session
 
 _READ_SECONDS = 4.0
 _POLL_AGAIN_SECONDS = 5.0
-"""The longest pause of a candidate without answers: it may lead this much later than the answers come again."""
+"""The longest pause of a candidate without answers. Once the API server answers again, the candidate may lead this much
+later.
+"""
 _LEAST_SECONDS = 0.001
 """asyncio may fire a timer up to one clock resolution early. Without this pause, the last nanosecond of a lease would
 be spent on one failed renewal after another.
@@ -38,46 +42,49 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
-    """Seconds. fence < lease; renew + retry < fence, so that one failed renewal costs nothing.
+class LeaseTiming:
+    """Seconds. renew_deadline < lease_duration; renew + retry < renew_deadline, so one failed renewal costs nothing.
 
-    The lease is given up `stuck_seconds` after the last beat. A long turn must not reach that limit: another replica
-    would need as long. It is ten times the longest turn measured, and the time that the kubelet's probe waits (90).
+    The lease is given up `stuck_seconds` after the last heartbeat. A long turn must not reach that limit: another
+    replica would need as long for it. It is ten times the longest turn measured, and the time that the kubelet's probe
+    waits (90).
     """
 
-    lease_seconds: float = 15.0
-    fence_seconds: float = 10.0
+    lease_duration_seconds: float = 15.0
+    renew_deadline_seconds: float = 10.0
     renew_seconds: float = 5.0
-    retry_seconds: float = 2.0
+    retry_period_seconds: float = 2.0
     poll_seconds: float = 1.0
     stuck_seconds: float = 60.0
 
     def __post_init__(self) -> None:
-        assert self.renew_seconds + self.retry_seconds < self.fence_seconds < self.lease_seconds
+        assert (
+            self.renew_seconds + self.retry_period_seconds < self.renew_deadline_seconds < self.lease_duration_seconds
+        )
 
 
-class _TakenError(Exception):
+class _HeldByOtherError(Exception):
     """Another replica holds the Lease."""
 
 
-class Elector:
+class LeaderElector:
     """Takes the Lease `namespace/name` for `identity`, which no other living process may have.
 
-    It is created in the event loop that does the work, which asks and beats; `run` may use the loop of another thread.
-    The two threads share one number in each direction: `deadline`, and the time of the last beat.
+    It is created in the event loop that does the work. This loop reads `remaining` and beats; `run` may use the loop of
+    another thread. The two threads share one number in each direction: `deadline`, and the time of the last heartbeat.
     """
 
-    def __init__(self, *, namespace: str, name: str, identity: str, timing: Timing | None = None) -> None:
+    def __init__(self, *, namespace: str, name: str, identity: str, timing: LeaseTiming | None = None) -> None:
         self.identity = identity
         self.deadline = -math.inf
         self._work = asyncio.get_running_loop()
-        self._beat_at = time.monotonic()
+        self._heartbeat_at = time.monotonic()
         self._session: Session
         self._namespace, self._name = namespace, name
         self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
-        self._timing = timing or Timing()
+        self._timing = timing or LeaseTiming()
         self.known = asyncio.Event()
-        """Set once the API server has said who leads, or could not be asked."""
+        """Set once the API server has named the leader, or could not be asked."""
         self._leading, self._since = asyncio.Event(), math.inf
         self._lease: dict[str, Any] | None = None
         self._seen_revision = ""
@@ -90,22 +97,22 @@ class Elector:
         return self.remaining() > 0
 
     def remaining(self) -> float:
-        """Seconds for which this process may still write; zero or less if it does not lead."""
+        """How many seconds this process may still write; zero or less if it does not lead."""
         return self.deadline - _since_boot()
 
     async def wait_until_leading(self) -> float:
-        """Return once this process leads; returns since when (monotonic): nobody else writes from then on."""
+        """Return once this process leads. Returns the time (monotonic) from which no other replica writes."""
         await self._leading.wait()
         return self._since
 
-    def beat(self) -> None:
-        """The work goes on. The loop that does it must call this every few seconds."""
-        self._beat_at = time.monotonic()
+    def heartbeat(self) -> None:
+        """A sign of life of the work. The loop that does it must call this every few seconds."""
+        self._heartbeat_at = time.monotonic()
 
     async def run(self, session: Session) -> None:
         """Take the Lease, renew it over `session`, and return when it is lost. To lead again takes a new Elector.
 
-        If cancelled, it hands the Lease back: the last write must have ended before (80).
+        If cancelled, it hands the Lease back. The last write must have ended before (80).
         """
         self._session = session
         try:
@@ -141,7 +148,7 @@ class Elector:
             except Exception as error:
                 pause = backoff.next(at_least=error.retry_after if isinstance(error, ClusterError) else None)
                 level = logging.WARNING if backoff.failures == 1 else logging.DEBUG
-                text = "lease not read or taken, tried until it can be reason=%s"
+                text = "lease not read or acquired, tried again reason=%s"
                 logger.log(level, text, error, exc_info=_unexpected(error))
             self._work.call_soon_threadsafe(self.known.set)
             await asyncio.sleep(pause)
@@ -156,7 +163,8 @@ class Elector:
         if lease is not None and not self._is_free(lease):
             self._note_holder(_spec(lease)["holderIdentity"])
             return False
-        # Nobody else writes from here on: the lease was free, and a process that took it since makes the claim fail.
+        # No other replica writes from here on: the lease was free, and the claim fails if another one has taken it
+        # since.
         self._since = time.monotonic()
         try:
             await self._claim(lease)
@@ -165,20 +173,22 @@ class Elector:
         return True
 
     def _is_free(self, lease: Mapping[str, Any]) -> bool:
-        """Whether the Lease has no holder, or one that did nothing for its whole duration while this process looked."""
+        """Whether the Lease has no holder, or a holder that did not renew it for its whole duration while this process
+        watched.
+        """
         spec, now = _spec(lease), time.monotonic()
         revision = str(lease["metadata"]["resourceVersion"])
         if revision != self._seen_revision:
             self._seen_revision, self._seen_at = revision, now
-        duration = max(float(spec.get("leaseDurationSeconds") or 0), self._timing.lease_seconds)
+        duration = max(float(spec.get("leaseDurationSeconds") or 0), self._timing.lease_duration_seconds)
         holder = spec.get("holderIdentity") or ""
         return holder in ("", self.identity) or now - self._seen_at > duration
 
     def _was_held_lately(self) -> bool:
-        """Whether another replica just held a Lease that somebody deleted: it may still write, and create the Lease
-        again.
+        """Whether somebody has deleted a Lease that another replica just held. That replica may still write, and create
+        the Lease again.
         """
-        lately = time.monotonic() - self._seen_at <= self._timing.lease_seconds
+        lately = time.monotonic() - self._seen_at <= self._timing.lease_duration_seconds
         return lately and self._seen_holder not in ("", self.identity)
 
     def _note_holder(self, holder: str) -> None:
@@ -190,28 +200,28 @@ class Elector:
         wait = self._timing.renew_seconds
         while True:
             await asyncio.sleep(min(wait, max(_LEAST_SECONDS, self.remaining())))
-            if self._is_stuck():  # not handed back: nobody knows what it has under way
-                silent = time.monotonic() - self._beat_at
+            if self._is_stuck():  # not handed back: its writes under way are unknown
+                silent = time.monotonic() - self._heartbeat_at
                 logger.error("lease given up: the work stands still for %.0f s identity=%s", silent, self.identity)
                 return
             try:
                 async with asyncio.timeout(max(0.0, self.remaining())):
                     await self._renew()
                 wait = self._timing.renew_seconds
-            except _TakenError:
+            except _HeldByOtherError:
                 logger.error("lease lost: another holds it identity=%s", self.identity)  # noqa: TRY400
                 return
             except Exception as error:
                 reason = "no answer in time" if isinstance(error, TimeoutError) else error
                 text = "lease not renewed remaining=%.1fs reason=%s"
                 logger.warning(text, self.remaining(), reason, exc_info=_unexpected(error))
-                wait = self._timing.retry_seconds
+                wait = self._timing.retry_period_seconds
             if not self.is_leader:
                 logger.error("lease lost: not renewed in time identity=%s", self.identity)
                 return
 
     def _is_stuck(self) -> bool:
-        return time.monotonic() - self._beat_at > self._timing.stuck_seconds
+        return time.monotonic() - self._heartbeat_at > self._timing.stuck_seconds
 
     async def _renew(self) -> None:
         try:
@@ -220,12 +230,12 @@ class Elector:
             # An answer of ours was lost, somebody annotated or deleted the Lease, or somebody took it.
             lease = await self._read()
             if lease is not None and _spec(lease).get("holderIdentity") != self.identity:
-                raise _TakenError from None
+                raise _HeldByOtherError from None
             await self._claim(lease)
 
     async def _claim(self, lease: Mapping[str, Any] | None) -> None:
-        """Write the Lease as ours. The time counts from before the request, because nobody knows when it was carried
-        out.
+        """Write the Lease as ours. Its time counts from before the request, because the time of the write itself is
+        unknown.
         """
         begun = _since_boot()
         now = micro_time(self._session.api_time())
@@ -233,7 +243,7 @@ class Elector:
         held = old.get("holderIdentity") == self.identity
         spec = {
             "holderIdentity": self.identity,
-            "leaseDurationSeconds": math.ceil(self._timing.lease_seconds),
+            "leaseDurationSeconds": math.ceil(self._timing.lease_duration_seconds),
             "acquireTime": (held and old.get("acquireTime")) or now,  # the field is optional
             "renewTime": now,
             "leaseTransitions": int(old.get("leaseTransitions") or 0) + (0 if held or lease is None else 1),
@@ -248,7 +258,7 @@ class Elector:
             self._lease = await self._session.post(self._collection, body)
         else:
             self._lease = await self._put(lease, spec)
-        self.deadline = begun + self._timing.fence_seconds
+        self.deadline = begun + self._timing.renew_deadline_seconds
 
     async def _put(self, lease: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
         body = {**lease, "spec": {**_spec(lease), **changes}}
@@ -261,14 +271,14 @@ class Elector:
             return None
 
 
-Election = Callable[[Elector], Coroutine[Any, Any, None]]
+Election = Callable[[LeaderElector], Coroutine[Any, Any, None]]
 """Runs an elector over a session that its loop shares with no other. Cancelling this cancels the elector."""
 
 
-def beside(connect: Callable[[], Session]) -> Election:
-    """Runs the elector in a thread with an event loop of its own, where `connect` is called to make the session."""
+def in_own_thread(connect: Callable[[], Session]) -> Election:
+    """An election in a thread with an event loop of its own, in which `connect` makes the session."""
 
-    async def run(elector: Elector) -> None:
+    async def run(elector: LeaderElector) -> None:
         async with connect() as session:
             await elector.run(session)
 
@@ -276,7 +286,7 @@ def beside(connect: Callable[[], Session]) -> Election:
 
 
 def _since_boot() -> float:
-    """Seconds, including those in which the machine was suspended if the system counts them (Linux does)."""
+    """Seconds since boot, including suspension of the machine if the system counts it (Linux does)."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 

@@ -1,4 +1,4 @@
-"""Lists of the API server, page by page, and whether a store has all that is in one (169)."""
+"""Reads lists of the API server page by page, and compares a store with one (169)."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from elastic_operator.cluster.wire import METADATA_ONLY, BareMeta, List, decode_
 PAGE = 500
 LIST_SECONDS = 60.0
 FIRST_LIST_SECONDS = 10.0
-"""A leader that has just started waits this long for the lists under way, before it asks for others."""
+"""A new leader waits this long for the lists under way, before it asks for others."""
 MAX_LACKING = 50
 SETTLE_SECONDS = 0.2
-"""The store may lack a few states that the watch brings at any moment: they are looked for again after this time."""
+"""The store may lack a few states that the watch is about to bring. It is compared again after this time."""
 
 
 async def pages(
@@ -45,11 +45,11 @@ async def is_up_to_date(
     params: Mapping[str, str] | None = None,
     size: int = PAGE,
 ) -> bool:
-    """Remove from the store what is gone; returns whether it has all else at `path` in its present state.
+    """Remove deleted objects from the store; returns whether it has all objects at `path` in their present state.
 
-    Only metadata is read, which costs a part of a list of whole objects. `newest` is the highest resourceVersion that
-    is known. If a list is older, the history has restarted, and the store cannot be compared with it.
-    `within` is the namespace that is listed, "" for all. Raises ApiError, Unreachable, msgspec.DecodeError.
+    Only metadata is read, which costs a fraction of a list of whole objects. `newest` is the highest known
+    resourceVersion. If a list is older, the history has restarted, and the store cannot be compared with it. `within`
+    is the namespace that is listed, "" for all. Raises ApiError, Unreachable, msgspec.DecodeError.
     """
     seen: set[str] = set()
     lacking: list[BareMeta] = []
@@ -59,16 +59,16 @@ async def is_up_to_date(
         for raw in page.items or ():
             try:
                 meta = decode_bare(raw).metadata
-                if not store.is_as_new(meta):
+                if not store.is_current(meta):
                     lacking.append(meta)
-            except (ValueError, msgspec.ValidationError):  # an odd object is reported when it is read as a whole
+            except (ValueError, msgspec.ValidationError):  # an unreadable object is reported when it is read as a whole
                 return False
             seen.add(meta.uid)
         if len(lacking) > MAX_LACKING:
             return False
     if lacking:
         await asyncio.sleep(SETTLE_SECONDS)
-    if not all(map(store.is_as_new, lacking)):
+    if not all(map(store.is_current, lacking)):
         return False
     store.observe_list(seen, page.metadata.resource_version, within=within)
     return True

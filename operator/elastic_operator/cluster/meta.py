@@ -1,4 +1,4 @@
-"""What every Kubernetes object has: metadata and conditions, as frozen structs of the fields that we read."""
+"""The parts of every Kubernetes object: metadata and conditions, as frozen structs of the fields that we read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class OwnerReference(Struct, frozen=True):
 
 
 class Meta(Struct, frozen=True):
-    """metadata, with the fields that every kind needs. `namespace` is "" for kinds without."""
+    """metadata, with the fields that we read of every kind. `namespace` is "" for kinds without one."""
 
     name: str
     uid: str

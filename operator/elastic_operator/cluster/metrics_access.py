@@ -1,8 +1,8 @@
-"""The accounts that may read the metrics: those whose roles in the cluster allow them to `get` the URL /metrics (97).
+"""Decides which accounts may read the metrics: accounts with a role in the cluster to `get` the URL /metrics (97).
 
 As in other controllers, a TokenReview finds the account of a bearer token, and a SubjectAccessReview whether it may
-read. Answers are cached for a short time. A permission is cached for longer while the API server does not answer:
-metrics are needed most at that time. Tokens are kept as digests only.
+read. Answers are cached for a short time. A permission is cached for longer while the API server does not answer,
+because metrics are needed most at that time. Tokens are kept as digests only.
 """
 
 from __future__ import annotations
@@ -27,35 +27,37 @@ OUTAGE_SECONDS = 900.0
 KNOWN = 256
 """The most tokens that are remembered."""
 MAX_STRANGERS = 4
-"""The most reviews of new tokens at once, so that a client with many tokens does not flood the API server."""
+"""The most reviews of new tokens at once. They keep a client with many tokens from flooding the API server."""
 _TOKENS = "/apis/authentication.k8s.io/v1/tokenreviews"
 _ACCESS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 log = logging.getLogger(__name__)
 
 
-class Verdict(NamedTuple):
+class AccessDecision(NamedTuple):
     """An HTTP status, and the text of the response."""
 
     status: int
     text: str
 
 
-LET_IN = Verdict(200, "")
-NO_TOKEN = Verdict(401, "send a bearer token: Authorization: Bearer TOKEN")
-UNKNOWN_TOKEN = Verdict(401, "the API server does not know this token, or it has expired")
-NO_ANSWER = Verdict(503, "the API server does not say whether you may read metrics")
+ALLOWED = AccessDecision(200, "")
+NO_TOKEN = AccessDecision(401, "send a bearer token: Authorization: Bearer TOKEN")
+UNKNOWN_TOKEN = AccessDecision(401, "the API server does not know this token, or it has expired")
+NO_ANSWER = AccessDecision(503, "the API server does not say whether you may read metrics")
 
 
 class MetricsAccess:
-    """Asks over `session`, which needs no lease, because reviews change nothing. Its account may create both kinds."""
+    """Asks over `session`, which needs no lease, because reviews change nothing. Its account must be allowed to create
+    both kinds.
+    """
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._verdicts: OrderedDict[bytes, tuple[Verdict, float]] = OrderedDict()
+        self._verdicts: OrderedDict[bytes, tuple[AccessDecision, float]] = OrderedDict()
         self._strangers = asyncio.Semaphore(MAX_STRANGERS)
 
-    async def verdict(self, authorization: str) -> Verdict:
+    async def authorize(self, authorization: str) -> AccessDecision:
         """The verdict on a request with that Authorization header, "" for none. Raises nothing."""
         scheme, _, token = authorization.partition(" ")
         token = token.strip()
@@ -63,31 +65,33 @@ class MetricsAccess:
             return NO_TOKEN
         digest = hashlib.sha256(token.encode(errors="surrogateescape")).digest()
         verdict, age = self._known(digest)
-        if verdict is not None and age < (ALLOWED_SECONDS if verdict == LET_IN else ACCESS_REFUSED_SECONDS):
+        if verdict is not None and age < (ALLOWED_SECONDS if verdict == ALLOWED else ACCESS_REFUSED_SECONDS):
             return verdict
-        async with nullcontext() if verdict == LET_IN else self._strangers:
+        async with nullcontext() if verdict == ALLOWED else self._strangers:
             try:
                 found = await self._ask(token)
             except ClusterError as error:
-                log.warning("metrics: nobody knows whether they may be read reason=%s", error)
-                return LET_IN if verdict == LET_IN and age < OUTAGE_SECONDS else NO_ANSWER
+                log.warning("metrics: the API server did not say whether this token may read them reason=%s", error)
+                return ALLOWED if verdict == ALLOWED and age < OUTAGE_SECONDS else NO_ANSWER
         self._remember(digest, found)
         return found
 
-    def _known(self, digest: bytes) -> tuple[Verdict | None, float]:
+    def _known(self, digest: bytes) -> tuple[AccessDecision | None, float]:
         """The last verdict on that token, and its age in seconds."""
         verdict, since = self._verdicts.get(digest, (None, 0.0))
         return verdict, time.monotonic() - since
 
-    def _remember(self, digest: bytes, verdict: Verdict) -> None:
+    def _remember(self, digest: bytes, verdict: AccessDecision) -> None:
         self._verdicts.pop(digest, None)
         self._verdicts[digest] = verdict, time.monotonic()
         while len(self._verdicts) > KNOWN:
-            refused = (one for one, (verdict, _) in self._verdicts.items() if verdict != LET_IN)
+            refused = (one for one, (verdict, _) in self._verdicts.items() if verdict != ALLOWED)
             del self._verdicts[next(refused, next(iter(self._verdicts)))]
 
-    async def _ask(self, token: str) -> Verdict:
-        """The API server's verdict on the token: whose it is, and whether that account may. Raises ClusterError."""
+    async def _ask(self, token: str) -> AccessDecision:
+        """The API server's verdict on the token: its account, and whether that account may read metrics. Raises
+        ClusterError.
+        """
         review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
         status = _status(await self._session.post(_TOKENS, review))
         if not status.get("authenticated"):
@@ -100,8 +104,8 @@ class MetricsAccess:
         }
         review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
         if _status(await self._session.post(_ACCESS, review)).get("allowed"):
-            return LET_IN
-        return Verdict(403, f"{spec['user']} may not get {PATH}: bind the ClusterRole of the chart's that may")
+            return ALLOWED
+        return AccessDecision(403, f"{spec['user']} may not get {PATH}: bind the chart's ClusterRole for metrics to it")
 
 
 def _status(review: dict[str, Any]) -> dict[str, Any]:

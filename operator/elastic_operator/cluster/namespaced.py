@@ -1,12 +1,12 @@
-"""One kind's objects of some namespaces in one store: a reflector for each namespace, used like a single one.
+"""Keeps one kind's objects of some namespaces in one store: a reflector for each namespace, used like a single one.
 
-For a role that may read that kind in these namespaces only, where a list of the whole cluster would be refused.
+For a role that may read the kind in these namespaces only: a list of the whole cluster would be refused.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Generic
 
@@ -16,7 +16,7 @@ from elastic_operator.cluster.store import Store, T
 
 
 class Namespaced(Generic[T]):
-    """The reflectors of `namespaces`, of which there is at least one."""
+    """The reflectors of `namespaces`, of which there is at least one. For `is_gone` see `Reflector`."""
 
     def __init__(
         self,
@@ -26,10 +26,11 @@ class Namespaced(Generic[T]):
         *,
         namespaces: Sequence[str],
         params: Mapping[str, str] | None = None,
+        is_gone: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self.store: Store[T] = Store()
         self._each = [
-            Reflector(session, path, type_, namespace=namespace, store=self.store, params=params)
+            Reflector(session, path, type_, namespace=namespace, store=self.store, params=params, is_gone=is_gone)
             for namespace in dict.fromkeys(namespaces)
         ]
 

@@ -66,8 +66,8 @@ class Node(Struct, frozen=True):
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
 
-    def says_the_same(self, other: Node) -> bool:
-        """Whether all that we read of a node is equal."""
+    def has_same_content(self, other: Node) -> bool:
+        """Whether the fields of a node that we read are equal."""
         return (self.metadata.labels, self.spec, self.status) == (other.metadata.labels, other.spec, other.status)
 
 
@@ -76,8 +76,8 @@ class Namespace(Struct, frozen=True):
 
     metadata: LabelledMeta
 
-    def says_the_same(self, other: Namespace) -> bool:
-        """Whether all that we read of a namespace is equal."""
+    def has_same_content(self, other: Namespace) -> bool:
+        """Whether the fields of a namespace that we read are equal."""
         return self.metadata.labels == other.metadata.labels
 
 
@@ -206,7 +206,7 @@ class CustomMeta(LabelledMeta, frozen=True):
 
 
 class Packed:
-    """A JSON object as its text, which takes a fifth of the memory: most of the time nobody reads it."""
+    """A JSON object as its text, which takes a fifth of the memory. It is rarely read."""
 
     __slots__ = ("_text",)
 
@@ -229,7 +229,7 @@ class CustomObject(Struct, frozen=True):
     spec: Packed = EMPTY
     status: Packed = EMPTY
 
-    def says_the_same(self, other: CustomObject) -> bool:
+    def has_same_content(self, other: CustomObject) -> bool:
         """Whether the user's part is equal; the status is the operator's own."""
         return self.metadata.generation == other.metadata.generation
 

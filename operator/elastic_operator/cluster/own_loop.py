@@ -24,7 +24,7 @@ async def run_in_own_loop(work: Callable[[], Coroutine[Any, Any, None]]) -> None
         await asyncio.shield(thread)
     except asyncio.CancelledError:
         cancel = await asyncio.wrap_future(begun)
-        with suppress(RuntimeError):  # it has ended meanwhile, and its loop with it
+        with suppress(RuntimeError):  # the work has ended meanwhile, and its loop with it
             cancel()
         await asyncio.wait({thread})
         raise

@@ -88,7 +88,7 @@ class Container(Struct, frozen=True):
 
 
 class Anything(Struct, frozen=True):
-    """An object of which only its presence matters."""
+    """An object of which only the presence matters."""
 
 
 class Requirement(Struct, frozen=True):
@@ -158,7 +158,7 @@ class ClaimSource(Struct, frozen=True):
 
 
 class EphemeralSource(Struct, frozen=True):
-    """ephemeral of a volume: only whether a claim is made for it."""
+    """ephemeral of a volume: only whether a claim is created for it."""
 
     volume_claim_template: dict[str, Any] | None = None
 

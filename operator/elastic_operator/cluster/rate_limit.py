@@ -26,12 +26,16 @@ class TokenBucket:
         self._known: dict[Hashable, _Tokens] = {}
         """By key; a key whose bucket is full may be missing."""
 
+    def __len__(self) -> int:
+        """How many keys are known; `forget_full` leaves those that have used tokens lately."""
+        return len(self._known)
+
     def has(self, key: Hashable) -> bool:
         """Whether a token is left."""
         return self._renewed(key).left >= 1
 
     def take(self, key: Hashable, amount: float = 1.0) -> None:
-        """Take a token; or more, if the work has cost more than one: then the bucket takes longer to fill."""
+        """Take a token, or more if the work has cost more than one. The bucket then takes longer to fill."""
         self._known[key] = tokens = self._renewed(key)
         tokens.left -= amount
 

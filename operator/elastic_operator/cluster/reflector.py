@@ -1,4 +1,5 @@
-"""Keeps a `Store` equal to the API server's objects of one kind: lists once, then watches, until cancelled.
+"""Keeps a `Store` equal to the API server's objects of one kind (client-go: informer): lists once, then watches, until
+cancelled.
 
 A failure on the way (a history too old, refusals, overload, a stream that falls silent or breaks) costs a growing
 pause, but never a busy loop and never a lost deletion: every list is compared with the store. `age` says how long ago
@@ -11,7 +12,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Generic
 
@@ -19,7 +20,7 @@ import aiohttp
 import msgspec
 
 from elastic_operator.cluster.backoff import Backoff
-from elastic_operator.cluster.errors import ClusterError, Expired, NotServed, Unreachable, error_event
+from elastic_operator.cluster.errors import WITHOUT_RIGHTS, ClusterError, Expired, NotServed, Unreachable, error_event
 from elastic_operator.cluster.lists import FIRST_LIST_SECONDS, PAGE, is_up_to_date, pages
 from elastic_operator.cluster.meta import Meta
 from elastic_operator.cluster.objects import pack
@@ -42,11 +43,11 @@ ENDPOINT_SLICES = "/apis/discovery.k8s.io/v1/endpointslices"
 INACTIVITY_SECONDS = 70.0
 """The API server sends a bookmark about once a minute to a watch that asks for bookmarks."""
 ABSENT_SECONDS = 10.0
-"""How often a kind is asked for that the server does not serve yet."""
+"""The pause between requests for a kind that the server does not serve yet, and in a namespace that does not exist."""
 _WATCH_SECONDS = (240, 480)
 """The server ends a watch after a random time in this range, so that not all end at once."""
 _YIELD_EVERY = 200
-"""After this many events other tasks get their turn, so that a storm of events does not hold them up."""
+"""After this many events other tasks have their turn, so that a storm of events does not hold them up."""
 _SHORT_SECONDS = 1.0
 _RELIST_AFTER = 3
 """After this many failed watches in a row without one event, the resourceVersion itself may be wrong."""
@@ -75,7 +76,9 @@ class Reflector(Generic[T]):
         backoff: Pauses between failures.
         optional: While the kind's definition is not installed, the server does not serve it. It then has no objects;
             that is news from the server, and no failure.
-        absent_seconds: How long until it is asked for such a kind again.
+        is_gone: Whether the namespace of that name does not exist. A list in it may then be refused, because the Role
+            that granted it is gone with the namespace. It then has no objects; that is news as well.
+        absent_seconds: How long until it is asked for such a kind, or in such a namespace, again.
     """
 
     def __init__(
@@ -91,6 +94,7 @@ class Reflector(Generic[T]):
         inactivity: float = INACTIVITY_SECONDS,
         backoff: Backoff | None = None,
         optional: bool = False,
+        is_gone: Callable[[str], bool] = lambda _: False,
         absent_seconds: float = ABSENT_SECONDS,
     ) -> None:
         self.path = in_namespace(path, namespace)
@@ -106,12 +110,13 @@ class Reflector(Generic[T]):
         self._inactivity = inactivity
         self._backoff = backoff or Backoff()
         self._optional, self._absent, self._absent_seconds = optional, False, absent_seconds
+        self._is_gone = is_gone
         self._revision = ""
         self._highest = 0
         self._silences = 0
         self._running = False
         self._as_of = float("-inf")
-        """When the last complete list was asked for (monotonic): the store is at least as new."""
+        """When the last complete list was requested (monotonic): the store is at least as new."""
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -144,7 +149,7 @@ class Reflector(Generic[T]):
                 await self._pause(error)
 
     async def catch_up(self, since: float | None = None) -> None:
-        """Make the store at least as new as `since` (monotonic), by default this call, whatever the watch does. Tries
+        """Make the store at least as new as `since` (monotonic; by default now), independently of the watch. Tries
         until the server answers.
         """
         since = time.monotonic() if since is None else since
@@ -174,17 +179,21 @@ class Reflector(Generic[T]):
         )
 
     def _newest(self) -> int:
-        """No list is older, because all that was heard was heard before it was asked for, unless history restarts."""
+        """The highest known resourceVersion. No later list is older than that, unless history restarts."""
         return max(self._highest, self.store.newest(within=self._namespace))
 
     def _is_absent(self, error: ClusterError) -> bool:
-        """Whether the server has just answered that it does not serve this kind; then there are no such objects."""
-        if not self._optional or not isinstance(error, NotServed):
+        """Whether this answer says that there are no such objects: the server does not serve the kind, or the namespace
+        does not exist.
+        """
+        not_served = self._optional and isinstance(error, NotServed)
+        if not not_served and not (isinstance(error, WITHOUT_RIGHTS) and self._is_gone(self._namespace)):
             return False
         if not self._absent:
-            logger.warning("not served path=%s; it is looked for every %.0f s", self.path, self._absent_seconds)
+            what = "not served" if not_served else "in no namespace"
+            logger.warning("%s path=%s; it is looked for every %.0f s", what, self.path, self._absent_seconds)
         self._absent, self._revision, self.last_ok = True, "", time.monotonic()
-        self.store.reset((), within=self._namespace)
+        self.store.observe_empty(within=self._namespace)
         self.synced.set()
         return True
 
@@ -227,8 +236,8 @@ class Reflector(Generic[T]):
         self.synced.set()
 
     async def _watch(self) -> None:
-        """Watch until the server ends it. A watch that ends at once or without news counts as a failure: the pause
-        after it keeps this from being a busy loop.
+        """Watch until the server ends it. A watch that ends at once or without news counts as a failure. The pause
+        after it prevents a busy loop.
         """
         begun, before = time.monotonic(), self.stats.events
         params = self._params | {
@@ -241,24 +250,24 @@ class Reflector(Generic[T]):
             self.last_ok = time.monotonic()
             try:
                 async for line in self._lines(stream):
-                    self._take(line)
+                    self._on_event(line)
                     self.stats.events += 1
                     self._silences = 0
                     self._backoff.reset()
                     if self.stats.events % _YIELD_EVERY == 0:
                         await asyncio.sleep(0)
             except TimeoutError:
-                self._take_silence()
+                self._on_silence()
                 return
         if self.stats.events == before or time.monotonic() - begun < _SHORT_SECONDS:
             raise Unreachable(f"WATCH {self.path}: ended early")
 
-    def _take_silence(self) -> None:
+    def _on_silence(self) -> None:
         """Handle a silent stream. For a kind that never changes, the server may send nothing at all, not even
         bookmarks.
 
-        So silence is no failure. A new stream, opened at once, shows whether the old one was dead. Only if the silence
-        goes on, a list does: the server is also silent about a resourceVersion that its history has not reached.
+        So silence is no failure. A new stream, opened at once, shows whether the old one was dead. If the silence goes
+        on, a list shows it: the server is also silent about a resourceVersion that its history has not reached.
         """
         self._backoff.reset()
         self._silences += 1
@@ -274,7 +283,7 @@ class Reflector(Generic[T]):
                 if line:
                     yield line
 
-    def _take(self, line: bytes) -> None:
+    def _on_event(self, line: bytes) -> None:
         event = decode_event(line)
         if event.type == "ERROR":
             raise error_event(bytes(event.object))
@@ -289,7 +298,7 @@ class Reflector(Generic[T]):
         self._advance(meta.resource_version)
 
     def _read(self, raw: msgspec.Raw) -> tuple[Meta | BareMeta, T | None]:
-        """Decode an object. One that cannot be read is reported and left out, so that all others are still seen."""
+        """Decode an object. An unreadable one is reported and left out, so that all others are still seen."""
         try:
             obj = self._decode(raw)
         except msgspec.ValidationError as error:

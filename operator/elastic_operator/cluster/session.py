@@ -1,23 +1,20 @@
 """One HTTP session to the API server: JSON in and out, refusals as exceptions, writes fenced by the lease.
 
-Every write asks for how long this process may still write; the answer also limits how long the write may take. It asks
-again when its bytes go out, because a connection may be made, and long turns of the event loop may come, in between
-(90). So no process that lost its lease sends a write, nor waits for one beyond its lease. Callers retry by themselves:
-they know what a repetition means.
+Every write asks how long this process may still write; the answer is also the write's time limit. It asks again when
+its bytes are sent, because making a connection and long turns of the event loop take time in between (90). So a process
+that has lost its lease sends no write, and waits for none beyond its lease. Callers retry by themselves, because they
+know the effect of a repetition.
 """
 
 from __future__ import annotations
 
-import asyncio
 import math
-import socket
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from importlib.metadata import version
 from types import TracebackType
 from typing import Any, Self
-from weakref import WeakSet
 
 import aiohttp
 import msgspec
@@ -26,6 +23,7 @@ from aiohttp.abc import AbstractStreamWriter
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.connection import Connection
 from elastic_operator.cluster.errors import Fenced, Unauthorized, Unreachable, api_error
+from elastic_operator.cluster.sockets import Sockets
 from elastic_operator.cluster.write_queue import Urgency, WriteQueue
 
 JSON = "application/json"
@@ -36,7 +34,6 @@ STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 WRITE_SECONDS = 8.0
 REQUEST_SECONDS = 15.0
 _CONNECT_SECONDS = 5.0
-_CLOSE_SECONDS = 1.0
 _IDLE_SECONDS = 75.0
 """Shorter than the API server's 90 s: if the server closes a connection during a POST, its outcome is unknown."""
 _READ_BUFFER = 1 << 20
@@ -56,7 +53,7 @@ def uncounted(_verb: str, _code: str) -> None:
 
 
 class _Body(aiohttp.BytesPayload):
-    """A write's body. Its headers go out with it; or neither does, and the connection ends."""
+    """A write's body. Its headers are sent with it; or neither is, and the connection ends."""
 
     def __init__(self, body: bytes, remaining: Callable[[], float]) -> None:
         super().__init__(body)
@@ -70,7 +67,9 @@ class _Body(aiohttp.BytesPayload):
 
 
 def _urgency(method: str, path: str) -> Urgency:
-    """Which writes go first (147). A job's first EndpointSlice leads pods that stand to their master: a change."""
+    """The urgency of a write (147). A job's first EndpointSlice counts as a change, because pods wait for it to reach
+    their master.
+    """
     if method == "POST" and not path.endswith("/endpointslices"):
         return Urgency.CREATE
     return Urgency.DELETE if method == "DELETE" else Urgency.CHANGE
@@ -80,13 +79,14 @@ class Session:
     """Requests to one API server.
 
     Args:
-        connection: Where it is, and the credentials.
-        remaining: For how many seconds this process may still write; zero or less refuses writes with `Fenced`.
-            An attribute: the owner of the lease may set it after the session was made.
-        on_request: Called with verb and outcome (HTTP status as text, or `error`, `timeout`, `fenced`) of each request.
-        max_writes: Writes under way at once. Further ones wait: deletions go first, creations last (147). More writes
-            would not be answered sooner, but run into their own time limit on a slow server (28).
-        http: What carries the requests; by default connections over TCP.
+        connection: The server's address, and the credentials.
+        remaining: How many seconds this process may still write; at zero or less, writes are refused with `Fenced`. An
+            attribute: the owner of the lease may set it after the session is made.
+        on_request: Called with verb and outcome (HTTP status as text, or `error`, `timeout`, `fenced`) of each request;
+            with `timeout` or `error` a second time if the body fails after the status, as in each broken watch.
+        max_writes: The most writes under way at once. Further writes wait: deletions are sent first, creations last
+            (147). More writes would not be answered sooner, but run into their own time limit on a slow server (28).
+        http: The transport of the requests; by default connections over TCP.
     """
 
     def __init__(
@@ -101,9 +101,9 @@ class Session:
         self.remaining = remaining
         self._connection = connection
         self._on_request = on_request
-        self._writes = WriteQueue(max_writes)
+        self.writes = WriteQueue(max_writes)
         self.clock = ServerClock()
-        self._sockets: WeakSet[socket.socket] = WeakSet()
+        self._sockets = Sockets()
         self._http = http or self._over_tcp(connection)
 
     async def __aenter__(self) -> Self:
@@ -115,12 +115,9 @@ class Session:
         await self.close()
 
     async def close(self) -> None:
-        """End all connections. Those of aborted requests end TLS in their own time: they get a moment."""
+        """End all connections; those of aborted requests get a moment to end TLS."""
         await self._http.close()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_CLOSE_SECONDS):
-                while any(open_.fileno() >= 0 for open_ in self._sockets):  # noqa: ASYNC110 # closed sockets tell nobody
-                    await asyncio.sleep(0.01)
+        await self._sockets.closed()
 
     def _over_tcp(self, connection: Connection) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(
@@ -128,23 +125,17 @@ class Session:
                 limit=0,
                 keepalive_timeout=_IDLE_SECONDS,
                 ssl=connection.tls if connection.tls else True,
-                socket_factory=self._socket,
+                socket_factory=self._sockets.make,
             ),
             headers={
                 "User-Agent": f"elastic-operator/{version('elastic-pytorch-operator')}",
                 # Logs are plain text.
                 "Accept": f"{JSON}, */*",
-                # Inflating costs this process more than the bytes cost a cluster's network.
+                # Inflating costs this process more than the network saves.
                 "Accept-Encoding": "identity",
             },
             read_bufsize=_READ_BUFFER,
         )
-
-    def _socket(self, address: aiohttp.AddrInfoType) -> socket.socket:
-        family, kind, protocol, _, _ = address
-        made = socket.socket(family, kind, protocol)
-        self._sockets.add(made)
-        return made
 
     def api_time(self) -> float:
         """Now, in epoch seconds on the API server's clock; before the first response, on the local one."""
@@ -172,7 +163,7 @@ class Session:
     async def stream(
         self, path: str, *, params: Mapping[str, str], inactivity: float
     ) -> AsyncIterator[aiohttp.StreamReader]:
-        """GET a body that goes on; silence for `inactivity` seconds raises Unreachable, as do lost connections."""
+        """GET an open-ended body. Silence for `inactivity` seconds raises Unreachable, as do lost connections."""
         limits = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS, sock_read=inactivity)
         headers = await self._headers()
         async with self._request("GET", path, params=params, timeout=limits, headers=headers, verb="WATCH") as response:
@@ -186,9 +177,12 @@ class Session:
         """Replace an object. Raises ApiError, Unreachable, Fenced."""
         return await self._write("PUT", path, body)
 
-    async def patch(self, path: str, body: object, *, content_type: str = MERGE_PATCH) -> dict[str, Any]:
-        """Patch an object. Raises ApiError, Unreachable, Fenced."""
-        return await self._write("PATCH", path, body, content_type=content_type)
+    async def patch(
+        self, path: str, body: object, *, content_type: str = MERGE_PATCH, before_delete: bool = False
+    ) -> dict[str, Any]:
+        """Patch an object; `before_delete`: a deletion waits for it. Raises ApiError, Unreachable, Fenced."""
+        urgency = Urgency.BEFORE_DELETE if before_delete else Urgency.CHANGE
+        return await self._write("PATCH", path, body, content_type=content_type, urgency=urgency)
 
     async def delete(self, path: str, options: object) -> dict[str, Any]:
         """Delete an object, under DeleteOptions. Raises ApiError, Unreachable, Fenced."""
@@ -202,9 +196,10 @@ class Session:
         *,
         params: Mapping[str, str] | None = None,
         content_type: str = JSON,
+        urgency: Urgency | None = None,
     ) -> dict[str, Any]:
         data = _Body(msgspec.json.encode(body), lambda: self.remaining())
-        async with self._writes.turn(_urgency(method, path)):
+        async with self.writes.turn(_urgency(method, path) if urgency is None else urgency):
             headers = await self._headers(content_type=content_type)
             limits = aiohttp.ClientTimeout(total=min(WRITE_SECONDS, self._permitted(method)))
             async with self._request(
@@ -275,15 +270,15 @@ class Session:
 
 
 def _abandon(response: aiohttp.ClientResponse) -> None:
-    """Drop at once the connection of an answer that was not read to its end. To end TLS in good order would hold it
-    while the other side is silent, and silence is the usual reason.
+    """Drop at once the connection of an answer that was not read to its end. An orderly end of TLS would wait for the
+    other side, whose silence is the usual reason for this call.
     """
     if response.connection is not None and response.connection.transport is not None:
         response.connection.transport.abort()
 
 
 def _object(body: bytes) -> dict[str, Any]:
-    """The object in a successful answer. A proxy on the way may answer with a page of its own."""
+    """The object in a successful answer. A proxy may answer with a page of its own instead."""
     try:
         return _decode(body)
     except msgspec.DecodeError as error:

@@ -1,8 +1,9 @@
-"""The API server's objects of one kind, by all that this process has heard from watches, lists and its own writes.
+"""The API server's objects of one kind, by the news from watches, lists and this process's own writes (client-go: the
+informer's cache, an Indexer).
 
-News comes by several ways and not in order: a write's answer may overtake the watch, a list may be older than both. The
-object with the highest resourceVersion wins; these compare as integers within a kind. A deleted object is remembered
-for some minutes, so that late news does not bring it back.
+News arrives from several sources and out of order: a write's answer may overtake the watch, a list may be older than
+both. The object with the highest resourceVersion wins; within a kind these compare as integers. A deletion is
+remembered for some minutes, so that late news does not restore the object.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from elastic_operator.cluster.wire import BareMeta
 log = logging.getLogger(__name__)
 
 TOMBSTONE_SECONDS = 300.0
-_GONE_FOR_GOOD = float("inf")
+_ANY_REVISION = float("inf")
 
 
 class HasMeta(Protocol):
@@ -35,7 +36,7 @@ T = TypeVar("T", bound=HasMeta)
 Listener = Callable[[T | None, T | None], None]
 """Called at once with (old, new): None, new for an addition, old, None for a deletion. It must be quick.
 
-An error that it raises is logged and counted, and stops nobody else (88).
+An error that it raises is logged and counted, and does not affect other listeners (88).
 """
 
 
@@ -51,7 +52,7 @@ class Store(Generic[T]):
         self.revision = 0
         """Raised with each change."""
         self.uids_revision = 0
-        """Raised when an object comes or goes."""
+        """Raised when an object is added or removed."""
         self.on_error: Callable[[], None] = lambda: None
         """Called for each error of the operator's own at one of these objects."""
 
@@ -76,15 +77,15 @@ class Store(Generic[T]):
         """All objects, as they are now."""
         return tuple(self._by_uid.values())
 
-    def is_as_new(self, meta: Meta | BareMeta) -> bool:
+    def is_current(self, meta: Meta | BareMeta) -> bool:
         """Whether this state of an object, a later one or its deletion is known."""
         known = self._by_uid.get(meta.uid)
-        return self._is_buried(meta) or (known is not None and _rv(known) >= int(meta.resource_version))
+        return self._has_tombstone(meta) or (known is not None and _rv(known) >= int(meta.resource_version))
 
     def subscribe(self, listener: Listener[T]) -> Callable[[], None]:
-        """Call `listener` at each change from now on, and now for each object that is there already.
+        """Call `listener` at each change from now on, and at once for each existing object.
 
-        Returns what ends it.
+        Returns the function that ends the subscription.
         """
         self._listeners.append(listener)
         for obj in self.values():
@@ -92,14 +93,14 @@ class Store(Generic[T]):
         return partial(self._listeners.remove, listener)
 
     def observe(self, obj: T) -> None:
-        """Take in an object from a list, a watch or a write's answer. Older states than the known one are ignored."""
+        """Take an object from a list, a watch or a write's answer. States older than the known one are ignored."""
         meta = obj.metadata
-        if self.is_as_new(meta):
+        if self.is_current(meta):
             return
         old = self._by_uid.get(meta.uid)
         namesake = self._by_name.get(_name(obj))
         if namesake is not None and namesake.metadata.uid != meta.uid:
-            # Two objects never share a name, so the deletion of the older one is news still to come.
+            # Two objects never share a name, so the older object is deleted, and the news of its deletion is late.
             if _rv(namesake) > _rv(obj):
                 return
             self.observe_deleted(namesake.metadata.uid)
@@ -107,16 +108,16 @@ class Store(Generic[T]):
         self._notify(old, obj)
 
     def observe_deleted(self, uid: str, resource_version: str | None = None) -> None:
-        """Take in a deletion.
+        """Take a deletion.
 
-        `resource_version` is that of the deletion. Without it, for example after a DELETE that was answered with 404,
-        no later news of the object is expected.
+        `resource_version` is the version of the deletion. Without it, for example after a DELETE answered with 404, no
+        later news of the object is expected.
         """
-        self._bury(uid, int(resource_version) if resource_version else _GONE_FOR_GOOD)
+        self._add_tombstone(uid, int(resource_version) if resource_version else _ANY_REVISION)
         self._remove(uid)
 
     def observe_list(self, seen: Collection[str], resource_version: str, *, within: str = "") -> None:
-        """Remove the objects that a complete list of that resourceVersion lacks; those that it has were observed
+        """Remove the objects that a complete list of that resourceVersion lacks. Its own objects were observed
         before.
 
         `within` is the namespace that was listed; "" for all.
@@ -126,8 +127,12 @@ class Store(Generic[T]):
             if obj.metadata.uid not in seen and _rv(obj) <= revision:
                 self.observe_deleted(obj.metadata.uid, resource_version)
 
+    def observe_empty(self, *, within: str = "") -> None:
+        """Take that there are no objects (in the namespace `within`). Late news does not restore them."""
+        self.observe_list((), str(self.newest(within=within)), within=within)
+
     def replace(self, objects: Iterable[T], resource_version: str, *, within: str = "") -> None:
-        """Take in a complete list (of the namespace `within`): observe what it has, remove what it lacks."""
+        """Take a complete list (of the namespace `within`): observe its objects, and remove all others."""
         seen = set()
         for obj in objects:
             seen.add(obj.metadata.uid)
@@ -139,10 +144,10 @@ class Store(Generic[T]):
         return max(map(_rv, self._of(within)), default=0)
 
     def reset(self, objects: Iterable[T], *, within: str = "") -> None:
-        """Take in a complete list (of the namespace `within`) of a server whose history restarted.
+        """Take a complete list (of the namespace `within`) of a server whose history restarted.
 
-        That happens when etcd is restored from a backup. The list's resourceVersions do not compare with any known so
-        far. Nobody sees a state in between.
+        That happens when etcd is restored from a backup. The list's resourceVersions do not compare with known ones. No
+        listener sees a state in between.
         """
         listed = {obj.metadata.uid: obj for obj in objects}
         self._tombstones.clear()
@@ -157,11 +162,11 @@ class Store(Generic[T]):
         """The objects of that namespace; all for ""."""
         return tuple(obj for obj in self._by_uid.values() if not namespace or obj.metadata.namespace == namespace)
 
-    def _is_buried(self, meta: Meta | BareMeta) -> bool:
+    def _has_tombstone(self, meta: Meta | BareMeta) -> bool:
         tombstone = self._tombstones.get(meta.uid)
         return tombstone is not None and int(meta.resource_version) <= tombstone[0]
 
-    def _bury(self, uid: str, revision: float) -> None:
+    def _add_tombstone(self, uid: str, revision: float) -> None:
         now = self._now()
         # Insertion order is time order, so the expired ones are in front.
         while self._tombstones and next(iter(self._tombstones.values()))[1] <= now:

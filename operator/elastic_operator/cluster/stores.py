@@ -1,4 +1,4 @@
-"""Everything that the watches know of the cluster."""
+"""The stores of all watches."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from elastic_operator.cluster.store import Store
 
 @dataclass(slots=True)
 class Stores:
-    """Everything that is known of the cluster."""
+    """The stores of all watches, which hold everything that is known of the cluster."""
 
     jobs: Store[objects.CustomObject]
     pods: Store[objects.Pod]

@@ -1,4 +1,4 @@
-"""Waits that end in any case."""
+"""Waits with a time limit."""
 
 from __future__ import annotations
 

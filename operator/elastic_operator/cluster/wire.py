@@ -1,4 +1,4 @@
-"""The frame of lists and watches around their objects."""
+"""The envelopes of lists and watch events."""
 
 from __future__ import annotations
 

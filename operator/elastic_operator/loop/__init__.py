@@ -1,1 +1,36 @@
-"""One pass after the other: wake, read, decide, write. Only this and `cluster` change the world."""
+"""One pass after the other: wake, read, decide, write. Only this and `cluster` change the cluster.
+
+A pass:
+    compose         puts a leader's loop together
+    controller      wakes, refreshes the view, has the planner decide, and hands its decisions over
+    batching        how soon the next pass follows
+    store_view      the planner's view of the cluster, as the stores show it
+    reconciler      makes and begins the plan of each job
+    reason_messages which jobs get a new message on why they are not bigger
+
+Plans are carried out (folder `writes`):
+    dispatch        one plan at a time for each job, when it is due
+    plan_executor   the writes of one plan, in their order
+    create          the pods
+    networking      the Service, the NetworkPolicy and the Secret
+    master          the target of the Service, and the membership of an Elastic job
+    job_status      the status, without the fields that the API server drops
+    status_times    when a status is written
+    failed_writes   when a job's writes are tried again
+
+Before pods are evicted (folder `reclaim`):
+    eviction_gate   whether a job's pods may be evicted now, and the steps before that
+    dry_runs        whether the API server would accept the pods of jobs: the questions in their order
+    dry_run         the requests of one question
+    dry_run_answers the answers, and which jobs may preempt by them
+    nominator       nodes for pending pods of others
+    nominate        the write that keeps a node for a pending pod
+    eviction_limiter whether pods may be evicted at all, and how many within a minute
+    reclaim_reporter log lines and events about waits and evictions
+    reclaim_times   how long preemptors wait, for metrics
+
+Beside the passes (folder `forecast`):
+    forecasts       makes forecasts, in a thread
+    queue_positions places in line, and estimated starts
+    what_ifs        the suspended jobs that ask what they would get, and their answers
+"""

@@ -1,4 +1,4 @@
-"""How long the next pass waits for more to happen, where passes wake each other (156)."""
+"""Decides how long the next pass waits for more changes, if passes wake each other (156) or writes wait (181)."""
 
 from __future__ import annotations
 
@@ -6,29 +6,33 @@ import time
 from dataclasses import dataclass, field
 
 STORM_SECONDS = 1.0
-"""Passes that have woken each other for this long are a storm: hundreds of jobs start, or give way. A reclaim of a
-few GPUs, a chain of five to ten passes, is over before.
+"""Passes that have woken each other for this long are a storm: hundreds of jobs start or shrink. A reclaim of a few
+GPUs, a chain of five to ten passes, is over sooner.
 """
 STORM_FACTOR = 4.0
 MAX_STORM_DELAY_SECONDS = 0.5
-"""In a storm, each of the five to ten steps of a reclaim waits for no longer than this, however long passes take."""
+"""The longest wait before a pass in a storm, and so before each of the five to ten steps of a reclaim."""
+MAX_BACKED_UP_SECONDS = 1.0
+"""The longest further wait while the writes of earlier passes are backed up. What a pass decides is written behind
+these, and meanwhile the pass would only take turns of the event loop from them.
+"""
 
 
 @dataclass(slots=True)
 class Batching:
     """The delay after each pass; times are monotonic.
 
-    In a storm the next pass waits for four times what the last one took. It then decides about all that has happened
-    meanwhile, because a pass costs the same for one change of a job as for ten.
+    In a storm the next pass waits for four times the duration of the last one. It then decides about all changes so
+    far, because a pass costs the same for one change of a job as for ten.
     """
 
     _calm_at: float = field(default_factory=time.monotonic)
-    """When a pass last ended that nothing had followed at once."""
+    """The end of the last pass that no other pass followed at once."""
     storms: bool = False
     """Whether there was a storm after the last pass."""
 
     def delay(self, took: float, *, woken: bool, now: float) -> float:
-        """Seconds to wait after a pass that took `took`; `woken`: the next one is due already."""
+        """Seconds to wait after a pass of `took` seconds; `woken`: the next pass is due already."""
         if not woken:
             self._calm_at = now
         self.storms = now - self._calm_at > STORM_SECONDS

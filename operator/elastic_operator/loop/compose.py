@@ -14,20 +14,20 @@ from elastic_operator.loop.reclaim.dry_runs import DryRuns
 from elastic_operator.loop.reclaim.eviction_gate import EvictionGate
 from elastic_operator.loop.reclaim.eviction_limiter import EvictionLimiter
 from elastic_operator.loop.reclaim.nominator import Nominator
-from elastic_operator.loop.reclaim.reclaim_reports import ReclaimReports
+from elastic_operator.loop.reclaim.reclaim_reporter import ReclaimReporter
 from elastic_operator.loop.reconciler import Reconciler
-from elastic_operator.loop.stored_world import StoredWorld
-from elastic_operator.loop.writes.act import Actor
+from elastic_operator.loop.store_view import StoreView
 from elastic_operator.loop.writes.dispatch import Dispatcher
 from elastic_operator.loop.writes.failed_writes import FailedWrites
+from elastic_operator.loop.writes.plan_executor import PlanExecutor
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.times import JobTimes
 from elastic_operator.plan.planner import Decisions, Planner
 from elastic_operator.pods.failure_logs import FailureLogs
 from elastic_operator.pods.master_poller import MasterPoller
 from elastic_operator.pods.survivor_logs import SurvivorLogs
+from elastic_operator.quarantine import Quarantine
 from elastic_operator.read.ledger import Ledger
-from elastic_operator.read.quarantine import Quarantine
 from elastic_operator.read.reader import Reader
 from elastic_operator.settings import Settings
 
@@ -36,20 +36,20 @@ def make_controller(
     *,
     stores: Stores,
     ledger: Ledger,
-    actor: Actor,
+    executor: PlanExecutor,
     logs: FailureLogs,
     settings: Settings,
     metrics: Metrics,
     clock: ServerClock,
     poller: MasterPoller,
-    fresh: Callable[[], bool],
+    is_fresh: Callable[[], bool],
     times: JobTimes,
     on_decisions: Callable[[Decisions | None], None] = lambda _: None,
 ) -> Controller:
-    """A controller with everything that it needs.
+    """A controller with all its parts.
 
     Args:
-        fresh: Whether the stores can be trusted to create pods.
+        is_fresh: Whether the stores can be trusted to create pods.
         times: Sees each plan that is made.
         on_decisions: Called at the end of each pass with its decisions.
     """
@@ -60,92 +60,93 @@ def make_controller(
         settings,
         clock=clock,
         quarantine=quarantine,
-        dropped_fields=actor.dropped_fields,
+        pruned_fields=executor.pruned_fields,
         backoff=lambda uid: nominator.backoff(uid),
-        makes_way=lambda node: nominator.makes_way(node),
+        is_being_cleared=lambda node: nominator.is_being_cleared(node),
     )
     limiter = EvictionLimiter(settings.reclaim, evicted=metrics.evictions.inc)
     nominator = Nominator(
-        actor.session,
+        executor.session,
         stores.pods,
         keeps_seconds=settings.reclaim.reservation_seconds,
         grace_ceiling=reader.job_contexts.grace_ceiling,
-        events=actor.events,
+        events=executor.events,
         metrics=metrics,
         now=clock.time,
-        changed=awake.set,
+        on_change=awake.set,
     )
     survivors = SurvivorLogs(logs, now=clock.time, stepped=lambda: clock.stepped)
     planner = Planner(metrics.allocate.time)
 
-    def decide_again(uid: str) -> None:
-        planner.forget_plan(uid)
+    def requeue(uid: str) -> None:
+        planner.plans.forget(uid)
         awake.set()
 
-    def worked(uid: str) -> None:
-        quarantine.worked(uid)
-        dry_runs.made(uid)
+    def on_pods_created(uid: str) -> None:
+        quarantine.note_success(uid)
+        dry_runs.answers.note_created(uid)
 
     dry_runs = DryRuns(
-        DryRunner(actor.session, stores, actor.build).ask,
+        DryRunner(executor.session, stores, executor.build).run,
         lambda job, error, needed: reconciler.refused(job, error, needed),
-        again=decide_again,
+        requeue=requeue,
     )
-    world = StoredWorld(
+    view = StoreView(
         reader,
         logs.with_logs,
         failed_writes,
         report=poller.report,
-        answered=poller.answered,
+        answered=poller.last_answer_at,
         group=survivors.group,
         may_preempt=dry_runs.may_preempt,
         may_not_preempt=dry_runs.may_not_preempt,
-        news=(poller.touched, survivors.touched),
-        seen=dry_runs.see,
+        dirty_sets=(poller.dirty, survivors.dirty),
+        job_read=dry_runs.answers.job_read,
     )
     dispatcher = Dispatcher(
-        actor=actor,
+        executor=executor,
         shapes=reader.shapes,
         ledger=ledger,
         failed_writes=failed_writes,
         metrics=metrics,
-        dropped_fields=actor.dropped_fields,
-        fresh=fresh,
-        done=decide_again,
-        failed=lambda uid, error: planner.quarantine(world, uid, error, given=True),
-        worked=worked,
-        refused=dry_runs.were_refused,
+        pruned_fields=executor.pruned_fields,
+        is_fresh=is_fresh,
+        on_done=requeue,
+        on_internal_error=lambda uid, error: planner.quarantine(view, uid, error, at_grant=True),
+        on_pods_created=on_pods_created,
+        on_pod_rejected=dry_runs.answers.note_refused_create,
     )
-    forecasts = Forecasts(world, metrics=metrics, clock=clock, again=decide_again)
+    forecasts = Forecasts(view, metrics=metrics, clock=clock, requeue=requeue)
     eviction_gate = EvictionGate(
         dry_runs=dry_runs, nominator=nominator, limiter=limiter, pods=stores.pods, reads=logs.reads
     )
     reconciler = Reconciler(
         planner=planner,
-        world=world,
+        view=view,
         dispatcher=dispatcher,
         eviction_gate=eviction_gate,
         poller=poller,
         survivors=survivors,
         wake=awake.set,
-        on_plan=times.see_plan,
+        on_plan=times.note_plan,
         with_forecast=forecasts.with_forecast,
     )
-    read, of_pods = (reader.specs, reader.shapes, world), (poller, survivors)
-    of_writes = (dry_runs, eviction_gate, failed_writes, dispatcher.status_times)
+    read, of_pods = (reader.specs, reader.shapes, view), (poller, survivors)
+    of_writes = (dry_runs, dry_runs.answers, eviction_gate, failed_writes, dispatcher.status_times)
     of_messages = (reconciler.reason_messages, forecasts.what_ifs, forecasts.queue_positions)
     return Controller(
-        world=world,
+        world=view,
         planner=planner,
         reconciler=reconciler,
         limiter=limiter,
         nominator=nominator,
         dry_runs=dry_runs,
         forecasts=forecasts,
-        reports=ReclaimReports(stores.jobs, stores.pods, events=actor.events, metrics=metrics),
+        reclaim_reporter=ReclaimReporter(stores.jobs, stores.pods, events=executor.events, metrics=metrics),
         metrics=metrics,
         clock=clock,
         awake=awake,
         on_decisions=on_decisions,
         of_jobs=(*read, *of_pods, *of_writes, *of_messages, times),
+        until_not_backed_up=lambda: executor.session.writes.until_not_backed_up(),
     )

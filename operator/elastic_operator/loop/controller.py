@@ -1,10 +1,11 @@
-"""Wake -> read -> decide -> apply.
+"""The control loop: wake, read, decide, apply. In the words of others: a cycle of kueue's scheduler, then a reconcile
+for each job; the result of a pass says when to requeue.
 
-A pass runs in one go, without awaiting anything, so it sees one state of the stores: the planner observes the jobs and
+A pass awaits nothing, so it sees one state of the stores: the planner observes the jobs and
 allocates for all of them, the reconciler has each job's plan carried out, and the nominator keeps places for pods of
-others. Everything is decided again every ten minutes, whatever the watches say.
+others. Everything is decided again every ten minutes, even without an event.
 
-Where much is new, it is read before the pass, with turns of the event loop in between.
+If many objects are new, they are read before the pass, with turns of the event loop in between.
 """
 
 from __future__ import annotations
@@ -12,79 +13,84 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.waiting import waited_for
 from elastic_operator.loop import reconciler
-from elastic_operator.loop.batching import Batching
+from elastic_operator.loop.batching import MAX_BACKED_UP_SECONDS, Batching
 from elastic_operator.loop.forecast.forecasts import Forecasts
 from elastic_operator.loop.reclaim.dry_runs import DryRuns
 from elastic_operator.loop.reclaim.eviction_limiter import EvictionLimiter
 from elastic_operator.loop.reclaim.nominator import Nominator
-from elastic_operator.loop.reclaim.reclaim_reports import ReclaimReports
+from elastic_operator.loop.reclaim.reclaim_reporter import ReclaimReporter
 from elastic_operator.loop.reconciler import RESYNC_SECONDS, Reconciler
-from elastic_operator.loop.stored_world import StoredWorld
-from elastic_operator.memory import OfJobs
+from elastic_operator.loop.store_view import StoreView
+from elastic_operator.memory import PerJobMemory
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.planner import Decisions, Observed, Planner
+from elastic_operator.plan.planner import Decisions, Planner
 
 log = logging.getLogger(__name__)
 
 LONGEST_WAIT_SECONDS = 120.0
-"""A pass comes at least this often. It costs next to nothing while nothing changes, and finds what time alone has made
-due, even if nobody has said when.
+"""The longest time between two passes. A pass costs next to nothing while nothing changes, and finds work that time
+alone has made due, even if no part of the operator announced the time.
 """
 LEAST_WAIT_SECONDS = 0.01
-"""Between two passes the watches, the writes and the probes get their turn."""
+"""The least time between two passes, in which the watches, the writes and the probes have their turn."""
 AFTER_ERROR_SECONDS = 1.0
-"""A pass that failed is tried again after this time: nobody knows whether it fails again at once."""
+"""A failed pass is tried again after this time and no sooner, whatever changes meanwhile: it may fail again at once,
+and the next one reads everything again.
+"""
 BETWEEN_SLICES_SECONDS = 1.0
-"""A resync takes as many jobs at a time as a pass makes plans, once in this time."""
+"""A resync decides again on as many jobs as a pass makes plans for, once in this time."""
 
 
 class Controller:
-    """Decides for all jobs and has it done.
+    """Decides for all jobs, and has the decisions carried out.
 
     Args:
         awake: Set when something has changed.
-        on_decisions: Called at the end of each pass with its decisions; with None when a pass has failed, and the
-            decisions before it must not be read any more.
-        of_jobs: All that remembers something of each job.
+        on_decisions: Called at the end of each pass with its decisions; with None after a failed pass, when earlier
+            decisions must not be read any more.
+        of_jobs: All memories of jobs.
+        until_not_backed_up: Waits while more deletions and changes are queued than may be in flight (181).
     """
 
     def __init__(
         self,
         *,
-        world: StoredWorld,
+        world: StoreView,
         planner: Planner,
         reconciler: Reconciler,
         limiter: EvictionLimiter,
         nominator: Nominator,
         dry_runs: DryRuns,
         forecasts: Forecasts,
-        reports: ReclaimReports,
+        reclaim_reporter: ReclaimReporter,
         metrics: Metrics,
         clock: ServerClock,
         awake: asyncio.Event,
         on_decisions: Callable[[Decisions | None], None],
-        of_jobs: Sequence[OfJobs],
+        of_jobs: Sequence[PerJobMemory],
+        until_not_backed_up: Callable[[], Awaitable[None]],
     ) -> None:
         self.world, self.planner, self.reconciler = world, planner, reconciler
         self.nominator, self.dry_runs, self.forecasts = nominator, dry_runs, forecasts
-        self._limiter, self._reports, self.of_jobs = limiter, reports, of_jobs
+        self._limiter, self._reclaim_reporter, self.of_jobs = limiter, reclaim_reporter, of_jobs
         self._metrics, self._clock, self._awake, self._on_decisions = metrics, clock, awake, on_decisions
         self._stores, self._ledger = world.reader.stores, world.reader.ledger
-        self._stepped = clock.stepped
+        self._stepped, self._until_not_backed_up = clock.stepped, until_not_backed_up
         self.last_pass = time.monotonic()
         self.decisions: Decisions | None = None
         """Of the last pass."""
         self._resync_at, self._batching = 0.0, Batching()
         self._to_resync: list[str] = []
         self._present: Collection[str] | None = None
-        """The jobs (uids) that were there when those that were gone were last forgotten."""
+        """The jobs (uids) that existed when deleted jobs were last forgotten."""
 
     @property
     def policy_of(self) -> Mapping[str, str]:
@@ -92,11 +98,11 @@ class Controller:
         return self.decisions.policies.team_of if self.decisions else {}
 
     def wake(self) -> None:
-        """Something changed: look again."""
+        """Something has changed: make a pass."""
         self._awake.set()
 
     async def run(self) -> None:
-        """Passes until cancelled. Plans under way are cancelled with it."""
+        """Make passes until cancelled. Plans under way are cancelled, too."""
         forecasting = asyncio.create_task(self.forecasts.run())
         try:
             while True:
@@ -106,7 +112,13 @@ class Controller:
                 wait = self._guarded_pass()
                 took = time.monotonic() - started
                 await asyncio.sleep(took)  # leave half of the time to the watches and writes in a storm
+                if wait is None:
+                    await asyncio.sleep(AFTER_ERROR_SECONDS)
+                    continue
                 await asyncio.sleep(self._batching.delay(took, woken=self._awake.is_set(), now=time.monotonic()))
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(MAX_BACKED_UP_SECONDS):
+                        await self._until_not_backed_up()
                 await waited_for(self._awake, wait)
         finally:
             forecasting.cancel()
@@ -117,94 +129,97 @@ class Controller:
             self.world.close()
 
     async def _read_ahead(self) -> None:
-        """Read what is new, if it is much, with turns for the watches and writes in between; the pass remembers it."""
+        """If many objects are new, read them with turns for the watches and writes in between. The pass uses what was
+        read.
+        """
         try:
             now = self._clock.time()
             for _ in self.world.reader.pending_pods.read_ahead(now):
                 await asyncio.sleep(0)
-            for _ in self.planner.read_ahead(self.world.glance(now)):
+            for _ in self.planner.read_ahead(self.world.refresh_contexts(now)):
                 await asyncio.sleep(0)
-        except Exception:  # an error of a job or pod comes again in the pass, which logs it
+        except Exception:  # an error at a job or pod comes again in the pass, which logs it
             log.debug("the next pass reads everything at once, because reading ahead raised", exc_info=True)
 
-    def _guarded_pass(self) -> float:
+    def _guarded_pass(self) -> float | None:
+        """Make one pass; returns as `run_pass`, or None if it failed."""
         try:
             wait = self.run_pass()
         except Exception:
             self._metrics.pass_errors.inc()
-            log.exception("a pass failed; the next one starts from the stores again")
+            log.exception("pass failed; the next pass reads all stores again")
             self.forget()
-            return AFTER_ERROR_SECONDS
+            return None
         self.last_pass = time.monotonic()
         return wait
 
     def run_pass(self) -> float:
-        """One pass; returns the seconds after which the next is due if nothing wakes it."""
+        """Make one pass; returns the seconds until the next pass if no event wakes it."""
         with self._metrics.passes.time():
             now, began = self._clock.time(), time.monotonic()
             if self._clock.stepped != self._stepped:
                 self._stepped = self._clock.stepped
-                self.forget()  # what was to last until some time may now last too long (29)
+                self.forget()  # the step may have made waits too long (29)
             if began >= self._resync_at:
                 self._resync()
-            decisions = self.decisions = self.planner.decide(self.world.look(now), self._limiter)
-            self.forecasts.see(decisions)
-            observed, allocation = decisions.observed, decisions.allocation
+            decisions = self.decisions = self.planner.decide(self.world.refresh(now), self._limiter)
+            self.forecasts.note_decisions(decisions)
+            allocation = decisions.allocation
             if decisions.is_new:
-                self._report(lambda: self._take_note(decisions, now))
-            self._forget_absent(observed)
+                self._limiter.note_waiting(allocation)
+                self.reconciler.reason_messages.later(allocation)
+                self._report_safely(lambda: self._take_note(decisions, now))
+            self._forget_deleted(decisions)
             self._keep_places(allocation, now)
             self.reconciler.plan_all(decisions, now)
-            self.dry_runs.ask_next()
-            self.reconciler.renew_messages(observed, allocation, now, storms=self._batching.storms)
-            self._report(lambda: self._on_decisions(decisions))
+            self.dry_runs.start_next()
+            self.reconciler.renew_messages(decisions, now, storms=self._batching.storms)
+            self._report_safely(lambda: self._on_decisions(decisions))
         again = min(self.world.reader.quarantine.next_try(since=began), self.dry_runs.next_try(), self._resync_at)
         due = min(again, self.reconciler.next_due(began)) - time.monotonic()
         at = min(decisions.until, self.world.reader.pending_pods.again_at) - now
         return max(LEAST_WAIT_SECONDS, min(due, at, self._ledger.next_expiry(), LONGEST_WAIT_SECONDS))
 
-    def _report(self, report: Callable[[], None]) -> None:
-        """Report what was decided. An error in a report must not keep any job from its pods (88)."""
+    def _report_safely(self, report: Callable[[], None]) -> None:
+        """Report the decisions. An error in a report must not keep any job from its pods (88)."""
         try:
             report()
         except Exception:
             self._metrics.pass_errors.inc()
-            log.exception("what was decided cannot be reported; it is carried out nevertheless")
+            log.exception("cannot report the decisions of this pass; they are carried out")
 
     def _take_note(self, decisions: Decisions, now: float) -> None:
-        """Count and log the new allocation, and have each job's message on why it is not bigger renewed."""
+        """Count and log the new allocation."""
         allocation = decisions.allocation
         if decisions.error is not None:
             self._metrics.pass_errors.inc()
-            text = "what looks ahead (143), or the mode DryRun, raised; the allocation is carried out nevertheless"
+            text = "the look-ahead (143) or the DryRun allocation raised an error; the allocation is used without it"
             log.error(text, exc_info=decisions.error)
         if decisions.stopped is None:
-            self._reports.report_futile(decisions.observed.snapshot, self.planner.futile_preemptors)
-        if decisions.would_be is not None:
-            self._reports.would_reclaim(decisions.would_be)
-        self._limiter.note_waiting(allocation)
-        self.reconciler.reason_messages.later(allocation)
-        self._reports.look(replace(decisions.observed.snapshot, now=now), allocation)
+            self._reclaim_reporter.report_futile(decisions.snapshot, self.planner.futile_preemptors)
+        if decisions.dry_run is not None:
+            self._reclaim_reporter.would_reclaim(decisions.dry_run)
+        self._reclaim_reporter.note_allocation(replace(decisions.snapshot, now=now), allocation)
 
-    def _forget_absent(self, observed: Observed) -> None:
-        """Have forgotten what is remembered of jobs that are gone, once some are, or everything is decided again."""
+    def _forget_deleted(self, decisions: Decisions) -> None:
+        """Make the memories forget deleted jobs, if a job was deleted or everything is decided again."""
         present = self.world.jobs()
-        if present is not self._present:
+        if present is not self._present:  # by identity (23)
             self._present = present
             for memory in self.of_jobs:
-                memory.keep_only(observed.obs.keys())
+                memory.forget_deleted(decisions.obs.keys())
 
     def _keep_places(self, allocation: Allocation, now: float) -> None:
-        """Keep places for pods of others, and say which of them get none."""
+        """Keep places for pods of others, and report the pods that get none."""
         pending_pods = self.world.reader.pending_pods
         self.nominator.plan(allocation.nominations)
         first_backoffs = pending_pods.note_served(_served(allocation), allocation.tried_gangs, now)
-        self._report(lambda: self._reports.no_room(first_backoffs))
+        self._report_safely(lambda: self._reclaim_reporter.no_room(first_backoffs))
         self.nominator.withdraw(pending_pods.expired)
         self.nominator.renew(pending_pods.renewable)
 
     def _resync(self) -> None:
-        """Decide everything again: who gets what at once, what follows for each job some jobs at a time."""
+        """Decide everything again: the allocation at once, and the plans some jobs at a time."""
         if not self._to_resync and self.decisions is not None:  # before the first pass there is nothing to forget
             self._to_resync = [body.metadata.uid for body in self._stores.jobs]
             self.planner.forget_allocation()
@@ -216,7 +231,7 @@ class Controller:
         self._resync_at = time.monotonic() + (BETWEEN_SLICES_SECONDS if self._to_resync else RESYNC_SECONDS)
 
     def forget(self) -> None:
-        """Forget what was read and decided, so that the next pass does all of it again."""
+        """Forget all that was read and decided, so that the next pass does it again."""
         self.world.forget()
         self.planner.forget()
         self.forecasts.forget()
@@ -224,6 +239,6 @@ class Controller:
 
 
 def _served(allocation: Allocation) -> frozenset[str]:
-    """The foreign pods (uids) that have got places, or wait for the limits on evictions."""
+    """The foreign pods (uids) that have places, or wait for the limits on evictions."""
     waiting = (entry.demand.uid for entry, _ in allocation.over_limit)
     return frozenset([*(nomination.uid for nomination in allocation.nominations), *waiting])

@@ -1,7 +1,7 @@
-"""Makes the plan of each job and starts on it, and renews the messages on why jobs are not bigger.
+"""Makes and begins the plan of each job, and renews the messages on why jobs are not bigger.
 
-Thousands of jobs may change at once: plans are made for some jobs in each pass, for the others in the next ones, which
-follow at once.
+Thousands of jobs may change at once. So each pass makes plans for some jobs. The next passes follow at once, and make
+plans for the others.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from elastic_api.status import ConditionType, JobStatus
 from elastic_operator.cluster.errors import PodRefused
 from elastic_operator.loop.reason_messages import ReasonMessages
 from elastic_operator.loop.reclaim.eviction_gate import EvictionGate
-from elastic_operator.loop.stored_world import StoredWorld
+from elastic_operator.loop.store_view import StoreView
 from elastic_operator.loop.writes.dispatch import NOT_FRESH_SECONDS, Dispatcher
 from elastic_operator.loop.writes.master import changed_route
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.job.observation import Observation
-from elastic_operator.plan.job_memory import Planned
-from elastic_operator.plan.planner import Decisions, Observed, Planner
+from elastic_operator.plan.planner import Decisions, Planner
+from elastic_operator.plan.plans import Planned
 from elastic_operator.pods.launcher_target import target_of
 from elastic_operator.pods.master_poller import MasterPoller
 from elastic_operator.pods.survivor_logs import SurvivorLogs
@@ -34,19 +34,19 @@ from elastic_operator.pods.survivor_logs import SurvivorLogs
 log = logging.getLogger(__name__)
 
 RESYNC_SECONDS = 600.0
-"""Every job is decided on again at least this often, whatever the watches say (91). Other controllers rely on their
-watches alone. Every 120 s, this net cost 3.5 % of a core among 10,000 pods.
+"""Every job is decided on again at least this often, even without an event (91). Other controllers rely on their
+watches alone. With 120 s, this resync cost 3.5 % of a core among 10,000 pods.
 """
 MAX_PLANS = 500
-"""The most plans that are made in one pass; the next one, which follows at once, goes on."""
+"""The most plans of one pass. The next pass follows at once, and makes more."""
 
 
 class Reconciler:
-    """Has each job's plan carried out.
+    """Makes each job's plan, and has it carried out.
 
     Args:
         wake: Called when another pass is needed.
-        on_plan: Called with each plan that was made.
+        on_plan: Called with each new plan.
         with_forecast: The status of a plan with its place in line, or with its answer.
     """
 
@@ -54,7 +54,7 @@ class Reconciler:
         self,
         *,
         planner: Planner,
-        world: StoredWorld,
+        view: StoreView,
         dispatcher: Dispatcher,
         eviction_gate: EvictionGate,
         poller: MasterPoller,
@@ -63,61 +63,64 @@ class Reconciler:
         on_plan: Callable[[Planned], None],
         with_forecast: Callable[[Observation, JobStatus], JobStatus],
     ) -> None:
-        self._planner, self._world, self.dispatcher, self.eviction_gate = planner, world, dispatcher, eviction_gate
-        self._stores, self._quarantine = world.reader.stores, world.reader.quarantine
+        self._planner, self._view, self.dispatcher, self.eviction_gate = planner, view, dispatcher, eviction_gate
+        self._stores, self._quarantine = view.reader.stores, view.reader.quarantine
         self._poller, self._survivors = poller, survivors
         self._wake, self._on_plan, self._with_forecast = wake, on_plan, with_forecast
         self._behind: list[str] = []
-        """Jobs for whose plans there was no time in the last pass: they come first in the next one."""
+        """Jobs without a plan because the last pass had no time for it. The next pass plans for them first."""
         self.reason_messages = ReasonMessages()
 
     async def stop(self) -> None:
-        """Cancel the plans under way, and what else is done for jobs."""
+        """Cancel the plans under way, and the other work for jobs."""
         await self.dispatcher.stop()
         await self._poller.stop()
         await self._survivors.stop()
 
     def next_due(self, now: float) -> float:
         """When (monotonic, as `now`) a plan is due, or a new message on why a job is not bigger."""
-        return min(self.goes_on_at(now), self._planner.next_due(), self.reason_messages.next_due())
+        return min(self.catch_up_at(now), self._planner.plans.next_due(), self.reason_messages.next_due())
 
-    def goes_on_at(self, now: float) -> float:
-        """When (monotonic, as `now`) a plan for which there was no time can be made and begun; infinity without any."""
+    def catch_up_at(self, now: float) -> float:
+        """When (monotonic, as `now`) the first plan that a pass had no time for can be made and begun; infinity if
+        there is none.
+        """
         return min((now + self.dispatcher.wait(uid, now) for uid in self._behind), default=inf)
 
     # -- what becomes of plans -----------------------------------------------------------------------------------------
 
     def refused(self, job: Job, error: PodRefused, needed: bool) -> None:
-        """The pods of the job for which others were to go would be refused.
+        """Note that the API server would refuse the pods of the job for which others were to be evicted.
 
-        If the job needs them for its minimum, that counts like a failed write.
+        If the job needs these pods for its minimum, that counts like a failed write.
         """
         if needed:
             self.dispatcher.note(job, error)
             return
         text = f"No pods are evicted for its growth: {pod_blocked(error.error.message)}"
-        self.dispatcher.actor.record_events(job, [Event("ScaleUpBlocked", text, "Warning")])
+        self.dispatcher.executor.record_events(job, [Event("ScaleUpBlocked", text, "Warning")])
 
     def _quarantine_job(self, uid: str, error: Exception) -> Observation | None:
-        """Quarantine the job after an error about what it was given. Returns its observation; None if it is gone."""
-        return self._planner.quarantine(self._world, uid, error, given=True)
+        """Quarantine the job after an error at its grant. Returns its observation; None if the job is deleted."""
+        return self._planner.quarantine(self._view, uid, error, at_grant=True)
 
     # -- plans ---------------------------------------------------------------------------------------------------------
 
     def plan_all(self, decisions: Decisions, now: float) -> None:
-        """Make the plans that are not made yet, as many as one pass has time for.
+        """Make the missing plans, as many as one pass has time for.
 
-        Jobs that get or lose pods come first: a new leader has a plan to make for each of thousands. The next pass
-        follows at once if jobs are left that can be started on. Jobs with a hanging status write are planned last: they
-        look new in every pass, and thousands of them would otherwise keep the passes going, and use up each pass's
-        plans.
+        Jobs that get or lose pods come first, because a new leader makes plans for thousands of jobs. The next pass
+        follows at once if plans can be begun for jobs that are left. Jobs that back off are planned last: thousands of
+        them would otherwise cause pass after pass, and use up each pass's plans. While a plan is carried out, no other
+        plan can be begun for its job. The job is decided on again at the end.
         """
-        all_obs = decisions.observed.obs
-        self.eviction_gate.look(all_obs, decisions.allocation, fresh=self.dispatcher.fresh())
+        all_obs = decisions.obs
+        self.eviction_gate.begin_pass(all_obs, decisions.allocation, fresh=self.dispatcher.is_fresh())
         behind = [uid for uid in self._behind if uid in all_obs]
         others = self._planner.may_need_plans(decisions, time.monotonic())
-        later, allocation = self.dispatcher.busy_or_backing_off(), decisions.allocation
-        in_order = sorted(dict.fromkeys((*behind, *others)), key=lambda uid: (uid in later, not _acts(uid, allocation)))
+        later, allocation = self.dispatcher.backing_off(), decisions.allocation
+        idle = [uid for uid in dict.fromkeys((*behind, *others)) if not self.dispatcher.busy(uid)]
+        in_order = sorted(idle, key=lambda uid: (uid in later, not _acts(uid, allocation)))
         uids, made = iter(in_order), 0
         while made < MAX_PLANS and (uid := next(uids, None)) is not None:
             made += self._plan_or_quarantine(all_obs[uid], allocation, now)
@@ -125,19 +128,13 @@ class Reconciler:
         self.dispatcher.metrics.reclaim_unanswered.set(self.eviction_gate.awaiting_dry_runs)
 
     def _plan_or_quarantine(self, obs: Observation, allocation: Allocation, now: float) -> bool:
-        """Make the job's plan and start on it; False if it is made already. A job at which this raises is quarantined.
-
-        While a plan is carried out, nothing can be begun for the job, and it is decided on again at the end.
-        """
-        if self.dispatcher.busy(obs.job.uid):
-            self._planner.forget_plan(obs.job.uid)
-            return False
+        """Make and begin the job's plan; False if it is made already. If this raises, the job is quarantined."""
         try:
-            if self._planner.is_planned(obs, allocation, time.monotonic()):
+            if self._planner.plans.is_up_to_date(obs, allocation, time.monotonic()):
                 return False
             if not obs.job.fault:
                 self._plan(obs, allocation, now)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is this job's, and no other's
+        except Exception as error:  # noqa: BLE001 - any error is handled as an error of this job only
             quarantined = self._quarantine_job(obs.job.uid, error)
             assert quarantined is not None, "a pass awaits nothing, so the job is still there"
             obs = quarantined
@@ -146,7 +143,9 @@ class Reconciler:
         return True
 
     def _leave_in_quarantine(self, obs: Observation, allocation: Allocation, now: float) -> None:
-        """Others get what is theirs of the job's GPUs, and its status says why nothing else is done for it."""
+        """Release the job's pods if others are entitled to their GPUs. The status says why the operator does nothing
+        else for the job.
+        """
         job, body = obs.job, self._stores.jobs.get(obs.job.uid)
         assert body is not None, "a pass awaits nothing, so the job is still there"
         try:
@@ -159,19 +158,19 @@ class Reconciler:
             silent = fault is not None and fault.silent
             if not silent and (
                 job.status != JobStatus() or not body.status.unpack()
-            ):  # else it cannot be read, and is kept
+            ):  # otherwise the spec cannot be read, and the status is kept
                 if fault is not None:
                     fault.is_reported = True
                 gate = partial(self.eviction_gate.gate, job.uid, plan) if plan.deletes else _no_gate
                 wait = min(self.dispatcher.start(body, job, plan, gate=gate), wait if waits else inf)
             status = plan.status
         except Exception:
-            log.exception("job=%s is set aside, and its status cannot say so: that raised, too", job.key)
+            log.exception("job=%s is quarantined, and the plan for its status raised, too", job.key)
             assignment, wait, status = None, RESYNC_SECONDS, job.status
-        self._note(Planned(obs, assignment, time.monotonic() + wait, status))
+        self._note(Planned(obs, assignment, self._due_after(wait, job), status))
 
     def _plan(self, obs: Observation, allocation: Allocation, now: float) -> None:
-        """Make the job's plan and start on it."""
+        """Make and begin the job's plan."""
         job = obs.job
         grant, deferred = allocation.get(job.uid), self.eviction_gate.deferred(job.uid)
         assignment = grant.assignment if grant is not None else None
@@ -182,39 +181,44 @@ class Reconciler:
         plan = replace(plan, status=self._with_forecast(obs, plan.status))
         body = self._stores.jobs.get(job.uid)
         assert body is not None, "a pass awaits nothing, so the job is still there"
-        goes = grant is not None and (bool(grant.assignment.release) or not deferred.pods)
-        gate = partial(self.eviction_gate.gate, job.uid, plan) if goes else _no_gate
+        evicts = grant is not None and (bool(grant.assignment.release) or not deferred.pods)
+        gate = partial(self.eviction_gate.gate, job.uid, plan) if evicts else _no_gate
         wait = min(self.dispatcher.start(body, job, plan, gate=gate), NOT_FRESH_SECONDS if deferred.pods else inf)
-        again = min(wait, plan.wake_at - now if plan.wake_at is not None else inf)
-        self._note(Planned(obs, assignment, time.monotonic() + again, plan.status))
+        again = min(wait, plan.requeue_at - now if plan.requeue_at is not None else inf)
+        self._note(Planned(obs, assignment, self._due_after(again, job), plan.status))
         self._poller.follow(job.uid, target_of(obs, plan, now))
         self._survivors.follow(job.uid, job.namespace, obs.survivors)
 
+    def _due_after(self, seconds: float, job: Job) -> float:
+        """When (monotonic) the job is planned again: in that many seconds, or at the end of a plan under way."""
+        return inf if self.dispatcher.busy(job.uid) else time.monotonic() + seconds
+
     def _note(self, planned: Planned) -> None:
-        """A plan was made and begun: its status says why the job is not bigger, and metrics show it."""
-        self._planner.note(planned)
+        """Note a plan that was made and begun: its status says why the job is not bigger, and metrics show the plan."""
+        self._planner.plans.note(planned)
         self.reason_messages.renewed(planned.obs.job.uid)
         try:
             self._on_plan(planned)
-        except Exception:  # metrics of one job stop no pass
+        except Exception:  # an error in the metrics of one job stops no pass
             log.exception("job=%s cannot be shown", planned.obs.job.key)
 
     # -- why a job is not bigger ---------------------------------------------------------------------------------------
 
-    def renew_messages(self, observed: Observed, allocation: Allocation, now: float, *, storms: bool = False) -> None:
-        """Renew the messages of some of the jobs whose message may read otherwise now. Each plan renews it, too.
+    def renew_messages(self, decisions: Decisions, now: float, *, storms: bool = False) -> None:
+        """Renew the messages of some of the jobs whose message may be stale. Each plan of a job renews it, too.
 
         `storms`: passes have woken each other for a while.
         """
+        allocation = decisions.allocation
         for uid in self.reason_messages.take(storms=storms):
-            known = self._planner.planned(uid)
-            if known is None or known.obs is not observed.obs.get(uid) or known.obs.job.fault:
+            known = self._planner.plans.of(uid)
+            if known is None or known.obs is not decisions.obs.get(uid) or known.obs.job.fault:  # by identity (23)
                 continue
             if uid not in allocation or self.dispatcher.busy(uid):
                 continue
             try:
                 self._renew_message(known.obs, allocation, now)
-            except Exception as error:  # noqa: BLE001 - whatever it is, it is this job's, and no other's
+            except Exception as error:  # noqa: BLE001 - any error is handled as an error of this job only
                 self._quarantine_job(uid, error)
                 self._wake()
 
@@ -225,7 +229,7 @@ class Reconciler:
 
 
 def _no_gate() -> None:
-    """For plans for which nothing must be done first."""
+    """The gate of plans that need no step before their first write."""
 
 
 def _acts(uid: str, allocation: Allocation) -> bool:

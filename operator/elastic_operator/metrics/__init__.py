@@ -1,7 +1,7 @@
 """Prometheus metrics of the operator process, in base units and with bounded labels.
 
-Events are counted where they happen (`Metrics`). The present state is read when Prometheus asks (`Picture`), so that
-the series of a deleted object are gone, too (74). The help texts are the documentation: docs/metrics.md is made from
+Events are counted where they happen (`Metrics`). The present state is read when Prometheus asks (`OperatorStats`), so
+that the series of a deleted object end, too (74). The help texts are the documentation: docs/metrics.md is made from
 them.
 """
 
@@ -15,42 +15,42 @@ from prometheus_client.registry import Collector
 from elastic_operator.metrics.counters import Counters
 from elastic_operator.metrics.jobs import job_families
 from elastic_operator.metrics.others import policy_families, watch_families
-from elastic_operator.metrics.picture import NOTHING, Picture
+from elastic_operator.metrics.stats import NOTHING, OperatorStats
 
 
 class Metrics(Counters):
     """All metrics, in a registry of their own."""
 
     def __init__(self) -> None:
-        # Else there is a series beside each counter that nobody asks for.
+        # Without this, each counter has a second series, which is not used.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         super().__init__(self.registry)
         ProcessCollector(registry=self.registry)
 
-    def text(self, picture: Picture = NOTHING) -> bytes:
+    def text(self, stats: OperatorStats = NOTHING) -> bytes:
         """Everything in the exposition format. Any thread may call it."""
         shown = CollectorRegistry()
-        shown.register(_Shown(picture))
+        shown.register(_Shown(stats))
         return generate_latest(self.registry) + generate_latest(shown)
 
 
 class _Shown(Collector):
-    """A picture, for prometheus_client."""
+    """The stats, for prometheus_client."""
 
-    def __init__(self, picture: Picture) -> None:
-        self._picture = picture
+    def __init__(self, stats: OperatorStats) -> None:
+        self._stats = stats
 
     def collect(self) -> Iterable[Metric]:
-        """The families of the picture."""
-        return families(self._picture)
+        """The families of the stats."""
+        return families(self._stats)
 
 
-def families(picture: Picture) -> Iterator[Metric]:
-    """The families of the picture; of jobs and policies only in the process that leads, so that they count
+def families(stats: OperatorStats) -> Iterator[Metric]:
+    """The families of the stats; of jobs and policies only in the process that leads, so that they count
     once (75).
     """
-    yield from watch_families(picture.watches, picture.kopf_restarts)
-    if picture.leads:
-        yield from job_families(picture.jobs)
-        yield from policy_families(picture.policies)
+    yield from watch_families(stats.watches, stats.kopf_restarts)
+    if stats.leads:
+        yield from job_families(stats.jobs)
+        yield from policy_families(stats.policies)

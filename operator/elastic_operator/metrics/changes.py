@@ -1,4 +1,4 @@
-"""What to count when a job's status was written: the difference from the status before.
+"""Finds the counts for metrics in a written status of a job: the difference from the status before.
 
 It is read from the statuses alone, so that a write that is tried again counts once, when it succeeds (74).
 """
@@ -19,7 +19,7 @@ RESIZES = {"up": ("ScaledUp",), "down": ("ScaledDown", "QuotaReclaimed", "Preemp
 
 @dataclass(frozen=True, slots=True)
 class JobChanges:
-    """What one write reports for the first time.
+    """The news of one write.
 
     `resizes` are (direction, reason). `failures` and `losses` are the restarts by cause. `pauses` and `lost_steps` are
     the costs of changes of size. `queue_wait` is the seconds that the job had waited when it got its pods, None if it
@@ -35,7 +35,7 @@ class JobChanges:
 
 
 def changes(old: JobStatus, new: JobStatus, *, created: float) -> JobChanges:
-    """What `new` reports and `old` did not; the job was created at `created` (epoch seconds)."""
+    """The news in `new` compared with `old`; the job was created at `created` (epoch seconds)."""
     added = _added(old.history, new.history)
     restarts, lost = max(0, new.restarts - old.restarts), sum(c.from_ - c.to for c in added if c.reason in LOSSES)
     losses = max(0, min(restarts, lost))
@@ -51,7 +51,7 @@ def changes(old: JobStatus, new: JobStatus, *, created: float) -> JobChanges:
 
 
 def _added(old: Sequence[Change], new: Sequence[Change]) -> Sequence[Change]:
-    """The entries in front of those that were there before. Empty if the two histories have nothing in common."""
+    """The entries in front of the old ones. Empty if the two histories have nothing in common."""
     if not old:
         return new
     for count in range(len(new)):

@@ -56,7 +56,7 @@ class Counters:
         self.api_requests.labels(verb, code).inc()
 
     def count_job(self, changes: JobChanges) -> None:
-        """Count what a written status of a job reports for the first time."""
+        """Count the news in a written status of a job."""
         for direction, reason in changes.resizes:
             self.resizes.labels(direction, reason).inc()
         self.restarts.labels("failure").inc(changes.failures)
@@ -72,41 +72,40 @@ class Counters:
         self.internal_errors.labels(kind).inc()
 
     def stand_by(self) -> None:
-        """This process does not lead any more: another one reports the present state (75)."""
+        """Reset the present state when this process does not lead any more: another process reports it (75)."""
         for gauge in (self.leader, self.reservations, self.waiting_for_limit, self.too_large, self.reclaim_unanswered):
             gauge.set(0)
 
     def _of_the_process(self) -> None:
         self.build_info = self._gauge(
-            "build_info", "1; which operator this is, and which contract with pods it has.", "version contract python"
+            "build_info",
+            "1; the operator's version, and the version of its contract with pods.",
+            "version contract python",
         )
         self.build_info.labels(version("elastic-pytorch-operator"), contract.VERSION, platform.python_version()).set(1)
         self.leader = self._gauge("leader", "1 while this process leads.")
         self.api_requests = self._counter("api_requests", "Requests to the API server.", "verb code")
         self.events_dropped = self._counter(
             "events_dropped",
-            "Kubernetes events that were not written: too many at once, too many of one job, or refused.",
+            "Kubernetes events that the operator did not write: too many at once, too many of one job, or refused.",
         )
 
     def _of_passes(self) -> None:
-        self.passes = self._histogram("pass_seconds", "Time of one pass: read, decide, hand out.", PASS)
+        self.passes = self._histogram("pass_seconds", "Time of one pass: read, decide, issue plans.", PASS)
         self.allocate = self._histogram("allocate_seconds", "Time of one allocation over all jobs.", PASS)
         self.not_lasting = self._counter(
             "not_lasting",
-            "Jobs that got nothing in an allocation, because the next one would have taken it away from them, or given"
-            " back what others were to lose for them.",
+            "Grants that the operator withheld, because the next pass would have undone them.",
         )
         self.reconcile = self._histogram(
             "reconcile_seconds", "Time to carry out one plan for one job, API calls included.", WRITE
         )
-        self.reconcile_errors = self._counter("reconcile_errors", "Plans that could not be carried out.")
-        self.pass_errors = self._counter(
-            "pass_errors", "Passes that failed by an error that no single object could be blamed for."
-        )
+        self.reconcile_errors = self._counter("reconcile_errors", "Plans that failed.")
+        self.pass_errors = self._counter("pass_errors", "Passes that failed by an error that no single object caused.")
         self.internal_errors = self._counter(
             "internal_errors",
-            "Errors of the operator's own at one object, which was left aside while all others went on; the log names"
-            " it.",
+            "Internal errors of the operator at one object, which it quarantined while it served all others; the log"
+            " names the object.",
             "kind",
         )
         for kind in KINDS:
@@ -130,59 +129,63 @@ class Counters:
             "resize_pause_seconds", "Time without a step, per change of size; Elastic mode.", PAUSE
         )
         self.lost_steps = self._counter(
-            "resize_lost_steps", "Steps that changes of size made jobs do again; Elastic mode."
+            "resize_lost_steps", "Steps that jobs repeated after changes of size; Elastic mode."
         )
         self.queue_wait = self._histogram(
             "queue_wait_seconds",
-            "How long jobs waited for their first pods: since they were created, resumed, or gave all GPUs back.",
+            "How long jobs waited for their first pods: since they were created, resumed, or lost all their pods.",
             QUEUE,
         )
 
     def _of_forecasts(self) -> None:
         self.forecast = self._histogram(
-            "forecast_seconds", "Time of one step of an answer or an estimate, beside the passes.", PASS
+            "forecast_seconds", "Time of one step of a what-if answer or an estimate, beside the passes.", PASS
         )
         self.forecast_errors = self._counter(
-            "forecast_errors", "Answers and estimates that failed by an error of the operator's own; the log has it."
+            "forecast_errors",
+            "What-if answers and estimates that failed by an internal error of the operator; the log has the error.",
         )
         self.what_ifs = self._counter(
-            "what_ifs", "Questions of suspended jobs that were answered, by whether their minimum would start.", "fits"
+            "what_ifs", "Answered what-if questions of suspended jobs, by whether their minimum would start.", "fits"
         )
         for fits in ("true", "false"):
             self.what_ifs.labels(fits)
         self.start_estimates = self._counter("start_estimates", "Estimated starts that waiting jobs got.")
         self.start_estimate_ratio = self._histogram(
             "start_estimate_ratio",
-            "How long jobs waited after each estimate of their start, as a part of what the estimate said: 1 is exact,"
-            " 2 twice as long.",
+            "The actual wait of jobs after each estimate of their start, divided by the estimate: 1 is exact, 2 twice"
+            " as long.",
             RATIO,
         )
 
     def _of_reclaim(self) -> None:
-        self.evictions = self._counter("evictions", "Pods of jobs that went for other teams.")
-        self.would_evict = self._counter("would_evict", "Pods that would have gone if reclaim were on.")
+        self.evictions = self._counter("evictions", "Pods of jobs that the operator evicted for other teams.")
+        self.would_evict = self._counter("would_evict", "Pods that the operator would have evicted if reclaim were on.")
         self.reclaim = self._histogram(
             "reclaim_seconds",
-            "How long jobs and foreign pods waited for whom pods of other teams went, since this process first saw that"
-            " they wanted GPUs: a foreign pod until it was bound, a job until it had the pods of its minimum.",
+            "The wait of jobs and foreign pods for which the operator evicted pods of other teams, since this process"
+            " first saw their request: a foreign pod until it was bound, a job until it had the pods of its minimum.",
             RECLAIM,
         )
         self.requested_gpus = self._counter(
-            "reclaim_requested_gpus", "GPUs that jobs and foreign pods lacked for whom pods of other teams went."
+            "reclaim_requested_gpus",
+            "GPUs that jobs and foreign pods lacked, and for which the operator evicted pods of other teams.",
         )
-        self.evicted_gpus = self._counter("reclaim_evicted_gpus", "GPUs of the pods that went for other teams.")
-        self.nominations = self._counter("nominations", "Foreign pods that got a node reserved.")
-        self.reservations = self._gauge("reservations", "Foreign pods that have a node reserved and are not bound.")
-        self.reservations_expired = self._counter("reservations_expired", "Reservations that ran out.")
-        self.waiting_for_limit = self._gauge(
-            "reclaim_breaker_open", "Jobs and pods that wait because a limit of reclaim is reached."
+        self.evicted_gpus = self._counter(
+            "reclaim_evicted_gpus", "GPUs of the pods that the operator evicted for other teams."
         )
-        text = "Of these, those that no time helps: more would go at once than a limit that was set ever allows."
+        self.nominations = self._counter("nominations", "Foreign pods for which the operator reserved a node.")
+        self.reservations = self._gauge("reservations", "Foreign pods with a reserved node that are not bound yet.")
+        self.reservations_expired = self._counter("reservations_expired", "Reservations that expired.")
+        self.waiting_for_limit = self._gauge("reclaim_breaker_open", "Jobs and pods that wait for a limit of reclaim.")
+        text = (
+            "Jobs and pods that need more evictions at once than the configured limit allows. They wait until an"
+            " administrator raises the limit."
+        )
         self.too_large = self._gauge("reclaim_too_large", text)
         self.reclaim_unanswered = self._gauge(
             "reclaim_unanswered",
-            "Jobs that are to let pods go for others, and wait until it is known whether the API server takes pods"
-            " of these.",
+            "Jobs whose pods wait to be evicted until the API server has answered the dry runs of the preemptors.",
         )
 
     def _counter(self, name: str, about: str, labels: str = "") -> Counter:

@@ -1,4 +1,4 @@
-"""The series of jobs, from a picture of them. A deleted job is in no later picture, so its series are gone."""
+"""The series of jobs, from `JobStats`. A deleted job has no later ones, so its series end."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from elastic_api.status import Condition, ConditionType
-from elastic_operator.metrics.picture import JobPicture
 from elastic_operator.metrics.prefix import PREFIX
+from elastic_operator.metrics.stats import JobStats
 from elastic_operator.metrics.times import KINDS
-from elastic_operator.plan.facts.launcher_report import Report
+from elastic_operator.plan.facts.group_report import GroupReport
 from elastic_operator.plan.job.master_report import report_of
 from elastic_operator.plan.job.observation import is_running
 
 JOB = ("namespace", "job_name")
 
 
-def job_families(jobs: Iterable[JobPicture]) -> Iterator[Metric]:
-    """All of them. A job has no sample for values that are not known."""
+def job_families(jobs: Iterable[JobStats]) -> Iterator[Metric]:
+    """All series. A job has no sample for an unknown value."""
     jobs = list(jobs)
     yield _by_status(jobs)
     yield _info(jobs)
     yield _status(jobs)
     yield _pods(jobs)
-    yield from (_one(jobs, name, about, of) for name, about, of in NOW)
-    yield from (_one(jobs, name, about, of, kind=CounterMetricFamily) for name, about, of in SO_FAR)
+    yield from (_per_job(jobs, name, about, of) for name, about, of in GAUGES)
+    yield from (_per_job(jobs, name, about, of, kind=CounterMetricFamily) for name, about, of in COUNTERS)
     yield from _training(jobs)
     yield _time(jobs)
     yield _kept_nodes(jobs)
@@ -35,32 +35,32 @@ def job_families(jobs: Iterable[JobPicture]) -> Iterator[Metric]:
     yield _flapping(jobs)
 
 
-def _kept_nodes(jobs: list[JobPicture]) -> Metric:
-    about = "Nodes with pods of jobs that are not Ready for too long, and are not given up: too many went at once."
+def _kept_nodes(jobs: list[JobStats]) -> Metric:
+    about = "Nodes with pods of jobs that are not Ready for too long, and that the operator keeps: too many at once."
     kept: set[str] = set().union(*(job.obs.kept_nodes for job in jobs))
     return GaugeMetricFamily(f"{PREFIX}kept_nodes", about, value=len(kept))
 
 
-def _uncounted(jobs: list[JobPicture]) -> Metric:
-    about = "Jobs that ask for devices of dynamic resource allocation, which the operator does not count yet."
-    value = sum(bool(job.obs.job.context.uncounted) for job in jobs)
+def _uncounted(jobs: list[JobStats]) -> Metric:
+    about = "Jobs that request devices by dynamic resource allocation, which the operator does not count."
+    value = sum(bool(job.obs.job.context.uncounted_devices) for job in jobs)
     return GaugeMetricFamily(f"{PREFIX}uncounted_jobs", about, value=value)
 
 
-def _flapping(jobs: list[JobPicture]) -> Metric:
-    about = "Jobs that are held at what they have, because their size was changed too often without a cause."
+def _flapping(jobs: list[JobStats]) -> Metric:
+    about = "Jobs that the operator holds at their size, because it changed too often without a cause."
     value = sum(job.status.held_until is not None for job in jobs)
     return GaugeMetricFamily(f"{PREFIX}flapping_jobs", about, value=value)
 
 
-def _by_status(jobs: list[JobPicture]) -> Metric:
+def _by_status(jobs: list[JobStats]) -> Metric:
     family = GaugeMetricFamily(f"{PREFIX}jobs", "Jobs by the reason of Ready.", labels=["status"])
     for status, count in sorted(Counter(_reason(job, ConditionType.READY) for job in jobs).items()):
         family.add_metric([status], count)
     return family
 
 
-def _info(jobs: list[JobPicture]) -> Metric:
+def _info(jobs: list[JobStats]) -> Metric:
     about = "1 for each job: its quota policy (empty: none covers its namespace) and its runtime.mode."
     family = GaugeMetricFamily(f"{PREFIX}job_info", about, labels=[*JOB, "policy", "mode"])
     for job in jobs:
@@ -69,7 +69,7 @@ def _info(jobs: list[JobPicture]) -> Metric:
     return family
 
 
-def _status(jobs: list[JobPicture]) -> Metric:
+def _status(jobs: list[JobStats]) -> Metric:
     about = "1 for each job: the reason of Ready (STATUS), and of FullSize (LIMITED BY; empty when it has ended)."
     family = GaugeMetricFamily(f"{PREFIX}job_status", about, labels=[*JOB, "status", "limited_by"])
     for job in jobs:
@@ -78,10 +78,10 @@ def _status(jobs: list[JobPicture]) -> Metric:
     return family
 
 
-def _pods(jobs: list[JobPicture]) -> Metric:
+def _pods(jobs: list[JobStats]) -> Metric:
     about = (
-        "Pods of a job that has not ended: minimum and maximum (as its spec says), target (granted now),"
-        " running (whose main container runs) and ready."
+        "Pods of a job that has not ended: minimum and maximum (from its spec), target (granted now), running (the main"
+        " container runs) and ready."
     )
     family = GaugeMetricFamily(f"{PREFIX}job_pods", about, labels=[*JOB, "state"])
     for job in jobs:
@@ -91,7 +91,7 @@ def _pods(jobs: list[JobPicture]) -> Metric:
     return family
 
 
-def _counts(job: JobPicture) -> Iterator[tuple[str, int]]:
+def _counts(job: JobStats) -> Iterator[tuple[str, int]]:
     spec = job.obs.job.spec
     if spec is not None:
         yield "minimum", spec.minimum
@@ -101,7 +101,7 @@ def _counts(job: JobPicture) -> Iterator[tuple[str, int]]:
     yield "ready", job.status.ready_replicas
 
 
-NOW: tuple[tuple[str, str, Callable[[JobPicture], float | None]], ...] = (
+GAUGES: tuple[tuple[str, str, Callable[[JobStats], float | None]], ...] = (
     (
         "job_world_size",
         "Training processes of a job that has not ended.",
@@ -114,7 +114,7 @@ NOW: tuple[tuple[str, str, Callable[[JobPicture], float | None]], ...] = (
     ),
     ("job_created_timestamp_seconds", "When the job was created.", lambda job: job.obs.job.created),
 )
-SO_FAR: tuple[tuple[str, str, Callable[[JobPicture], float | None]], ...] = (
+COUNTERS: tuple[tuple[str, str, Callable[[JobStats], float | None]], ...] = (
     (
         "job_restarts",
         "Unplanned changes of a job: failures and lost pods. From its status, so it outlives the operator.",
@@ -128,11 +128,11 @@ SO_FAR: tuple[tuple[str, str, Callable[[JobPicture], float | None]], ...] = (
 )
 
 
-def _one(
-    jobs: list[JobPicture],
+def _per_job(
+    jobs: list[JobStats],
     name: str,
     about: str,
-    of: Callable[[JobPicture], float | None],
+    of: Callable[[JobStats], float | None],
     *,
     kind: type[GaugeMetricFamily] | type[CounterMetricFamily] = GaugeMetricFamily,
 ) -> Metric:
@@ -146,24 +146,24 @@ def _one(
 
 
 TRAINING = (
-    ("job_step", "Optimizer steps done, as the job's master reported within the last half minute; Elastic mode."),
-    ("job_epoch", "Passes over the data that are done; scripts that use the library."),
-    ("job_loss", "The loss as the script last reported it, if it is a finite number; scripts that use the library."),
+    ("job_step", "Completed optimizer steps, as the job's master reported within the last half minute; Elastic mode."),
+    ("job_epoch", "Completed passes over the data; scripts that use the library."),
+    ("job_loss", "The loss that the script last reported, if it is a finite number; scripts that use the library."),
     (
         "job_goodput_ratio",
-        "Part of the time (0 to 1) in which steps were done that counted, since the master's first training process"
-        " started; scripts that use the library.",
+        "The share of time (0 to 1) spent in steps that counted, since the master's first training process started;"
+        " scripts that use the library.",
     ),
     ("job_last_checkpoint_step", "The step of the newest complete checkpoint; Elastic mode."),
     (
         "job_last_progress_timestamp_seconds",
-        "When the step last moved, or another master began, as far as this process saw it; not while the job waits for"
-        " GPUs; Elastic mode.",
+        "When this process last saw the step advance or another master begin; not while the job waits for GPUs; Elastic"
+        " mode.",
     ),
 )
 
 
-def _training(jobs: list[JobPicture]) -> Iterator[Metric]:
+def _training(jobs: list[JobStats]) -> Iterator[Metric]:
     families = {name: GaugeMetricFamily(f"{PREFIX}{name}", about, labels=JOB) for name, about in TRAINING}
     for job in jobs:
         for name, value in _progress(job, report_of(job.obs)):
@@ -172,7 +172,7 @@ def _training(jobs: list[JobPicture]) -> Iterator[Metric]:
     yield from families.values()
 
 
-def _progress(job: JobPicture, report: Report | None) -> Iterator[tuple[str, float | None]]:
+def _progress(job: JobStats, report: GroupReport | None) -> Iterator[tuple[str, float | None]]:
     """The value in the master's last report, else the last one in the status."""
     if report is not None:
         yield "job_step", report.step
@@ -189,11 +189,11 @@ def _progress(job: JobPicture, report: Report | None) -> Iterator[tuple[str, flo
         yield "job_last_progress_timestamp_seconds", job.moved_at
 
 
-def _time(jobs: list[JobPicture]) -> Metric:
+def _time(jobs: list[JobStats]) -> Metric:
     about = (
-        "Where the time of a job went while this process led. For scripts that use the library as their own account"
-        " says (regroup is reform; its part other, such as evaluation, is left out), and waiting as the operator sees"
-        " it. For all others by the reason of Ready: Queued and Suspended are waiting, Starting and Rendezvousing"
+        "The use of a job's time while this process led. For scripts that use the library it is their own account"
+        " (regroup is reform; the part other, such as evaluation, is omitted), and waiting as the operator sees it. For"
+        " all others it follows the reason of Ready: Queued and Suspended are waiting, Starting and Rendezvousing"
         " startup, Resizing reform, Restarting lost, Running and Degraded productive; there checkpoint stays 0."
     )
     family = CounterMetricFamily(f"{PREFIX}job_time_seconds", about, labels=[*JOB, "kind"])
@@ -203,10 +203,10 @@ def _time(jobs: list[JobPicture]) -> Metric:
     return family
 
 
-def _name(job: JobPicture) -> tuple[str, str]:
+def _name(job: JobStats) -> tuple[str, str]:
     return job.obs.job.namespace, job.obs.job.name
 
 
-def _reason(job: JobPicture, kind: ConditionType) -> str:
+def _reason(job: JobStats, kind: ConditionType) -> str:
     condition: Condition | None = job.status.condition(kind)
     return condition.reason if condition else ""

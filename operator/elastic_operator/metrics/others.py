@@ -1,4 +1,4 @@
-"""The series of quota policies and of watches, from a picture of them."""
+"""The series of quota policies and of watches, from `PolicyStats` and `WatchStats`."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from elastic_operator.metrics.picture import PolicyPicture, WatchPicture
 from elastic_operator.metrics.prefix import PREFIX
+from elastic_operator.metrics.stats import PolicyStats, WatchStats
 
 
-def policy_families(policies: Iterable[PolicyPicture]) -> Iterator[Metric]:
+def policy_families(policies: Iterable[PolicyStats]) -> Iterator[Metric]:
     """The GPUs of policies, and their problems."""
     about = (
-        "GPUs of a quota policy, as in its status: guaranteed, used, borrowed (used beyond the guarantee), lent (others"
-        " use them), pending (its jobs want them and have not got them), fair_share, and limit, if there is one."
+        "GPUs of a quota policy, as in its status: guaranteed, used, borrowed (used beyond the guarantee), lent (used"
+        " by others), pending (its jobs wait for them), fair_share, and limit, if it has one."
     )
     family = GaugeMetricFamily(f"{PREFIX}quota_gpus", about, labels=["policy", "flavor", "kind"])
-    about = "1 where a condition of a quota policy holds, else 0: Ready, Overcommitted, Conflict and so on."
+    about = "1 if a condition of a quota policy holds, otherwise 0: Ready, Overcommitted, Conflict and so on."
     conditions = GaugeMetricFamily(f"{PREFIX}quota_condition", about, labels=["policy", "condition"])
     for policy in policies:
         for flavor, gpus in policy.flavors.items():
@@ -29,19 +29,19 @@ def policy_families(policies: Iterable[PolicyPicture]) -> Iterator[Metric]:
     yield from (family, conditions)
 
 
-def watch_families(watches: Mapping[str, WatchPicture], kopf_restarts: int) -> Iterator[Metric]:
+def watch_families(watches: Mapping[str, WatchStats], kopf_restarts: int) -> Iterator[Metric]:
     """How recent the news of each watch are."""
     age = GaugeMetricFamily(
-        f"{PREFIX}watch_last_event_age_seconds", "Seconds since a watch last said anything.", labels=["kind"]
+        f"{PREFIX}watch_last_event_age_seconds", "Seconds since a watch last delivered anything.", labels=["kind"]
     )
     relists = CounterMetricFamily(
         f"{PREFIX}watch_relists",
-        "Lists of a kind after its first: each costs the API server as much as all its objects. Only the metadata"
-        " is listed at each beginning to lead, and of jobs every minute; these lists are not counted.",
+        "Lists of a kind after its first: each costs the API server as much as all its objects. A new leader lists only"
+        " metadata, and every minute that of jobs; these lists do not count.",
         labels=["kind"],
     )
     errors = CounterMetricFamily(
-        f"{PREFIX}watch_errors", "Lists and watches of a kind that failed, and were tried again.", labels=["kind"]
+        f"{PREFIX}watch_errors", "Lists and watches of a kind that failed and were retried.", labels=["kind"]
     )
     for kind, watch in watches.items():
         age.add_metric([kind], min(watch.age, 1e9))
@@ -49,5 +49,5 @@ def watch_families(watches: Mapping[str, WatchPicture], kopf_restarts: int) -> I
             relists.add_metric([kind], watch.relists)
         errors.add_metric([kind], watch.errors)
     yield from (age, relists, errors)
-    about = "How often kopf, which watches the jobs, ended and was started again."
+    about = "The number of restarts of kopf, which watches the jobs."
     yield CounterMetricFamily(f"{PREFIX}kopf_restarts", about, value=kopf_restarts)

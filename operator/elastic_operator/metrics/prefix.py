@@ -1,3 +1,3 @@
-"""How the name of every metric begins."""
+"""The beginning of every metric's name."""
 
 PREFIX = "elastic_pytorch_"

@@ -1,8 +1,8 @@
-"""How each job spends its time, and when its training last moved, by what this process sees.
+"""How each job spends its time, and when its training last moved, as seen by this process.
 
 A script that uses the library keeps an account of its own time, which its launcher reports; then the account counts.
-For all others the reason of Ready says what each moment was spent on. Waiting is never in an account: nothing runs
-then.
+For all other jobs, the reason of Ready gives the kind of each moment. Waiting is never in an account, because nothing
+runs then.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 
 from elastic_api.status import ConditionType, Phase
-from elastic_operator.metrics.picture import JobPicture
-from elastic_operator.plan.facts.launcher_report import Goodput, Report
+from elastic_operator.metrics.stats import JobStats
+from elastic_operator.plan.facts.group_report import Goodput, GroupReport
 from elastic_operator.plan.job.master_report import report_of
-from elastic_operator.plan.job_memory import Planned
+from elastic_operator.plan.plans import Planned
 
 KINDS = ("productive", "startup", "reform", "lost", "waiting", "checkpoint")
 
@@ -43,7 +43,7 @@ OF_PART = {
 class _Job:
     """One job: its `seconds` by kind, and the `kind` (None: none) that counts since `since`.
 
-    `account` is the last one that the `master` reported. `step` is the last step seen, and `moved_at` when that step,
+    `account` is the last one that the `master` reported. `step` is the last seen step, and `moved_at` when that step,
     or the master, was first seen.
     """
 
@@ -63,8 +63,8 @@ class JobTimes:
         self._clock = clock
         self._jobs: dict[str, _Job] = {}
 
-    def see(self, uid: str, phase: str, report: Report | None) -> None:
-        """The job is in this phase (a reason of Ready), and this is its master's last report."""
+    def note(self, uid: str, phase: str, report: GroupReport | None) -> None:
+        """Take the job's phase (a reason of Ready) and its master's last report."""
         now = self._clock()
         job = self._jobs.setdefault(uid, _Job(since=now))
         _spend(job, now)
@@ -75,13 +75,13 @@ class JobTimes:
         accounted = report is not None and report.goodput is not None
         job.kind = None if accounted and kind != "waiting" else kind
 
-    def see_plan(self, planned: Planned) -> None:
-        """A plan was made for the job."""
+    def note_plan(self, planned: Planned) -> None:
+        """Take a new plan of the job."""
         ready = planned.status.condition(ConditionType.READY)
-        self.see(planned.obs.job.uid, ready.reason if ready else "", report_of(planned.obs))
+        self.note(planned.obs.job.uid, ready.reason if ready else "", report_of(planned.obs))
 
-    def keep_only(self, present: Set[str]) -> None:
-        """Forget the jobs that are gone; `present` are the uids of those that are not."""
+    def forget_deleted(self, present: Set[str]) -> None:
+        """Forget deleted jobs; `present` are the uids of the existing ones."""
         for uid in self._jobs.keys() - present:
             del self._jobs[uid]
 
@@ -101,10 +101,10 @@ class JobTimes:
         job = self._jobs.get(uid)
         return job.moved_at if job and job.step is not None and job.kind != "waiting" else None
 
-    def pictures(self, planned: Iterable[Planned], policy_of: Mapping[str, str]) -> tuple[JobPicture, ...]:
+    def all_stats(self, planned: Iterable[Planned], policy_of: Mapping[str, str]) -> tuple[JobStats, ...]:
         """These jobs as they are now; `policy_of` names the quota policy of each namespace that has one."""
         return tuple(
-            JobPicture(
+            JobStats(
                 obs=one.obs,
                 status=one.status,
                 policy=policy_of.get(one.obs.job.namespace, ""),
@@ -121,8 +121,8 @@ def _spend(job: _Job, now: float) -> None:
     job.since = now
 
 
-def _take_account(job: _Job, report: Report) -> None:
-    """Count what is new in the master's account.
+def _take_account(job: _Job, report: GroupReport) -> None:
+    """Count the news in the master's account.
 
     The time in its first account was counted by phases already. A smaller account than the last one is another
     process's.
@@ -139,7 +139,7 @@ def _take_account(job: _Job, report: Report) -> None:
         job.seconds[OF_PART[part]] += seconds if began_anew else seconds - before.seconds.get(part, 0.0)
 
 
-def _take_step(job: _Job, report: Report) -> None:
+def _take_step(job: _Job, report: GroupReport) -> None:
     """Note a new step. A new master also has time for its first step."""
     moved = report.step is not None and report.step != job.step
     another = report.master_uid != job.master

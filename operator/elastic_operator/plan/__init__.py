@@ -1,22 +1,22 @@
 """Facts in, decisions out. Pure: no clock, no I/O, no randomness; the same input gives the same output.
 
-One pass: `job.observe` says what has happened to each job, `job.demand` what it demands, `allocation` what each of
-them gets, `job.reconcile` what is done for it. `policies` makes teams of quota policies. The words, with the field's
-word in brackets where it differs:
+One pass: `job.observe` finds what has happened to each job, `job.demand` what it demands, `allocation` decides what
+each of them gets, and `job.reconcile` plans the writes for it. `policies` makes teams of quota policies. The words,
+with the field's word in brackets where it differs:
 
 Of one job:
     incarnation     all pods of a job under one rendezvous id; a lost master begins the next one (torchelastic: run;
                     JobSet: restart attempt)
     active          of a pod: it has not ended and is not being deleted (Kubernetes' controllers: active)
     member          an active pod of the present incarnation (torchelastic: agent)
-    context         what a job is judged by beside itself and its pods: nodes, classes, its team
-    reports         what is reported of a job beside those: by its master, its pods' logs, and the writes for it
-    observation     what is known of a job after a look at it: its members, and its status with the news written into it
+    context         the facts outside a job that its plan depends on: nodes, classes, its team
+    feedback        news of a job beside its object and its pods: from its master, its pods' logs, and writes for it
+    observation     the knowledge of a job in one pass: its members, and its status with the news written into it
     size            a number of pods, the master included (torchrun: --nnodes)
     minimum         the smallest allowed size; a job has all of it or does not train (kueue: minCount)
-    demand          what a job wants: allowed sizes, and the shapes of its pods (kueue: Workload)
-    load            what a pod uses of its node: resources, GPUs among them, and host ports
-    shape           what kube-scheduler requires of a node for a pod of one template: room for its load, and more
+    demand          the wishes of a job: allowed sizes, and the shapes of its pods (kueue: Workload)
+    load            a pod's use of its node: resources, GPUs among them, and host ports
+    shape           kube-scheduler's requirements of a node for a pod of one template: room for its load, and more
     plan            the writes of one pass for one job, in their order
     membership      the pods that take part in an Elastic job; its master reads it from an annotation (launcher: wish)
 
@@ -28,40 +28,48 @@ Of quotas:
     limit           the most that it may use: guarantee and borrow limit (kueue: nominalQuota + borrowingLimit)
     fair share      the part of all GPUs that a team should have, by guarantees, weights and demands (KAI: fair share)
     tier            the right by which a team uses GPUs: guaranteed, within the fair share, or borrowed
-    share value     use relative to fair share; the team with the lowest one is served next
-    entitled        a team is, where the rules let it take GPUs from another one (`allocation.preemption.rules`)
+    share value     use relative to fair share; the team with the lowest one is served next (kueue:
+                    DominantResourceShare, shown as weightedShare)
+    entitled        of a team: the rules let it take GPUs from another team (`allocation.preemption.rules`)
 
 Of one allocation:
-    snapshot        all that is decided from: nodes, demands, pending pods, teams
+    snapshot        the input of an allocation: nodes, demands, pending pods, teams
     pending pod     a GPU pod that is not ours and waits for a node; several may form a gang: all of them or none
     entry           a job, or a pending pod, in a pass: the members it keeps, the seats it gets (kueue: entry)
     equivalent      of entries: the same question about them has the same answer (`allocation.equivalence`)
     rank            the place of an entry in the order in which jobs are served
     state           entries, accounts and board of a pass; every change can be undone (kueue: Snapshot)
-    board           what is free on each node: now, and soon, when all that leaves has left (kube-scheduler: NodeInfo)
+    board           the free room on each node: now, and soon, when all that leaves has left (kube-scheduler: NodeInfo)
+    admit           give a job its minimum, as a whole (kueue: admit)
+    grow            of a job: to get more than its minimum (API: scale up)
+    reserve         keep room for an entry that cannot use it yet: for a nominated pending pod, or for the seats of a
+                    job that has waited too long (37)
     seat            room on a node for a pod of a job that is to be created (kube-scheduler: assumed pod); a slot is a
                     seat with a pod's index
-    assignment      what a job gets: pods to keep, to release and to create (kueue: Admission); a grant is that with the
-                    reason why it is not more (column LIMITED BY)
+    assignment      a job's pods to keep, to release and to create (kueue: Admission); a grant is an assignment with
+                    the reason why it is not larger (column LIMITED BY)
 
 Of taking GPUs:
-    go              of a pod: to be deleted for somebody else; it goes in vain if nobody uses its room
-    preempt         decide that pods go for a preemptor (kueue: preempt); their deletion is an eviction (kueue: evict)
+    preempt         decide to delete pods for a preemptor (kueue: preempt); in vain if no preemptor uses their room
+    eviction        the deletion of a pod for another team or for a pending pod (kueue: evict)
     release         of a job: to give up members, for a preemptor or because it may not keep them
     defer           of a job: to release pods later, when it is known that their preemptors can use the room
     preemptor       the entry for which pods of others are preempted
-    victim job      a job whose pods go, or may go, for a preemptor; its account is a victim account
-    candidate       a pod that may go for a preemptor
+    victim job      a job with preempted pods, or with candidates; its account is a victim account
+    candidate       a pod that may be preempted for a preemptor
     victim          a pod that was preempted for a preemptor; its victim job may keep it after all (kueue: target)
-    unit            the pods of one job that go together: one worker, or the whole job (kube-scheduler: victims)
-    option          the units that must go so that one pod fits onto one node (kube-scheduler calls this a candidate)
+    unit            pods of one job that are preempted together: one worker, or the whole job (kube-scheduler: victims)
+    option          the units to preempt so that one pod fits onto one node (kube-scheduler calls this a candidate)
     give back       keep pods after all, where their preemptors fit elsewhere (kueue: fill back)
-    eviction limit  a limit on how many pods go within a minute
+    eviction limit  the most evictions within a minute
     nomination      a node for a pending pod, written into its status (kube-scheduler: nominatedNodeName)
 
 Of what fails or waits:
     fault           an error of the operator's own at one object, which is quarantined: others are served without it
     trouble         why the last write for a job failed, while it is tried again (`loop.writes.failed_writes`)
-    avoid           of a job: to be kept from a node whose kubelet refused pods of it
-    back-off        of a pending pod or a gang: nothing is tried for it for a while (kube-scheduler: backoff)
+    avoid           of a job: to get no pod on a node whose kubelet refused pods of the job
+    back-off        a time in which nothing is tried for a pending pod or a gang (kube-scheduler: backoff)
+    hold            of a job: to leave it as it is, because its size changed too often (API: heldUntil)
+    node outage     too many nodes are not Ready at once for any of them to count as lost (kube-controller-manager:
+                    zone disruption)
 """

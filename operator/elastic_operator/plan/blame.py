@@ -20,7 +20,7 @@ def culprits(suspects: Sequence[T], work: Callable[[Sequence[T]], object]) -> li
     """The suspects at which `work` raises, found by halving all groups in turn.
 
     The list is empty if `work` also raises without any suspect, or only for several of them together. If there are too
-    many culprits to find each of them in `MAX_BLAME_CALLS` calls, a group that raises is blamed as a whole.
+    many culprits to find each of them in `MAX_BLAME_CALLS` calls, whole groups that raise are blamed.
     """
     if _raises(work, suspects[:0]) or not _raises(work, suspects):
         return []
@@ -44,7 +44,7 @@ def culprits_of_allocation(snapshot: Snapshot) -> list[JobDemand | PendingPod]:
         jobs = tuple(one for one in some if isinstance(one, JobDemand))
         pending = tuple(one for one in some if isinstance(one, PendingPod))
         allocation = allocate(replace(snapshot, jobs=jobs, pending_pods=pending))
-        _ = allocation.evictions, allocation.nominations  # made when they are read
+        _ = allocation.evictions, allocation.nominations  # reasons and grants are made when they are read
 
     return culprits(everyone, work)
 

@@ -1,55 +1,60 @@
-"""What each job demands, remembered by what that was made from."""
+"""Makes the demands of jobs, remembered by their inputs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
+from elastic_operator.plan.cluster_view import ClusterView
 from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.snapshot import JobDemand, Member
 from elastic_operator.plan.job.demand import demand_of, with_members
-from elastic_operator.plan.job.holding import demand_of_pods, frozen_demand, unwanted_pods
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.quarantined import demand_in_quarantine
+from elastic_operator.plan.job.remaining_pods import demand_of_pods, frozen_demand, unwanted_pods
 from elastic_operator.plan.job_memory import JobMemory
-from elastic_operator.plan.world import World
 
 
-def renew_demand(world: World, memory: JobMemory, obs: Observation) -> None:
-    """Note what the job demands; the same object as before while nothing that it is made from changes."""
+def renew_demand(view: ClusterView, memory: JobMemory, obs: Observation) -> None:
+    """Remember the job's demand; the same object as before while its inputs do not change.
+
+    Inputs are compared by `==`: at once where they are the same objects. An observation that was made anew is compared
+    field by field, because another demand would cost an allocation.
+    """
     job = obs.job
     if not obs.wants_pods:
         pods = unwanted_pods(obs)
-        flavor = _flavor_held(world, pods)
-        memory.demanded.get("", (obs, flavor), _demand_of_held, job, pods, flavor)
+        flavor = _flavor_held(view, pods)
+        memory.demanded.get((obs, flavor), _demand_of_held, job, pods, flavor)
         memory.good = None
         return
-    may_preempt = world.may_preempt(job) and world.is_trusted(job)
-    key = obs, world.shape(job), world.assumed(job.uid), may_preempt
-    memory.good = memory.demanded.get("", key, _demand_with, *key)
+    may_preempt = view.may_preempt(job) and view.may_preempt_despite_errors(job)
+    key = obs, view.shape(job), view.assumed(job.uid), may_preempt
+    memory.good = memory.demanded.get(key, _demand_with, *key)
 
 
-def demand_while_quarantined(world: World, memory: JobMemory, job: Job) -> JobDemand | None:
-    """The job's last demand, or one made of its pods if there is none; None: then its pods count as used.
+def demand_while_quarantined(view: ClusterView, memory: JobMemory, job: Job) -> JobDemand | None:
+    """The job's last demand, else a demand made from its pods. None if neither works: its pods then count as pods of
+    others.
 
-    An error at that sets the job aside no longer than the one for which it is quarantined already.
+    An error in this function does not prolong the job's quarantine.
     """
     try:
         if memory.good is not None:
             return demand_in_quarantine(memory.good, job.pods)
-        return _demand_of_held(job, job.active_pods, _flavor_held(world, job.active_pods))
-    except Exception as error:  # noqa: BLE001 - the world says so
-        world.cannot_tell_demand(job, error)
+        return _demand_of_held(job, job.active_pods, _flavor_held(view, job.active_pods))
+    except Exception as error:  # noqa: BLE001 - the view reports the error
+        view.note_unknown_demand(job, error)
         return None
 
 
-def _flavor_held(world: World, pods: Sequence[OwnPod]) -> str | None:
-    return world.flavor_held(pods) if pods else None
+def _flavor_held(view: ClusterView, pods: Sequence[OwnPod]) -> str | None:
+    return view.flavor_in_use(pods) if pods else None
 
 
 def _demand_of_held(job: Job, pods: Sequence[OwnPod], flavor: str | None) -> JobDemand | None:
-    """A demand that holds the GPUs of these pods, by the pods and their nodes alone; None where they hold none."""
+    """A demand that holds the GPUs of these pods, by the pods and their nodes alone; None if they hold none."""
     return None if flavor is None else demand_of_pods(job, pods, flavor)
 
 

@@ -1,55 +1,31 @@
-"""What the planner remembers of one job from pass to pass."""
+"""What the planner remembers of one job from pass to pass, beside its plan."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from math import inf
+from dataclasses import dataclass, field
 
-from elastic_api.status import JobStatus
-from elastic_operator.memory import Remembered
-from elastic_operator.plan.facts.decisions import Assignment
+from elastic_operator.memory import SingleCache
 from elastic_operator.plan.facts.snapshot import JobDemand
 from elastic_operator.plan.job.observation import Observation
 
 
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """A job's last plan: made from what, with what status, and when (`due`, monotonic) it is made again anyway."""
-
-    obs: Observation
-    assignment: Assignment | None
-    due: float
-    status: JobStatus
-
-    def is_current(self, obs: Observation, at: float) -> bool:
-        """Whether the plan was made from that observation, and is not due at `at` (monotonic)."""
-        return self.obs is obs and at < self.due
-
-
 @dataclass(slots=True)
 class JobMemory:
-    """What the planner remembers of one job.
+    """The planner's memory of one job.
 
     `good` is the job's demand when it was last observed without an error, `quarantined` the demand that counts while
     the job is quarantined.
     """
 
     obs: Observation | None = None
-    demanded: Remembered[tuple[object, ...], JobDemand | None] = field(default_factory=Remembered)
-    """What it demands while it is not quarantined, by what `demands` makes that from."""
+    demanded: SingleCache[tuple[object, ...], JobDemand | None] = field(default_factory=SingleCache)
+    """The job's demand while it is not quarantined, remembered by its inputs."""
     good: JobDemand | None = None
     quarantined: JobDemand | None = None
-    planned: Planned | None = None
 
     @property
     def demand(self) -> JobDemand | None:
-        """What the job demands now, or last did while it is quarantined; None if it may have no pods."""
+        """The demand that counts: `quarantined` while the job is quarantined; None if the job may have no pods."""
         if self.obs is not None and self.obs.job.fault:
             return self.quarantined
-        known = self.demanded.peek("")
-        return known[1] if known is not None else None
-
-    def forget_plan(self) -> None:
-        """Plan again; the last plan is what metrics show until then."""
-        if self.planned is not None:
-            self.planned = replace(self.planned, due=-inf)
+        return self.demanded.last

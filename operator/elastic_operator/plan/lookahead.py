@@ -1,13 +1,14 @@
-"""Looks at a decision as if it were carried out, before any job loses a pod for it (143).
+"""Examines a decision as if it were carried out, before any job loses a pod for it (143).
 
 The same snapshot with the decision carried out is allocated once more: that is what the next pass would decide. A job
-gets nothing if the next pass would evict its new pods. A job keeps the pods that the next pass would give back to it,
-unless pods of a third job would be evicted for that: an owner may preempt the weakest job, and that job the next weaker
-one. Such a decision is a mistake or a limit of the planner, and must cost nobody a pod. Decisions by which no job loses
-a pod are not looked at, because they can be undone without harm.
+gets nothing if the next pass would evict its new pods. If the next pass would give a job its evicted pods back, this
+pass does not evict them. Exception: the next pass would evict pods of a third job for that. This case is legitimate: an
+owner preempts the weakest job, and that job preempts an even weaker one. A decision that the next pass would undo is an
+error or a limit of the planner, so no job loses a pod for it. A decision by which no job loses a pod is not examined,
+because it can be undone without harm.
 
-No job may lose its rights by this. A job that was left out for ten seconds is served as the first decision says. Jobs
-whose size then changes again and again are held (`flapping.py`).
+The look ahead must not cost a job its rights. A job that was left out for ten seconds is served by the first decision.
+Jobs whose size then changes again and again are held (`flapping.py`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from math import inf
+from typing import NamedTuple
 
 from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.result import Allocation
@@ -24,16 +26,23 @@ from elastic_operator.plan.facts.gpus import gpus_by_resource
 from elastic_operator.plan.facts.snapshot import JobDemand, Member, Node, PendingPod, Snapshot
 from elastic_operator.plan.facts.text import pods
 from elastic_operator.plan.job.demand import with_members
-from elastic_operator.plan.job.holding import frozen_demand
+from elastic_operator.plan.job.remaining_pods import frozen_demand
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 PATIENCE_SECONDS = 10.0
-"""A job is left out for this long; then it is served as the first decision says."""
+"""A job is left out for this long; then it is served by the first decision."""
 DOUBT_SECONDS = 60.0
-"""The time of the first doubt about a job is forgotten this long after the last one."""
+"""The time of the first doubt about a job is forgotten this long after the last doubt."""
 TWO_MASTERS = "It would have two masters."
 _MAX_DECISIONS = 3
 """A pass is decided at most this many times; the last decision stands."""
+
+
+class _Doubt(NamedTuple):
+    """When a job was to be left out: for the first time, and for the last one (epoch seconds)."""
+
+    since: float
+    last: float
 
 
 class LookaheadAllocator:
@@ -44,10 +53,10 @@ class LookaheadAllocator:
 
     def __init__(self) -> None:
         self._now, self._next = Allocator(), Allocator()
-        self._doubted: dict[str, tuple[float, float]] = {}
-        """By job (uid), when it was first and last to be left out (epoch seconds)."""
+        self._doubts: dict[str, _Doubt] = {}
+        """Jobs of which a decision would not have lasted, by uid."""
         self.again_at = inf
-        """When the first of the jobs that were left out is served although nothing else changes (epoch seconds)."""
+        """When (epoch seconds) the first of the jobs that were left out is served, if nothing else changes before."""
 
     @property
     def futile_preemptors(self) -> frozenset[str]:
@@ -55,16 +64,16 @@ class LookaheadAllocator:
         return self._now.futile_preemptors
 
     def allocate_unchecked(self, snapshot: Snapshot) -> Allocation:
-        """What each job gets, without a look ahead."""
+        """The allocation without a look ahead."""
         return self._now.allocate(snapshot)
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
-        """What each job gets. The allocation returned before must not be read any more."""
+        """The allocation: the grants of all jobs. The allocation returned before must not be read any more."""
         left_out: dict[str, str] = {}
         self._forget_old(snapshot.now)
         for tries in range(_MAX_DECISIONS):
             allocation = self._now.allocate(_without(snapshot, left_out))
-            if not allocation.takes_away or tries == _MAX_DECISIONS - 1:
+            if not allocation.has_shrinking_jobs or tries == _MAX_DECISIONS - 1:
                 break
             more = short_lived(snapshot, allocation, self._next.allocate(carried_out(snapshot, allocation)))
             more = {uid: why for uid, why in more.items() if self._is_left_out(uid, why, snapshot.now)}
@@ -72,25 +81,25 @@ class LookaheadAllocator:
                 break
             left_out |= more
         allocation.would_not_last = left_out
-        times = (self._doubted[uid][0] + PATIENCE_SECONDS for uid in left_out)
+        times = (self._doubts[uid].since + PATIENCE_SECONDS for uid in left_out)
         self.again_at = min((time for time in times if time > snapshot.now), default=inf)
         return allocation
 
     def _is_left_out(self, uid: str, why: str, now: float) -> bool:
         """Whether the job is left out: for ten seconds at most, or for as long as it would have two masters."""
-        since, _ = self._doubted.get(uid, (now, now))
-        self._doubted[uid] = since, now
+        since = self._doubts[uid].since if uid in self._doubts else now
+        self._doubts[uid] = _Doubt(since, now)
         return why == TWO_MASTERS or now < since + PATIENCE_SECONDS
 
     def _forget_old(self, now: float) -> None:
-        known = self._doubted.items()
-        self._doubted = {uid: times for uid, times in known if times[0] <= now < times[1] + DOUBT_SECONDS}
+        known = self._doubts.items()
+        self._doubts = {uid: doubt for uid, doubt in known if doubt.since <= now < doubt.last + DOUBT_SECONDS}
 
 
 def short_lived(snapshot: Snapshot, first: Allocation, second: Allocation) -> dict[str, str]:
     """The jobs (uids) that must get nothing in the `first` allocation, each with the reason in words.
 
-    The `second` allocation is made from the snapshot with the first one carried out.
+    The `second` allocation is made from the snapshot with the `first` carried out.
     """
     found: dict[str, str] = {}
     for job in snapshot.jobs:
@@ -119,7 +128,7 @@ def _masters(job: JobDemand, assignment: Assignment) -> int:
 
 
 def _without(snapshot: Snapshot, uids: Mapping[str, object]) -> Snapshot:
-    """The snapshot in which these jobs keep what they have and want no more."""
+    """The snapshot in which these jobs keep their pods and demand no more."""
     if not uids:
         return snapshot
     return replace(snapshot, jobs=tuple(_frozen(job) if job.uid in uids else job for job in snapshot.jobs))
@@ -133,7 +142,7 @@ def _frozen(job: JobDemand) -> JobDemand:
 
 
 def carried_out(snapshot: Snapshot, allocation: Allocation) -> Snapshot:
-    """The snapshot as it will be when all pods that leave have left, and all planned pods are there."""
+    """The snapshot as it will be when all leaving pods have left and all planned pods exist."""
     jobs = tuple(_applied(job, allocation.assignment(job.uid), snapshot.now) for job in snapshot.jobs)
     places = {one.uid: one.node for one in allocation.nominations}
     came: dict[str, list[PendingPod]] = {}
@@ -144,7 +153,10 @@ def carried_out(snapshot: Snapshot, allocation: Allocation) -> Snapshot:
     nodes = tuple(_node_after(node, came.get(node.name, []), snapshot.gpu_resources) for node in snapshot.nodes)
     here = {node.name for node in snapshot.nodes}
     waiting = (one for one in snapshot.pending_pods if (places.get(one.uid) or one.nominated) not in here)
-    limits = replace(snapshot.eviction_limits, gone={**snapshot.eviction_limits.gone, **allocation.evicted_for})
+    limits = replace(
+        snapshot.eviction_limits,
+        evicted_last_minute={**snapshot.eviction_limits.evicted_last_minute, **allocation.evicted_for},
+    )
     return replace(snapshot, jobs=jobs, nodes=nodes, pending_pods=tuple(waiting), eviction_limits=limits)
 
 
@@ -160,7 +172,7 @@ def _applied(job: JobDemand, assignment: Assignment, now: float) -> JobDemand:
         provisioning_pods=tuple(pod for pod in job.provisioning_pods if pod.uid in keep),
         used_indices=frozenset(member.index for member in members if member.role == ROLE_WORKER),
         undelayed_size=assignment.replicas,
-        holds_place=assignment.replicas > 0,
+        is_admitted=assignment.replicas > 0,
     )
     after = with_members(left, tuple(_made(job, assignment)))
     running_since = (job.running_since if job.members else now) if after.members else None
@@ -175,7 +187,7 @@ def _made(job: JobDemand, assignment: Assignment) -> Iterator[Member]:
 
 
 def _node_after(node: Node, came: list[PendingPod], gpu_resources: tuple[str, ...]) -> Node:
-    """The node when these pods of others have come, and all that leave have left."""
+    """The node when these pods of others are bound to it, and all leaving pods have left."""
     if not came and not node.leaving and not node.leaving_by:
         return node
     used, used_by = Counter(node.used), {name: Counter(held) for name, held in node.used_by.items()}

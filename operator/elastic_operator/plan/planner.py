@@ -1,9 +1,9 @@
 """One pass over everything: observe each job, allocate for all, reconcile each job.
 
-The planner owns all that decisions remember from pass to pass, in one `JobMemory` per job; the world remembers what it
-read, and the loop what it wrote. A pass costs what changed since the last one: an unchanged thing stays the same
-object, so the next step skips it by identity (23). A planner that remembers decides what a fresh planner decides; that
-is a property test.
+The planner owns all that decisions remember from pass to pass: one `JobMemory` per job, and `Plans`. The view
+caches what it has read. The cost of a pass grows with the changes since the last pass: an unchanged thing stays the
+same object, so the next step skips it by identity (23). A property test checks that a planner with its caches decides
+like a planner without.
 """
 
 from __future__ import annotations
@@ -11,83 +11,77 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from math import inf
+from math import floor, inf
 
-from elastic_operator.memory import Remembered
+from elastic_operator.memory import DirtySet, SingleCache
 from elastic_operator.plan.allocation.allocate import Allocator, next_change
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.blame import culprits_of_allocation
+from elastic_operator.plan.cluster_view import ClusterView, Reclaim
+from elastic_operator.plan.delay_queue import DelayQueue
 from elastic_operator.plan.demands import demand_while_quarantined, renew_demand
-from elastic_operator.plan.dues import Dues
-from elastic_operator.plan.facts.decisions import Grant, Plan, Stopped
+from elastic_operator.plan.facts.decisions import Grant, Plan
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.snapshot import EvictionLimits, JobDemand, Node, PendingPod, Snapshot, gpus_in
+from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.observe import observe
 from elastic_operator.plan.job.quarantined import plan_in_quarantine
 from elastic_operator.plan.job.reconcile import reconcile
-from elastic_operator.plan.job_memory import JobMemory, Planned
+from elastic_operator.plan.job_memory import JobMemory
 from elastic_operator.plan.lookahead import LookaheadAllocator
-from elastic_operator.plan.policies.resolve import Resolved
-from elastic_operator.plan.population import Population
-from elastic_operator.plan.world import Reclaim, World
+from elastic_operator.plan.observed_jobs import ObservedJobs
+from elastic_operator.plan.plans import Plans
+from elastic_operator.plan.policies.resolve import ResolvedPolicies
 
 MAX_BLAMES = 2
 """The most searches for a culprit in one pass; each costs several allocations."""
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
-    """All jobs by uid, and what to allocate from."""
-
-    obs: Mapping[str, Observation]
-    snapshot: Snapshot
-
-
-@dataclass(frozen=True, slots=True)
 class Decisions:
-    """The result of one pass. Nothing is awaited while a pass decides, so all its decisions are of one moment.
+    """The result of one pass. All its decisions are of one moment, because a pass awaits nothing.
 
-    `is_new`: the allocation was made in this pass. `until` is when (epoch seconds) time alone may change it. `would_be`
-    is what would be taken in addition if reclaim were not stopped. `error` was raised by the look ahead (143), without
-    which the allocation was made then.
+    `obs` are all jobs by uid, and `snapshot` is the input of the allocation. `is_new`: the allocation was made in this
+    pass. `until` is when (epoch seconds) time alone may change it. `dry_run` is the allocation with the evictions that
+    `DryRun` only reports. `error` was raised by the look ahead (143) or in `dry_run`; the pass skipped that part.
     """
 
-    policies: Resolved
-    observed: Observed
+    policies: ResolvedPolicies
+    obs: Mapping[str, Observation]
+    snapshot: Snapshot
     allocation: Allocation
     is_new: bool
     until: float
-    stopped: Stopped | None
-    would_be: Allocation | None = None
+    stopped: Reason | None
+    dry_run: Allocation | None = None
     error: Exception | None = None
 
 
 class Planner:
-    """Decides again and again. `timed` makes a context in which each allocation is made."""
+    """Decides pass after pass. `timed` makes a context in which each allocation is made."""
 
     def __init__(self, timed: Callable[[], AbstractContextManager[object]] = nullcontext) -> None:
         self._timed = timed
         self._jobs: dict[str, JobMemory] = {}
-        self._population = Population()
-        self._again: set[str] | None = None
-        """Jobs (uids) to be observed whatever the world says; None: all."""
-        self._observe_at, self._plan_at = Dues(), Dues()
-        """When time alone may change how a job is observed (epoch seconds), and when its plan is due (monotonic)."""
-        self._unplanned: dict[str, None] = {}
-        """Jobs (uids) whose last plan may not have been made from how they are observed now."""
-        self._snapshot: Remembered[tuple[object, ...], Snapshot] = Remembered()
-        self._allocator, self._would_be_allocator = LookaheadAllocator(), Allocator()
+        self._observed_jobs = ObservedJobs()
+        self._again: DirtySet[str] = DirtySet()
+        """Jobs (uids) to be observed whatever the view says."""
+        self._observe_at = DelayQueue()
+        """When time alone may change how a job is observed (epoch seconds)."""
+        self.plans = Plans()
+        self._snapshot: SingleCache[tuple[object, ...], Snapshot] = SingleCache()
+        self._allocator, self._dry_run_allocator = LookaheadAllocator(), Allocator()
         self._decided: Decisions | None = None
 
     # -- memory --------------------------------------------------------------------------------------------------------
 
     def forget(self) -> None:
-        """Forget what is known of jobs and the last allocation, so that the next pass decides all of it again."""
+        """Forget all jobs and the last allocation, so that the next pass decides everything again."""
         self.forget_some(self._jobs)
-        self._again = None
-        self._snapshot.drop("")
-        self._population = Population()
+        self._again.mark_all()
+        self._snapshot.drop()
+        self._observed_jobs = ObservedJobs()
         self.forget_allocation()
 
     def forget_some(self, uids: Iterable[str]) -> None:
@@ -95,44 +89,13 @@ class Planner:
         for uid in uids:
             if memory := self._jobs.get(uid):
                 memory.obs = None
-                memory.demanded.drop("")
+                memory.demanded.drop()
                 self._observe_at.set(uid, -inf)
-                self._forget_plan(uid, memory)
+                self.plans.forget(uid)
 
     def forget_allocation(self) -> None:
-        """Allocate from nothing the next time."""
-        self._allocator, self._would_be_allocator, self._decided = LookaheadAllocator(), Allocator(), None
-
-    def forget_plan(self, uid: str) -> None:
-        """Plan for that job again."""
-        if memory := self._jobs.get(uid):
-            self._forget_plan(uid, memory)
-
-    def _forget_plan(self, uid: str, memory: JobMemory) -> None:
-        memory.forget_plan()
-        self._plan_at.drop(uid)
-        self._unplanned[uid] = None
-
-    def note(self, planned: Planned) -> None:
-        """A plan was made, and begun."""
-        uid = planned.obs.job.uid
-        if memory := self._jobs.get(uid):
-            memory.planned = planned
-            self._plan_at.set(uid, planned.due)
-            self._unplanned.pop(uid, None)
-
-    def planned(self, uid: str) -> Planned | None:
-        """The job's last plan; None before its first one."""
-        memory = self._jobs.get(uid)
-        return memory.planned if memory else None
-
-    def all_planned(self) -> Iterator[Planned]:
-        """The last plans of all jobs that have one."""
-        return (memory.planned for memory in self._jobs.values() if memory.planned is not None)
-
-    def next_due(self) -> float:
-        """When (monotonic) the first plan is due again; those that were forgotten are made as their turn comes."""
-        return self._plan_at.next()
+        """Forget the allocation's state: the next allocation begins anew."""
+        self._allocator, self._dry_run_allocator, self._decided = LookaheadAllocator(), Allocator(), None
 
     @property
     def futile_preemptors(self) -> frozenset[str]:
@@ -141,145 +104,146 @@ class Planner:
 
     # -- observe -------------------------------------------------------------------------------------------------------
 
-    def read_ahead(self, world: World) -> Iterator[None]:
-        """Observe what is new or changed, one job at a step, if it is much; the next pass remembers it.
+    def read_ahead(self, view: ClusterView) -> Iterator[None]:
+        """If many jobs are new or changed, observe one of them per step. The next pass uses these observations.
 
-        Whatever changes between two steps is observed again.
+        A job that changes between two steps is observed again.
         """
-        for uid in world.unread():
-            self._observe(world, uid)
-            self._demand(world, uid)
+        for uid in view.unread():
+            self._observe(view, uid)
+            self._demand(view, uid)
             yield
 
-    def observe(self, world: World) -> Observed:
-        """All jobs as they are now."""
-        uids = self._to_observe(world)
+    def observe(self, view: ClusterView) -> tuple[Mapping[str, Observation], Snapshot]:
+        """All jobs (by uid) as they are now, and the snapshot to allocate from."""
+        uids = self._to_observe(view)
         for uid in uids:
-            self._observe(world, uid)
+            self._observe(view, uid)
         for uid in uids:
-            self._demand(world, uid)
-        self._population = self._population.renewed(world.jobs(), uids, self._jobs)
-        self._unplanned |= dict.fromkeys(uids)
-        return Observed(self._population.obs, self._take_snapshot(world))
+            self._demand(view, uid)
+        self._observed_jobs = self._observed_jobs.renewed(view.jobs(), uids, self._jobs)
+        self.plans.observed(uids)
+        return self._observed_jobs.obs, self._take_snapshot(view)
 
-    def _to_observe(self, world: World) -> Collection[str]:
-        """Those that may look otherwise than at the last pass; all others are kept."""
-        uids, touched, again = world.jobs(), world.touched(), self._again
+    def _to_observe(self, view: ClusterView) -> Collection[str]:
+        """The jobs (uids) to observe: their observation may differ from that of the last pass. The others are kept."""
+        uids, dirty, again = view.jobs(), view.dirty(), self._again.take()
         new: Collection[str] = ()
-        if uids is not self._population.uids:
-            self._keep_only(uids)
+        if uids is not self._observed_jobs.uids:
+            self._forget_deleted(uids)
             new = [uid for uid in uids if uid not in self._jobs]
-        self._again = set()
-        if touched is None or again is None:
+        if dirty is None or again is None:
             return tuple(uids)
-        some = {*touched, *again, *self._observe_at.due(world.now)}
+        some = {*dirty, *again, *self._observe_at.due(view.now)}
         return (*sorted(uid for uid in some if uid in self._jobs), *new)
 
-    def _keep_only(self, uids: Collection[str]) -> None:
+    def _forget_deleted(self, uids: Collection[str]) -> None:
         for uid in self._jobs.keys() - set(uids):
             del self._jobs[uid]
             self._observe_at.drop(uid)
-            self._plan_at.drop(uid)
-            self._unplanned.pop(uid, None)
+            self.plans.drop(uid)
 
-    def _observe(self, world: World, uid: str) -> None:
-        """Observe the job as it is now, or the little that is known of it while it is quarantined."""
+    def _observe(self, view: ClusterView, uid: str) -> None:
+        """Observe the job; while it is quarantined, without its spec."""
         memory = self._jobs.setdefault(uid, JobMemory())
         try:
-            self._observe_as(world, memory, world.job(uid))
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is this job's, and no other's
-            self.quarantine(world, uid, error)
+            self._observe_as(view, memory, view.job(uid))
+        except Exception as error:  # noqa: BLE001 - any error is handled as an error of this job only
+            self.quarantine(view, uid, error)
 
-    def _observe_as(self, world: World, memory: JobMemory, job: Job) -> Observation:
+    def _observe_as(self, view: ClusterView, memory: JobMemory, job: Job) -> Observation:
         known = memory.obs
-        if known is not None and known.job is job and world.now < self._observe_at.at(job.uid):
+        if known is not None and known.job is job and view.now < self._observe_at.time_of(job.uid):  # by identity (23)
             return known
         until = inf
         if job.fault or job.deleted:
             obs = Observation(job, job.status)
             if job.fault:
-                memory.quarantined = None if job.unallocated else demand_while_quarantined(world, memory, job)
+                memory.quarantined = None if job.unallocated else demand_while_quarantined(view, memory, job)
         else:
-            obs = observe(job, world.now)
-            until = _valid_until(obs, world.now)
+            obs = observe(job, view.now)
+            until = _valid_until(obs, view.now)
         self._observe_at.set(job.uid, until)
         memory.obs = obs
         return obs
 
     def quarantine(
-        self, world: World, uid: str, error: Exception, *, in_allocation: bool = False, given: bool = False
+        self, view: ClusterView, uid: str, error: Exception, *, in_allocation: bool = False, at_grant: bool = False
     ) -> Observation | None:
-        """The job has raised: leave it out for a while. Returns how it is observed meanwhile; None if it is gone."""
-        if not world.quarantine(uid, error, in_allocation=in_allocation, given=given):
+        """Quarantine a job at which an error was raised. Returns its observation meanwhile; None if the job is
+        deleted.
+        """
+        if not view.quarantine(uid, error, in_allocation=in_allocation, at_grant=at_grant):
             return None
         memory = self._jobs.setdefault(uid, JobMemory())
-        if self._again is not None:
-            self._again.add(uid)
-        return self._observe_as(world, memory, world.job(uid))
+        self._again.mark(uid)
+        return self._observe_as(view, memory, view.job(uid))
 
-    def _take_snapshot(self, world: World) -> Snapshot:
-        """What to allocate from; the same object while nothing but time differs."""
-        jobs = self._population
-        nodes, pending = world.nodes(jobs.members, jobs.leaving), world.pending_pods()
-        made_of = world.policies, jobs.demands, nodes, pending
-        return self._snapshot.get("", made_of, _snapshot_of, world, *made_of)
+    def _take_snapshot(self, view: ClusterView) -> Snapshot:
+        """The snapshot to allocate from; the same object while nothing but time differs."""
+        jobs = self._observed_jobs
+        nodes, pending = view.nodes(jobs.members, jobs.leaving), view.pending_pods()
+        made_of = view.policies, jobs.demands, nodes, pending
+        return self._snapshot.get(made_of, _snapshot_of, view, *made_of)
 
     # -- demand --------------------------------------------------------------------------------------------------------
 
-    def _demand(self, world: World, uid: str) -> None:
-        """Say what the job demands, unless it is quarantined."""
+    def _demand(self, view: ClusterView, uid: str) -> None:
+        """Make the job's demand, unless it is quarantined."""
         memory = self._jobs[uid]
         if memory.obs is not None and not memory.obs.job.fault:
             try:
-                renew_demand(world, memory, memory.obs)
+                renew_demand(view, memory, memory.obs)
             except Exception as error:  # noqa: BLE001 - as in `_observe`
-                self.quarantine(world, uid, error)
+                self.quarantine(view, uid, error)
 
     # -- allocate ------------------------------------------------------------------------------------------------------
 
-    def decide(self, world: World, reclaim: Reclaim) -> Decisions:
-        """What there is, and who gets what; without a job or a pending pod at which the allocation raises."""
+    def decide(self, view: ClusterView, reclaim: Reclaim) -> Decisions:
+        """The decisions of a pass. A job or pending pod that makes the allocation raise is left out."""
         for _ in range(MAX_BLAMES):
-            observed = self.observe(world)
+            obs, snapshot = self.observe(view)
             try:
-                return self._allocate(world, observed, reclaim)
+                return self._allocate(view, obs, snapshot, reclaim)
             except Exception as error:
                 self.forget_allocation()
-                if not self._blame(world, _to_allocate(observed.snapshot, world.now, reclaim), error):
+                if not self._blame(view, _to_allocate(snapshot, view.now, reclaim), error):
                     raise
-        return self._allocate(world, self.observe(world), reclaim)
+        return self._allocate(view, *self.observe(view), reclaim)
 
-    def _blame(self, world: World, snapshot: Snapshot, error: Exception) -> bool:
-        """Quarantine those that make the allocation raise; whether there are any."""
+    def _blame(self, view: ClusterView, snapshot: Snapshot, error: Exception) -> bool:
+        """Quarantine the jobs and pending pods that make the allocation raise; returns whether there are any."""
         found = culprits_of_allocation(snapshot)
         for bad in found:
             if isinstance(bad, PendingPod):
-                world.quarantine_pod(bad, error)
+                view.quarantine_pod(bad, error)
             else:
-                self.quarantine(world, bad.uid, error, in_allocation=True)
+                self.quarantine(view, bad.uid, error, in_allocation=True)
         return bool(found)
 
-    def _allocate(self, world: World, observed: Observed, reclaim: Reclaim) -> Decisions:
-        """The last allocation, as long as it would come out again."""
-        last, stopped, now = self._decided, reclaim.stopped, world.now
-        same = last is not None and observed.snapshot is last.observed.snapshot and stopped == last.stopped
+    def _allocate(
+        self, view: ClusterView, obs: Mapping[str, Observation], snapshot: Snapshot, reclaim: Reclaim
+    ) -> Decisions:
+        """The decisions. The last allocation is kept as long as a new one would be equal."""
+        last, stopped, now = self._decided, reclaim.stopped, view.now
+        # By identity (23).
+        same = last is not None and snapshot is last.snapshot and stopped == last.stopped
         if last is not None and same and now < last.until:
-            old = replace(last, policies=world.policies, observed=observed, is_new=False, would_be=None, error=None)
-            self._decided = old
+            self._decided = replace(last, policies=view.policies, obs=obs, is_new=False, dry_run=None, error=None)
             return self._decided
-        snapshot = _to_allocate(observed.snapshot, now, reclaim)
+        to_allocate = _to_allocate(snapshot, now, reclaim)
         with self._timed():
-            allocation, error = self._look_ahead(snapshot)
-            would_be = None
-            if stopped is not None and reclaim.only_told:
-                would_be, error = self._would_be(snapshot, error)
-            _ = allocation.nominations  # made when they are read: here it is known what to do if that raises
-        until = min(next_change(snapshot), now + reclaim.next_capacity(allocation), self._allocator.again_at)
-        self._decided = Decisions(world.policies, observed, allocation, True, until, stopped, would_be, error)
+            allocation, error = self._look_ahead(to_allocate)
+            dry_run = None
+            if stopped is not None and reclaim.is_dry_run:
+                dry_run, error = self._dry_run(to_allocate, error)
+            _ = allocation.nominations  # they are made when they are read, and an error is handled here
+        until = min(next_change(to_allocate), now + reclaim.next_capacity(allocation), self._allocator.again_at)
+        self._decided = Decisions(view.policies, obs, snapshot, allocation, True, until, stopped, dry_run, error)
         return self._decided
 
     def _look_ahead(self, snapshot: Snapshot) -> tuple[Allocation, Exception | None]:
-        """Who gets what; where only the look ahead raises, without it."""
+        """The allocation with the look ahead; without it if only the look ahead raises."""
         try:
             return self._allocator.allocate(snapshot), None
         except Exception as error:  # noqa: BLE001 - it is returned
@@ -287,72 +251,61 @@ class Planner:
             # This raises again if the look ahead is not the cause.
             return self._allocator.allocate_unchecked(snapshot), error
 
-    def _would_be(self, snapshot: Snapshot, error: Exception | None) -> tuple[Allocation | None, Exception | None]:
-        """What the mode DryRun reports and does not do; None where that raises."""
+    def _dry_run(self, snapshot: Snapshot, error: Exception | None) -> tuple[Allocation | None, Exception | None]:
+        """The evictions that the mode DryRun reports and does not carry out; None if this raises."""
         try:
             asked = replace(snapshot, reclaiming=True, eviction_limits=EvictionLimits())
-            return self._would_be_allocator.allocate(asked), error
+            return self._dry_run_allocator.allocate(asked), error
         except Exception as raised:  # noqa: BLE001 - it is returned
-            self._would_be_allocator = Allocator()
+            self._dry_run_allocator = Allocator()
             return None, raised
 
     # -- reconcile -----------------------------------------------------------------------------------------------------
 
     def may_need_plans(self, decisions: Decisions, at: float) -> Iterator[str]:
-        """The jobs (uids) whose plan may not be the last one any more; `at` is monotonic."""
-        all_obs = decisions.observed.obs
-        if decisions.is_new:
-            yield from all_obs
-            return
-        for uid in dict.fromkeys((*self._unplanned, *self._plan_at.due(at))):
-            known = self._jobs[uid].planned
-            if known is None or not known.is_current(all_obs[uid], at):
-                yield uid
-            else:
-                self._unplanned.pop(uid, None)
-
-    def is_planned(self, obs: Observation, allocation: Allocation, at: float) -> bool:
-        """Whether another plan for the job would be the same, up to its wording; `at` is monotonic."""
-        known = self.planned(obs.job.uid)
-        if known is None or not known.is_current(obs, at):
-            return False
-        return known.assignment == (allocation.assignment(obs.job.uid) if obs.job.uid in allocation else None)
+        """The jobs (uids) that may need another plan; `at` is monotonic."""
+        return iter(decisions.obs) if decisions.is_new else self.plans.may_need_one(decisions.obs, at)
 
     def plan(self, obs: Observation, grant: Grant | None, now: float) -> Plan:
-        """What is done for the job, given what it gets."""
+        """The job's plan, by its grant."""
         return reconcile(obs, grant, now=now)
 
     def plan_in_quarantine(self, job: Job, release: Collection[str], now: float) -> Plan:
-        """What is done for a job that is quarantined, whose pods `release` (uids) go to others."""
+        """The plan of a quarantined job, whose pods `release` (uids) are preempted."""
         return plan_in_quarantine(job, release, now)
 
 
 def _snapshot_of(
-    world: World,
-    policies: Resolved,
+    view: ClusterView,
+    policies: ResolvedPolicies,
     demands: tuple[JobDemand, ...],
     nodes: tuple[Node, ...],
     pending: tuple[PendingPod, ...],
 ) -> Snapshot:
     return replace(
-        world.empty,
-        now=world.now,
+        view.empty,
+        now=view.now,
         nodes=nodes,
         jobs=demands,
-        teams=(*policies.teams, *world.empty.teams),
+        teams=(*policies.teams, *view.empty.teams),
         team_of=policies.team_of,
         pending_pods=pending,
     )
 
 
 def _to_allocate(snapshot: Snapshot, now: float, reclaim: Reclaim) -> Snapshot:
-    """The snapshot as the allocation gets it. An error is searched for in the same one."""
+    """The snapshot for the allocation. Culprits are searched for in the same one."""
     limits = reclaim.eviction_limits(gpus_in(snapshot))
     return replace(snapshot, now=now, reclaiming=reclaim.stopped is None, eviction_limits=limits)
 
 
 def _valid_until(obs: Observation, now: float) -> float:
-    """When time alone may make it look different; a decision that is not written down yet is made anew each time."""
-    if obs.commit or obs.status is not obs.job.status:
+    """When (epoch seconds) time alone may change the observation of the job.
+
+    The times of a status are whole seconds. So a status that is not written yet is made anew each second, unless it
+    must be written before all other writes.
+    """
+    if obs.commit:
         return -inf
-    return min((time for time in (*obs.wake_at, obs.hold_until) if time > now), default=inf)
+    until = min((time for time in (*obs.requeue_at, obs.no_pods_before) if time > now), default=inf)
+    return until if obs.status is obs.job.status else min(until, floor(now) + 1.0)

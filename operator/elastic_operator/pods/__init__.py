@@ -1,3 +1,3 @@
-"""What pods say: their logs, and their launchers' status. Tenants are asked in turn, and never believed
-without checks.
+"""Reads from pods: their logs, and their launchers' status. Tenants are asked in turn, and no answer is believed
+unchecked.
 """

@@ -1,9 +1,10 @@
-"""Reads the ends of the logs of failed pods. The planner sees a pod as failed once its log was read, or cannot be (14).
+"""Reads the ends of the logs of failed pods. The planner sees a pod as failed once its log was read or proved
+unreadable (14).
 
 torchrun's summary pushes the traceback out of the 2 kB that the kubelet keeps. So the end of the log is read instead,
 while the pod object still exists. A few logs are read at once, and fewer of one job, so that a job with thousands of
-pods takes neither all memory nor all turns. Logs of pods that failed first are read first, because one of these is to
-blame.
+pods takes neither all memory nor all turns. Logs of the pods that failed first are read first, because one of these
+pods is to blame.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from elastic_operator.build.traceback import MAX_LOG, TAIL_LINES, Failure, failure_of, last_lines_of
-from elastic_operator.cluster import apply
+from elastic_operator.cluster import api_requests
 from elastic_operator.cluster.errors import ClusterError
 from elastic_operator.cluster.session import Session
 from elastic_operator.plan.facts.job import LastOutput, OwnPod
@@ -30,13 +31,15 @@ MAX_LOGS_OF_NAMESPACE = 4
 MAX_OF_JOB = 3
 LOG_READ_SECONDS = 3.0
 WAIT_SECONDS = 15.0
-"""A pod whose turn does not come for this long counts as silent: its job must not wait for other jobs' kubelets."""
+"""A pod that has waited this long for its turn counts as silent, because its job must not wait for other jobs'
+kubelets.
+"""
 KEPT_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class LogContent:
-    """What a log says: why the pod failed, and the last lines of the process that failed first."""
+    """The content of a log: why the pod failed, and the last lines of the process that failed first."""
 
     failure: Failure
     lines: tuple[str, ...] = ()
@@ -50,12 +53,12 @@ class FailureLogs:
         self._contents: dict[str, LogContent] = {}
         self._kept_bytes = 0
         self._reading: defaultdict[str, dict[str, asyncio.Task[None]]] = defaultdict(dict)
-        """By job, its pods whose logs are being read or are next."""
+        """By job, the pods whose logs are being read or are next."""
         self.turns = FairSemaphore(MAX_LOGS_AT_ONCE, MAX_LOGS_OF_NAMESPACE)
         """The turns for all readers of logs."""
 
     def with_logs(self, job_uid: str, namespace: str, pods: tuple[OwnPod, ...]) -> tuple[OwnPod, ...]:
-        """The job's pods as the planner may see them: failed with what their logs say, or not failed yet."""
+        """The job's pods as the planner may see them: failed, with the content of their logs, or not failed yet."""
         failed = list(filter(_is_worth_reading, pods))
         if not failed:
             return pods
@@ -67,9 +70,7 @@ class FailureLogs:
         return job_uid in self._reading
 
     def _begin(self, job_uid: str, namespace: str, unread: Sequence[OwnPod]) -> None:
-        """Begin with the first logs. The others' turn comes when the job is looked at again, if they still
-        matter then.
-        """
+        """Begin to read the first logs. The other logs follow when the job is read again, if they are still needed."""
         reading = self._reading.get(job_uid, {})
         waiting = sorted((pod for pod in unread if pod.uid not in reading), key=lambda pod: pod.main.finished_at or inf)
         for pod in waiting[: MAX_OF_JOB - len(reading)]:
@@ -92,7 +93,7 @@ class FailureLogs:
         return replace(pod, phase="Running", main=running)
 
     async def _read(self, job_uid: str, namespace: str, pod: OwnPod) -> None:
-        """Keep what the pod's log says. One that cannot be read counts as empty, and nothing waits for it any more."""
+        """Keep the content of the pod's log. An unreadable log counts as empty, and nothing waits for it any more."""
         content = LogContent(Failure())
         try:
             text = await self._log_of(namespace, pod)
@@ -114,7 +115,7 @@ class FailureLogs:
             await self.turns.acquire(namespace)
         try:
             async with asyncio.timeout(LOG_READ_SECONDS):
-                return await apply.read_log_tail(
+                return await api_requests.read_log_tail(
                     self.session, namespace, pod.name, container, lines=TAIL_LINES, max_bytes=MAX_LOG
                 )
         finally:
@@ -128,7 +129,7 @@ class FailureLogs:
 
 
 def size_of(content: LogContent) -> int:
-    """About how many bytes of memory the content takes."""
+    """The approximate size of the content in memory, in bytes."""
     return 512 + 4 * (len(content.failure.traceback) + sum(map(len, content.lines)))
 
 

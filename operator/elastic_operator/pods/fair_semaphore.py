@@ -1,4 +1,4 @@
-"""Shares the requests to what tenants run fairly: hanging pods of one namespace do not hold up the others."""
+"""Shares requests to tenants' processes fairly: hanging pods of one namespace do not hold up the others."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class FairSemaphore:
             self.release(namespace)
 
     async def acquire(self, namespace: str) -> None:
-        """Wait for a turn and take it; `release` gives it back. If cancelled, it takes none."""
+        """Wait for a turn and take it; `release` gives it back. A cancelled call takes none."""
         given = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(namespace, deque()).append(given)
         self._give()
@@ -47,7 +47,7 @@ class FairSemaphore:
         self._give()
 
     def _give(self) -> None:
-        """Give free turns to those that wait, one namespace after the other."""
+        """Give free turns to the waiters, one namespace after the other."""
         while self._free:
             allowed = (name for name in self._waiting if self._held[name] < self._most_of_one)
             namespace = next(allowed, None)

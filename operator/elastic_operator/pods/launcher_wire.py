@@ -1,4 +1,4 @@
-"""Reads the body of a launcher's `/status` strictly: a user's pod writes it, so none of it is trusted."""
+"""Reads the body of a launcher's `/status` strictly. A user's pod writes it, so none of it is trusted."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import msgspec
 
 from elastic_api.job import MAX_PROCESSES, MAX_REPLICAS
 from elastic_api.status import MAX_METRICS
-from elastic_operator.plan.facts.launcher_report import Goodput, GroupChange, Report
+from elastic_operator.plan.facts.group_report import Goodput, GroupChange, GroupReport
 from elastic_worker import contract
 
 MAX_CHANGES = 20
 MAX_GIVEN_UP = 3
-"""The most pods that are named; more of them have one cause."""
+"""The most pods that are named. If there are more, they have one cause."""
 MAX_FLAGS = 8
 MAX_METRIC = 64
 """The most characters of a metric's name, and of its value; longer ones are cut."""
@@ -98,8 +98,8 @@ _decode = msgspec.json.Decoder(_Status).decode
 
 def read_report(
     body: bytes, *, master_uid: str, master_epoch: int, is_member_name: Callable[[str], bool], now: float
-) -> Report | None:
-    """The report at `now` of the master with that epoch; None if it cannot be read, or is another's."""
+) -> GroupReport | None:
+    """The report at `now` of the master with that epoch; None if it is unreadable, or another master's."""
     try:
         status = _decode(body)
     except (msgspec.DecodeError, RecursionError):
@@ -111,7 +111,7 @@ def read_report(
     ):
         return None
     given_up = [(lost.pod, _plain(lost.why)) for lost in status.given_up if is_member_name(lost.pod)]
-    return Report(
+    return GroupReport(
         master_uid=master_uid,
         read_at=now,
         generation=status.generation,
@@ -147,7 +147,7 @@ def _metrics(metrics: tuple[_Metric, ...]) -> tuple[tuple[str, str], ...]:
 def _change(change: _Change) -> GroupChange:
     return GroupChange(
         generation=change.generation,
-        at=change.time,
+        time=change.time,
         reason=change.reason,
         before=change.from_,
         after=change.to,

@@ -1,9 +1,10 @@
 """Asks the masters of Elastic jobs for the state of their groups: `GET /status` of the launcher, at the pod's address.
 
 A master is asked every half minute, and every second while its job changes. News of a group wakes the loop at once,
-which writes them into the job's status. The training's progress comes with them, or every half minute. A master is a
-tenant's process, so news beyond the buckets of its job and its namespace is read later (96). A node that is not Ready
-is not given up while the master reports that its pods there train; the master is then asked every second (92).
+which writes them into the job's status. The training's progress is passed on with them, or every half minute. A master
+is a tenant's process, so news beyond the token buckets of its job and its namespace is read later (96). A node that is
+not Ready is not given up while the master reports that its pods there train; the master is then asked every second
+(92).
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ import aiohttp
 
 from elastic_api.pod_names import parse_pod_name
 from elastic_operator.cluster.rate_limit import TokenBucket
-from elastic_operator.memory import Touched
-from elastic_operator.plan.facts.launcher_report import Report
+from elastic_operator.memory import DirtySet
+from elastic_operator.plan.facts.group_report import GroupReport
 from elastic_operator.pods.fair_semaphore import FairSemaphore
 from elastic_operator.pods.launcher_target import Target
 from elastic_operator.pods.launcher_wire import read_report
@@ -28,39 +29,41 @@ from elastic_worker.contract import STATUS_LIMIT_BYTES
 
 log = logging.getLogger(__name__)
 
-CALM_SECONDS = 30.0
-PROGRESS_SECONDS = 0.75 * CALM_SECONDS
-"""A report that is this much later than the last one is passed on: in calm times each of them is."""
-EAGER_SECONDS = 1.0
+POLL_SECONDS = 30.0
+PROGRESS_SECONDS = 0.75 * POLL_SECONDS
+"""A report is passed on if it is this much later than the last one. In calm times that is each report."""
+FAST_POLL_SECONDS = 1.0
 MASTER_ANSWER_SECONDS = 2.0
 MAX_POLLS_AT_ONCE = 256
 MAX_POLLS_OF_NAMESPACE = 64
-"""A master that does not answer holds a slot for `MASTER_ANSWER_SECONDS`; those of one team must not take all slots."""
+"""A master that does not answer holds a slot for `MASTER_ANSWER_SECONDS`. The masters of one namespace must not take
+all slots.
+"""
 MASTER_SILENT_SECONDS = 75.0
 """A master without an answer for this long is silent: the job says so instead of repeating its last report."""
 NEWS_OF_A_JOB, NEWS_OF_A_JOB_SECONDS = 8, 5.0
-"""A group that changes has about five news within seconds, each of them once."""
+"""The token bucket of a job. A changing group reports about five changes within seconds."""
 NEWS_OF_A_NAMESPACE, NEWS_OF_A_NAMESPACE_SECONDS = 400, 0.1
-"""All jobs of a namespace may change together, for example when nodes are lost. 1,000 lying masters cost ten writes a
-second.
+"""All jobs of a namespace may change together, for example when nodes are lost. With this limit 1,000 lying masters
+cause ten writes a second.
 """
 
 
 @dataclass(slots=True)
-class _Followed:
-    """The master of the job with that uid. It is asked again and again, and at once to `hurry`.
+class _Polled:
+    """The master of the job with that uid. It is asked again and again, and at once to `poll_now`.
 
-    `answered` is when it last answered, or when it was first asked. It has been asked often since `eager_since`, if at
-    all. Both times are without the steps of the clock.
+    `last_answer_at` is when it last answered, or when it was first asked. It has been asked every second since
+    `fast_since`, if at all. Both times are without the steps of the clock.
     """
 
     uid: str
     target: Target
     task: asyncio.Task[None] | None = None
-    hurry: asyncio.Event = field(default_factory=asyncio.Event)
-    report: Report | None = None
-    answered: float = 0.0
-    eager_since: float | None = None
+    poll_now: asyncio.Event = field(default_factory=asyncio.Event)
+    report: GroupReport | None = None
+    last_answer_at: float = 0.0
+    fast_since: float | None = None
 
 
 class MasterPoller:
@@ -69,66 +72,67 @@ class MasterPoller:
     Args:
         now: Epoch seconds on the API server's clock.
         changed: Called when a report says something new.
-        stepped: The sum of all steps of that clock so far: silence is not measured by them (29).
+        stepped: The sum of all steps of that clock so far, which must not count as silence (29).
     """
 
     def __init__(
-        self, *, now: Callable[[], float], changed: Callable[[], None], stepped: Callable[[], float] = lambda: 0.0
+        self, *, now: Callable[[], float], on_change: Callable[[], None], stepped: Callable[[], float] = lambda: 0.0
     ) -> None:
-        self._now, self._changed, self._stepped = now, changed, stepped
-        self._followed: dict[str, _Followed] = {}
-        self.touched: Touched[str] = Touched()
-        """The jobs (uids) with another report than before, or with none any more."""
+        self._now, self._on_change, self._stepped = now, on_change, stepped
+        self._polled: dict[str, _Polled] = {}
+        self.dirty: DirtySet[str] = DirtySet()
+        """The jobs (uids) whose report has changed, or has ended."""
         self._turns = FairSemaphore(MAX_POLLS_AT_ONCE, MAX_POLLS_OF_NAMESPACE)
         self._of_job = TokenBucket(NEWS_OF_A_JOB, NEWS_OF_A_JOB_SECONDS, now=now)
         self._of_namespace = TokenBucket(NEWS_OF_A_NAMESPACE, NEWS_OF_A_NAMESPACE_SECONDS, now=now)
         self._http: aiohttp.ClientSession | None = None
 
-    def report(self, uid: str) -> Report | None:
-        """The last report of the job's master with news in it; the same object until there are more."""
-        followed = self._followed.get(uid)
-        return followed.report if followed else None
+    def report(self, uid: str) -> GroupReport | None:
+        """The last report of the job's master with news; the same object until the next news."""
+        polled = self._polled.get(uid)
+        return polled.report if polled else None
 
-    def answered(self, uid: str) -> float | None:
-        """When the job's master last answered, or when it began to be asked often if that is later; None if it is not.
+    def last_answer_at(self, uid: str) -> float | None:
+        """When the job's master last answered, or began to be asked every second if that is later; None if it is not
+        asked so often.
 
-        Silence before that time means nothing, because the master was rarely asked then.
+        Silence before that time does not count, because the master was rarely asked then.
         """
-        followed = self._followed.get(uid)
-        if followed is None or followed.eager_since is None:
+        polled = self._polled.get(uid)
+        if polled is None or polled.fast_since is None:
             return None
-        return max(followed.answered, followed.eager_since) + self._stepped()
+        return max(polled.last_answer_at, polled.fast_since) + self._stepped()
 
     def follow(self, uid: str, target: Target | None) -> None:
         """Ask this master of the job from now on; None to ask none."""
-        followed = self._followed.get(uid)
+        polled = self._polled.get(uid)
         if target is None:
             self._forget(uid)
-        elif followed is None or followed.target.master_uid != target.master_uid:
+        elif polled is None or polled.target.master_uid != target.master_uid:
             self._forget(uid)
             now = self._without_steps()
-            self._followed[uid] = begun = _Followed(
-                uid, target, answered=now, eager_since=now if target.eager else None
+            self._polled[uid] = begun = _Polled(
+                uid, target, last_answer_at=now, fast_since=now if target.fast else None
             )
-            begun.task = asyncio.create_task(self._ask_again_and_again(begun))
-        elif followed.target != target:
-            if target.eager != followed.target.eager:
-                followed.eager_since = self._without_steps() if target.eager else None
-            followed.target = target
-            if target.eager:
-                followed.hurry.set()
+            begun.task = asyncio.create_task(self._poll_periodically(begun))
+        elif polled.target != target:
+            if target.fast != polled.target.fast:
+                polled.fast_since = self._without_steps() if target.fast else None
+            polled.target = target
+            if target.fast:
+                polled.poll_now.set()
 
-    def keep_only(self, present: Set[str]) -> None:
-        """Forget the jobs that are gone; `present` are the uids of those that are not."""
-        for uid in self._followed.keys() - present:
+    def forget_deleted(self, present: Set[str]) -> None:
+        """Forget deleted jobs; `present` are the uids of the existing ones."""
+        for uid in self._polled.keys() - present:
             self._forget(uid)
         for buckets in (self._of_job, self._of_namespace):
             buckets.forget_full()
 
     async def stop(self) -> None:
         """Ask no master any more."""
-        tasks = [followed.task for followed in self._followed.values() if followed.task]
-        for uid in list(self._followed):
+        tasks = [polled.task for polled in self._polled.values() if polled.task]
+        for uid in list(self._polled):
             self._forget(uid)
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._http is not None:
@@ -136,36 +140,36 @@ class MasterPoller:
             self._http = None
 
     def _forget(self, uid: str) -> None:
-        followed = self._followed.pop(uid, None)
-        if followed is not None and followed.task is not None:
-            self.touched.add(uid)
-            followed.task.cancel()
+        polled = self._polled.pop(uid, None)
+        if polled is not None and polled.task is not None:
+            self.dirty.mark(uid)
+            polled.task.cancel()
 
     def _without_steps(self) -> float:
         return self._now() - self._stepped()
 
-    async def _ask_again_and_again(self, followed: _Followed) -> None:
+    async def _poll_periodically(self, polled: _Polled) -> None:
         while True:
             try:
-                self._take(followed, await self._ask(followed.target))
+                self._on_answer(polled, await self._poll(polled.target))
             except Exception:
-                log.exception("job=%s its progress cannot be read", followed.target.job_name)
-            await _pause(followed)
+                log.exception("job=%s its progress cannot be read", polled.target.job_name)
+            await _pause(polled)
 
-    def _take(self, followed: _Followed, report: Report | None) -> None:
-        known, now = followed.report, self._without_steps()
+    def _on_answer(self, polled: _Polled, report: GroupReport | None) -> None:
+        known, now = polled.report, self._without_steps()
         if report is not None:
-            followed.answered = now
-        elif known is not None and now - followed.answered >= MASTER_SILENT_SECONDS:
-            since = known.silent_since or followed.answered + self._stepped()
+            polled.last_answer_at = now
+        elif known is not None and now - polled.last_answer_at >= MASTER_SILENT_SECONDS:
+            since = known.silent_since or polled.last_answer_at + self._stepped()
             report = replace(known, silent_since=since)
-        if report is None or not self._may_pass_on(followed, known, report):
+        if report is None or not self._may_pass_on(polled, known, report):
             return
-        followed.report = report
-        self.touched.add(followed.uid)
-        self._changed()
+        polled.report = report
+        self.dirty.mark(polled.uid)
+        self._on_change()
 
-    def _may_pass_on(self, followed: _Followed, known: Report | None, report: Report) -> bool:
+    def _may_pass_on(self, polled: _Polled, known: GroupReport | None, report: GroupReport) -> bool:
         """Whether to pass the report on now: news of the group while there are tokens, progress after a while.
 
         A report that is held back is replaced by the master's next answer.
@@ -174,15 +178,15 @@ class MasterPoller:
             return True
         if known is not None and report.group == known.group:
             return False
-        buckets = ((self._of_job, followed.uid), (self._of_namespace, followed.target.namespace))
+        buckets = ((self._of_job, polled.uid), (self._of_namespace, polled.target.namespace))
         if not all(bucket.has(key) for bucket, key in buckets):
             return False
         for bucket, key in buckets:
             bucket.take(key)
         return True
 
-    async def _ask(self, target: Target) -> Report | None:
-        """The report of the master; None if its answer is of no use."""
+    async def _poll(self, target: Target) -> GroupReport | None:
+        """The report of the master; None if its answer is useless."""
         async with self._turns.turn(target.namespace):
             try:
                 body = await self._get(target)
@@ -198,7 +202,7 @@ class MasterPoller:
         )
 
     async def _get(self, target: Target) -> bytes:
-        """The body. Raises ValueError for a bad answer, else what aiohttp raises."""
+        """The body. Raises ValueError for a bad answer, and the errors of aiohttp."""
         if self._http is None:
             self._http = aiohttp.ClientSession(
                 timeout=aiohttp.ClientTimeout(total=MASTER_ANSWER_SECONDS),
@@ -220,12 +224,12 @@ class MasterPoller:
             return bytes(body)
 
 
-async def _pause(followed: _Followed) -> None:
-    """Wait until the next question is due: half a minute, or a second; less if the job begins to change."""
-    followed.hurry.clear()
-    seconds = EAGER_SECONDS if followed.target.eager else random.uniform(0.8, 1.2) * CALM_SECONDS
+async def _pause(polled: _Polled) -> None:
+    """Wait until the next question: half a minute, or a second; less if the job begins to change."""
+    polled.poll_now.clear()
+    seconds = FAST_POLL_SECONDS if polled.target.fast else random.uniform(0.8, 1.2) * POLL_SECONDS
     try:
         async with asyncio.timeout(seconds):
-            await followed.hurry.wait()
+            await polled.poll_now.wait()
     except TimeoutError:
         return

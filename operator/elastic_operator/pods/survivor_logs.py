@@ -1,8 +1,10 @@
-"""Reads in logs whether the other pods of a Torchrun job, after a node went away, are a group of their own (146).
+"""Reads in logs whether the other pods of a Torchrun job, after a node became not Ready, are a group of their own
+(146).
 
-The master's log is read first, and the others only if it shows a group of just their number. So a group that stands
-still costs one log every five seconds, and one that goes on costs each pod's log once. A log that cannot be read, or is
-too long, shows nothing. All readers of logs share their turns, so the kubelets of one tenant do not hold up the others.
+The master's log is read first, and the others only if it shows a group of exactly their number. So a group that stands
+still costs one log every five seconds, and a group that trains on costs each pod's log once. A log that is unreadable
+or too long shows nothing. All readers of logs share their turns, so the kubelets of one tenant do not hold up the
+others.
 """
 
 from __future__ import annotations
@@ -13,9 +15,9 @@ from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 
 from elastic_operator.build.torchrun_group import GroupRank, last_rank
-from elastic_operator.cluster import apply
+from elastic_operator.cluster import api_requests
 from elastic_operator.cluster.errors import ClusterError
-from elastic_operator.memory import Touched
+from elastic_operator.memory import DirtySet
 from elastic_operator.plan.facts.job import Group, OwnPod, Survivors
 from elastic_operator.pods.failure_logs import LOG_READ_SECONDS, MAX_OF_JOB, WAIT_SECONDS, FailureLogs
 from elastic_worker.contract import MAIN_CONTAINER
@@ -24,12 +26,14 @@ log = logging.getLogger(__name__)
 
 READ_AGAIN_SECONDS = 5.0
 BEFORE_SECONDS = 120
-"""Events this long before a node was missed may belong to its loss: Kubernetes misses a node after 40 or 50 s."""
+"""Changes of the group up to this long before a node became not Ready may belong to its loss: Kubernetes marks a node
+after 40 or 50 s.
+"""
 
 
 @dataclass(slots=True)
-class _Asked:
-    """The pods of a job whose logs are read; `known` is the group by the master's log."""
+class _LogReading:
+    """A job's pods whose logs are read; `known` is the group by the master's log."""
 
     job_uid: str
     namespace: str
@@ -41,11 +45,11 @@ class _Asked:
 
 
 class SurvivorLogs:
-    """What the logs show, by the job's uid. `logs` lends its session and its turns.
+    """The findings in the logs, by the job's uid. `logs` lends its session and its turns.
 
     Args:
         now: Epoch seconds on the API server's clock.
-        stepped: The sum of all steps of that clock so far: they shorten no reading (29).
+        stepped: The sum of all steps of that clock so far, which must not shorten a reading (29).
     """
 
     def __init__(
@@ -53,96 +57,100 @@ class SurvivorLogs:
     ) -> None:
         self._session, self._container_of, self._turns = logs.session, logs.container_of, logs.turns
         self._now, self._changed, self._stepped = now, logs.changed, stepped
-        self._asked: dict[str, _Asked] = {}
-        self.touched: Touched[str] = Touched()
-        """The jobs (uids) whose logs show another group than before, or are read no more."""
+        self._readings: dict[str, _LogReading] = {}
+        self.dirty: DirtySet[str] = DirtySet()
+        """The jobs (uids) whose group by the logs has changed, or whose logs are not read any more."""
 
     def group(self, uid: str) -> Group | None:
         """The group that the logs of the job's pods show since they are read; None if they are not read."""
-        asked = self._asked.get(uid)
-        if asked is None:
+        reading = self._readings.get(uid)
+        if reading is None:
             return None
-        if by := self._stepped() - asked.stepped:
-            asked.group = Group(asked.group.asked_since + by, asked.group.pods)
-            asked.stepped = self._stepped()
-        return asked.group
+        if by := self._stepped() - reading.stepped:
+            reading.group = Group(reading.group.read_since + by, reading.group.pods)
+            reading.stepped = self._stepped()
+        return reading.group
 
     def follow(self, uid: str, namespace: str, left: Survivors | None) -> None:
         """Read the logs of these pods of the job from now on; None to read none."""
-        asked = self._asked.get(uid)
+        reading = self._readings.get(uid)
         if left is None:
             self._forget(uid)
-        elif asked is None:
-            self._asked[uid] = asked = _Asked(uid, namespace, left, Group(self._now()), self._stepped())
-            asked.task = asyncio.create_task(self._read_again_and_again(asked))
+        elif reading is None:
+            self._readings[uid] = reading = _LogReading(uid, namespace, left, Group(self._now()), self._stepped())
+            reading.task = asyncio.create_task(self._read_periodically(reading))
         else:
-            asked.left = left
+            reading.left = left
 
-    def keep_only(self, present: Set[str]) -> None:
-        """Forget the jobs that are gone; `present` are the uids of those that are not."""
-        for uid in self._asked.keys() - present:
+    def forget_deleted(self, present: Set[str]) -> None:
+        """Forget deleted jobs; `present` are the uids of the existing ones."""
+        for uid in self._readings.keys() - present:
             self._forget(uid)
 
     async def stop(self) -> None:
         """Read no logs any more."""
-        tasks = [asked.task for asked in self._asked.values() if asked.task]
-        for uid in list(self._asked):
+        tasks = [reading.task for reading in self._readings.values() if reading.task]
+        for uid in list(self._readings):
             self._forget(uid)
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _forget(self, uid: str) -> None:
-        asked = self._asked.pop(uid, None)
-        if asked is not None and asked.task is not None:
-            self.touched.add(uid)
-            asked.task.cancel()
+        reading = self._readings.pop(uid, None)
+        if reading is not None and reading.task is not None:
+            self.dirty.mark(uid)
+            reading.task.cancel()
 
-    async def _read_again_and_again(self, asked: _Asked) -> None:
-        self.touched.add(asked.job_uid)
-        self._changed()  # the next look sees since when
+    async def _read_periodically(self, reading: _LogReading) -> None:
+        self.dirty.mark(reading.job_uid)
+        self._changed()  # the next pass sees the beginning of the reading
         while True:
-            left = asked.left
+            left = reading.left
             try:
-                shown = left.uids if await self._are_a_group(asked, left) else frozenset()
+                shown = left.uids if await self._are_a_group(reading, left) else frozenset()
             except Exception:
-                log.exception("job=%s its pods count as not training on: reading their logs raised", asked.job_uid)
+                log.exception(
+                    "job uid=%s: reading the logs of its pods raised; they count as not training", reading.job_uid
+                )
                 shown = frozenset()
-            if shown != asked.group.pods:
-                asked.group = Group(asked.group.asked_since, shown)
-                self.touched.add(asked.job_uid)
+            if shown != reading.group.pods:
+                reading.group = Group(reading.group.read_since, shown)
+                self.dirty.mark(reading.job_uid)
                 self._changed()
             await asyncio.sleep(READ_AGAIN_SECONDS)
 
-    async def _are_a_group(self, asked: _Asked, left: Survivors) -> bool:
-        """Whether the pods are one group, and all of it."""
+    async def _are_a_group(self, reading: _LogReading, left: Survivors) -> bool:
+        """Whether the pods are exactly one group."""
         seconds = BEFORE_SECONDS + int(max(0.0, self._now() - left.since))
         master, *others = left.pods
-        first = await self._rank_of(asked.namespace, master, seconds)
-        if first is not None and first == asked.known and asked.group.pods == left.uids:
+        first = await self._rank_of(reading.namespace, master, seconds)
+        if first is not None and first == reading.known and reading.group.pods == left.uids:
             return True
-        asked.known = None
+        reading.known = None
         if first is None or first.size != len(left.pods):
             return False
         ranks = {first.rank}
         for start in range(0, len(others), MAX_OF_JOB):
-            for theirs in await self._ranks_of(asked.namespace, others[start : start + MAX_OF_JOB], seconds):
+            for theirs in await self._ranks_of(reading.namespace, others[start : start + MAX_OF_JOB], seconds):
                 if theirs is None or (theirs.size, theirs.group) != (first.size, first.group):
                     return False
                 ranks.add(theirs.rank)
-        asked.known = first
+        reading.known = first
         return ranks == set(range(first.size))
 
     async def _ranks_of(self, namespace: str, pods: Sequence[OwnPod], seconds: int) -> list[GroupRank | None]:
         return await asyncio.gather(*(self._rank_of(namespace, pod, seconds) for pod in pods))
 
     async def _rank_of(self, namespace: str, pod: OwnPod, seconds: int) -> GroupRank | None:
-        """The pod's last group and rank by its log; None if the log does not show it."""
+        """The pod's last group and rank by its log; None if the log shows none."""
         container = self._container_of(pod.uid) or MAIN_CONTAINER
         try:
             async with asyncio.timeout(WAIT_SECONDS):
                 await self._turns.acquire(namespace)
             try:
                 async with asyncio.timeout(LOG_READ_SECONDS):
-                    text = await apply.read_log_since(self._session, namespace, pod.name, container, seconds=seconds)
+                    text = await api_requests.read_log_since(
+                        self._session, namespace, pod.name, container, seconds=seconds
+                    )
             finally:
                 self._turns.release(namespace)
         except (ClusterError, TimeoutError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""What Kubernetes objects mean to the planner: takes structs, returns facts of `plan/facts`. Decides nothing."""
+"""Converts Kubernetes objects, as structs, to the planner's facts of `plan/facts`. Decides nothing."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ _CLUSTER_REASONS = frozenset(
         "UnexpectedAdmissionError",
     }
 )
-"""status.reason of pods that the kubelet ended or refused, and not the program in them; `OutOf...` belongs to these,
-too.
+"""status.reason of pods that were ended or refused by the kubelet, and not by their own program; `OutOf...` belongs to
+these, too.
 """
 
 EVICTED = "Evicted"
 _NOT_ADMITTED = "The node had condition"
-"""How the message of an eviction begins if the kubelet did not admit the pod. Evictions for the node's sake have the
-condition DisruptionTarget. All others are of pods that passed a limit of their own: of an emptyDir, or of storage.
+"""The beginning of an eviction's message if the kubelet did not admit the pod. Evictions for the node's sake have the
+condition DisruptionTarget. All others are of pods that exceeded a limit of their own: of an emptyDir, or of storage.
 """
 
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
-"""The taint by which somebody declares that a node is off, and that its pods may go (86)."""
+"""The taint by which somebody declares that a node is off, and that its pods may be deleted (86)."""
 
 _REFUSALS = frozenset(
     {"NodeAffinity", "NodePorts", "NodeShutdown", "TopologyAffinityError", "UnexpectedAdmissionError"}
@@ -50,7 +50,7 @@ _REFUSALS = frozenset(
 """status.reason of pods that the kubelet did not admit; `OutOf...` belongs to these, too."""
 
 SANDBOX_IS_READY = "PodReadyToStartContainers"
-"""The condition of pods whose volumes and network are there. Kubelets before 1.35 set it only after the first pull."""
+"""The condition of pods whose volumes and network are ready. Kubelets before 1.35 set it only after the first pull."""
 
 _DISRUPTIONS = {
     "PreemptionByScheduler": "preempted by a pod of higher priority",
@@ -68,7 +68,7 @@ def epoch(time: str) -> float:
 
 
 def node(node: Node) -> model.Node:
-    """The node, without what pods use of it (`Ledger.with_use`)."""
+    """The node, without its use by pods (`Ledger.with_use`)."""
     return model.Node(
         name=node.metadata.name,
         allocatable={name: amount(name, quantity) for name, quantity in node.status.allocatable.items()},
@@ -80,7 +80,7 @@ def node(node: Node) -> model.Node:
 
 
 def closed_node(node: Node) -> model.Node:
-    """The node as one that takes no pods. Only its labels are read, which name the kind of its GPUs."""
+    """The node as closed. Only its labels are read, which name the kind of its GPUs."""
     return model.Node(name=node.metadata.name, allocatable={}, labels=node.metadata.labels, unschedulable=True)
 
 
@@ -90,18 +90,20 @@ def is_out_of_service(node: Node) -> bool:
 
 
 def ready_since(node: Node) -> float:
-    """Since when a Ready node is Ready, as written."""
+    """Since when a Ready node is Ready, by its status."""
     ready = _condition(node.status.conditions, "Ready")
     return epoch((ready and ready.last_transition_time) or "")
 
 
 def age_at(node: Node, time: float) -> float:
-    """How old the node was at that time, which the same clock wrote."""
+    """The node's age at that time. The same clock wrote both."""
     return time - epoch(node.metadata.creation_timestamp or "")
 
 
 def unready_since(node: Node) -> float | None:
-    """Since when the node is not Ready; None if it is. A node that never reported is not Ready since it was created."""
+    """Since when the node is not Ready; None if it is Ready. A node that never reported counts as not Ready since its
+    creation.
+    """
     ready = _condition(node.status.conditions, "Ready")
     if ready is not None and ready.status == "True":
         return None
@@ -109,7 +111,7 @@ def unready_since(node: Node) -> float | None:
 
 
 def requests_of(pod: Pod) -> dict[str, int]:
-    """What a pod asks of its node, by the same rules as for templates, with one of the node's `pods`."""
+    """A pod's requests, by the same rules as for templates, with one of the node's `pods`."""
     return {**template.requests_of({"spec": msgspec.to_builtins(pod.spec)}), "pods": 1}
 
 
@@ -151,24 +153,24 @@ def ended(pod: Pod) -> bool:
 
 
 def waits(pod: Pod) -> bool:
-    """Whether the pod is to run and has no node yet."""
+    """Whether the pod has no node yet and has not ended."""
     return not pod.spec.node_name and pod.metadata.deletion_timestamp is None and not ended(pod)
 
 
 def unschedulable(pod: Pod) -> str:
     """kube-scheduler's message while it finds no node for the pod; "" if it reports nothing of the kind.
 
-    An error of the scheduler (`SchedulerError`) does not say that it would place the pod if there were room.
+    An error of the scheduler (`SchedulerError`) does not count: it does not mean that room would help the pod.
     """
     tried = _not_placed(pod)
     return (tried.message or tried.reason) if tried is not None and tried.reason == "Unschedulable" else ""
 
 
 def _not_placed(pod: Pod) -> Condition | None:
-    """What a scheduler says that has tried to place the pod and could not; None for a pod that has a node, and for one
+    """The condition of a pod that a scheduler has tried to place in vain; None for a pod that has a node, and for a pod
     that no scheduler has looked at, such as one with scheduling gates (176).
 
-    When the gates go, the condition stays as it is until kube-scheduler has looked at the pod.
+    When the gates are removed, the condition stays as it is until kube-scheduler has looked at the pod.
     """
     scheduled = _condition(pod.status.conditions, "PodScheduled")
     if pod.spec.node_name or pod.spec.scheduling_gates or scheduled is None or scheduled.status != "False":
@@ -177,7 +179,7 @@ def _not_placed(pod: Pod) -> Condition | None:
 
 
 def disruption(pod: Pod) -> str:
-    """How the cluster ended the pod, or is ending it; "" if it does not."""
+    """How the cluster ended the pod, or is ending it; "" if it did not."""
     target = _condition(pod.status.conditions, "DisruptionTarget")
     if target is not None and target.status == "True":
         return _sentence(_DISRUPTIONS.get(target.reason, target.reason), target.message)
@@ -187,7 +189,7 @@ def disruption(pod: Pod) -> str:
 
 
 def _was_refused(pod: Pod) -> bool:
-    """Whether the kubelet refused it: it ended there without having begun."""
+    """Whether the kubelet refused the pod: it ended there without having started."""
     status = pod.status
     began = any(container.state.running or container.state.terminated for container in status.container_statuses or ())
     evicted = status.reason == EVICTED and status.message.startswith(_NOT_ADMITTED)
@@ -225,11 +227,11 @@ def main_container(pod: Pod) -> MainContainer:
 
 
 def _waiting(pod: Pod, main: str, waiting: Waiting) -> MainContainer:
-    """The main container that has not started, and what of the pod it waits for."""
+    """The main container that has not started, with the container that it waits for."""
     init, name = pod.status.init_container_statuses or (), main
     sidecars = {container.name for container in pod.spec.init_containers or () if container.restart_policy == "Always"}
     is_busy = any(status.state.running for status in init if status.name not in sidecars)
-    if not is_busy:  # one before it that cannot start is what it waits for
+    if not is_busy:  # it waits for an init container that cannot start
         troubles = ((status.name, status.state.waiting) for status in init if status.state.waiting)
         name, waiting = next((it for it in troubles if it[1].reason not in STARTS), (main, waiting))
     begun = (status.state.running.started_at for status in init if status.state.running)
@@ -248,10 +250,10 @@ def _waiting(pod: Pod, main: str, waiting: Waiting) -> MainContainer:
 
 
 def _staged_since(pod: Pod, staged: Condition) -> float | None:
-    """When volumes and network were there, at the latest.
+    """The latest time at which volumes and network became ready.
 
-    The node's clock may be ahead: by no more than the time that seems to have passed from the binding until its kubelet
-    saw the pod.
+    The node's clock may be ahead, but by no more than the apparent time between the binding and the kubelet's first
+    sight of the pod.
     """
     since, seen = _time(staged.last_transition_time), _time(pod.status.start_time)
     scheduled = _condition(pod.status.conditions, "PodScheduled")
@@ -268,9 +270,9 @@ def _clock_is_behind(pod: Pod) -> bool:
 
 
 def own_pod(pod: Pod, load: model.Load, *, role: str, index: int) -> OwnPod:
-    """A pod of ours. The ledger finds out whether it is ours, its load, and its `role` and `index`.
+    """A pod of ours as a fact. The ledger decides that it is ours, and finds its load, `role` and `index`.
 
-    `deleting_since` is when its deletion was asked for; the API's deletionTimestamp is when its grace is over.
+    `deleting_since` is the time of the deletion's request; the API's deletionTimestamp is the end of the grace.
     """
     meta, conditions = pod.metadata, pod.status.conditions
     scheduled = _condition(conditions, "PodScheduled")
@@ -317,7 +319,9 @@ def _has_own_secret(meta: PodMeta) -> bool:
 
 
 def _number(text: str) -> int | None:
-    """A number as the operator writes it. Users can write anything, and a long one cannot even be read."""
+    """A number as the operator writes it; None for anything else. Users can write any text, even a number too long to
+    be read.
+    """
     return int(text) if text.isdecimal() and len(text) < 10 else None
 
 

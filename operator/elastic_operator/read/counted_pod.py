@@ -1,4 +1,4 @@
-"""One pod as the ledger counts it, whether it is there or being created."""
+"""One pod as the ledger counts it: an existing one, or one that is being created."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from elastic_operator.read import convert
 class CountedPod:
     """A pod as counted.
 
-    `node`: where it is bound or pinned. `claims`: the uid of the job that the pod names as its controller. `own`: the
-    pod as a pod of that job; None if the claim is false. `waits`: it is not ours, asks for GPUs, and has no node yet.
-    `unread`: it could not be read. `orphan`: it was ours, and its job is gone. `nominated`: it is not ours and asks for
-    no GPUs, and kube-scheduler keeps room on the node for it.
+    `node`: the node that it is bound or pinned to. `claims`: the uid of the job that the pod names as its controller.
+    `own`: the pod as a pod of that job; None if the claim is false. `waits`: the pod is not ours, requests GPUs, and
+    has no node yet. `unread`: the pod could not be read. `orphan`: the pod was ours, and its job is deleted.
+    `nominated`: the pod is not ours and requests no GPUs, and kube-scheduler keeps room on the node for it.
     """
 
     pod: Pod
@@ -36,12 +36,13 @@ class CountedPod:
     nominated: bool = False
 
     @property
-    def holds(self) -> bool:
+    def uses_node(self) -> bool:
         """Whether this is a pod of others that uses a node.
 
         An orphan that is pinned but not bound counts on its node until it is deleted. The garbage collector deletes it
         some time after the job, and kube-scheduler may bind it before. A pod for which kube-scheduler has preempted
-        others counts on its nominated node. Else we would create pods in that room, and they would be evicted again.
+        others counts on its nominated node. Otherwise we would create pods in that room, and they would be preempted
+        again.
         """
         if self.own is not None or convert.ended(self.pod):
             return False
@@ -55,9 +56,9 @@ class CountedPod:
         return self.claims is None and may_run and not convert.ended(self.pod)
 
     def counts_like(self, other: CountedPod) -> bool:
-        """Whether the two states of a pod count the same for everybody."""
+        """Whether the two states of a pod count the same in all sums."""
         return (
-            (self.node, self.holds, self.claims, self.own) == (other.node, other.holds, other.claims, other.own)
+            (self.node, self.uses_node, self.claims, self.own) == (other.node, other.uses_node, other.claims, other.own)
             and self.plain is other.plain
             and self.load == other.load
             and self._waits_like(other)
@@ -70,13 +71,13 @@ class CountedPod:
 
 
 def _parts_that_decide(pod: Pod) -> tuple[object, ...]:
-    """What decides about a pod of others that waits for GPUs."""
+    """The parts of a pod of others that decide about it while it waits for GPUs."""
     return pod.metadata.labels, pod.metadata.annotations, pod.metadata.controller, pod.spec, pod.status
 
 
 @dataclass(frozen=True, slots=True)
 class Assumed:
-    """A pod that is being created (48). The uid of `member` stands for the one that it will get."""
+    """A pod that is being created (48). The uid of `member` stands for its later uid."""
 
     member: Member
     job_uid: str
@@ -100,7 +101,7 @@ def unread(pod: Pod, load: Load) -> CountedPod:
 
 
 def quantities_of(pod: Pod) -> Counter[str]:
-    """Of what the pod asks of its node, the quantities that can be read."""
+    """The readable quantities among the pod's requests."""
     asked = Counter({"pods": 1})
     for container in pod.spec.containers:
         for name, quantity in {**container.resources.limits, **container.resources.requests}.items():

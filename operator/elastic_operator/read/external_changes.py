@@ -1,9 +1,9 @@
-"""When anything last changed that the operator did not do; without such a change, repeated decisions are a circle
-(143).
+"""Finds the time of the last change that the operator did not make. Without such a change, repeated decisions are a
+circle (143).
 
-These changes are: a job comes, goes, is edited or ends; pods are lost or fail; a node comes, goes, opens or closes; a
-policy is edited; plain pods with GPUs come, go or end; the API server begins or ceases to accept pods. The time is in
-memory only: a new leader begins with its first look.
+These changes are: a job is created, deleted, edited or ends; pods are lost or fail; a node is added, removed, opened or
+closed; a policy is edited; plain pods with GPUs are created, deleted or end; the API server begins or ceases to accept
+pods. The time is in memory only: for a new leader it is the time of its first refresh.
 """
 
 from __future__ import annotations
@@ -13,43 +13,43 @@ from collections.abc import Mapping
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.facts.snapshot import Resources
-from elastic_operator.plan.policies.resolve import Resolved
+from elastic_operator.plan.policies.resolve import ResolvedPolicies
 from elastic_operator.read.ledger import Ledger
-from elastic_operator.read.nodes import Openness
+from elastic_operator.read.nodes import NodeAvailability
 
 _UNPLANNED = ("restarts", "totalFailures", "completionTime")
-"""Fields of a status that change with events the operator did not plan."""
+"""Fields of a status that change with events that the operator did not plan."""
 
 
 class ExternalChanges:
-    """Hears of jobs' changes from their store, and finds all other changes at each look."""
+    """Listens to the store of jobs, and finds all other changes at each refresh."""
 
     def __init__(self, jobs: Store[objects.CustomObject], ledger: Ledger) -> None:
         self._ledger = ledger
         self._changed = True
-        self._seen: tuple[Openness, Resolved, Mapping[str, Resources]] | None = None
+        self._seen: tuple[NodeAvailability, ResolvedPolicies, Mapping[str, Resources]] | None = None
         self.since = 0.0
-        """The time of the last change, at the last look (epoch seconds)."""
+        """The time of the last change, at the last refresh (epoch seconds)."""
         self.close = jobs.subscribe(self._job_changed)
-        """Ends it: the store outlives a leader's term."""
+        """Ends the subscription, because the store lives longer than this leader."""
 
-    def look(self, openness: Openness, policies: Resolved, now: float) -> None:
-        """Note what has changed since the last look."""
-        seen = openness, policies, self._ledger.plain_gpus()
+    def refresh(self, availability: NodeAvailability, policies: ResolvedPolicies, now: float) -> None:
+        """Find the changes since the last refresh."""
+        seen = availability, policies, self._ledger.plain_gpus()
         if self._changed or seen != self._seen:
             self.since, self._changed = now, False
         self._seen = seen
 
-    def answered(self) -> None:
-        """The API server's answer about pods of some job differs from the one before (139)."""
+    def note_answer(self) -> None:
+        """Note that the API server's answer about a job's pods differs from the one before (139)."""
         self._changed = True
 
     def _job_changed(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
-        is_same = old is not None and new is not None and old.says_the_same(new) and _ended_alike(old, new)
+        is_same = old is not None and new is not None and old.has_same_content(new) and _ended_alike(old, new)
         self._changed = self._changed or not is_same
 
 
 def _ended_alike(old: objects.CustomObject, new: objects.CustomObject) -> bool:
-    """Whether no pod of the job was lost or failed in between, and the job has not ended."""
+    """Whether no pod of the job was lost or failed between the two statuses, and the job has not ended."""
     before, now = old.status.unpack(), new.status.unpack()
     return all(before.get(name) == now.get(name) for name in _UNPLANNED)

@@ -1,12 +1,13 @@
-"""Since when nodes are away and pods wait, as this process saw it: a step of the clock loses no node or pod (29).
+"""Corrects the times since when a node is not Ready or a pod waits. After a step of the API server's clock, the
+operator would otherwise give up nodes and pods too early (29).
 
-Pods are given up or deleted some time after a node has stopped being Ready, a pod has begun to wait, or a master has
-gone away. A step of the clock must not cause that. So a time that was seen before a step moves along with the clock. If
-a time is in the future or more than a minute old when it is first seen, the moment of seeing counts instead: the clock
-may have stepped, which is known only seconds later. At its first look, a process believes what is written.
+The operator gives up or deletes pods some time after a node has stopped being Ready, a pod has begun to wait, or a
+master was lost. A step of the clock must not cause that. So a time that was seen before a step moves with it. If a
+time is in the future or more than a minute old when it is first seen, the moment of seeing counts instead: the clock
+may have stepped, which is known only seconds later. In its first pass, a process believes the written times.
 
-Since when a scheduler cannot place a pod that had scheduling gates is written nowhere: the condition keeps the time of
-the pod's creation. That counts from when it is first seen (176).
+No field says since when a scheduler cannot place a pod that had scheduling gates: the condition keeps the time of the
+pod's creation. For such a pod the moment of seeing counts (176).
 """
 
 from __future__ import annotations
@@ -20,28 +21,28 @@ from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.times import not_later
 
 LATE_NEWS_SECONDS = 60.0
-"""A time further back than this is not late news: its writer's clock is behind."""
+"""A time that is further back was written by a clock that is behind; a shorter delay may be late news."""
 MAX_KEPT = 100_000
 
 
 class FirstSeen:
-    """By object (uid) and time as written: the time that it counts as."""
+    """By object (uid) and written time, the time that counts."""
 
     def __init__(self, clock: ServerClock) -> None:
-        self.clock, self._looks = clock, 0
+        self.clock, self._passes = clock, 0
         self._seen: dict[tuple[str, float], float] = {}
-        """Minus the steps of the clock until then, so that later steps do not change them."""
+        """The times minus the clock's steps until then, so that later steps do not change them."""
         self._asked: set[str] = set()
         """The pods that were being deleted while they ran."""
         self._gated: set[str] = set()
         """The pods that had scheduling gates."""
 
-    def begin_look(self) -> None:
-        """A look begins: it reads all that is new since the last one."""
-        self._looks += 1
+    def begin_pass(self) -> None:
+        """Begin a pass, which reads all news since the last one."""
+        self._passes += 1
 
     def since(self, uid: str, written: float) -> float:
-        """The time `written`, on the present clock, and not later than it was first seen."""
+        """The time `written`, on the present clock, but no later than the moment when it was first seen."""
         seen = self._seen.pop((uid, written), None)
         if seen is None:
             seen = self._believed(written) - self.clock.stepped
@@ -50,7 +51,7 @@ class FirstSeen:
         return seen + self.clock.stepped
 
     def _make_room(self) -> None:
-        """Forget the half that was not asked for lately, if there are too many: most are of objects that are gone."""
+        """If there are too many times, forget the half that was used least recently: most are of deleted objects."""
         if len(self._seen) >= MAX_KEPT:
             for key in list(islice(self._seen, MAX_KEPT // 2)):
                 del self._seen[key]
@@ -60,10 +61,10 @@ class FirstSeen:
 
     def _believed(self, written: float) -> float:
         now = self.clock.time()
-        return now if self._looks > 1 and now - written >= LATE_NEWS_SECONDS else not_later(written, now)
+        return now if self._passes > 1 and now - written >= LATE_NEWS_SECONDS else not_later(written, now)
 
     def of_pod(self, pod: OwnPod) -> OwnPod:
-        """The pod, with the times since when it waits for a node, or to start there.
+        """The pod with the corrected times since when it waits for a node, or to start there.
 
         After a step, the clock of the pod's node does not show whether the pod ended before or after its deletion (18).
         """

@@ -1,4 +1,6 @@
-"""What jobs are judged by beside themselves and their pods: nodes, teams, classes, and when these last changed."""
+"""The contexts of jobs: the facts outside a job that its plan depends on, such as nodes, teams, classes, and the last
+change of these.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +8,21 @@ from collections.abc import Callable
 
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.stores import Stores
-from elastic_operator.plan.facts.job import JobContext, OwnPod, Undisturbed
-from elastic_operator.plan.job.flapping import may_flap
+from elastic_operator.plan.facts.job import FlapWindow, JobContext, OwnPod
+from elastic_operator.plan.facts.team import Teams
+from elastic_operator.plan.facts.waits import may_flap
 from elastic_operator.read.external_changes import ExternalChanges
 from elastic_operator.read.nodes import Nodes, Unready
 from elastic_operator.read.pod_priority import PodPriorities
 from elastic_operator.read.policies import Policies
 from elastic_operator.read.priority import Priority, priority_of
 from elastic_operator.read.specs import Specs, class_named_by
-from elastic_operator.read.uncounted import Uncounted
+from elastic_operator.read.uncounted_devices import UncountedDevices
 from elastic_operator.settings import Settings
 
 
 class JobContexts:
-    """The contexts of all jobs at the last look. `now` gives the time (epoch seconds)."""
+    """The contexts of all jobs at the last refresh. `now` gives the time (epoch seconds)."""
 
     def __init__(
         self,
@@ -34,18 +37,18 @@ class JobContexts:
     ) -> None:
         self._classes, self._settings, self._now = stores.priority_classes, settings, now
         self._specs, self._nodes, self._policies, self._external_changes = specs, nodes, policies, external_changes
-        self._uncounted = Uncounted(stores.device_classes)
+        self._uncounted = UncountedDevices(stores.device_classes)
         self._pod_priorities = PodPriorities(stores.priority_classes)
         self._unready: Unready = {}
         self._seen: object = None
 
-    def look(self, now: float) -> bool:
-        """Look at all of it, at `now` (epoch seconds); returns whether any job may be judged otherwise than before."""
-        teams = self._policies.look()
-        self._unready, openness = self._nodes.unready_since(now), self._nodes.openness()
-        self._external_changes.look(openness, teams, now)
-        disruption, served = self._nodes.disruptions.present, self._uncounted.served()
-        before, self._seen = self._seen, (self._classes.revision, self._unready, disruption, openness, teams, served)
+    def refresh(self, now: float) -> bool:
+        """Read all of it at `now` (epoch seconds); returns whether any job's plan may be affected."""
+        teams = self._policies.refresh()
+        self._unready, availability = self._nodes.unready_since(now), self._nodes.availability()
+        self._external_changes.refresh(availability, teams, now)
+        outage, served = self._nodes.outages.present, self._uncounted.served()
+        before, self._seen = self._seen, (self._classes.revision, self._unready, outage, availability, teams, served)
         return self._seen != before
 
     def of(self, body: objects.CustomObject, pods: tuple[OwnPod, ...]) -> JobContext:
@@ -56,16 +59,16 @@ class JobContexts:
             priority=priority.value,
             ignored_priority=priority.ignored,
             unready=unready,
-            disruption=self._nodes.disruptions.present if unready else None,
+            node_outage=self._nodes.outages.present if unready else None,
             misplaced=self._nodes.misplaced(pods),
             grace_ceiling=self.grace_ceiling(body.metadata.namespace),
-            uncounted=self._uncounted.why(parsed.asked),
-            left_out=self._pod_priorities.left_out(parsed.spec),
-            undisturbed=self._undisturbed(body),
+            uncounted_devices=self._uncounted.why(parsed.device_requests),
+            dropped_pod_priority=self._pod_priorities.why_dropped(parsed.spec),
+            flap_window=self._no_external_change(body),
         )
 
     def without_spec(self, body: objects.CustomObject) -> JobContext:
-        """What is known of a job's context without its spec."""
+        """The part of a job's context that does not need its spec."""
         priority, ceiling = self._priority(class_named_by(body)), self.grace_ceiling(body.metadata.namespace)
         return JobContext(priority=priority.value, grace_ceiling=ceiling)
 
@@ -74,18 +77,19 @@ class JobContexts:
         return priority_of(class_name or "", self._classes, self._settings)
 
     def grace_ceiling(self, namespace: str) -> int:
-        """The most seconds that a leaving pod of a job there gets: the policy's, if it has one (95).
+        """The longest grace, in seconds, of a leaving pod of a job in the namespace: the policy's ceiling if it has
+        one, else the setting (95).
 
-        At least one, because a deletion without any grace is one by force.
+        It is at least one second, because a deletion with no grace is a forced deletion.
         """
         ceiling = self._policies.resolved.grace_ceiling(namespace)
         return max(1, self._settings.reclaim.max_grace_period_seconds if ceiling is None else ceiling)
 
-    def _undisturbed(self, body: objects.CustomObject) -> Undisturbed | None:
-        """Since when nothing has changed from outside, if that matters for the job (143)."""
+    def _no_external_change(self, body: objects.CustomObject) -> FlapWindow | None:
+        """The last external change, if the job may flap (143)."""
         if not may_flap(self._specs.status(body), self._now()):
             return None
         resolved = self._policies.resolved
-        name = resolved.team_of.get(body.metadata.namespace)
-        in_turns = any(team.name == name and team.quantum_seconds is not None for team in resolved.teams)
-        return Undisturbed(self._external_changes.since, in_turns)
+        teams = Teams(resolved.teams, resolved.team_of, self._settings.default_team)
+        in_turns = teams.of(body.metadata.namespace).quantum_seconds is not None
+        return FlapWindow(self._external_changes.since, in_turns)

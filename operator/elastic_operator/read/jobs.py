@@ -1,4 +1,4 @@
-"""Makes the planner's jobs from their objects, their pods, what is reported of them, and their contexts."""
+"""Makes the planner's jobs from their objects, their pods, reports, and contexts."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from typing import NamedTuple
 
 from elastic_api.status import JobStatus
 from elastic_operator.cluster import objects
-from elastic_operator.plan.facts.job import NOBODY_ASKS, Job, JobContext, JobReports, OwnPod
+from elastic_operator.cluster.pruned_fields import PrunedFields
+from elastic_operator.plan.facts.job import LOGS_NOT_READ, Job, JobContext, JobFeedback, OwnPod
+from elastic_operator.quarantine import Fault
 from elastic_operator.read import convert
-from elastic_operator.read.dropped_fields import DroppedFields
 from elastic_operator.read.first_seen import FirstSeen
 from elastic_operator.read.job_contexts import JobContexts
 from elastic_operator.read.ledger import Ledger
-from elastic_operator.read.quarantine import Fault
 from elastic_operator.read.specs import Specs
 from elastic_operator.settings import Settings
 
 
 class JobInputs(NamedTuple):
-    """The input of a look at one job: two looks at equal inputs give the same result until a time in it comes.
+    """The inputs of one job. Equal inputs give an equal job until a time in them comes.
 
-    `pods` are its own. While all its nodes are Ready, reports of masters and logs are left out of `reports`, so that
-    they do not void the job.
+    `pods` are its own. While all its nodes are Ready, the time of the master's last answer and the group by the logs
+    are left out of `feedback`, so that they do not void the job.
     """
 
     body: objects.CustomObject
     pods: tuple[OwnPod, ...]
     foreign_names: frozenset[str]
     context: JobContext
-    reports: JobReports
+    feedback: JobFeedback
 
 
 class Jobs:
-    """The jobs of the stores. `dropped_fields` are the fields of their statuses that the API server drops."""
+    """The jobs of the stores. `pruned_fields` are the fields of their statuses that the API server drops."""
 
     def __init__(
         self,
@@ -44,18 +44,18 @@ class Jobs:
         specs: Specs,
         contexts: JobContexts,
         first_seen: FirstSeen,
-        dropped_fields: DroppedFields,
+        pruned_fields: PrunedFields,
     ) -> None:
         self._ledger, self._settings, self._first_seen = ledger, settings, first_seen
-        self._dropped_fields = dropped_fields
+        self._pruned_fields = pruned_fields
         self._specs, self._contexts = specs, contexts
 
-    def inputs(self, body: objects.CustomObject, pods: tuple[OwnPod, ...], reports: JobReports) -> JobInputs:
+    def inputs(self, body: objects.CustomObject, pods: tuple[OwnPod, ...], feedback: JobFeedback) -> JobInputs:
         """The inputs of one job now."""
         context = self._contexts.of(body, pods)
         if not context.unready:
-            reports = replace(reports, answered=-inf, group=NOBODY_ASKS)
-        return JobInputs(body, pods, self._ledger.foreign_names(body.metadata.uid), context, reports)
+            feedback = replace(feedback, last_answer_at=-inf, group=LOGS_NOT_READ)
+        return JobInputs(body, pods, self._ledger.foreign_names(body.metadata.uid), context, feedback)
 
     def job(self, inputs: JobInputs) -> Job:
         """One job, from its inputs."""
@@ -77,14 +77,14 @@ class Jobs:
             fingerprints=parsed.fingerprints,
             provisioning=self._settings.node_provisioning,
             start_seconds=self._settings.start_timeout_seconds,
-            dropped_status_fields=self._dropped_fields.fields,
+            pruned_status_fields=self._pruned_fields.fields,
             what_if=meta.annotations.what_if,
-            reports=inputs.reports,
+            feedback=inputs.feedback,
             context=context,
         )
 
-    def bare_job(self, body: objects.CustomObject, pods: tuple[OwnPod, ...], fault: Fault | None) -> Job:
-        """A job that is quarantined, or deleted: what is known without its spec."""
+    def job_without_spec(self, body: objects.CustomObject, pods: tuple[OwnPod, ...], fault: Fault | None) -> Job:
+        """A job that is quarantined or deleted: its facts without the spec."""
         meta = body.metadata
         try:
             created, status = convert.epoch(meta.creation_timestamp or ""), self._specs.status(body)

@@ -1,9 +1,9 @@
-"""Who uses what: every bound pod's use of its node, and which pods are ours, updated with each change of a pod.
+"""The ledger of use: every bound pod's use of its node, and the pods of each job, updated with each change of a
+pod.
 
 A pod is ours if its controller is an existing job, by uid, in its namespace, and its name is one that the job's pods
-have (95); labels prove nothing. All other pods only use GPUs. A pod that is being created counts from before the
-request is sent (`assume`) until it is seen, so that no pass gives its place away (48). A pod that is being deleted and
-does not go counts as used again after some time, so that nobody waits for its place (40).
+have (95); labels prove nothing. All other pods only use GPUs. A pod that is being created counts as well
+(`assumed_pods`). The room of a pod whose deletion is overdue counts as used again, so that no pod waits for it (40).
 """
 
 from __future__ import annotations
@@ -16,32 +16,30 @@ from math import inf
 
 from elastic_api.template import GPU_RESOURCES
 from elastic_operator.cluster import objects
-from elastic_operator.cluster.interned import interned
+from elastic_operator.cluster.interned import Interned
 from elastic_operator.cluster.meta import OwnerReference
 from elastic_operator.cluster.pod import Pod
-from elastic_operator.memory import Touched
+from elastic_operator.memory import DirtySet
 from elastic_operator.plan.facts.gpus import count_gpus
 from elastic_operator.plan.facts.job import OwnPod
-from elastic_operator.plan.facts.snapshot import HostPort, Load, Member, Node, PodShape, Resources
+from elastic_operator.plan.facts.snapshot import HostPort, Load, Node, Resources
 from elastic_operator.read import convert
-from elastic_operator.read.counted_pod import Assumed, CountedPod, assumed_uid, controlling_job, quantities_of, unread
-from elastic_operator.read.leaving import Leaving
+from elastic_operator.read.assumed_pods import AssumedPods
+from elastic_operator.read.counted_pod import CountedPod, controlling_job, quantities_of, unread
 from elastic_operator.read.sums import PodIndex, PodSum
+from elastic_operator.read.terminating_pods import TerminatingPods
 
 log = logging.getLogger(__name__)
 
-ASSUMED_SECONDS = 15.0
-"""A pod whose creation was sent and that is not seen counts for this long, far more than a watch event takes (48)."""
-
 
 class Ledger:
-    """What pods use of each node, and the pods of each job.
+    """The use of each node by pods, and the pods of each job.
 
     Args:
-        job_of: The job with a uid, None if there is none (any more).
+        job_of: The job with a uid; None if it does not exist (any more).
         parse: (job name, pod name) to (role, index), None if a job of that name has no such pod.
         gpu_resources: Extended resources that count as GPUs.
-        changed: Called when a change of a pod makes a difference: to its node, or to a job.
+        on_change: Called when a change of a pod affects its node or a job.
         on_error: Called for each pod that cannot be read.
         now: A monotonic clock.
     """
@@ -52,14 +50,14 @@ class Ledger:
         job_of: Callable[[str], objects.CustomObject | None],
         parse: Callable[[str, str], tuple[str, int] | None],
         gpu_resources: Sequence[str] = GPU_RESOURCES,
-        changed: Callable[[], None] = lambda: None,
+        on_change: Callable[[], None] = lambda: None,
         on_error: Callable[[], None] = lambda: None,
         now: Callable[[], float] = lambda: time.monotonic(),
     ) -> None:
         self._job_of = job_of
         self._parse = parse
         self._gpu_resources = tuple(gpu_resources)
-        self._changed = changed
+        self._on_change = on_change
         self._on_error = on_error
         self._now = now
         self._entries: dict[str, CountedPod] = {}
@@ -69,31 +67,30 @@ class Ledger:
         self._names = PodIndex()
         self._foreign: dict[str, PodSum] = {}
         self._plain: dict[str, PodSum] = {}
-        """Pods of no job that ask for GPUs, by namespace."""
-        self._plain_now: dict[str, Resources] | None = None
+        """Pods of no job that request GPUs, by namespace."""
         self._waiting: dict[str, Pod] = {}
-        self._pending_now: tuple[Pod, ...] | None = None
-        self._leaving = Leaving(now)
-        self._assumed: dict[str, Assumed] = {}
-        self._assumed_by_job = PodIndex()
-        self._assumed_by_node = PodIndex()
+        self._leaving = TerminatingPods(now)
+        self.assumed = AssumedPods(now, self._assumed_changed)
         self.revision = 0
-        """Raised with each change that may make a difference to a node or a job."""
+        """Raised with each change that may affect a node or a job."""
         self._revisions: dict[str | None, int] = {}
-        """By node with pods: the revision at which they last changed."""
-        self.touched: Touched[str | tuple[str, str]] = Touched()
-        """The jobs, by uid or by (namespace, name), whose pods may have changed: those that are being created, their
-        own, and others with their names.
+        """By node with pods, the revision of their last change."""
+        self.dirty: DirtySet[str | tuple[str, str]] = DirtySet()
+        """The jobs, by uid or by (namespace, name), whose pods may have changed: pods being created, own pods, and pods
+        of others with their names.
         """
+        # Answers, made at the first question after `_void`:
+        self._plain_now: dict[str, Resources] | None = None
+        self._pending_now: tuple[Pod, ...] | None = None
         self._own_pods: dict[str, tuple[OwnPod, ...]] = {}
-        self._alike: dict[tuple[tuple[str, int], ...], Resources] = {}
+        self._requests: Interned[tuple[tuple[str, int], ...], Resources] = Interned()
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """Count a change. A listener of the pods' store."""
         before = self._entries.get(old.metadata.uid) if old is not None else None
         if new is not None:
             entry = self._entry(new, before)
-            self.forget(new.metadata.namespace, new.metadata.name)
+            self.assumed.forget(new.metadata.namespace, new.metadata.name)
             if before is not None and entry.counts_like(before):
                 self._entries[new.metadata.uid] = entry
                 if entry.waits:
@@ -105,11 +102,11 @@ class Ledger:
             self._add(entry)
         elif before is not None:
             self._leaving.forget(before.pod.metadata.uid)
-        self._changed()
+        self._on_change()
 
     def job_changed(self, job_uid: str) -> None:
-        """A job appeared or is gone: decide again which pods are its own."""
-        self._own_pods.pop(job_uid, None)
+        """Decide again which pods are a job's own, after its creation or deletion."""
+        self._own_pods.pop(job_uid, None)  # the answer for a job without pods is forgotten with the job
         for uid in tuple(self._claims.get(job_uid)):
             before = self._entries[uid]
             entry = self._entry(before.pod, before)
@@ -124,18 +121,18 @@ class Ledger:
         return self._own_pods[job_uid]
 
     def pending(self) -> tuple[Pod, ...]:
-        """Pods of others that ask for GPUs and have no node yet; the same object while none of them changes."""
+        """Pods of others that request GPUs and have no node yet; the same object while none of them changes."""
         if self._pending_now is None:
             self._pending_now = tuple(self._waiting.values())
         return self._pending_now
 
     def bound_to(self, uid: str) -> str:
-        """The node of that pod; "" if it has none, or is gone."""
+        """The node of that pod; "" if it has none, or is deleted."""
         entry = self._entries.get(uid)
         return entry.pod.spec.node_name if entry is not None else ""
 
     def plain_gpus(self) -> Mapping[str, Resources]:
-        """GPUs that plain pods hold, those without a node included: namespace -> extended resource -> GPUs.
+        """The GPUs of plain pods, pods without a node included: namespace -> extended resource -> GPUs.
 
         The same object while none of them changes.
         """
@@ -144,11 +141,11 @@ class Ledger:
         return self._plain_now
 
     def node_revision(self, node: str) -> int:
-        """A number that changes whenever what pods use of the node may change; 0 for a node without pods."""
+        """A number that changes whenever the use of the node by pods may change; 0 for a node without pods."""
         return self._revisions.get(node, 0)
 
-    def is_left(self, node: str) -> bool:
-        """Whether pods of ours are leaving the node that may still go in time (145)."""
+    def has_leaving_pods(self, node: str) -> bool:
+        """Whether pods of ours are leaving the node, and their kubelet may still be busy with them (145)."""
         return any(map(self._leaving.is_expected, self._leaving_from(node)))
 
     def overdue_within(self, node: str) -> float:
@@ -161,13 +158,13 @@ class Ledger:
 
     def own_besides(self, node: str, members: Set[str]) -> frozenset[str]:
         """Our pods on the node that are not among `members`, pods being created included."""
-        own, assumed = self._own_by_node.get(node), self._assumed_by_node.get(node)
+        own, assumed = self._own_by_node.get(node), self.assumed.uids_at(node)
         if own <= members and assumed <= members:
             return frozenset()
         return frozenset((own | assumed) - members)
 
     def foreign_names(self, job_uid: str) -> frozenset[str]:
-        """Names of the job's future pods that pods of others have (82)."""
+        """Names of the job's future pods that pods of others use (82)."""
         job = self._job_of(job_uid)
         if job is None:
             return frozenset()
@@ -177,98 +174,48 @@ class Ledger:
     def with_use(
         self, node: Node, members: Set[str] = frozenset(), *, leaving: Iterable[tuple[str, OwnPod]] = ()
     ) -> Node:
-        """The node with what pods use of it, except `members`: uids (of `Assumed` too) that are counted elsewhere.
+        """The node with its use by pods, except `members`: uids (of `Assumed` too) that are counted elsewhere.
 
         `leaving` are those of `members` that are about to be deleted, with their namespaces: they count as leaving.
         """
         foreign = self._foreign.get(node.name)
         used = foreign.copy() if foreign else PodSum(self._gpu_resources)
-        going = PodSum(self._gpu_resources)
+        leaving_use = PodSum(self._gpu_resources)
         for namespace, pod in leaving:
-            going.add(namespace, pod)
+            leaving_use.add(namespace, pod)
         for uid in self._own_by_node.get(node.name):
             entry = self._entries[uid]
             own = entry.own
             if own is None or own.ended or uid in members or _will_never_run(own):
                 continue
-            goes_soon = own.deleting_since is not None and not self._leaving.is_overdue(uid)
-            (going if goes_soon else used).add(entry.pod.metadata.namespace, own)
-        for assumed in map(self._assumed.__getitem__, self._assumed_by_node.get(node.name)):
+            is_leaving = own.deleting_since is not None and not self._leaving.is_overdue(uid)
+            (leaving_use if is_leaving else used).add(entry.pod.metadata.namespace, own)
+        for assumed in self.assumed.at(node.name):
             if assumed.member.uid not in members:
                 used.add(assumed.namespace, assumed.member)
         return replace(
             node,
             used=dict(used.requests),
             used_ports=frozenset(used.ports),
-            leaving=dict(going.requests),
-            leaving_ports=frozenset(going.ports),
+            leaving=dict(leaving_use.requests),
+            leaving_ports=frozenset(leaving_use.ports),
             used_by=used.by_namespace(),
-            leaving_by=going.by_namespace(),
+            leaving_by=leaving_use.by_namespace(),
         )
 
     def bound_use(self, node: str) -> Resources:
-        """The resources that bound pods use on the node, without pods of ours that are leaving in time."""
+        """The resources that bound pods use on the node, without our leaving pods that are not overdue."""
         own = (self._entries[uid].own for uid in self._own_by_node.get(node))
         unbound = {pod.uid for pod in own if pod is not None and not pod.bound}
-        return self.with_use(Node(node, {}), unbound | self._assumed_by_node.get(node)).used
-
-    def assume(
-        self,
-        *,
-        job_uid: str,
-        namespace: str,
-        name: str,
-        role: str,
-        index: int,
-        node: str | None,
-        shape: PodShape,
-    ) -> str:
-        """Count a pod that is about to be created until a pod of that name is seen; returns the uid that it has
-        meanwhile (48).
-
-        It counts however long the creation takes; `await_seen` says that the creation is over.
-        """
-        self.forget(namespace, name)
-        uid = assumed_uid(namespace, name)
-        member = Member.of(uid, role, index, node, shape)
-        self._assumed[uid] = Assumed(member, job_uid, namespace, name, inf)
-        self._assumed_by_job.add(job_uid, uid)
-        self._assumed_by_node.add(node, uid)
-        self._node_changed(node)
-        self.touched.add(job_uid)
-        return uid
-
-    def forget(self, namespace: str, name: str) -> None:
-        """Do not count an assumed pod any more: it was certainly not created, or it is seen."""
-        uid = assumed_uid(namespace, name)
-        assumed = self._assumed.pop(uid, None)
-        if assumed is not None:
-            self._assumed_by_job.remove(assumed.job_uid, uid)
-            self._assumed_by_node.remove(assumed.member.node, uid)
-            self._node_changed(assumed.member.node)
-            self.touched.add(assumed.job_uid)
-
-    def await_seen(self, namespace: str, name: str) -> None:
-        """The creation is over. A pod that is still not seen may have been created nevertheless, so it counts for a
-        while.
-        """
-        uid = assumed_uid(namespace, name)
-        if uid in self._assumed:
-            self._assumed[uid] = replace(self._assumed[uid], until=self._now() + ASSUMED_SECONDS)
-
-    def assumed(self, job_uid: str) -> tuple[Assumed, ...]:
-        """The job's pods that are being created and are not seen yet."""
-        return tuple(self._assumed[uid] for uid in sorted(self._assumed_by_job.get(job_uid)))
+        return self.with_use(Node(node, {}), unbound | self.assumed.uids_at(node)).used
 
     def next_expiry(self) -> float:
-        """Seconds until `expire` changes what is used without any other change; infinity if it will not."""
-        until = min((assumed.until for assumed in self._assumed.values()), default=inf)
-        return min(until, self._leaving.next_due()) - self._now()
+        """Seconds until `expire` changes the use of a node; infinity if it will not."""
+        return min(self.assumed.next_expiry(), self._leaving.next_due()) - self._now()
 
     def expire(self) -> None:
-        """Forget pods whose creation was not confirmed for too long, and stop expecting overdue pods to go (40)."""
-        for assumed in [a for a in self._assumed.values() if a.until <= self._now()]:
-            self.forget(assumed.namespace, assumed.name)
+        """Forget pods whose creation was not confirmed for too long. Count the room of overdue pods as used (40)."""
+        self.assumed.expire()
         for uid in self._leaving.expire():
             self._node_changed(self._entries[uid].node)
 
@@ -279,7 +226,7 @@ class Ledger:
         if entry.waits:
             self._waiting[entry.pod.metadata.uid] = entry.pod
         if entry.own is not None and entry.own.deleting_since is not None:
-            self._leaving.see(entry.own.uid, entry.own.grace_seconds)
+            self._leaving.deletion_seen(entry.own.uid, entry.own.grace_seconds)
         for sums, key in self._sums_with(entry):
             sums.setdefault(key, PodSum(self._gpu_resources)).add(entry.pod.metadata.namespace, entry.load)
         self._node_changed(entry.node)
@@ -297,14 +244,18 @@ class Ledger:
         self._node_changed(entry.node)
 
     def _sums_with(self, entry: CountedPod) -> Iterator[tuple[dict[str, PodSum], str]]:
-        """The sums that the pod is part of: in what, and under which key."""
-        if entry.holds and entry.node:
+        """The sums that the pod is part of, each with its key."""
+        if entry.uses_node and entry.node:
             yield self._foreign, entry.node
         if entry.plain and entry.load.gpus:
             yield self._plain, entry.pod.metadata.namespace
 
     def _void(self, entry: CountedPod) -> None:
-        """Drop the answers that the pod is part of: they are made again when they are next asked for."""
+        """Drop the answers that the pod is part of. They are made again at the next question.
+
+        Only a pod that comes or goes does this, as itself or as it counts. A pod that waits and still counts as before
+        is another object nevertheless, so `pod_changed` drops the answer of `pending`, and no other.
+        """
         if entry.claims is not None:
             self._own_pods.pop(entry.claims, None)
         if entry.waits:
@@ -323,22 +274,26 @@ class Ledger:
         if self._parse(job_name, meta.name) is not None:
             names = meta.namespace, job_name
             change(self._names, names, meta.uid)
-            self.touched.add(names)
+            self.dirty.mark(names)
+
+    def _assumed_changed(self, job_uid: str, node: str | None) -> None:
+        self._node_changed(node)
+        self.dirty.mark(job_uid)
 
     def _node_changed(self, node: str | None) -> None:
-        """Note that what pods use of the node has changed."""
+        """Note that the use of the node by pods has changed."""
         self.revision += 1
-        if node in self._foreign or self._own_by_node.get(node) or self._assumed_by_node.get(node):
+        if node in self._foreign or self._own_by_node.get(node) or self.assumed.uids_at(node):
             self._revisions[node] = self.revision
         else:
             self._revisions.pop(node, None)
 
     def _entry(self, pod: Pod, before: CountedPod | None) -> CountedPod:
-        """What the pod counts as; `before` is the same pod as it counted until now.
+        """The pod as it counts now; `before` is the same pod as it counted until now.
 
-        Its user may have written anything into it, and a pod that cannot be read must not spoil the account of all
-        others. A job's pod then counts as before if it has not ended or been bound elsewhere; any other pod counts as
-        one of others.
+        Its user may have written anything into it, and an unreadable pod must not spoil the account of all others. An
+        unreadable pod of a job counts as before if it has not ended or been bound elsewhere; any other unreadable pod
+        counts as a pod of others.
         """
         try:
             return self._read(pod, before)
@@ -353,8 +308,8 @@ class Ledger:
             return unread(pod, before.load if before else self._load(quantities_of(pod), frozenset()))
 
     def _read(self, pod: Pod, before: CountedPod | None) -> CountedPod:
-        """Read the pod; raises whatever it makes us raise. Most changes leave a pod's spec, and so its
-        requests, alone.
+        """Read the pod. Raises any error that its content causes. Its requests are kept if its spec is unchanged, as in
+        most changes.
         """
         same = before is not None and not before.unread and before.pod.spec == pod.spec
         load = before.load if before and same else self._load(convert.requests_of(pod), convert.host_ports_of(pod))
@@ -378,12 +333,14 @@ class Ledger:
         return convert.own_pod(pod, load, role=role, index=index)
 
     def _load(self, requests: Resources, host_ports: frozenset[HostPort]) -> Load:
-        """The load, with one object for equal requests: the allocator adds up thousands of them in each pass."""
-        known = interned(self._alike, tuple(sorted(requests.items())), requests)
+        """The load, with one object for equal requests, because the allocator adds up thousands of them in each
+        pass.
+        """
+        known = self._requests.first(tuple(sorted(requests.items())), requests)
         return Load(known, count_gpus(requests, self._gpu_resources), host_ports)
 
     def _place_of(self, pod: Pod, owner: OwnerReference | None) -> tuple[str, int] | None:
-        """Role and index of a pod of ours; None for pods of others, whatever job they name."""
+        """Role and index of a pod of ours; None for pods of others, even if they name a job."""
         job = self._job_of(owner.uid) if owner else None
         if job is None or job.metadata.namespace != pod.metadata.namespace:
             return None
@@ -391,7 +348,7 @@ class Ledger:
 
 
 def _will_never_run(pod: OwnPod) -> bool:
-    """Whether the pod is being deleted and has no node: the API server binds no such pod, whatever finalizer keeps its
+    """Whether the pod is being deleted and has no node: the API server binds no such pod, even if a finalizer keeps its
     object (95).
     """
     return pod.deleting_since is not None and not pod.bound

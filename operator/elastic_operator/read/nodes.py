@@ -1,4 +1,4 @@
-"""All nodes with what pods use of them, and since when nodes are not Ready."""
+"""Reads all nodes with their use by pods, and since when nodes are not Ready."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import NamedTuple, TypeVar
 
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
-from elastic_operator.memory import Remembered
+from elastic_operator.memory import KeyedCache, SingleCache
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.snapshot import Node
+from elastic_operator.quarantine import Quarantine
 from elastic_operator.read import convert
-from elastic_operator.read.disruptions import Disruptions
 from elastic_operator.read.first_seen import FirstSeen
 from elastic_operator.read.ledger import Ledger
-from elastic_operator.read.quarantine import Quarantine
+from elastic_operator.read.node_outages import Away, Down, NodeOutages
 
 log = logging.getLogger(__name__)
 
@@ -26,22 +26,21 @@ Unready = Mapping[str, float]
 """Nodes that are not Ready, with the time since when; -inf if out of service."""
 
 
-class Openness(NamedTuple):
+class NodeAvailability(NamedTuple):
     """The names of all nodes, and for each closed node the reason why no new pod starts there, in words."""
 
     names: frozenset[str] = frozenset()
     closed: Mapping[str, str] = {}
 
     def why_closed(self, name: str) -> str:
-        """Why no new pods go to that node, in words; "" if they do."""
+        """Why the node takes no new pods, in words; "" if it takes some."""
         return self.closed.get(name, "") if name in self.names else "gone"
 
 
 class Nodes:
-    """The nodes at the last look. Each is made again only when something of it changes.
+    """The nodes at the last refresh. A node is made again only when a part of it changes.
 
-    A node at which the operator raises is closed: no pod is placed there, and those that run there go on and count
-    (88).
+    A node at which the operator raises is closed: no pod is placed there, and pods that run there stay and count (88).
     """
 
     def __init__(
@@ -53,49 +52,47 @@ class Nodes:
         gpu_resources: Sequence[str],
     ) -> None:
         self._stored, self._ledger, self._first_seen, self._quarantine = stored, ledger, first_seen, quarantine
-        self._down: dict[str, tuple[float, float]] | None = None
-        """Nodes that were not Ready at the last look: since when as written, and by our judgment. None before the first
-        look.
-        """
+        self._down: Down | None = None
+        """The nodes that were not Ready at the last refresh; None before the first refresh."""
         self._read: object = None
-        """The stamp of the nodes at that look."""
-        self.disruptions = Disruptions(stored, first_seen.clock, gpu_resources)
-        self._known: Remembered[object, Node] = Remembered()
-        self._all: Remembered[object, tuple[Node, ...]] = Remembered()
-        self._openness: Remembered[object, Openness] = Remembered()
-        self._why_closed: Remembered[objects.Node, str | None] = Remembered()
+        """The stamp of the nodes at that refresh."""
+        self.outages = NodeOutages(stored, first_seen.clock, gpu_resources)
+        self._known: KeyedCache[object, Node] = KeyedCache()
+        self._all: SingleCache[object, tuple[Node, ...]] = SingleCache()
+        self._availability: SingleCache[object, NodeAvailability] = SingleCache()
+        self._why_closed: KeyedCache[objects.Node, str | None] = KeyedCache()
 
-    def openness(self) -> Openness:
-        """Which nodes there are, and which take no new pods.
+    def availability(self) -> NodeAvailability:
+        """The names of the nodes, and the closed ones among them.
 
-        A node that is quarantined does not count as closed here: the scheduler decides about pods that wait for it.
+        A quarantined node does not count as closed here: the scheduler decides about pods that wait for it.
         """
-        return self._openness.get("", self._stamp(), self._find_openness)
+        return self._availability.get(self._stamp(), self._find_availability)
 
-    def _find_openness(self) -> Openness:
+    def _find_availability(self) -> NodeAvailability:
         reasons = {
             (name := node.metadata.name): self._why_closed.get(name, node, self._judge, node)
             for node in self._stored.values()
         }
         self._why_closed.drop_absent(reasons.keys())
-        return Openness(frozenset(reasons), {name: why for name, why in reasons.items() if why})
+        return NodeAvailability(frozenset(reasons), {name: why for name, why in reasons.items() if why})
 
     def unready_of(self, pods: tuple[OwnPod, ...], unready: Unready) -> Unready:
-        """Of all nodes that are not Ready, those of these pods."""
+        """The nodes of these pods that are not Ready."""
         return {pod.node: unready[pod.node] for pod in pods if pod.node and pod.node in unready} if unready else {}
 
     def misplaced(self, pods: tuple[OwnPod, ...]) -> dict[str, str]:
-        """The unbound pods (uids) that the node they are pinned to does not take any more, each with the reason."""
+        """The unbound pods (uids) whose pinned node accepts them no more, each with the reason."""
         pinned = [(pod, pod.node) for pod in pods if not pod.bound and pod.node and pod.active]
         return {pod.uid: why for pod, node in pinned if (why := self._why_shut_out(pod, node))}
 
     def _why_shut_out(self, pod: OwnPod, node: str) -> str:
-        """Why a pod that is pinned to that node, and not bound, will not start there, in words; "" if it may (142).
+        """Why a pod that is pinned to that node and not bound will not start there, in words; "" if it may (142).
 
-        The scheduler says first that it has no room: until then it may have placed the pod already.
+        A lack of room counts only after the scheduler has reported it: until then it may have placed the pod already.
         """
-        if why := self.openness().why_closed(node):
-            return f"node {node} takes no pods any more ({why})"
+        if why := self.availability().why_closed(node):
+            return f"node {node} accepts no more pods ({why})"
         stored = self._stored.named(node) if pod.unschedulable else None
         if stored is None:
             return ""
@@ -104,10 +101,10 @@ class Nodes:
             return ""
         has, used = fact.allocatable, self._ledger.bound_use(node)
         lacking = [name for name, amount in pod.requests.items() if used.get(name, 0) + amount > has.get(name, 0)]
-        return f"other pods have taken the {lacking[0]} of node {node}" if lacking else ""
+        return f"other pods use the {lacking[0]} of node {node}" if lacking else ""
 
     def _stamp(self) -> object:
-        """Changes whenever a node changes, is quarantined, or is to be tried again."""
+        """A value that changes whenever a node changes, is quarantined, or is due for another try."""
         return self._stored.revision, self._quarantine.state()
 
     def _judge(self, node: objects.Node) -> str | None:
@@ -117,38 +114,43 @@ class Nodes:
     def _attempt(self, node: objects.Node, work: Callable[[], T]) -> T | None:
         return self._quarantine.attempt("node", node.metadata.uid, node.metadata.name, work)
 
-    def look(self, members: Set[str], leaving: Iterable[tuple[str, OwnPod]]) -> tuple[Node, ...]:
-        """All nodes with their use; `members` are listed in the snapshot's jobs, `leaving` are about to be deleted.
+    def all_with_use(self, members: Set[str], leaving: Iterable[tuple[str, OwnPod]]) -> tuple[Node, ...]:
+        """All nodes with their use. `members` are the pods in the snapshot's jobs, `leaving` are about to be
+        deleted.
 
-        `leaving` has the namespace of each; pods that are not bound yet hold nothing. A node of which nothing has
-        changed is the same object as before.
+        `leaving` has the namespace of each; pods that are not bound yet hold nothing. An unchanged node is the same
+        object as before.
         """
         leaving = tuple(leaving)
         seen = self._stamp(), self._ledger.revision, members, leaving
-        return self._all.get("", seen, self._look, members, leaving)
+        return self._all.get(seen, self._read_all, members, leaving)
 
-    def _look(self, members: Set[str], leaving: Iterable[tuple[str, OwnPod]]) -> tuple[Node, ...]:
-        going: dict[str, tuple[tuple[str, OwnPod], ...]] = {}
+    def _read_all(self, members: Set[str], leaving: Iterable[tuple[str, OwnPod]]) -> tuple[Node, ...]:
+        by_node: dict[str, tuple[tuple[str, OwnPod], ...]] = {}
         for namespace, pod in leaving:
             if pod.node and pod.bound and pod.active:
-                going[pod.node] = (*going.get(pod.node, ()), (namespace, pod))
+                by_node[pod.node] = (*by_node.get(pod.node, ()), (namespace, pod))
         given_up = {pod.uid for _, pod in leaving if pod.deleting_since is None}
-        apart = members | given_up if given_up else members
+        counted_elsewhere = members | given_up if given_up else members
         stored = self._stored.values()
-        looked_at = (self._look_at(node, apart, going.get(node.metadata.name, ())) for node in stored)
+        looked_at = (self._read_node(node, counted_elsewhere, by_node.get(node.metadata.name, ())) for node in stored)
         nodes = tuple(node for node in looked_at if node is not None)
         if len(self._known.names()) > len(nodes):
             self._known.drop_absent({node.name for node in nodes})
         return nodes
 
-    def _look_at(self, stored: objects.Node, apart: Set[str], going: tuple[tuple[str, OwnPod], ...]) -> Node | None:
-        node = self._attempt(stored, lambda: self._with_use(convert.node, stored, apart, going))
-        return node if node is not None else self._closed(stored, apart, going)
+    def _read_node(
+        self, stored: objects.Node, counted_elsewhere: Set[str], leaving: tuple[tuple[str, OwnPod], ...]
+    ) -> Node | None:
+        node = self._attempt(stored, lambda: self._with_use(convert.node, stored, counted_elsewhere, leaving))
+        return node if node is not None else self._closed(stored, counted_elsewhere, leaving)
 
-    def _closed(self, stored: objects.Node, apart: Set[str], going: tuple[tuple[str, OwnPod], ...]) -> Node | None:
-        """A node that is quarantined: what pods use there counts for their teams. None if even that cannot be read."""
+    def _closed(
+        self, stored: objects.Node, counted_elsewhere: Set[str], leaving: tuple[tuple[str, OwnPod], ...]
+    ) -> Node | None:
+        """A quarantined node: its use by pods counts for their teams. None if even that cannot be read."""
         try:
-            return self._with_use(convert.closed_node, stored, apart, going)
+            return self._with_use(convert.closed_node, stored, counted_elsewhere, leaving)
         except Exception:
             log.exception("node=%s: what its pods use is not known", stored.metadata.name)
             return None
@@ -157,33 +159,33 @@ class Nodes:
         self,
         as_fact: Callable[[objects.Node], Node],
         stored: objects.Node,
-        apart: Set[str],
-        going: tuple[tuple[str, OwnPod], ...],
+        counted_elsewhere: Set[str],
+        leaving: tuple[tuple[str, OwnPod], ...],
     ) -> Node:
-        """The node as that function reads it, with what pods use of it; the same object while nothing of it changes."""
+        """The node as read by that function, with its use by pods; the same object while neither changes."""
         name, ledger = stored.metadata.name, self._ledger
-        key = stored, as_fact, ledger.node_revision(name), ledger.own_besides(name, apart), going
-        return self._known.get(name, key, lambda: ledger.with_use(as_fact(stored), apart, leaving=going))
+        key = stored, as_fact, ledger.node_revision(name), ledger.own_besides(name, counted_elsewhere), leaving
+        return self._known.get(name, key, lambda: ledger.with_use(as_fact(stored), counted_elsewhere, leaving=leaving))
 
     def unready_since(self, now: float) -> Unready:
-        """Since when each node that is not Ready is so; -inf for a node that somebody has tainted as out of service.
+        """By node that is not Ready, since when; -inf for a node that somebody has tainted as out of service.
 
-        The writer of that time may have a clock that is far behind. A node that was Ready at the last look has not been
-        away for much longer than since then (`FirstSeen`). A node that is quarantined keeps its last answer.
+        The clock that wrote the time may be far behind. A node that was Ready at the last refresh cannot have been away
+        for much longer than since that refresh (`FirstSeen`). A node that is quarantined keeps its last answer.
         """
         stamp = self._stamp()
         all_up = self._down == {} and stamp == self._read
         down = {} if all_up else self._find_down()
         self._read = stamp
-        self.disruptions.look(self._down, down, now)
+        self.outages.refresh(self._down, down, now)
         self._down = down
         given_up = (
             {node.metadata.name for node in self._stored.values() if convert.is_out_of_service(node)} if down else ()
         )
-        return {name: -inf if name in given_up else since for name, (_, since) in down.items()}
+        return {name: -inf if name in given_up else node.since for name, node in down.items()}
 
-    def _find_down(self) -> dict[str, tuple[float, float]]:
-        down: dict[str, tuple[float, float]] = {}
+    def _find_down(self) -> Down:
+        down: dict[str, Away] = {}
         before = self._down or {}
         for node in self._stored.values():
             name, noted = node.metadata.name, self._attempt(node, partial(self._note_if_down, node, down))
@@ -191,10 +193,10 @@ class Nodes:
                 down[name] = before[name]
         return down
 
-    def _note_if_down(self, node: objects.Node, down: dict[str, tuple[float, float]]) -> bool:
+    def _note_if_down(self, node: objects.Node, down: dict[str, Away]) -> bool:
         """Note the node if it is not Ready; returns whether it is."""
         written = convert.unready_since(node)
         if written is None:
             return False
-        down[node.metadata.name] = (written, self._first_seen.since(node.metadata.uid, written))
+        down[node.metadata.name] = Away(written, self._first_seen.since(node.metadata.uid, written))
         return True

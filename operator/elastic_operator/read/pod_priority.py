@@ -1,7 +1,8 @@
-"""Which PriorityClass the pods of a job may have (97). `priority` says which class orders the job among jobs.
+"""Decides which PriorityClass the pods of a job may have (97). `priority` reads the class that orders the job among
+jobs.
 
 Pods of jobs never preempt others (`preemptionPolicy: Never`): the operator reclaims GPUs by teams' shares, and
-kube-scheduler does not. If a class in a template preempts, the pods get the operator's own classes, and the job a
+kube-scheduler does not. If a class in a template preempts, the pods get the operator's own classes, and the job gets a
 condition. The job is not refused, because it may run already, and its class may have been deleted.
 """
 
@@ -21,10 +22,10 @@ _REMEDY = (
 )
 
 
-class _Asked(NamedTuple):
-    """A template in use: where it is, and its spec."""
+class _TemplateInUse(NamedTuple):
+    """A template in use: its field, and its spec."""
 
-    at: str
+    path: str
     pod: Mapping[str, Any]
 
 
@@ -34,8 +35,8 @@ class PodPriorities:
     def __init__(self, classes: Store[objects.PriorityClass]) -> None:
         self._classes = classes
 
-    def left_out(self, spec: JobSpec | None) -> str:
-        """A sentence for each field of the templates that pods are made without; "" if there is none."""
+    def why_dropped(self, spec: JobSpec | None) -> str:
+        """A sentence for each field of the templates that pods do not get; "" if there is none."""
         sentences = [why for at, pod in _in_use(spec) for why in self._why(at, pod)] if spec else []
         return f"{' '.join(sentences)}{_REMEDY}" if sentences else ""
 
@@ -52,11 +53,11 @@ class PodPriorities:
             yield f"{at}.{field} is {pod[field]!r}, without a class."
 
 
-def _in_use(spec: JobSpec) -> Iterator[_Asked]:
-    """The templates that pods are made from: not `spec.template` if both roles have their own."""
+def _in_use(spec: JobSpec) -> Iterator[_TemplateInUse]:
+    """The templates of the pods: without `spec.template` if both roles have their own."""
     roles = {"spec.master.template": spec.master, "spec.worker.template": spec.worker}
     for at, own in roles.items():
         if own is not None:
-            yield _Asked(f"{at}.spec", own.template["spec"])
+            yield _TemplateInUse(f"{at}.spec", own.template["spec"])
     if None in roles.values():
-        yield _Asked("spec.template.spec", spec.template["spec"])
+        yield _TemplateInUse("spec.template.spec", spec.template["spec"])

@@ -10,20 +10,20 @@ from elastic_api.invalid import InvalidSpecError
 from elastic_api.parse import parse_policy
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
-from elastic_operator.memory import Remembered
+from elastic_operator.memory import KeyedCache, SingleCache
 from elastic_operator.plan.blame import culprits
-from elastic_operator.plan.policies.resolve import Namespace, Policy, Resolved, resolve
+from elastic_operator.plan.policies.resolve import Namespace, Policy, ResolvedPolicies, resolve
+from elastic_operator.quarantine import Quarantine
 from elastic_operator.read import convert
-from elastic_operator.read.quarantine import Quarantine
 
 log = logging.getLogger(__name__)
 
 
 class Policies:
-    """The teams at the last look, `resolved`; `flavors` are the names of the flavors in the settings.
+    """The teams at the last refresh, `resolved`; `flavors` are the names of the flavors in the settings.
 
-    A policy at which the operator raises counts as it was when it last did not (88). If only several of them together
-    make it raise, all teams stay as they are.
+    A policy at which the operator raises counts by its last version without an error (88). If only several policies
+    together make it raise, all teams stay as they are.
     """
 
     def __init__(
@@ -36,25 +36,25 @@ class Policies:
     ) -> None:
         self._policies, self._namespaces = policies, namespaces
         self._flavors, self._quarantine = frozenset(flavors), quarantine
-        self._made: Remembered[object, Resolved] = Remembered()
+        self._made: SingleCache[object, ResolvedPolicies] = SingleCache()
         self._sources: tuple[tuple[Policy, ...], tuple[Namespace, ...]] = (), ()
-        self._parsed: Remembered[int, Policy] = Remembered()
+        self._parsed: KeyedCache[int, Policy] = KeyedCache()
         """Each policy that is not quarantined, by its generation."""
         self._good: dict[str, Policy] = {}
-        """Each policy as it was when teams could last be made of it."""
-        self.resolved = Resolved()
+        """The last version of each policy from which teams could be made."""
+        self.resolved = ResolvedPolicies()
 
     def sources(self) -> tuple[tuple[Policy, ...], tuple[Namespace, ...]]:
-        """The policies and namespaces that the teams were made of at the last look."""
+        """The policies and namespaces from which the teams were made at the last refresh."""
         return self._sources
 
-    def look(self) -> Resolved:
-        """The teams now; the same object while nothing of them changes."""
+    def refresh(self) -> ResolvedPolicies:
+        """The teams now; the same object while they do not change."""
         seen = self._policies.revision, self._namespaces.revision, self._quarantine.state()
-        self.resolved = self._made.get("", seen, self._make)
+        self.resolved = self._made.get(seen, self._make)
         return self.resolved
 
-    def _make(self) -> Resolved:
+    def _make(self) -> ResolvedPolicies:
         named = tuple(Namespace(n.metadata.name, n.metadata.labels) for n in self._namespaces.values())
         policies = tuple(self._read(body) for body in self._policies.values())
         present = {policy.uid for policy in policies}
@@ -67,7 +67,7 @@ class Policies:
         uid, generation = body.metadata.uid, body.metadata.generation
         policy = self._parsed.get(uid, generation, self._parse, body)
         if policy.fault:
-            self._parsed.drop(uid)  # it is tried again when its time has come
+            self._parsed.drop(uid)  # a quarantined policy is read again at each refresh
         return policy
 
     def _parse(self, body: objects.CustomObject) -> Policy:
@@ -76,25 +76,25 @@ class Policies:
         if fault is None:
             try:
                 return policy_of(body)
-            except Exception as error:  # noqa: BLE001 - whatever it is, it is this policy's, and no other's
+            except Exception as error:  # noqa: BLE001 - any error is handled as an error of this policy only
                 fault = self._quarantine.quarantine("policy", meta.uid, meta.name, error, version=meta.generation)
         created = convert.epoch(meta.creation_timestamp or "")
         return self._stand_in(Policy(meta.uid, meta.name, created, None), fault.message)
 
     def _stand_in(self, policy: Policy, fault: str) -> Policy:
-        """The policy's last good version; a policy that never was good has no spec."""
+        """The policy's last good version; without a good version, a policy without a spec."""
         good = self._good.get(policy.uid)
         if good is None or good.spec is policy.spec:
             return replace(policy, spec=None, fault=fault)
         return replace(good, fault=fault)
 
-    def _resolve(self, policies: tuple[Policy, ...], named: tuple[Namespace, ...]) -> Resolved:
+    def _resolve(self, policies: tuple[Policy, ...], named: tuple[Namespace, ...]) -> ResolvedPolicies:
         """The teams. Policies at which this raises count by their last good version."""
         try:
             resolved = resolve(policies, named, flavors=self._flavors)
         except Exception as error:
             bad = culprits(policies, lambda part: resolve(part, named, flavors=self._flavors))
-            if not bad and self._made.peek("") is None:
+            if not bad and self._made.last is None:
                 raise
             if not bad:
                 log.exception("no single policy is to blame for this: all teams stay as they are until the next change")
@@ -108,7 +108,7 @@ class Policies:
 
     def _without(self, policy: Policy, error: Exception) -> Policy:
         body = self._policies.get(policy.uid)
-        assert body is not None, "the stores stay as they are during a look"
+        assert body is not None, "the stores stay as they are during a refresh"
         version = body.metadata.generation
         fault = self._quarantine.quarantine("policy", policy.uid, policy.name, error, version=version)
         self._parsed.drop(policy.uid)

@@ -1,7 +1,8 @@
-"""A job's priority among jobs, from the PriorityClass that it names; and why that class does not count, if so (96).
+"""A job's priority among jobs, from the PriorityClass that it names; and why that class does not count, if it does not
+(96).
 
-The class orders jobs only and is never put on pods. So no ResourceQuota with a scope of PriorityClass limits who may
-name it; the setting `jobPriorityClassNames` does.
+The class orders jobs only and is never put on pods. So a ResourceQuota with a scope of PriorityClass does not limit its
+use; the setting `jobPriorityClassNames` does.
 """
 
 from __future__ import annotations
@@ -10,38 +11,35 @@ from typing import NamedTuple
 
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
-from elastic_operator.plan.facts.text import listed
+from elastic_operator.plan.facts.text import Reason, listed
 from elastic_operator.settings import Settings
 
 
 class Priority(NamedTuple):
-    """The value; for a class that does not count also the reason and words of the warning."""
+    """The value, and why the class that the job names does not count, if so."""
 
     value: int
-    ignored: tuple[str, str] = ("", "")
+    ignored: Reason | None = None
 
 
 def priority_of(class_name: str, classes: Store[objects.PriorityClass], settings: Settings) -> Priority:
     """The priority of a job that names this class ("" = none). It is 0 if the class may not be named or does not exist.
 
-    The class may have been deleted while the job runs, by somebody who does not know the job.
+    The class may have been deleted while the job runs, by somebody who does not know about the job.
     """
     if not class_name:
         default = next((c for c in classes.values() if c.global_default), None)
         return Priority(default.value if default else 0)
     if not settings.job_may_name(class_name):
-        return Priority(0, ("PriorityClassNotAllowed", not_allowed(class_name, settings)))
+        return Priority(0, Reason("PriorityClassNotAllowed", not_allowed(class_name, settings)))
     named = classes.named(class_name)
     if named:
         return Priority(named.value)
-    return Priority(
-        0,
-        (
-            "NoSuchPriorityClass",
-            f"spec.priorityClassName is {class_name!r}, and there is no such PriorityClass."
-            " The job has priority 0. Create the class, or leave the field out.",
-        ),
+    text = (
+        f"spec.priorityClassName is {class_name!r}, and there is no such PriorityClass."
+        " The job has priority 0. Create the class, or leave the field out."
     )
+    return Priority(0, Reason("NoSuchPriorityClass", text))
 
 
 def not_allowed(class_name: str, settings: Settings) -> str:

@@ -1,4 +1,4 @@
-"""Puts together what turns the stores into facts of `plan`. All of it reads memory only, and writes nothing."""
+"""Puts the parts together that turn the stores into facts of `plan`. They read memory only, and write nothing."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 from elastic_api.job import PLURAL
 from elastic_operator.cluster.clock import ServerClock
+from elastic_operator.cluster.pruned_fields import PrunedFields
 from elastic_operator.cluster.stores import Stores
-from elastic_operator.read.dropped_fields import DroppedFields
+from elastic_operator.quarantine import Quarantine
 from elastic_operator.read.external_changes import ExternalChanges
 from elastic_operator.read.first_seen import FirstSeen
 from elastic_operator.read.job_contexts import JobContexts
@@ -17,17 +18,16 @@ from elastic_operator.read.nodes import Nodes
 from elastic_operator.read.pending.pending_pod import PodBackoff
 from elastic_operator.read.pending.pending_pods import PendingPods
 from elastic_operator.read.policies import Policies
-from elastic_operator.read.quarantine import Quarantine
 from elastic_operator.read.shapes import Shapes
 from elastic_operator.read.specs import Specs
 from elastic_operator.settings import Settings
 
 
 class Reader:
-    """The parts by which stores are read.
+    """The parts that read the stores.
 
     Args:
-        backoff, makes_way: As in `PendingPods`.
+        backoff, is_being_cleared: As in `PendingPods`.
     """
 
     def __init__(
@@ -38,9 +38,9 @@ class Reader:
         *,
         clock: ServerClock,
         quarantine: Quarantine,
-        dropped_fields: DroppedFields | None = None,
+        pruned_fields: PrunedFields | None = None,
         backoff: Callable[[str], PodBackoff | None] = lambda _uid: None,
-        makes_way: Callable[[str], bool] = lambda _node: False,
+        is_being_cleared: Callable[[str], bool] = lambda _node: False,
     ) -> None:
         self.stores, self.ledger, self.settings, self.quarantine = stores, ledger, settings, quarantine
         self.first_seen = FirstSeen(clock)
@@ -65,7 +65,7 @@ class Reader:
             specs=self.specs,
             contexts=self.job_contexts,
             first_seen=self.first_seen,
-            dropped_fields=dropped_fields or DroppedFields(PLURAL),
+            pruned_fields=pruned_fields or PrunedFields(PLURAL),
         )
         self.pending_pods = PendingPods(
             ledger,
@@ -75,5 +75,5 @@ class Reader:
             quarantine=quarantine,
             volumes=self.shapes.volumes,
             backoff=backoff,
-            makes_way=makes_way,
+            is_being_cleared=is_being_cleared,
         )

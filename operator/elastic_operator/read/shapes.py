@@ -1,6 +1,6 @@
-"""What each job's pods ask of a node, from its spec and the volumes, classes and flavors that it names.
+"""Makes the shapes of each job's pods, from its spec and the volumes, classes and flavors that it names.
 
-Kept per job until one of these changes: reading a template costs far more than finding it unchanged.
+A shape is kept until one of these changes, because reading a template costs far more than finding it unchanged.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from elastic_api.elastic import requested_template
 from elastic_api.job import JobSpec
 from elastic_api.ports import declared_ports, master_port
 from elastic_operator.cluster import objects
-from elastic_operator.cluster.interned import interned
+from elastic_operator.cluster.interned import Interned
 from elastic_operator.cluster.store import Store
-from elastic_operator.memory import Remembered
+from elastic_operator.memory import KeyedCache
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.job_shape import JobShape, job_shape
 from elastic_operator.plan.facts.pod_shape import VolumeFacts, shape_of
@@ -24,7 +24,7 @@ from elastic_operator.settings import Settings
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 WITHOUT_CLASSES = {ROLE_MASTER: 1, ROLE_WORKER: 0}
-"""Priorities of pods whose PriorityClass is not known (yet): those of the operator's own classes (9)."""
+"""Priorities of pods whose PriorityClass is not known (yet): the values of the operator's own classes (9)."""
 
 
 class _Key(NamedTuple):
@@ -51,16 +51,18 @@ class Shapes:
     ) -> None:
         self._settings, self._claims, self._volumes, self._classes = settings, claims, volumes, classes
         self._gpu_resources, self._flavors = settings.gpu_resources, settings.gpu_flavors
-        self._shapes: Remembered[_Key, JobShape] = Remembered()
+        self._shapes: KeyedCache[_Key, JobShape] = KeyedCache()
         self._revisions = (-1, -1)
-        self._alike: dict[str, PodShape] = {}
+        self._equal: Interned[str, PodShape] = Interned()
 
-    def keep_only(self, present: Set[str]) -> None:
-        """Forget the jobs that are gone; `present` are the uids of those that are not."""
+    def forget_deleted(self, present: Set[str]) -> None:
+        """Forget deleted jobs; `present` are the uids of the existing ones."""
         self._shapes.drop_absent(present)
 
     def take_moved(self) -> Iterator[str]:
-        """Jobs (uids) whose volumes have changed since `of` was last asked. Only these must be looked at again."""
+        """Take the jobs (uids) whose volumes have changed since the last call of `of`. Only these must be read
+        again.
+        """
         revisions = self._claims.revision, self._volumes.revision
         if revisions == self._revisions:
             return
@@ -77,7 +79,7 @@ class Shapes:
         return shape.master if role == ROLE_MASTER else shape.worker
 
     def of(self, job: Job) -> JobShape:
-        """What the job's pods ask of a node; the same object while that does not change."""
+        """The shapes of the job's pods; the same object while they do not change."""
         last, _ = self._shapes.peek(job.uid) or (None, None)
         claims = last.volumes if last is not None and last.generation == job.generation else _claims(job)
         volumes = self.volumes(job.namespace, claims)
@@ -86,7 +88,7 @@ class Shapes:
         return self._shapes.get(job.uid, key, self._shape, job, volumes, priorities)
 
     def volumes(self, namespace: str, claims: Iterable[str]) -> VolumeFacts:
-        """What is known of the volumes of these claims."""
+        """The known facts on the volumes of these claims."""
         return {name: self._claim_state(namespace, name) for name in claims}
 
     def _shape(self, job: Job, volumes: VolumeFacts, priorities: tuple[int, int]) -> JobShape:
@@ -102,14 +104,14 @@ class Shapes:
         return replace(shape, master=self._interned(shape.master), worker=self._interned(shape.worker))
 
     def _interned(self, shape: PodShape) -> PodShape:
-        """One object for equal shapes: most jobs of a cluster ask for much the same."""
-        return interned(self._alike, repr(shape), shape)
+        """One object for equal shapes, because many jobs of a cluster have equal ones."""
+        return self._equal.first(repr(shape), shape)
 
     def _priority_of(self, job: Job, role: str) -> int:
         """The priority that the API server gives a pod of that role."""
         settings = self._settings
         ours = settings.master_priority_class_name if role == ROLE_MASTER else settings.worker_priority_class_name
-        theirs = "" if job.context.left_out else _class_name(_readable(job).template_of(role))
+        theirs = "" if job.context.dropped_pod_priority else _class_name(_readable(job).template_of(role))
         if class_name := theirs or ours:
             named = self._classes.named(class_name)
             return named.value if named else WITHOUT_CLASSES[role]

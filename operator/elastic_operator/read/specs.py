@@ -1,4 +1,4 @@
-"""What the jobs' specs and statuses say. Each is parsed once: a spec by its generation, a status by its version."""
+"""Parses the jobs' specs and statuses. Each is parsed once: a spec by its generation, a status by its version."""
 
 from __future__ import annotations
 
@@ -12,39 +12,39 @@ from elastic_api.parse import known_part, parse_spec, parse_status, unused_flags
 from elastic_api.status import JobStatus
 from elastic_api.template import fingerprint
 from elastic_operator.cluster import objects
-from elastic_operator.memory import Remembered
-from elastic_operator.plan.facts.times import at, seconds
-from elastic_operator.plan.job.written_times import not_ahead
+from elastic_operator.memory import KeyedCache
+from elastic_operator.plan.facts.times import seconds, status_time
 from elastic_operator.read.first_seen import FirstSeen
-from elastic_operator.read.uncounted import Asked, asked_by
+from elastic_operator.read.uncounted_devices import DeviceRequests, device_requests_of
+from elastic_operator.read.written_times import not_ahead
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A job's spec of one generation; or the last one that could be read, with a message on why the present one
-    cannot (99).
+    """A job's spec of one generation; or the last readable one, with a message on why the present one is unreadable
+    (99).
 
-    `unknown` warns of fields that were left out, `unused` of flags of torchrun.
+    `unknown` warns about ignored fields, `unused` about ignored flags of torchrun.
     """
 
     generation: int
     spec: JobSpec | None
     invalid: str
     fingerprints: Mapping[str, str] = field(default_factory=dict)
-    asked: Asked = field(default_factory=Asked)
+    device_requests: DeviceRequests = field(default_factory=DeviceRequests)
     unknown: str = ""
     unused: str = ""
 
     @property
-    def tells_by_itself(self) -> bool:
-        """Whether the job's pods write into their termination message why they failed, so that no log need be read
-        (14).
+    def reports_failures(self) -> bool:
+        """Whether the job's pods write the reason of a failure into their termination message, so that no log need be
+        read (14).
         """
         return self.spec is not None and self.spec.is_elastic
 
     def with_grace_up_to(self, seconds: int | None) -> JobSpec | None:
-        """The spec, with the grace of its pods cut to that; None: as it is."""
+        """The spec with the grace of its pods cut to that ceiling; None: unchanged."""
         spec = self.spec
         if spec is None or seconds is None or spec.elasticity.grace_period_seconds <= seconds:
             return spec
@@ -57,11 +57,11 @@ class Specs:
 
     def __init__(self, first_seen: FirstSeen, gpu_resources: Sequence[str]) -> None:
         self._first_seen, self._clock, self._gpu_resources = first_seen, first_seen.clock, gpu_resources
-        self._parsed: Remembered[int, Parsed] = Remembered()
-        self._statuses: Remembered[tuple[str, int], JobStatus] = Remembered()
+        self._parsed: KeyedCache[int, Parsed] = KeyedCache()
+        self._statuses: KeyedCache[tuple[str, int], JobStatus] = KeyedCache()
 
-    def keep_only(self, present: Set[str]) -> None:
-        """Forget the jobs that are gone; `present` are the uids of those that are not."""
+    def forget_deleted(self, present: Set[str]) -> None:
+        """Forget deleted jobs; `present` are the uids of the existing ones."""
         self._parsed.drop_absent(present)
         self._statuses.drop_absent(present)
 
@@ -75,7 +75,7 @@ class Specs:
         try:
             spec, unknown = self._read(body)
             prints = {role: fingerprint(spec, role) for role in (ROLE_MASTER, ROLE_WORKER)}
-            return Parsed(generation, spec, "", prints, asked_by(spec), unknown, unused_flags(spec))
+            return Parsed(generation, spec, "", prints, device_requests_of(spec), unknown, unused_flags(spec))
         except InvalidSpecError as error:
             _, last = self._parsed.peek(body.metadata.uid) or (None, Parsed(generation, None, ""))
             return replace(last, generation=generation, invalid=str(error))
@@ -83,8 +83,8 @@ class Specs:
     def _read(self, body: objects.CustomObject) -> tuple[JobSpec, str]:
         """The spec, with a warning if a job that has run has fields that are not known here (99).
 
-        It ran with these fields under a later release of the operator. A job that has not run waits for somebody to
-        look. Raises InvalidSpecError.
+        It ran with these fields under a later release of the operator. A job that has not run must be edited first.
+        Raises InvalidSpecError.
         """
         has_run = self.status(body).start_time is not None
         read = partial(parse_spec, gpu_resources=self._gpu_resources, has_run=has_run)
@@ -98,14 +98,12 @@ class Specs:
             return read({"spec": spec}), unknown
 
     def class_name(self, body: objects.CustomObject) -> str | None:
-        """The PriorityClass that the job names; that of its last spec that could be read, if this one cannot."""
+        """The PriorityClass that the job names; if the spec is unreadable, the one of its last readable spec."""
         spec = self.of(body).spec
         return spec.priority_class_name if spec is not None else class_named_by(body)
 
     def status(self, body: objects.CustomObject) -> JobStatus:
-        """The job's status, with no time that lies further ahead than it can (29); the same object while it does not
-        change.
-        """
+        """The job's status, without times that lie too far ahead (29); the same object while it does not change."""
         key = body.metadata.resource_version, self._clock.stepped
         return self._statuses.get(body.metadata.uid, key, self._parse_status, body)
 
@@ -113,11 +111,11 @@ class Specs:
         status = parse_status({"status": body.status.unpack()})
         if status.master_lost_time is not None:
             since = self._first_seen.since(body.metadata.uid, seconds(status.master_lost_time))
-            status = status.model_copy(update={"master_lost_time": at(since)})
+            status = status.model_copy(update={"master_lost_time": status_time(since)})
         return not_ahead(status, self._clock.time())
 
 
 def class_named_by(body: objects.CustomObject) -> str | None:
-    """The PriorityClass of a job whose spec cannot be read."""
+    """The PriorityClass of a job with an unreadable spec."""
     name = body.spec.unpack().get("priorityClassName")
     return name if isinstance(name, str) else None

@@ -12,7 +12,7 @@ from elastic_operator.plan.facts.snapshot import HostPort, Load, Resources
 
 @dataclass(slots=True)
 class PodSum:
-    """What some pods use together. For the extended resources in `gpu_resources` it also knows the owners."""
+    """The total use of some pods. For the extended resources in `gpu_resources` it also has the owners."""
 
     gpu_resources: Sequence[str]
     requests: Counter[str] = field(default_factory=Counter)

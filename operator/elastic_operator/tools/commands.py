@@ -1,4 +1,4 @@
-"""The command lines of the tools: what each takes, and what it prints."""
+"""The command lines of the tools: their arguments and their output."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from elastic_operator import settings
 from elastic_operator.tools import live, replay, share, simulate, snapshot_file
-from elastic_operator.tools.changed import changed
+from elastic_operator.tools.apply_changes import apply_changes
 from elastic_operator.tools.files import InputError, read_json, write_json, write_text
 from elastic_operator.tools.manifests import read_changes
 from elastic_operator.tools.recording import Recording
@@ -25,15 +25,15 @@ Subparsers = Any
 
 
 def add_to(commands: Subparsers) -> None:
-    """Add all tools to the commands of a parser; what runs one is in `arguments.tool`."""
+    """Add all tools to the commands of a parser; `arguments.tool` runs the chosen one."""
     _add_share(commands)
-    _add_take(commands)
+    _add_snapshot_command(commands)
     _add_replay(commands)
     _add_simulate(commands)
 
 
 def run(tool: Callable[[argparse.Namespace], str], arguments: argparse.Namespace) -> int:
-    """Print what the tool says; the exit code."""
+    """Print the tool's output; returns the exit code."""
     try:
         output = tool(arguments)
     except InputError as error:
@@ -45,7 +45,7 @@ def run(tool: Callable[[argparse.Namespace], str], arguments: argparse.Namespace
 
 
 def _print(text: str) -> None:
-    """Print the text. The reader may stop early, as `head` does: then nothing is reported at the end either."""
+    """Print the text. If the reader stops early, as `head` does, nothing is reported at the end either."""
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -59,32 +59,32 @@ def _add_share(commands: Subparsers) -> None:
     parser.set_defaults(tool=lambda a: write_json(share.share(read_json(a.file), source=a.file)))
 
 
-def _add_take(commands: Subparsers) -> None:
-    parser = commands.add_parser("snapshot", help="write down what the operator decides from, now")
+def _add_snapshot_command(commands: Subparsers) -> None:
+    parser = commands.add_parser("snapshot", help="save the inputs of one pass as JSON")
     parser.add_argument("--output", metavar="FILE", help="write to this file instead of the standard output")
     parser.add_argument("--schema", action="store_true", help="print the JSON Schema of the file instead")
     parser.add_argument("--kubeconfig", metavar="FILE", help="the cluster's kubeconfig ($KUBECONFIG)")
     parser.add_argument("--context", metavar="NAME", help="the kubeconfig's context (its current one)")
     _add_settings(parser)
-    parser.set_defaults(tool=_take)
+    parser.set_defaults(tool=_run_snapshot)
 
 
-def _take(arguments: argparse.Namespace) -> str:
-    text = snapshot_file.schema() if arguments.schema else _taken(arguments)
+def _run_snapshot(arguments: argparse.Namespace) -> str:
+    text = snapshot_file.schema() if arguments.schema else _snapshot_text(arguments)
     if arguments.output is None:
         return text
     write_text(arguments.output, text)
     return ""
 
 
-def _taken(arguments: argparse.Namespace) -> str:
+def _snapshot_text(arguments: argparse.Namespace) -> str:
     connection, loaded = live.connect(arguments.kubeconfig, arguments.context), _settings(arguments)
-    return snapshot_file.encode(asyncio.run(live.take(connection, loaded)))
+    return snapshot_file.encode(asyncio.run(live.take_snapshot(connection, loaded)))
 
 
 def _add_replay(commands: Subparsers) -> None:
-    parser = commands.add_parser("replay", help="decide a pass again from a snapshot's file, and say why")
-    _add_snapshot(parser)
+    parser = commands.add_parser("replay", help="repeat the decisions of a snapshot, with reasons")
+    _add_snapshot_argument(parser)
     parser.set_defaults(tool=_replay)
 
 
@@ -94,8 +94,8 @@ def _replay(arguments: argparse.Namespace) -> str:
 
 
 def _add_simulate(commands: Subparsers) -> None:
-    parser = commands.add_parser("simulate", help="who would get what if jobs or policies were changed")
-    _add_snapshot(parser)
+    parser = commands.add_parser("simulate", help="show the effect of changed jobs or policies on a snapshot")
+    _add_snapshot_argument(parser)
     parser.add_argument("--change", metavar="FILE", help="manifests of jobs and policies, as for kubectl apply")
     parser.add_argument(
         "--delete",
@@ -111,7 +111,7 @@ def _add_simulate(commands: Subparsers) -> None:
 def _simulate(arguments: argparse.Namespace) -> str:
     recording = _recording(arguments)
     changes = read_changes(arguments.change, arguments.delete, gpu_resources=recording.settings.gpu_resources)
-    after = changed(recording, changes, _settings(arguments))
+    after = apply_changes(recording, changes, _settings(arguments))
     if arguments.output == "json":
         return write_json(simulate.as_data(recording, after))
     return simulate.as_text(recording, after)
@@ -130,7 +130,7 @@ def _settings(arguments: argparse.Namespace) -> settings.Settings:
         raise InputError([str(error)]) from None
 
 
-def _add_snapshot(parser: argparse.ArgumentParser) -> None:
+def _add_snapshot_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", help="a file written by `elastic-operator snapshot`; - for the standard input")
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="how to print (text)")
 

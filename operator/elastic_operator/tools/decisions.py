@@ -1,4 +1,4 @@
-"""A whole pass, decided again from a recording: for each job what was observed, what it gets, and what is done."""
+"""Decides a whole pass again from a recording: the observation, the grant and the plan of each job."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from elastic_operator.plan.facts.decisions import Grant, Nomination, Plan, Slot, Stopped
+from elastic_operator.plan.facts.decisions import Grant, Nomination, Plan, Slot
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.roles import master_first
 from elastic_operator.plan.facts.snapshot import JobDemand
+from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.planner import Decisions, Planner
-from elastic_operator.tools.recorded_world import RecordedReclaim, RecordedWorld
+from elastic_operator.tools.recorded_view import RecordedReclaim, RecordedView
 from elastic_operator.tools.recording import Recording
 from elastic_worker.contract import ROLE_MASTER
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What becomes of one job. `demand` and `grant` are None if it takes no part in the allocation."""
+    """The decisions about one job. `demand` and `grant` are None if it takes no part in the allocation."""
 
     obs: Observation
     team: str
@@ -33,20 +34,22 @@ class Decision:
         return self.obs.job
 
     @property
-    def held(self) -> int:
-        """The pods that it had: the members of its demand, or without one those that are not on their way out."""
+    def replicas_before(self) -> int:
+        """The pods that it had: the members of its demand; without a demand, the pods that are not leaving."""
         return len(self.demand.members if self.demand else self.job.active_pods)
 
     @property
     def replicas(self) -> int:
-        """The pods that it gets, or keeps."""
-        going = {pod.uid for pod in self.plan.deletes}
+        """The number of pods that it gets or keeps."""
+        deleted = {pod.uid for pod in self.plan.deletes}
         return (
-            self.grant.assignment.replicas if self.grant else sum(pod.uid not in going for pod in self.job.active_pods)
+            self.grant.assignment.replicas
+            if self.grant
+            else sum(pod.uid not in deleted for pod in self.job.active_pods)
         )
 
     @property
-    def gpus_held(self) -> int:
+    def gpus_before(self) -> int:
         """The GPUs of the pods that it had."""
         if self.demand is None:
             return sum(pod.gpus for pod in self.job.active_pods)
@@ -54,21 +57,21 @@ class Decision:
 
     @property
     def gpus(self) -> int:
-        """The GPUs of the pods that it gets, or keeps."""
+        """The GPUs of the pods that it gets or keeps."""
         if self.grant is None:
-            going = {pod.uid for pod in self.plan.deletes}
-            return sum(pod.gpus for pod in self.job.active_pods if pod.uid not in going)
-        gets = self.grant.assignment
-        return self._gpus(slot.role for slot in (*self.placed(gets.keep), *gets.create))
+            deleted = {pod.uid for pod in self.plan.deletes}
+            return sum(pod.gpus for pod in self.job.active_pods if pod.uid not in deleted)
+        assignment = self.grant.assignment
+        return self._gpus(slot.role for slot in (*self.placed(assignment.keep), *assignment.create))
 
     @property
     def limit(self) -> str:
-        """Why it gets no more, as one word."""
+        """The reason why it gets no more, in one word."""
         return str(self.grant.limit) if self.grant else ""
 
     @property
     def message(self) -> str:
-        """Why it gets no more, as a sentence."""
+        """The reason why it gets no more, as a sentence."""
         return self.grant.message if self.grant else ""
 
     def placed(self, uids: Sequence[str]) -> tuple[Slot, ...]:
@@ -83,23 +86,22 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """All that is decided in one pass: about jobs by namespace and name, and about pods that are not ours."""
+    """All decisions of one pass: about jobs, by namespace and name, and about pods that are not ours."""
 
     jobs: tuple[Decision, ...]
     nominations: tuple[Nomination, ...]
-    stopped: Stopped | None
+    stopped: Reason | None
 
 
 def decide(recording: Recording) -> Outcome:
-    """What a pass decides, in an order that does not depend on the order of the input.
+    """The decisions of a pass, in an order that does not depend on the order of the input.
 
-    The plans are those of jobs whose preemptors are known to have use for the room, as if every dry run had passed
-    (139).
+    The plans are those after all dry runs have passed: all preemptors can use their room (139).
     """
-    world, planner = RecordedWorld(recording), Planner()
-    decisions = planner.decide(world, RecordedReclaim(recording))
-    demands = {demand.uid: demand for demand in decisions.observed.snapshot.jobs}
-    found = [_decision(planner, world, decisions, obs, demands.get(uid)) for uid, obs in decisions.observed.obs.items()]
+    view, planner = RecordedView(recording), Planner()
+    decisions = planner.decide(view, RecordedReclaim(recording))
+    demands = {demand.uid: demand for demand in decisions.snapshot.jobs}
+    found = [_decision(planner, view, decisions, obs, demands.get(uid)) for uid, obs in decisions.obs.items()]
     return Outcome(
         jobs=tuple(sorted(found, key=lambda d: (d.job.namespace, d.job.name, d.job.uid))),
         nominations=tuple(sorted(decisions.allocation.nominations, key=lambda r: (r.namespace, r.name, r.uid))),
@@ -114,19 +116,19 @@ def in_words(pods: Iterable[Slot]) -> str:
 
 
 def _decision(
-    planner: Planner, world: RecordedWorld, decisions: Decisions, obs: Observation, demand: JobDemand | None
+    planner: Planner, view: RecordedView, decisions: Decisions, obs: Observation, demand: JobDemand | None
 ) -> Decision:
     uid, allocation = obs.job.uid, decisions.allocation
     grant = allocation.get(uid)
     if not obs.job.fault:
         try:
-            plan = planner.plan(obs, grant, world.now)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is this job's, and no other's
-            quarantined = planner.quarantine(world, uid, error, given=True)
+            plan = planner.plan(obs, grant, view.now)
+        except Exception as error:  # noqa: BLE001 - any error is handled as an error of this job only
+            quarantined = planner.quarantine(view, uid, error, at_grant=True)
             assert quarantined is not None, "the job is there"
             obs = quarantined
     if obs.job.fault:
-        plan = planner.plan_in_quarantine(obs.job, grant.assignment.release if grant else (), world.now)
+        plan = planner.plan_in_quarantine(obs.job, grant.assignment.release if grant else (), view.now)
     namespace = obs.job.namespace
     team = decisions.policies.team_of.get(namespace, f"namespace {namespace}")
     return Decision(obs, team, demand, grant, plan)

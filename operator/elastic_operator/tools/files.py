@@ -1,4 +1,4 @@
-"""How all tools read their input and refuse it: one line for each mistake, with what to write instead."""
+"""Reads the input of all tools, and refuses it: one line for each mistake, with what to write instead."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ STDIN = "-"
 
 
 class InputError(ValueError):
-    """Input that cannot be used: one line for each mistake."""
+    """Unusable input: one line for each mistake."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         self.lines = tuple(lines)

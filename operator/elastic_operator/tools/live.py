@@ -9,11 +9,11 @@ from elastic_operator.cluster.connection import Connection, load_connection
 from elastic_operator.cluster.errors import ClusterError, NotServed
 from elastic_operator.cluster.session import Session
 from elastic_operator.loop.reclaim.eviction_limiter import EvictionLimiter
-from elastic_operator.loop.stored_world import StoredWorld
+from elastic_operator.loop.store_view import StoreView
 from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.metrics import Metrics
-from elastic_operator.process import Process, job_feed
-from elastic_operator.read.quarantine import Quarantine
+from elastic_operator.process import Process, job_informer
+from elastic_operator.quarantine import Quarantine
 from elastic_operator.read.reader import Reader
 from elastic_operator.settings import Settings
 from elastic_operator.tools.files import InputError
@@ -33,10 +33,12 @@ def connect(kubeconfig: str | None, context: str | None) -> Connection:
         raise InputError([f"no cluster: {error}; give --kubeconfig and --context, or set KUBECONFIG"]) from None
 
 
-async def take(connection: Connection, settings: Settings) -> Recording:
-    """What a new leader with these settings would decide from now. Raises InputError if something cannot be read."""
+async def take_snapshot(connection: Connection, settings: Settings) -> Recording:
+    """The recording from which a new leader with these settings would decide now. Raises InputError if something cannot
+    be read.
+    """
     async with Session(connection) as session:
-        process = Process(settings, session, Metrics(), job_feed(settings, connection, session))
+        process = Process(settings, session, Metrics(), job_informer(settings, connection, session))
         try:
             await _try_each_list(process, session)
             async with asyncio.timeout(LIST_SECONDS):
@@ -46,19 +48,18 @@ async def take(connection: Connection, settings: Settings) -> Recording:
         except TimeoutError:
             problem = f"did not answer within {LIST_SECONDS:.0f} s; try again"
             raise InputError([f"{connection.base_url}: {problem}"]) from None
-        world = _world(process).look(session.clock.time())
-        # No pod has gone for others yet.
-        return record(world, EvictionLimiter(settings.reclaim), *world.reader.policies.sources())
+        view = _view(process).refresh(session.clock.time())
+        # No pod has been evicted for others yet.
+        return record(view, EvictionLimiter(settings.reclaim), *view.reader.policies.sources())
 
 
 async def _try_each_list(process: Process, session: Session) -> None:
-    """Try each list once. A refused list would be asked for again and again by what follows; here it is an error at
-    once.
+    """Try each list once. The watches would repeat a refused list again and again; here it is an error at once.
 
     Kinds that are not installed have no objects; without jobs there is nothing to take a snapshot of.
     """
     try:
-        for path in process.watches.feed.paths:
+        for path in process.watches.informer.paths:
             await session.get(path, params={"limit": "1"})
     except NotServed:
         raise InputError(
@@ -69,9 +70,9 @@ async def _try_each_list(process: Process, session: Session) -> None:
             await session.get(path, params={"limit": "1"})
 
 
-def _world(process: Process) -> StoredWorld:
-    """Failed pods count as failed at once, without what their logs say of it."""
+def _view(process: Process) -> StoreView:
+    """The view for this recording. Failed pods count as failed at once, without their logs."""
     reader = Reader(
         process.stores, process.ledger, process.settings, clock=process.session.clock, quarantine=Quarantine()
     )
-    return StoredWorld(reader, lambda _uid, _namespace, pods: pods, FailedWrites())
+    return StoreView(reader, lambda _uid, _namespace, pods: pods, FailedWrites())

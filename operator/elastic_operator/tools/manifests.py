@@ -1,6 +1,6 @@
 """Reads changes to a snapshot from manifests, as `kubectl apply` takes them, and from names to delete.
 
-They change jobs and quota policies. PriorityClasses and Namespaces in the same file are what these refer to.
+They change jobs and quota policies. The same file may contain PriorityClasses and Namespaces that these refer to.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DEFAULT_NAMESPACE = "default"
 
 @dataclass(slots=True)
 class Changes:
-    """What is applied, and what is deleted. Jobs go by (namespace, name), all else by name."""
+    """The applied and the deleted objects: jobs by (namespace, name), all others by name."""
 
     jobs: dict[tuple[str, str], JobSpec] = field(default_factory=dict)
     policies: dict[str, PolicySpec] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class _Manifest(BaseModel):
 
 
 def read_changes(file: str | None, delete: Sequence[str], *, gpu_resources: Sequence[str]) -> Changes:
-    """The changes that a file of manifests and names such as `job/team-a/train` describe. Raises InputError."""
+    """The changes of a file of manifests, and of names to delete such as `job/team-a/train`. Raises InputError."""
     changes, mistakes = Changes(), list[str]()
     for where, body in _documents(file) if file is not None else ():
         mistakes += [f"{where}: {mistake}" for mistake in _take(body, changes, gpu_resources)]
@@ -65,7 +65,7 @@ def read_changes(file: str | None, delete: Sequence[str], *, gpu_resources: Sequ
 
 
 def _documents(file: str) -> Iterator[tuple[str, Any]]:
-    """Each document with its place. The items of a List count as documents, an empty document does not."""
+    """Each document with its place in the file. The items of a List count as documents, an empty document does not."""
     try:
         documents = list(yaml.safe_load_all(read_text(file)))
     except (yaml.YAMLError, ValueError) as error:
@@ -80,7 +80,7 @@ def _documents(file: str) -> Iterator[tuple[str, Any]]:
 
 
 def _take(body: Any, changes: Changes, gpu_resources: Sequence[str]) -> list[str]:
-    """Add one manifest; returns what is wrong with it."""
+    """Add one manifest; returns the mistakes in it."""
     kind = body.get("kind") if isinstance(body, dict) else None
     if kind not in _VERSIONS:
         return [f"kind: {kind!r:.64}: must be {KIND}, {POLICY}, PriorityClass or Namespace"]

@@ -1,7 +1,7 @@
-"""One moment of the cluster as data: all that the planner asks of it, from which a whole pass is decided again.
+"""One moment of the cluster as data: the whole input of the planner, from which a pass is decided again.
 
-What users write into their pods is left out, but for what is decided from: the names and resources of containers and
-the scheduler. So are the lines that their processes printed.
+The content of users' pods is left out, except the inputs of decisions: the names and resources of containers, and the
+scheduler. The lines that their processes printed are left out, too.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from typing import Any
 
 from elastic_api.job import JobSpec, RoleSpec
 from elastic_api.status import JobStatus
-from elastic_operator.plan.facts.decisions import Stopped
+from elastic_operator.plan.cluster_view import ClusterView, Reclaim
 from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.snapshot import EvictionLimits, Member, Node, PendingPod, Snapshot, gpus_in
+from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.planner import Planner
 from elastic_operator.plan.policies.resolve import Namespace, Policy
-from elastic_operator.plan.world import Reclaim, World
 
 LEFT_OUT = "(left out)"
-"""Stands for each line that a process printed: how many there are is decided from."""
+"""Stands for each line that a process printed: decisions depend on the number of lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedJob:
-    """A job, and what else is asked about it: the answers of `plan.world.World` by their names there.
+    """A job, and the answers of `plan.cluster_view.ClusterView` about it, by their names there.
 
     `shape` is None for a job that may have no pods.
     """
@@ -36,16 +36,16 @@ class RecordedJob:
     shape: JobShape | None = None
     assumed: tuple[Member, ...] = ()
     may_preempt: bool = True
-    is_trusted: bool = True
+    may_preempt_despite_errors: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """The moment. `settings` is a snapshot with what the settings say, and nothing else.
+    """The moment. `settings` is a snapshot with the settings alone.
 
-    The teams are made of `policies` and `namespaces`. `nodes` have what pods use of them, but for the pods that the
-    demands of jobs have, as in `plan.facts.snapshot`. `stopped`, `only_told` and `brakes` are the answers of
-    `plan.world.Reclaim`.
+    The teams are made from `policies` and `namespaces`. `nodes` have their use by pods, without the pods in the demands
+    of jobs, as in `plan.facts.snapshot`. `stopped`, `is_dry_run` and `eviction_limits` are the answers of
+    `plan.cluster_view.Reclaim`.
     """
 
     now: float
@@ -55,30 +55,31 @@ class Recording:
     policies: tuple[Policy, ...] = ()
     namespaces: tuple[Namespace, ...] = ()
     pending_pods: tuple[PendingPod, ...] = ()
-    stopped: Stopped | None = None
-    only_told: bool = False
-    brakes: EvictionLimits = field(default_factory=EvictionLimits)
+    stopped: Reason | None = None
+    is_dry_run: bool = False
+    eviction_limits: EvictionLimits = field(default_factory=EvictionLimits)
 
 
-def record(world: World, reclaim: Reclaim, policies: Sequence[Policy], namespaces: Sequence[Namespace]) -> Recording:
-    """The world at this moment; `policies` and `namespaces` are those that its teams were made of."""
-    observed = Planner().observe(world)
-    snapshot = observed.snapshot
+def record(
+    view: ClusterView, reclaim: Reclaim, policies: Sequence[Policy], namespaces: Sequence[Namespace]
+) -> Recording:
+    """The cluster at this moment. Its teams were made from `policies` and `namespaces`."""
+    all_obs, snapshot = Planner().observe(view)
     return Recording(
-        now=world.now,
-        settings=world.empty,
+        now=view.now,
+        settings=view.empty,
         nodes=snapshot.nodes,
-        jobs=tuple(_job(world, obs) for obs in observed.obs.values()),
+        jobs=tuple(_job(view, obs) for obs in all_obs.values()),
         policies=tuple(policies),
         namespaces=tuple(namespaces),
         pending_pods=snapshot.pending_pods,
         stopped=reclaim.stopped,
-        only_told=reclaim.only_told,
-        brakes=reclaim.eviction_limits(gpus_in(snapshot)),
+        is_dry_run=reclaim.is_dry_run,
+        eviction_limits=reclaim.eviction_limits(gpus_in(snapshot)),
     )
 
 
-def _job(world: World, obs: Observation) -> RecordedJob:
+def _job(view: ClusterView, obs: Observation) -> RecordedJob:
     job = obs.job
     return RecordedJob(
         facts=replace(
@@ -87,10 +88,10 @@ def _job(world: World, obs: Observation) -> RecordedJob:
             spec=without_contents(job.spec) if job.spec is not None else None,
             pods=tuple(map(_without_last_output, job.pods)),
         ),
-        shape=world.shape(job) if obs.wants_pods and not job.fault else None,
-        assumed=tuple(replace(pod, gpus=0) for pod in world.assumed(job.uid)),
-        may_preempt=world.may_preempt(job),
-        is_trusted=world.is_trusted(job),
+        shape=view.shape(job) if obs.wants_pods and not job.fault else None,
+        assumed=tuple(replace(pod, gpus=0) for pod in view.assumed(job.uid)),
+        may_preempt=view.may_preempt(job),
+        may_preempt_despite_errors=view.may_preempt_despite_errors(job),
     )
 
 
@@ -114,7 +115,7 @@ def _without_last_output(pod: OwnPod) -> OwnPod:
 
 
 def without_contents(spec: JobSpec) -> JobSpec:
-    """The spec with nothing in its templates but what is decided from."""
+    """The spec, with only the inputs of decisions in its templates."""
     roles = {name: getattr(spec, name) for name in ("master", "worker")}
     own = {name: RoleSpec(template=_decisive(role.template)) for name, role in roles.items() if role is not None}
     return spec.model_copy(update={"template": _decisive(spec.template), **own})

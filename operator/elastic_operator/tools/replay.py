@@ -15,7 +15,7 @@ from elastic_operator.tools.snapshot_file import plain
 from elastic_operator.tools.table import Row, aligned
 
 HEAD = ("JOB", "TEAM", "FLAVOR", "PODS", "GPUS", "LIMITED BY")
-NOT_TOLD = ("conditions", "history", "pods", "queue", "selector", "training")
+NOT_SHOWN = ("conditions", "history", "pods", "queue", "selector", "training")
 """Parts of a status that are shown elsewhere, or that decide nothing."""
 
 
@@ -24,16 +24,16 @@ def as_data(recording: Recording) -> dict[str, Any]:
     outcome = decide(recording)
     return {
         "kind": "Decisions",
-        "version": 2,
+        "version": 3,
         "now": recording.now,
         "jobs": [_job(decision) for decision in outcome.jobs],
-        "reclaims": plain(outcome.nominations),
-        "stopped": plain(outcome.stopped),
+        "nominations": plain(outcome.nominations),
+        "stopped": outcome.stopped and {"reason": outcome.stopped.code, "message": outcome.stopped.message},
     }
 
 
 def as_text(recording: Recording) -> str:
-    """The decisions as a table; below each job the reason, what was observed, and what is done."""
+    """The decisions as a table; below each job the reason, the observation, and the plan."""
     outcome = decide(recording)
     table = aligned(HEAD, [_row(decision) for decision in outcome.jobs])
     stopped = f"note: {outcome.stopped.message}\n" if outcome.stopped else ""
@@ -50,9 +50,9 @@ def _job(d: Decision) -> dict[str, Any]:
         "uid": d.job.uid,
         "team": d.team,
         "flavor": d.demand.flavor if d.demand else "",
-        "before": d.held,
+        "before": d.replicas_before,
         "after": d.replicas,
-        "gpus_before": d.gpus_held,
+        "gpus_before": d.gpus_before,
         "gpus_after": d.gpus,
         "observed": _observed(d),
         "grant": _grant(d),
@@ -61,30 +61,33 @@ def _job(d: Decision) -> dict[str, Any]:
 
 
 def _observed(d: Decision) -> dict[str, Any]:
-    """What was made of the job; its pods go by their names."""
+    """The observation of the job, with its pods by their names."""
     obs = d.obs
     return {
         "events": plain(obs.events),
-        "live": [pod.name for pod in obs.members],
-        "gone": [{"name": pod.name, "reason": reason} for pod, reason in obs.to_delete],
+        "members": [pod.name for pod in obs.members],
+        "to_delete": [{"name": pod.name, "reason": reason} for pod, reason in obs.to_delete],
         "lost_nodes": plain(obs.lost_nodes),
         "kept_nodes": plain(obs.kept_nodes),
         "avoided": plain(obs.avoided),
-        "hold_until": obs.hold_until,
-        "held_back": obs.backs_off,
+        "no_pods_before": obs.no_pods_before,
+        "in_backoff": obs.is_in_backoff,
     }
 
 
 def _grant(d: Decision) -> dict[str, Any] | None:
-    """The grant; its pods go by their roles and nodes."""
+    """The grant, with its pods by their roles and nodes."""
     if d.grant is None:
         return None
-    gets = d.grant.assignment
-    pods = {"keep": d.placed(gets.keep), "release": d.placed(gets.release), "create": gets.create}
-    preemptors = {"takers": plain(names_of(d.grant.preemptors))} if d.grant.preemptors else {}
+    assignment = d.grant.assignment
+    pods = {"keep": d.placed(assignment.keep), "release": d.placed(assignment.release), "create": assignment.create}
+    preemptors = {"preemptors": plain(names_of(d.grant.preemptors))} if d.grant.preemptors else {}
     grant = plain(d.grant)
-    del grant["assignment"]
-    return {"replicas": gets.replicas, **plain(pods), **grant, **preemptors}
+    del grant["assignment"], grant["why"]
+    why = {"limit": d.limit, "message": d.message}
+    if d.grant.why.requeue_at is not None:
+        why["requeue_at"] = plain(d.grant.why.requeue_at)
+    return {"replicas": assignment.replicas, **plain(pods), **why, **grant, **preemptors}
 
 
 # -- text --------------------------------------------------------------------------------------------------------------
@@ -100,7 +103,7 @@ def _reclaim(outcome: Outcome, reclaim: Nomination) -> str:
 
 def _row(d: Decision) -> Row:
     flavor = d.demand.flavor if d.demand else ""
-    cells = (d.job.key, d.team, flavor, _change(d.held, d.replicas), _change(d.gpus_held, d.gpus), d.limit)
+    cells = (d.job.key, d.team, flavor, _change(d.replicas_before, d.replicas), _change(d.gpus_before, d.gpus), d.limit)
     return Row(cells, tuple(_below(d)))
 
 
@@ -109,8 +112,12 @@ def _below(d: Decision) -> Iterator[str]:
         yield d.message
     yield from (f"observed: {_event(event)}" for event in d.obs.events)
     if d.grant is not None:
-        gets = d.grant.assignment
-        moves = (("keep", d.placed(gets.keep)), ("release", d.placed(gets.release)), ("create", gets.create))
+        assignment = d.grant.assignment
+        moves = (
+            ("keep", d.placed(assignment.keep)),
+            ("release", d.placed(assignment.release)),
+            ("create", assignment.create),
+        )
         yield from (f"{what}: {in_words(pods)}" for what, pods in moves if pods)
         if d.grant.preemptors:
             yield f"released for: {', '.join(names_of(d.grant.preemptors))}"
@@ -118,7 +125,7 @@ def _below(d: Decision) -> Iterator[str]:
 
 
 def _done(d: Decision, plan: Plan) -> Iterator[str]:
-    """What the plan does. A reason that stands above already is not repeated."""
+    """The writes of the plan. A reason that was printed above is not repeated."""
     yield from (
         f"delete {pod.name}{' by force' if pod.force else ''}: {_once(d, pod.reason) or 'as above'}"
         for pod in plan.deletes
@@ -135,7 +142,7 @@ def _done(d: Decision, plan: Plan) -> Iterator[str]:
 
 
 def _conditions(d: Decision, plan: Plan) -> Iterator[str]:
-    """Conditions that change in more than their wording, and new ones that have something to say."""
+    """Conditions that change in more than their wording, and new ones with news."""
     known = {condition.type: condition for condition in d.job.status.conditions}
     for now in plan.status.conditions:
         before, message = known.get(now.type), _once(d, now.message)
@@ -150,7 +157,7 @@ def _once(d: Decision, text: str) -> str:
 
 def _written(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
     """The other fields of the status that change."""
-    for name in sorted({*before, *after} - {*NOT_TOLD}):
+    for name in sorted({*before, *after} - {*NOT_SHOWN}):
         old, new = (
             json.dumps(status[name], ensure_ascii=False) if name in status else "" for status in (before, after)
         )

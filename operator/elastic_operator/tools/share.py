@@ -20,7 +20,7 @@ MAX_GPUS = 2**31 - 1
 
 
 def _whole(value: Any) -> Any:
-    """2.0 is 2 in JSON; anything else that is no integer is refused as it is."""
+    """2.0 counts as 2, as in JSON; any other value is passed on, and refused later if it is no integer."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from elastic_operator.tools.changed import Changed
+from elastic_operator.tools.apply_changes import ChangedRecording
 from elastic_operator.tools.decisions import Decision, decide
 from elastic_operator.tools.recording import Recording
 from elastic_operator.tools.table import Row, aligned
@@ -22,7 +22,7 @@ GONE = "It is deleted."
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """The effect on one job: the pods and GPUs that it gets without the changes and with them, and why not more."""
+    """The effect on one job: its pods and GPUs without the changes and with them, and why not more."""
 
     namespace: str
     name: str
@@ -37,14 +37,14 @@ class Effect:
     message: str
 
 
-def effects(recording: Recording, changed: Changed) -> list[Effect]:
+def effects(recording: Recording, changed: ChangedRecording) -> list[Effect]:
     """All jobs of either recording, by namespace and name."""
     before = {d.job.key: d for d in decide(recording).jobs}
     after = {d.job.key: d for d in decide(changed.recording).jobs}
     return [_effect(before.get(key), after.get(key)) for key in sorted({*before, *after}, key=_by_name)]
 
 
-def as_data(recording: Recording, changed: Changed) -> dict[str, Any]:
+def as_data(recording: Recording, changed: ChangedRecording) -> dict[str, Any]:
     """The effects as JSON's own types."""
     found = effects(recording, changed)
     return {
@@ -56,7 +56,7 @@ def as_data(recording: Recording, changed: Changed) -> dict[str, Any]:
     }
 
 
-def as_text(recording: Recording, changed: Changed) -> str:
+def as_text(recording: Recording, changed: ChangedRecording) -> str:
     """A table of the jobs with another result, then how many there are of each kind, then the notes."""
     found = effects(recording, changed)
     rows = [_row(effect) for effect in found if effect.effect != SAME]

@@ -1,1 +1,1 @@
-"""Tasks that run beside the passes and keep objects beside the jobs as they should be."""
+"""Tasks beside the passes that keep other objects than jobs up to date."""

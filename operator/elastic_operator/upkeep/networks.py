@@ -1,6 +1,6 @@
 """Brings the NetworkPolicies of running jobs in line with the settings, once, when this process begins to lead.
 
-Those of jobs that get pods later are created with the pods.
+The NetworkPolicies of jobs that get pods later are created with the pods.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable
 
 from elastic_operator.build.network_policy import JobNetwork, build_network_policy
-from elastic_operator.cluster import apply, objects
+from elastic_operator.cluster import api_requests, objects
 from elastic_operator.cluster.backoff import Backoff
 from elastic_operator.cluster.errors import ClusterError
 from elastic_operator.cluster.session import Session
@@ -19,26 +19,24 @@ log = logging.getLogger(__name__)
 
 
 async def renew(session: Session, network: JobNetwork, jobs: Iterable[objects.CustomObject]) -> None:
-    """Bring all in line, one after the other. Those whose write may succeed later are tried again after all others
-    (88).
-    """
+    """Write all NetworkPolicies, one after the other. Writes that may succeed later are repeated at the end (88)."""
     left, backoff = [job.metadata for job in jobs], Backoff()
     while True:
-        left = [job for job in left if not await _is_done(session, network, job)]
+        left = [job for job in left if not await _try_write(session, network, job)]
         if not left:
             return
         await asyncio.sleep(backoff.next())
 
 
-async def _is_done(session: Session, network: JobNetwork, job: objects.CustomMeta) -> bool:
+async def _try_write(session: Session, network: JobNetwork, job: objects.CustomMeta) -> bool:
     """Write the job's NetworkPolicy; False if a later try may succeed. All other errors are logged."""
     try:
         manifest = build_network_policy(job, network)
-        await apply.ensure_network_policy(session, manifest, job_uid=job.uid)
+        await api_requests.ensure_network_policy(session, manifest, job_uid=job.uid)
     except ClusterError as error:
         if error.remedy.may_pass:
             return False
-        log.warning("job=%s/%s its NetworkPolicy is not as it should be: %s", job.namespace, job.name, error)
+        log.warning("job=%s/%s cannot update the NetworkPolicy: %s", job.namespace, job.name, error)
     except Exception:
-        log.exception("job=%s/%s its NetworkPolicy cannot be made", job.namespace, job.name)
+        log.exception("job=%s/%s cannot build the NetworkPolicy", job.namespace, job.name)
     return True

@@ -1,7 +1,7 @@
 """Keeps a ResourceQuota in each served namespace that a policy covers, in a task of its own (98).
 
-The limits are computed after each pass with a change, and written if they differ, at most once a second. Lower limits
-are written before higher ones. A quota that somebody deletes or changes is restored.
+The limits are computed after each pass with a change, and written if they have changed, at most once a second. Lower
+limits are written before higher ones. A quota that somebody deletes or changes is restored.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any
 
 from elastic_api.quantity import QuantityError, units
 from elastic_operator.build.resource_quota import QUOTA_NAME, build_resource_quota
-from elastic_operator.cluster import apply, objects
+from elastic_operator.cluster import api_requests, objects
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.facts.snapshot import Snapshot
-from elastic_operator.plan.policies.plain_pod_limits import Holdings, kept_by, plain_pod_limits
-from elastic_operator.plan.policies.resolve import Resolved
+from elastic_operator.plan.policies.plain_pod_limits import Holdings, non_preemptible_gpus, plain_pod_limits
+from elastic_operator.plan.policies.resolve import ResolvedPolicies
 from elastic_operator.upkeep.upkeep import Upkeep, Writes
 
 Limits = Mapping[str, int]
@@ -26,7 +26,7 @@ Limits = Mapping[str, int]
 
 @dataclass(frozen=True, slots=True)
 class _Write:
-    """A namespace, its quota if it has one, and the limits that it should have; None: it should have no quota."""
+    """A namespace, its quota if it has one, and its wanted limits; None: it should have no quota."""
 
     namespace: str
     known: objects.CustomObject | None
@@ -42,9 +42,9 @@ class _Write:
 
 
 class PlainPodQuotas:
-    """The quotas of all namespaces. `plain` is what pods of no job hold, the same object until that changes.
+    """The quotas of all namespaces. `plain`: the GPUs of pods of no job, the same object until they change.
 
-    `classes` are the PriorityClasses of pods of jobs; `serves` says whether a namespace is ours to write in.
+    `classes` are the PriorityClasses of pods of jobs; `serves` says whether this operator serves a namespace.
     """
 
     def __init__(
@@ -59,23 +59,24 @@ class PlainPodQuotas:
     ) -> None:
         self._session, self._quotas, self._namespaces = session, quotas, namespaces
         self._plain, self._classes, self._serves = plain, classes, serves
-        self._seen: tuple[Resolved, Snapshot, Holdings] | None = None
+        self._seen: tuple[ResolvedPolicies, Snapshot, Holdings] | None = None
         self._namespaces_seen = -1
         self._upkeep = Upkeep("namespace", "its quota of plain pods", self._due)
 
-    def pass_ended(self, resolved: Resolved, snapshot: Snapshot) -> None:
-        """A pass is over, with this result. Costs nothing if the result is the same as before."""
+    def pass_ended(self, resolved: ResolvedPolicies, snapshot: Snapshot) -> None:
+        """Take the result of a pass. An unchanged result costs nothing."""
         now, last = (resolved, snapshot, self._plain()), self._seen
+        # By identity (23).
         same = last is not None and last[0] is now[0] and last[1].jobs is now[1].jobs and last[2] is now[2]
         if same and self._namespaces_seen == self._namespaces.revision:
             return
         self._seen, self._namespaces_seen = now, self._namespaces.revision
-        self._upkeep.has_news()
+        self._upkeep.notify()
 
     def quota_changed(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
         """A listener of the quotas' store. It ignores the status, which changes with each pod."""
         if old is None or new is None or old.spec.unpack() != new.spec.unpack():
-            self._upkeep.has_news()
+            self._upkeep.notify()
 
     async def run(self) -> None:
         """Write until cancelled."""
@@ -88,23 +89,23 @@ class PlainPodQuotas:
         limits = self._limits(*self._seen)
         known = {quota.metadata.namespace: quota for quota in self._quotas if quota.metadata.deletion_timestamp is None}
         names = {*limits, *known}
-        self._upkeep.keep_only(names)
+        self._upkeep.forget_deleted(names)
         writes = [_Write(name, known.get(name), limits.get(name)) for name in sorted(names)]
-        due = [write for write in writes if not self._is_as_it_should(write)]
+        due = [write for write in writes if not self._is_up_to_date(write)]
         return {
             write.namespace: partial(self._write, write) for write in sorted(due, key=lambda one: one.raises_a_limit)
         }
 
-    def _limits(self, resolved: Resolved, snapshot: Snapshot, plain: Holdings) -> dict[str, dict[str, int]]:
-        """The limits by namespace, for namespaces that exist and are ours to write in."""
-        kept = kept_by(snapshot.jobs, snapshot.gpu_resources)
+    def _limits(self, resolved: ResolvedPolicies, snapshot: Snapshot, plain: Holdings) -> dict[str, dict[str, int]]:
+        """The limits by namespace, for namespaces that exist and are served."""
+        kept = non_preemptible_gpus(snapshot.jobs, snapshot.gpu_resources)
         limits = plain_pod_limits(resolved.teams, resolved.team_of, snapshot.flavors, plain=plain, kept=kept)
         there = {
             namespace.metadata.name for namespace in self._namespaces if namespace.metadata.deletion_timestamp is None
         }
         return {name: one for name, one in limits.items() if name in there and self._serves(name)}
 
-    def _is_as_it_should(self, write: _Write) -> bool:
+    def _is_up_to_date(self, write: _Write) -> bool:
         if write.known is None or write.limits is None:
             return write.known is None and write.limits is None
         wanted = self._manifest(write.namespace, write.limits)["spec"]
@@ -117,21 +118,21 @@ class PlainPodQuotas:
     async def _write(self, write: _Write) -> None:
         known = write.known
         if write.limits is None:
-            assert known is not None, "what is not to be, and is not, is not written"
-            await apply.delete_resource_quota(self._session, write.namespace, QUOTA_NAME, uid=known.metadata.uid)
+            assert known is not None, "a namespace without limits and without a quota needs no write"
+            await api_requests.delete_resource_quota(self._session, write.namespace, QUOTA_NAME, uid=known.metadata.uid)
             self._quotas.observe_deleted(known.metadata.uid)
             return
         manifest = self._manifest(write.namespace, write.limits)
         if known is None:
-            answer = await apply.create_resource_quota(self._session, manifest)
+            answer = await api_requests.create_resource_quota(self._session, manifest)
         else:
             version = known.metadata.resource_version
-            answer = await apply.replace_resource_quota(self._session, manifest, resource_version=version)
+            answer = await api_requests.replace_resource_quota(self._session, manifest, resource_version=version)
         self._quotas.observe(answer)
 
 
 def _hard_of(quota: objects.CustomObject) -> dict[str, int] | None:
-    """The quota's limits as numbers; None if somebody wrote something else."""
+    """The quota's limits as numbers; None if somebody has written other values."""
     try:
         return {name: units(quantity) for name, quantity in (quota.spec.unpack().get("hard") or {}).items()}
     except QuantityError:
@@ -139,5 +140,5 @@ def _hard_of(quota: objects.CustomObject) -> dict[str, int] | None:
 
 
 def _others(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """All of the quota but its limits."""
+    """The quota without its limits."""
     return {name: value for name, value in spec.items() if name != "hard"}

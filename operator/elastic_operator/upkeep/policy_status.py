@@ -1,7 +1,7 @@
 """Writes the result of the last pass into the status of each quota policy, in a task of its own.
 
-A status is written when it has changed, at most once a second. It is a report and nothing is decided from it, so a
-failed write is only tried again later, and no pass waits for it.
+A status is written when it has changed, at most once a second. It is only a report, so a failed write is tried again
+later, and no pass waits for it.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any
 from pydantic import ValidationError
 
 from elastic_api.policy import COLLECTION, PLURAL, PolicyStatus
-from elastic_operator.cluster import apply, objects
+from elastic_operator.cluster import api_requests, objects
+from elastic_operator.cluster.pruned_fields import PrunedFields
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
-from elastic_operator.metrics.picture import PolicyPicture
+from elastic_operator.metrics.stats import PolicyStats
 from elastic_operator.plan.planner import Decisions
-from elastic_operator.plan.policies.report import Overview, PolicyRef
-from elastic_operator.read.dropped_fields import DroppedFields
+from elastic_operator.plan.policies.status import PolicyUsage
 from elastic_operator.upkeep.upkeep import Upkeep, Writes
 
 log = logging.getLogger(__name__)
@@ -37,25 +37,25 @@ class PolicyStatuses:
         self._revision = -1
         self._upkeep = Upkeep("policy", "its status", self._due)
         self._found: dict[str, PolicyStatus] = {}
-        self._dropped_fields = DroppedFields(PLURAL)
+        self._pruned_fields = PrunedFields(PLURAL)
 
-    def pictures(self) -> tuple[PolicyPicture, ...]:
-        """The policies with their numbers, as of the last look."""
+    def all_stats(self) -> tuple[PolicyStats, ...]:
+        """The policies with their numbers, as of the last pass."""
         metas = sorted((body.metadata for body in self._policies), key=lambda meta: meta.name)
-        return tuple(_picture(meta.name, self._found[meta.uid]) for meta in metas if meta.uid in self._found)
+        return tuple(_stats(meta.name, self._found[meta.uid]) for meta in metas if meta.uid in self._found)
 
     def pass_ended(self, now: Decisions) -> None:
-        """A pass is over, with this result. Costs nothing if the result is the same as before."""
+        """Take the result of a pass. An unchanged result costs nothing."""
         last, revision = self._last, self._policies.revision
-        same = last and last.allocation is now.allocation and last.policies is now.policies
+        same = last and last.allocation is now.allocation and last.policies is now.policies  # by identity (23)
         if same and last and last.stopped == now.stopped and self._revision == revision:
             return
         self._last, self._revision = now, revision
         self._generations = {body.metadata.uid: body.metadata.generation for body in self._policies}
-        self._upkeep.has_news()
+        self._upkeep.notify()
 
     def pass_failed(self) -> None:
-        """The result of the last pass must not be read any more: the failed pass may have changed parts of it."""
+        """Drop the result of the last pass, because the failed pass may have changed parts of it."""
         self._last = None
 
     async def run(self) -> None:
@@ -63,44 +63,45 @@ class PolicyStatuses:
         await self._upkeep.run()
 
     def _due(self) -> Writes:
-        """The writes that are due. Computed in one go: the next pass works on the accounts that this reads."""
+        """The writes that are due. They are computed without awaiting, because the next pass changes the accounts that
+        are read here.
+        """
         last = self._last
         if last is None:
             return {}
-        stopped = (last.stopped.reason, last.stopped.message) if last.stopped else None
-        overview = Overview(last.allocation.accounts, last.observed.snapshot.jobs, stopped=stopped)
-        kept = self._dropped_fields.without
+        overview = PolicyUsage(last.allocation.accounts, last.snapshot.jobs, stopped=last.stopped)
+        kept = self._pruned_fields.without
         now, due, found = self._now(), dict[str, Callable[[], Awaitable[None]]](), dict[str, PolicyStatus]()
         for body in self._policies:
             uid, generation = body.metadata.uid, body.metadata.generation
             if self._generations.get(uid) != generation:
                 found |= {uid: self._found[uid]} if uid in self._found else {}
-                continue  # the pass has not seen this spec yet; the one that does is under way
-            ref = PolicyRef(body.metadata.name, generation, last.policies.problems.get(uid, ()))
+                continue  # the last pass has not seen this spec; the next pass is due already
+            name, problems = body.metadata.name, last.policies.problems.get(uid, ())
             try:
-                status = overview.status(ref, before=status_of(body), now=now)
+                status = overview.status(name, generation, problems, before=status_of(body), now=now)
             except Exception:
-                log.exception("policy=%s its status cannot be worked out", body.metadata.name)
-                continue  # the others go on (88)
+                log.exception("policy=%s its status cannot be worked out", name)
+                continue  # the other policies get their statuses (88)
             found[uid] = status
             wanted = status.model_dump(mode="json", by_alias=True, exclude_none=True)
             if kept(wanted) != kept(body.status.unpack()):
-                due[body.metadata.name] = partial(self._write, body, wanted)
+                due[name] = partial(self._write, body, wanted)
         self._found = found
-        self._upkeep.keep_only({body.metadata.name for body in self._policies})
+        self._upkeep.forget_deleted({body.metadata.name for body in self._policies})
         return due
 
     async def _write(self, policy: objects.CustomObject, status: dict[str, Any]) -> None:
-        meta, changes = policy.metadata, apply.merge_diff(policy.status.unpack(), status)
+        meta, changes = policy.metadata, api_requests.merge_diff(policy.status.unpack(), status)
         body = {"metadata": {"resourceVersion": meta.resource_version}, "status": changes}
         answer = await self._session.patch(f"{COLLECTION}/{meta.name}/status", body)
-        self._dropped_fields.learn(status, answer.get("status", {}))
+        self._pruned_fields.compare(status, answer.get("status", {}))
         self._policies.observe(objects.decode(answer, objects.CustomObject))
 
 
-def _picture(name: str, status: PolicyStatus) -> PolicyPicture:
+def _stats(name: str, status: PolicyStatus) -> PolicyStats:
     flavors = {amounts.name: amounts.model_dump(exclude={"name"}, exclude_none=True) for amounts in status.flavors}
-    return PolicyPicture(name, flavors, {each.type: each.status == "True" for each in status.conditions})
+    return PolicyStats(name, flavors, {each.type: each.status == "True" for each in status.conditions})
 
 
 def status_of(body: objects.CustomObject) -> PolicyStatus:

@@ -1,4 +1,4 @@
-"""Says when a task of `upkeep` works again: after a change, or a while after a failed write."""
+"""Runs a task of `upkeep`: after each change, and a while after a failed write."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BETWEEN_SECONDS = 1.0
 UPKEEP_RETRY_SECONDS = 5.0
 
 Writes = Mapping[str, Callable[[], Awaitable[None]]]
-"""By the name of what each is about."""
+"""Writes by the name of their object."""
 
 
 class Upkeep:
@@ -30,12 +30,12 @@ class Upkeep:
         self._news = asyncio.Event()
         self._failures: dict[str, str] = {}
 
-    def has_news(self) -> None:
-        """Something has changed: look soon for writes that are due."""
+    def notify(self) -> None:
+        """Note a change, so that due writes are looked for soon."""
         self._news.set()
 
     async def run(self) -> None:
-        """Write until cancelled. After an error of the operator's own, what is due is written after the next change."""
+        """Write until cancelled. If the due writes cannot be found by an error of our own, they wait for a change."""
         while True:
             await waited_for(self._news, UPKEEP_RETRY_SECONDS if self._failures else None)
             self._news.clear()
@@ -47,7 +47,9 @@ class Upkeep:
             await asyncio.sleep(BETWEEN_SECONDS)
 
     async def _try(self, name: str, write: Callable[[], Awaitable[None]]) -> None:
-        """Write; a failed write is tried again. If the object is gone or there already, a watch brings the news."""
+        """Write; a failed write is tried again, and keeps no other (88). If the object is deleted or exists already, a
+        watch brings the news.
+        """
         try:
             await write()
         except (NotFound, AlreadyExists):
@@ -57,9 +59,15 @@ class Upkeep:
             self._failures[name] = message
             if message and message != before:
                 log.warning("%s=%s %s cannot be written: %s", self._kind, name, self._what, message)
+        except Exception as error:
+            if self._failures.get(name) != repr(error):
+                log.exception(
+                    "%s=%s %s cannot be written: an error of the operator's own", self._kind, name, self._what
+                )
+            self._failures[name] = repr(error)
         else:
             self._failures.pop(name, None)
 
-    def keep_only(self, names: Container[str]) -> None:
-        """Forget the failures of all others."""
+    def forget_deleted(self, names: Container[str]) -> None:
+        """Forget the failures of all other names."""
         self._failures = {name: message for name, message in self._failures.items() if name in names}

@@ -67,9 +67,7 @@ def test_a_worker_whose_name_is_held_is_replaced_under_the_lowest_free_one(
     eventually("a fourth", lambda: names(place) == {"master-0", "worker-0", "worker-1", "worker-2"})
 
 
-def test_a_master_whose_name_is_held_is_waited_for_and_the_job_says_so(
-    operators: Operators, places: Callable[[], Place], canary: Canary
-):
+def test_job_waits_for_the_name_of_its_old_master(operators: Operators, places: Callable[[], Place], canary: Canary):
     operators.start()
     canary.start()
     place = places()
@@ -86,7 +84,7 @@ def test_a_master_whose_name_is_held_is_waited_for_and_the_job_says_so(
     eventually("the job to run", lambda: conditions_of(place.jobs, "Ready")["toy"].get("reason") == "Running")
 
 
-def test_in_a_namespace_that_is_being_deleted_no_pods_are_made_and_the_job_goes_with_it(
+def test_terminating_namespace_gets_no_pods_and_deletes_the_job(
     operators: Operators, proxy: Proxy, cluster: Cluster, places: Callable[[], Place], canary: Canary
 ):
     operator = operators.start(server=proxy.url)

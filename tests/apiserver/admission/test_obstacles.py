@@ -52,7 +52,7 @@ def passed(place: Place, obstacle: Obstacle) -> bool:
 
 
 @pytest.mark.extended
-def test_the_reason_reaches_the_job_and_when_the_obstacle_goes_the_job_grows_by_itself(
+def test_job_reports_the_obstacle_and_grows_without_it(
     operators: Operators, proxy: Proxy, canary: Canary, places: Callable[[], Place]
 ):
     where = {obstacle.name: places() for obstacle in OBSTACLES}

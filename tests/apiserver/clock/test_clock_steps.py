@@ -42,9 +42,7 @@ def lease(api: httpx.Client) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("step", [HOUR, -HOUR])
-def test_a_step_of_the_api_server_s_clock_takes_no_pod_and_makes_no_wait_longer_than_it_may_be(
-    operators: Operators, proxy: Proxy, waits: Waits, step: int
-) -> None:
+def test_clock_step_of_the_api_server_costs_no_pod(operators: Operators, proxy: Proxy, waits: Waits, step: int) -> None:
     clock = proxy.filter = ServerClock()
     operator = operators.start(server=proxy.url)
     waits.begin("lost")
@@ -59,7 +57,7 @@ def test_a_step_of_the_api_server_s_clock_takes_no_pod_and_makes_no_wait_longer_
 
 
 @pytest.mark.parametrize("step", [HOUR, -HOUR])
-def test_an_operator_that_starts_after_a_step_takes_no_pod_and_waits_no_longer_than_it_may(
+def test_operator_that_starts_after_a_clock_step_deletes_no_pod(
     operators: Operators, proxy: Proxy, waits: Waits, step: int
 ) -> None:
     clock = proxy.filter = ServerClock()
@@ -75,7 +73,7 @@ def test_an_operator_that_starts_after_a_step_takes_no_pod_and_waits_no_longer_t
     assert waits.amiss() == {}, operator.text()
 
 
-def test_everything_takes_its_own_time_while_the_operator_s_own_clock_steps_forth_and_back(
+def test_clock_steps_of_the_operator_change_no_wait(
     operators: Operators, proxy: Proxy, waits: Waits, api: httpx.Client, tmp_path: Path
 ) -> None:
     clock = OwnClock(tmp_path)

@@ -9,7 +9,7 @@ from datetime import datetime
 from math import inf
 from typing import Any
 
-from elastic_operator.plan.job.failures import MAX_BACKOFF_SECONDS
+from elastic_operator.plan.facts.waits import MAX_BACKOFF_SECONDS
 from tests.api.jobs import make_job, with_gpus
 from tests.apiserver.faults.lab import MERGE, World, now
 from tests.apiserver.jobs_api import accepted

@@ -12,14 +12,14 @@ from tests.apiserver.operators import Operators, eventually
 pytestmark = [pytest.mark.apiserver, pytest.mark.extended]
 
 
-def test_pods_that_no_scheduler_looks_at_are_named_with_what_to_see_after(world: World, operators: Operators) -> None:
+def test_pods_without_a_scheduler_are_reported_with_what_to_check(world: World, operators: Operators) -> None:
     operators.start()
     job = elastic_job(small=2, big=2)
     job["spec"]["template"]["spec"]["schedulerName"] = "nobody"
     world.start(job)
     told = (
-        f"0 of 2 pods run. toy-master-0, toy-worker-0: looked at by no scheduler in {UNSEEN_SECONDS:.0f} s."
-        " See whether a scheduler called nobody (schedulerName) runs."
+        f"0 of 2 pods run. toy-master-0, toy-worker-0: no scheduler has tried it within {UNSEEN_SECONDS:.0f} s."
+        " Check that a scheduler called nobody (schedulerName) runs."
     )
 
     def condition() -> dict[str, str]:

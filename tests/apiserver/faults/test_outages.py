@@ -103,7 +103,7 @@ def story(world: World, operators: Operators, proxy: Proxy) -> Story:
     return Story(world, operators, proxy)
 
 
-def test_what_happened_while_the_network_dropped_everything_is_found_out(story: Story) -> None:
+def test_operator_catches_up_after_dropped_packets(story: Story) -> None:
     story.proxy.swallow()
     begun = time.monotonic()
     story.go_on_unseen()
@@ -115,7 +115,7 @@ def test_what_happened_while_the_network_dropped_everything_is_found_out(story: 
 
 
 @pytest.mark.parametrize("status", [500, pytest.param(410, marks=pytest.mark.long)])
-def test_the_job_feed_survives_an_end_of_kopf_and_nothing_ends_with_it(story: Story, status: int) -> None:
+def test_job_informer_survives_an_end_of_kopf(story: Story, status: int) -> None:
     if status == 500:
         story.proxy.end_watches(500, where=of_jobs)
     else:

@@ -72,7 +72,7 @@ def install(
     return start
 
 
-def test_of_two_installations_one_decides_and_the_other_says_why_it_does_not(
+def test_second_installation_does_nothing_and_reports_why(
     install: Callable[[str], Installed], name_owner: Callable[[str | None], None], world: World
 ) -> None:
     name_owner(HERE)

@@ -57,9 +57,7 @@ def test_a_misspelt_field_that_is_dropped_leaves_its_required_one_missing(jobs: 
     assert refused(jobs.create(PRUNED, validation="Ignore"))["spec.minReplicas"] == "Required value"
 
 
-def test_what_the_api_server_stores_ends_in_invalid_spec_with_field_value_and_remedy(
-    operators: Operators, jobs: Jobs, canary: Canary
-):
+def test_stored_mistake_gets_invalid_spec_with_field_value_and_remedy(operators: Operators, jobs: Jobs, canary: Canary):
     operator = operators.start()
     canary.start()
     wrong = {f"wrong-{number}": mistake for number, mistake in enumerate([*MISTAKES, *AT_THE_POD])}

@@ -67,7 +67,7 @@ def wait_for_nothing(team: Jobs, name: str, reserved: str) -> None:
 
 
 @pytest.mark.timeout(120)
-def test_an_operator_that_starts_among_them_gives_another_teams_job_its_pods(
+def test_operator_starts_among_hostile_jobs_and_serves_another_team(
     operators: Operators, hostile: Jobs, canary: Canary
 ):
     first = operators.start()

@@ -39,7 +39,7 @@ class Sample:
 
 
 @pytest.mark.timeout(3600)
-def test_memory_and_open_files_stay_as_they_are_over_two_thousand_jobs(
+def test_memory_and_open_files_are_constant_over_two_thousand_jobs(
     operators: Operators, jobs: Jobs, fake_nodes: list[str]
 ) -> None:
     operator = operators.start()

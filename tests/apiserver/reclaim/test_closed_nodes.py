@@ -12,7 +12,7 @@ from tests.apiserver.reclaim.observed import Observed
 pytestmark = pytest.mark.apiserver
 
 
-def test_a_cordon_evicts_nobody_and_victims_are_taken_from_open_nodes_only(
+def test_cordon_evicts_no_pod_and_victims_are_on_open_nodes(
     observed: Observed, policies: Policies, world: World, owner: Notebooks
 ) -> None:
     closed = next(pod["spec"]["nodeName"] for pod in world.pods("toy") if "master" in pod["metadata"]["name"])

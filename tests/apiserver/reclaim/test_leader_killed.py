@@ -38,7 +38,7 @@ class Death:
             raise CutOff
 
 
-def test_a_leader_that_dies_in_the_middle_costs_nobody_a_second_pod(
+def test_leader_killed_during_a_reclaim_evicts_no_second_pod(
     observed: Observed, start: Start, world: World, owner: Notebooks, guest: Notebooks
 ) -> None:
     guest.create("older")

@@ -52,7 +52,7 @@ def test_nobody_goes_while_reclaim_is_switched_off_and_a_dry_run_tells_who_would
     owner.wait_unschedulable()
     if tells:
         told = eventually("an event", lambda: jobs_events(world).get("WouldReclaim"), report=observed.text)
-        assert f"1 pod would go for {owner.namespace}/notebook." in told
+        assert f"1 pod would be evicted for {owner.namespace}/notebook." in told
     observed.see_passes(world)
     assert losses.names() == []
     assert observed.steps() == []
@@ -67,9 +67,7 @@ def test_nobody_goes_while_reclaim_is_switched_off_and_a_dry_run_tells_who_would
     assert len(losses.pods()) == 1
 
 
-def test_more_evictions_in_a_minute_than_allowed_wait_and_it_is_told(
-    start: Start, world: World, owner: Notebooks
-) -> None:
+def test_evictions_over_the_minute_limit_wait_and_are_reported(start: Start, world: World, owner: Notebooks) -> None:
     with_full_job(start, world).operator.stop()
     for name in TWO:
         owner.create(name)
@@ -77,7 +75,10 @@ def test_more_evictions_in_a_minute_than_allowed_wait_and_it_is_told(
     losses = Losses(world.api, world.jobs.namespace)
     observed = start(RECLAIM__MAX_EVICTIONS_PER_MINUTE=1)
     eventually("one that waits", lambda: observed.operator.metric("elastic_pytorch_reclaim_breaker_open") == 1)
-    assert "1 pod of others would have to go for it at once, and reclaim.maxEvictionsPerMinute (1)" in observed.text()
+    assert (
+        "1 pod of others would have to be evicted for it at once, and reclaim.maxEvictionsPerMinute (1)"
+        in observed.text()
+    )
     eventually("a node for one of them", lambda: placed(owner) == 1)
     world.wait_settled("toy", 7)
     observed.see_passes(world)

@@ -12,7 +12,7 @@ from tests.apiserver.reclaim.observed import Observed
 pytestmark = pytest.mark.apiserver
 
 
-def test_edits_and_deletions_cost_nobody_a_gpu_while_a_pod_without_a_right_waits(
+def test_edits_and_deletions_cost_no_gpu_beside_a_waiting_pod(
     observed: Observed, policies: Policies, world: World, owner: Notebooks, guest: Notebooks
 ) -> None:
     owner.create()

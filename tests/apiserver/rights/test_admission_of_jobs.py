@@ -67,7 +67,7 @@ def jobs(estate: Estate, install: Install) -> Iterator[Jobs]:
 
 
 @pytest.mark.parametrize("mistake", [one for one in MISTAKES if told_at_once(one.job)], ids=str)
-def test_a_mistake_is_told_at_once_in_the_operators_words(jobs: Jobs, mistake: Mistake) -> None:
+def test_mistake_is_rejected_at_once_with_the_operators_message(jobs: Jobs, mistake: Mistake) -> None:
     answer = jobs.create(mistake.job)
     assert answer.status_code == 422, answer.text
     for told in told_at_once(mistake.job):

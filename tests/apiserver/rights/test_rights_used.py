@@ -112,7 +112,7 @@ def test_each_right_over_some_namespaces_is_used_and_none_is_missing(install: In
 
 
 @pytest.mark.extended
-def test_without_a_right_what_it_is_for_is_not_done_and_the_job_says_so(
+def test_missing_right_disables_its_feature_and_the_job_reports_it(
     install: Install, world: World, start: Start
 ) -> None:
     installed = install()

@@ -29,7 +29,7 @@ class Mistaken:
 
 
 def steady(now):
-    """One whose first look is that allocator's."""
+    """One whose first pass is that allocator's."""
     found = LookaheadAllocator()
     found._now = now
     return found
@@ -121,6 +121,6 @@ def test_an_allocation_that_comes_out_again_is_left_as_it_is(snapshot):
 def test_nobody_loses_a_pod_for_what_would_be_undone_even_where_the_rounds_are_not_repeated(repetitions, snapshot):
     with patch.object(rounds, "_MAX_REPETITIONS", repetitions):
         found = LookaheadAllocator().allocate(snapshot)
-        if found.takes_away:
+        if found.has_shrinking_jobs:
             after = Allocator().allocate(carried_out(snapshot, found))
             assert not short_lived(snapshot, found, after).keys() - found.would_not_last.keys()

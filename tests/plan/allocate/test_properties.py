@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from elastic_operator.plan.allocation.accounts import Tier
 from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.allocation.preemption.preempt import give_back
-from elastic_operator.plan.allocation.rounds import Minima
+from elastic_operator.plan.allocation.rounds import Admissions
 from elastic_operator.plan.allocation.seating import seat_all
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_worker.contract import ROLE_WORKER
@@ -148,7 +148,7 @@ def test_with_pods_of_all_shapes_it_comes_to_rest(clusters, data):
 def test_no_minimum_takes_a_pod_that_it_does_not_need(snapshot):
     """Give any one worker that was taken for a minimum back, and what was seated can no longer all be seated."""
     state = AllocationState(snapshot)
-    minima = Minima(state)
+    minima = Admissions(state)
     for tier in Tier:
         minima.serve(tier)
         give_back(state)

@@ -26,8 +26,8 @@ CASES = {
         [make_job("a", 1, 2, may_preempt=False)],
         SizeReason.INSUFFICIENT_NODES,
         "0 of 2 pods, 1 at least. 1 more needs 1 nvidia.com/gpu on one node; 1 usable node has 0 free of 4. Add a node,"
-        " or wait. No pods are evicted for it for now: last time its own pods could not use the room. Edit the job to"
-        " have it tried at once, or wait.",
+        " or wait. The operator evicts no pods for this job for now, because the job's pods could not be created or"
+        " scheduled the last time. Edit the job to retry at once, or wait.",
     ),
     "suspended": ([make_node("n1", 4)], [make_job("a", 1, 2, wants=False)], SizeReason.SUSPENDED, ""),
     "ending": (

@@ -312,6 +312,29 @@ TAKING = {
         (make_job("a", on="n1", age=1), make_job("b", on="n1", age=9), make_job("c", priority=2)),
         {"a": "-m0", "b": "m0", "c": "~m0@n1"},
     ),
+    "of two of one priority the one that loses no work by a change gives pods first": Case(
+        (make_node("n1", 4),),
+        (
+            make_job("a", 1, 2, on="n1 n1", age=9),
+            make_job("b", 1, 2, on="n1 n1", age=1, resize_cost=1800.0),
+            make_job("c", priority=2),
+        ),
+        {"a": "m0 -w0", "b": "m0 w0", "c": "~m0@n1"},
+    ),
+    "the lower priority gives pods first, although it loses work by a change": Case(
+        (make_node("n1", 4),),
+        (
+            make_job("a", 1, 2, on="n1 n1", priority=1),
+            make_job("b", 1, 2, on="n1 n1", resize_cost=1800.0),
+            make_job("c", priority=2),
+        ),
+        {"a": "m0 w0", "b": "m0 -w0", "c": "~m0@n1"},
+    ),
+    "the younger of two whole jobs goes, although it alone loses work by a change": Case(
+        (make_node("n1", 2),),
+        (make_job("a", on="n1", age=9), make_job("b", on="n1", age=1, resize_cost=1800.0), make_job("c", priority=2)),
+        {"a": "m0", "b": "-m0", "c": "~m0@n1"},
+    ),
     "a preempted job keeps what it can if its minimum fits elsewhere": Case(
         (make_node("n1", 2, labels={"kind": "big"}), make_node("n2", 2)),
         (
@@ -371,13 +394,13 @@ def test_rule(fact):
 
 def test_a_delayed_job_says_when_to_look_again():
     granted = grants(TWO, [make_job("a", 1, 4, on="n1", free=1, may_grow_at=NOW + 5)])["a"]
-    assert granted.wake_at == NOW + 5
+    assert granted.why.requeue_at == NOW + 5
 
 
 def test_a_failed_size_says_when_to_look_again():
     granted = grants(TWO, [make_job("a", 1, 4, on="n1", failed_size=2, failed_until=NOW + 7)])["a"]
-    assert granted.wake_at == NOW + 7
+    assert granted.why.requeue_at == NOW + 7
 
 
 def test_a_job_that_waits_for_room_waits_for_no_time():
-    assert grants(TWO, [make_job("a", 5)])["a"].wake_at is None
+    assert grants(TWO, [make_job("a", 5)])["a"].why.requeue_at is None

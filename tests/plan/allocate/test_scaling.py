@@ -7,10 +7,13 @@ from collections.abc import Callable
 import pytest
 
 from elastic_operator.plan.allocation.allocate import allocate
+from elastic_operator.plan.allocation.preemption.options import Options
+from elastic_operator.plan.allocation.preemption.rules import PreemptionCheck
 from elastic_operator.plan.facts.snapshot import JobDemand, Node
 from elastic_operator.settings import Settings
+from elastic_worker.contract import ROLE_WORKER
 from tests.kit.calls import calls_of
-from tests.plan.allocate.world import make_job, make_node, make_snapshot, make_team
+from tests.plan.allocate.world import make_job, make_node, make_shape, make_snapshot, make_team
 from tests.plan.quota.cases import make_pending
 
 MOST = 2.2
@@ -83,3 +86,19 @@ def test_twice_the_objects_cost_at_most_a_little_more_than_twice_the_calls(work:
     work(16)  # what is made once
     few, many = calls_of(lambda: work(160)), calls_of(lambda: work(320))
     assert many <= MOST * few, f"{few} calls, then {many}"
+
+
+def test_growth_that_found_no_room_is_searched_again_only_after_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of three rounds searched all nodes for each team: two thirds of a pass while a gang takes nodes (180)."""
+    searched, search = list[str](), Options._search
+
+    def counted(self: Options, role: str, check: PreemptionCheck | None) -> object:
+        searched.append(role)
+        return search(self, role, check)
+
+    monkeypatch.setattr(Options, "_search", counted)
+    nodes, borrower = borrowed(16)
+    too_large = make_job("grower", 1, 2, on="n2", team="owner", shape=make_shape(1, cpu=100), master=make_shape(1))
+    teams = [make_team("owner", 8), make_team("borrower", 0)]
+    allocate(make_snapshot([*nodes, make_node("n2", 1)], [borrower, too_large], teams=teams))
+    assert searched == [ROLE_WORKER]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from elastic_operator.plan.facts.pod_shape import shape_of
-from elastic_operator.plan.facts.snapshot import Toleration
+from elastic_operator.plan.facts.pod_shape import excluding_nodes, shape_of
+from elastic_operator.plan.facts.snapshot import PodShape, Toleration
 from tests.plan.allocate.world import GPU
 
 
@@ -31,6 +31,28 @@ def test_selector_affinity_and_tolerations_are_read():
     assert shape.affinity == tuple(terms)
     assert shape.tolerations == (Toleration("k", "Equal", "v"), Toleration("", "Exists", "", "NoSchedule"))
     assert shape.pinnable
+
+
+ZONE = {"key": "zone", "operator": "In", "values": ["a"]}
+NOT_ON_N1 = {"key": "metadata.name", "operator": "NotIn", "values": ["n1"]}
+
+
+@pytest.mark.parametrize(
+    ("terms", "becomes"),
+    [
+        pytest.param((), ({"matchFields": [NOT_ON_N1]},), id="without terms there is one with the rule"),
+        pytest.param(
+            ({"matchExpressions": [ZONE]},),
+            ({"matchExpressions": [ZONE], "matchFields": [NOT_ON_N1]},),
+            id="a term gets the rule beside its own",
+        ),
+        pytest.param(
+            ({}, {"matchExpressions": []}), ({}, {"matchExpressions": []}), id="an empty term matches no node"
+        ),
+    ],
+)
+def test_nodes_are_avoided_in_each_alternative(terms, becomes):
+    assert excluding_nodes(PodShape(requests={}, affinity=terms), ["n1"]).affinity == becomes
 
 
 def test_host_ports_of_containers_and_sidecars_are_read_and_those_of_init_containers_are_not():

@@ -63,7 +63,7 @@ def make_job(name, low=1, high=None, *, on="", sizes=None, shape=None, master=No
         master=master,
         worker=worker,
         members=make_members(name, on, master, worker),
-        holds_place=bool(on) if holds is None else holds,
+        is_admitted=bool(on) if holds is None else holds,
         undelayed_size=free,
         **more,
     )
@@ -139,5 +139,5 @@ def _applied(job: JobDemand, grant: Grant, only_ready: bool) -> JobDemand:
         uid = f"{job.uid}-{slot.role[0]}{slot.index}"
         members.append(Member.of(uid, slot.role, slot.index, slot.node, shape))
     return replace(
-        job, members=tuple(members), undelayed_size=grant.assignment.replicas, holds_place=grant.assignment.replicas > 0
+        job, members=tuple(members), undelayed_size=grant.assignment.replicas, is_admitted=grant.assignment.replicas > 0
     )

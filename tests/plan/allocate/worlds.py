@@ -157,7 +157,7 @@ def _jobs(draw, name, free, shapes, delays):
         worker=worker,
         members=tuple(draw(st.permutations(members))),
         used_indices=frozenset(draw(st.sets(st.integers(0, 4), max_size=2))),
-        holds_place=bool(members) or draw(st.booleans()),
+        is_admitted=bool(members) or draw(st.booleans()),
         undelayed_size=draw(st.integers(0, 8)) if delayed else 99,
         may_grow_at=NOW + 20 if delayed else 0.0,
         failed_size=draw(st.integers(1, 6)) if failed else None,
@@ -197,10 +197,10 @@ def _limits(draw, uids):
     return EvictionLimits(
         draw(st.sampled_from([NO_LIMIT, 1, 2, 3])),
         draw(st.sampled_from([NO_LIMIT, 1, 2, 4])),
-        gone={f"gone{i}": draw(preemptors) for i in range(draw(st.integers(0, 2)))},
-        firm=draw(st.sampled_from([frozenset(EvictionLimit), frozenset()])),
-        first=draw(st.none() | preemptors),
-        kept=draw(st.integers(1, 2)),
+        evicted_last_minute={f"gone{i}": draw(preemptors) for i in range(draw(st.integers(0, 2)))},
+        configured=draw(st.sampled_from([frozenset(EvictionLimit), frozenset()])),
+        longest_waiting=draw(st.none() | preemptors),
+        reserved_evictions=draw(st.integers(1, 2)),
     )
 
 
@@ -224,7 +224,7 @@ _OF_JOBS = {
     "may_preempt": (False,),
     "failed_size": (1, 2),
     "waiting_since": (NOW - 1000,),
-    "holds_place": (True,),
+    "is_admitted": (True,),
     "namespace": ("b",),
 }
 _OF_GROWERS = {
@@ -272,7 +272,7 @@ def _placed(draw, job, free, pods):
             free[node] -= Counter(shape.requests)
             members.append(Member.of(f"{job.uid}-{role[0]}{index}", role, index, node, shape))
     since = draw(st.sampled_from([None, NOW - 100])) if members else None
-    return replace(job, members=tuple(members), holds_place=job.holds_place or bool(members), running_since=since)
+    return replace(job, members=tuple(members), is_admitted=job.is_admitted or bool(members), running_since=since)
 
 
 @st.composite

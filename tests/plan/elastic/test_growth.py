@@ -1,4 +1,4 @@
-"""When a job grows by itself that loses work each time: once what it gains is worth that (148)."""
+"""When a job grows that loses work with each change of size: once the gain is worth the loss (148)."""
 
 import pytest
 
@@ -55,20 +55,29 @@ LOSES = {
 LOSES_NOTHING = {
     "a script that is asked for a checkpoint first": elastic_job(checkpointPath="/c"),
     "one that uses the library": elastic_job(training=OF_LIBRARY),
-    "one that has never grown": torchrun_job([Change(time=at(100), from_=0, to=1, reason="Started")]),
-    "one that has never grown, and lost many pods": torchrun_job(OFTEN_LOST),
     "one whose user wants no delay": torchrun_job(scaleUpDelaySeconds=0),
+}
+HAS_NEVER_GROWN = {
+    "one that only started": torchrun_job([Change(time=at(100), from_=0, to=1, reason="Started")]),
+    "one that lost many pods": torchrun_job(OFTEN_LOST),
 }
 
 
 @pytest.mark.parametrize("fact", LOSES)
-def test_growth_costs_half_an_hour_of_all_the_work_of(fact):
-    assert demanded(LOSES[fact]).growth_cost == HALF_AN_HOUR
+def test_a_change_of_size_costs_half_an_hour_of_all_the_work_of(fact):
+    demand = demanded(LOSES[fact])
+    assert (demand.resize_cost, demand.grow_at(4)) == (HALF_AN_HOUR, demand.changed_at + HALF_AN_HOUR)
 
 
 @pytest.mark.parametrize("fact", LOSES_NOTHING)
-def test_growth_is_not_held_back_of(fact):
-    assert demanded(LOSES_NOTHING[fact]).growth_cost == 0
+def test_a_change_of_size_costs_nothing_of(fact):
+    assert demanded(LOSES_NOTHING[fact]).resize_cost == 0
+
+
+@pytest.mark.parametrize("fact", HAS_NEVER_GROWN)
+def test_the_first_growth_waits_for_the_delay_only_of(fact):
+    demand = demanded(HAS_NEVER_GROWN[fact])
+    assert (demand.resize_cost, demand.grow_at(4)) == (HALF_AN_HOUR, demand.may_grow_at)
 
 
 def test_the_wait_begins_with_the_last_change_of_size_and_says_what_would_help():
@@ -76,12 +85,12 @@ def test_the_wait_begins_with_the_last_change_of_size_and_says_what_would_help()
     assert demand.changed_at == START + 300
     snapshot = Snapshot(now=START + 400, nodes=(make_node("n1", gpus=8),), jobs=(demand,))
     grant = allocate(snapshot)["job-uid"]
-    assert (grant.limit, grant.wake_at, grant.assignment.create) == (
+    assert (grant.limit, grant.why.requeue_at, grant.assignment.create) == (
         SizeReason.SCALE_UP_DELAYED,
         START + 300 + HALF_AN_HOUR,
         (),
     )
-    assert "Run it in Elastic mode" in grant.message
+    assert "run it in Elastic mode" in grant.message
 
 
 def test_a_longer_delay_of_the_users_is_theirs():
@@ -90,7 +99,7 @@ def test_a_longer_delay_of_the_users_is_theirs():
 
 def job(pods, most, waited, **more):
     """A job for which growth costs 600 s, and which has had so many pods for `waited` seconds of 1000."""
-    on, cost = " ".join(["n1"] * pods), {"growth_cost": 600.0, "changed_at": 1000.0 - waited}
+    on, cost = " ".join(["n1"] * pods), {"resize_cost": 600.0, "changed_at": 1000.0 - waited}
     return make_demand("a", 1, most, on=on, free=pods, **cost, **more)
 
 
@@ -127,5 +136,5 @@ def test_the_next_look_is_when_a_smaller_step_is_worth_it():
 
 def test_what_it_had_when_it_was_told_to_grow_comes_at_once():
     grown = job(2, 8, 0)
-    assert size(8, make_demand("a", 1, 8, on="n1 n1", free=4, growth_cost=600.0, changed_at=1000.0)) == 4
+    assert size(8, make_demand("a", 1, 8, on="n1 n1", free=4, resize_cost=600.0, changed_at=1000.0)) == 4
     assert size(8, grown) == 2

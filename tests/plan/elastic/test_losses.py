@@ -7,7 +7,7 @@ import pytest
 
 from elastic_api.status import Change, PodStatus, Retry, RetryCause
 from elastic_operator.plan.facts.futility_backoff import FIRST_FUTILE_SECONDS
-from elastic_operator.plan.facts.launcher_report import Report
+from elastic_operator.plan.facts.group_report import GroupReport
 from elastic_operator.plan.job.still_training import FRESH_SECONDS
 from elastic_operator.plan.job.unplaceable import may_preempt_at
 from elastic_worker.contract import EXIT_DO_NOT_RETRY
@@ -62,9 +62,9 @@ def test_a_lost_node_ends_no_incarnation():
     assert (planned.status.incarnation, kinds(planned)) == (1, ["NodeLost"])
 
 
-TOLD = Report("uid-master-0", START + 100, 1, "Running", members=("toy-master-0", "toy-worker-0", "toy-worker-1"))
-TRAINS = {"report": replace(TOLD, world_size=3), "answered": START + 197}
-NOT_ANSWERED = {"report": None, "answered": START + 197}
+TOLD = GroupReport("uid-master-0", START + 100, 1, "Running", members=("toy-master-0", "toy-worker-0", "toy-worker-1"))
+TRAINS = {"report": replace(TOLD, world_size=3), "last_answer_at": START + 197}
+NOT_ANSWERED = {"report": None, "last_answer_at": START + 197}
 BETWEEN_GROUPS = {**TRAINS, "report": replace(TOLD, state="Forming", members=(), world_size=0)}
 
 
@@ -72,7 +72,7 @@ BETWEEN_GROUPS = {**TRAINS, "report": replace(TOLD, state="Forming", members=(),
     ("known", "node", "is_kept"),
     [
         (TRAINS, 0, True),
-        ({**TRAINS, "answered": START + 195}, 0, False),
+        ({**TRAINS, "last_answer_at": START + 195}, 0, False),
         ({**TRAINS, "report": replace(TOLD, members=TOLD.members[:2], world_size=2)}, 0, False),
         (TRAINS, -inf, False),
         (
@@ -86,10 +86,10 @@ BETWEEN_GROUPS = {**TRAINS, "report": replace(TOLD, state="Forming", members=(),
         (BETWEEN_GROUPS, 0, False),
         (BETWEEN_GROUPS, 131, True),
         (NOT_ANSWERED, 0, True),
-        ({**NOT_ANSWERED, "answered": None}, 0, True),
-        ({**NOT_ANSWERED, "answered": START + 195}, 0, False),
-        ({"report": replace(TOLD, master_uid="another", world_size=3), "answered": START + 197}, 0, True),
-        ({**TRAINS, "answered": -inf}, 0, False),
+        ({**NOT_ANSWERED, "last_answer_at": None}, 0, True),
+        ({**NOT_ANSWERED, "last_answer_at": START + 195}, 0, False),
+        ({"report": replace(TOLD, master_uid="another", world_size=3), "last_answer_at": START + 197}, 0, True),
+        ({**TRAINS, "last_answer_at": -inf}, 0, False),
     ],
     ids=[
         "it trains",
@@ -115,8 +115,8 @@ def test_a_pod_on_a_node_that_is_not_ready_is_kept_while_the_master_says_that_it
     seen = see(job, unready={"n2": node})
     assert ("toy-worker-1" not in {pod.name for pod, _ in seen.to_delete}) is is_kept
     assert (seen.training_nodes, seen.lost_nodes) == ({"n2"} if is_kept else set(), set() if is_kept else {"n2"})
-    if is_kept and known["answered"] is not None:
-        assert seen.wake_at == (known["answered"] + FRESH_SECONDS,)
+    if is_kept and known["last_answer_at"] is not None:
+        assert seen.requeue_at == (known["last_answer_at"] + FRESH_SECONDS,)
 
 
 def test_a_pod_that_its_master_has_given_up_is_named_with_its_node():
@@ -143,7 +143,7 @@ def test_a_job_says_once_that_its_pods_train_on_a_node_that_is_not_ready_and_whe
     assert (planned.deletes, planned.status.restarts) == ((), 0)
     assert [event.reason for event in planned.events if event.type == "Warning"] == ["NodesUnreachable"]
     assert reasons(planned)["NodesUnreachable"] == ("True", "StillTraining")
-    assert "n2; its pods there train" in planned.status.condition("Ready").message
+    assert "n2. Its pods there still train" in planned.status.condition("Ready").message
     again = plan(replace(job, status=planned.status), grant, unready={"n2": 0})
     assert "NodesUnreachable" not in kinds(again)
     assert reasons(plan(replace(job, status=planned.status), grant))["NodesUnreachable"] == ("False", "Over")
@@ -201,7 +201,7 @@ def test_a_new_master_does_not_wait_for_what_happened_to_workers():
         pytest.param({"size": 4, "reason": "No room.", "cause": "Unschedulable"}, 1500, id="a larger size is not"),
         pytest.param({"size": 4, "reason": "toy-worker-2 has not started."}, 1500, id="whatever it failed of"),
         pytest.param({"size": 2, "reason": "No room.", "cause": "Unschedulable"}, 200, id="without it, it cannot run"),
-        pytest.param({"waits_for": "Nodes", "reason": "No node came."}, 200, id="nor without nodes"),
+        pytest.param({"waits_for": "Nodes", "reason": "No node was added."}, 200, id="nor without nodes"),
         pytest.param({"reason": "3 losses in two minutes. Lost toy-worker-0."}, 200, id="workers were lost"),
     ],
 )
@@ -213,7 +213,7 @@ def test_what_is_tried_later_is_due_with_a_new_master_if_the_job_needs_it_and_ne
     assert found == waits.model_copy(update={"not_before": at(due)})
 
 
-SHUT = {"uid-master-0": "node n2 takes no pods any more"}
+SHUT = {"uid-master-0": "node n2 accepts no more pods"}
 
 
 def shut_out_master(*workers, **status):
@@ -315,7 +315,7 @@ def test_where_no_master_runs_for_too_long_the_job_starts_over(there):
     status = {"master_epoch": 2, "master_lost_time": at(100), "replicas": len(pods), "target_replicas": 3}
     job = make_elastic_job(pods, spec=spec, **status)
     grant = make_grant(keep=[f"{pod.role}-{pod.index}" for pod in pods])
-    assert plan(job, grant, now=149).wake_at <= START + 150
+    assert plan(job, grant, now=149).requeue_at <= START + 150
     assert plan(job, grant, now=149).status.incarnation == 1
     late = plan(job, grant, now=150)
     assert (late.status.incarnation, late.status.master_epoch, late.status.master_lost_time) == (2, 3, None)
@@ -329,25 +329,60 @@ def test_a_job_of_which_no_pod_is_left_starts_over():
     assert {create.master_epoch for create in planned.creates} == {2}
 
 
-def failed_master(**status):
-    pods = (ended(make_master(), 1, message="RuntimeError: coordinator"), make_worker(0), make_worker(1))
-    return make_elastic_job(pods, **status)
+def failed_master(phase="Failed", **status):
+    """A job whose master's main container has failed; in the phase Running, a sidecar goes on."""
+    master = replace(ended(make_master(), 1, message="RuntimeError: coordinator"), phase=phase)
+    return make_elastic_job((master, make_worker(0), make_worker(1)), **status)
 
 
-def test_a_master_that_fails_is_a_failure_and_the_workers_stay():
-    planned = plan(failed_master(), make_grant(keep=["worker-0", "worker-1"], create=["master-0"]))
+WARM = [make_worker(index) for index in range(2)]
+WITHOUT_MASTER = {"workers": 2, "master_lost_time": at(100), "master_epoch": 2, "replicas": 2}
+WAITS_FOR_A_NODE = is_pending(make_worker(2), node=None, bound=False, unschedulable="0/2", unschedulable_since=START)
+
+
+@pytest.mark.parametrize(
+    ("pods", "facts", "size"),
+    [
+        pytest.param(WARM, {"pods_rejected": "exceeded quota"}, 4, id="the next master is refused"),
+        pytest.param([*WARM, WAITS_FOR_A_NODE], {}, 4, id="a worker more finds no node"),
+    ],
+)
+def test_the_others_wait_for_the_next_master_whatever_else_the_job_cannot_have(pods, facts, size):
+    seen = see(with_facts(make_elastic_job(pods, target_replicas=4, **WITHOUT_MASTER), **facts))
+    assert {pod.name for pod in seen.members} == {"toy-worker-0", "toy-worker-1"}
+    assert (seen.status.incarnation, seen.status.target_replicas) == (1, 4)
+    assert seen.status.failed_size.size == size
+
+
+def test_fewer_than_the_minimum_with_the_next_master_do_not_wait():
+    job = make_elastic_job(
+        WARM, spec=make_elastic_spec(minReplicas=4, maxReplicas=4), target_replicas=4, **WITHOUT_MASTER
+    )
+    seen = see(with_facts(job, pods_rejected="exceeded quota"))
+    assert (seen.status.incarnation, seen.status.target_replicas) == (2, 0)
+
+
+BOTH_PHASES = pytest.mark.parametrize("phase", ["Failed", "Running"])
+
+
+@BOTH_PHASES
+def test_a_master_that_fails_is_a_failure_and_the_workers_stay(phase):
+    planned = plan(failed_master(phase), make_grant(keep=["worker-0", "worker-1"], create=["master-0"]))
     assert (planned.status.failures, planned.status.incarnation, planned.status.master_epoch) == (1, 1, 2)
+    assert planned.status.replicas == 2
     assert names(planned.deletes) == ["toy-master-0"]
     assert planned.commit_first
     assert kinds(planned) == ["MasterReplaced"]
     assert planned.creates == (), "after a while only"
-    assert START + 200 < planned.wake_at <= START + 203
+    assert START + 200 < planned.requeue_at <= START + 203
 
 
-def test_a_failed_master_is_counted_once_though_its_pod_is_still_there():
-    first = plan(failed_master(), make_grant(keep=["worker-0", "worker-1"])).status
-    second = plan(failed_master(last=first), make_grant(keep=["worker-0", "worker-1"]), now=201)
+@BOTH_PHASES
+def test_a_failed_master_is_counted_once_though_its_pod_is_still_there(phase):
+    first = plan(failed_master(phase), make_grant(keep=["worker-0", "worker-1"])).status
+    second = plan(failed_master(phase, last=first), make_grant(keep=["worker-0", "worker-1"]), now=201)
     assert (second.status.failures, second.status.master_epoch, second.status.restarts) == (1, 2, first.restarts)
+    assert second.status.history == first.history
     assert names(second.deletes) == ["toy-master-0"]
 
 
@@ -393,7 +428,7 @@ def no_place(now, *, workers=2, since=100, **fields):
 
 def test_a_master_that_finds_no_place_gets_that_of_the_highest_worker_after_half_a_minute():
     early = no_place(129)
-    assert (early.deletes, early.wake_at) == ((), START + 130)
+    assert (early.deletes, early.requeue_at) == ((), START + 130)
     late = no_place(130)
     assert names(late.deletes) == ["toy-worker-1"]
     assert "makes room for a new master" in late.deletes[0].reason

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from elastic_api.status import Change, ConditionType, Metric
-from elastic_operator.plan.facts.launcher_report import Goodput, GroupChange, Report
+from elastic_operator.plan.facts.group_report import Goodput, GroupChange, GroupReport
 from tests.plan.elastic.jobs import make_elastic_job, make_elastic_spec, make_group, make_master, make_worker
 from tests.plan.jobs import START, at, make_grant, plan, reasons, with_facts
 
@@ -13,14 +13,14 @@ ALL = ["master-0", "worker-0"]
 
 
 def make_change(**fields):
-    return GroupChange(**{"generation": 5, "at": START + 190, "reason": "Join", "before": 1, "after": 2, **fields})
+    return GroupChange(**{"generation": 5, "time": START + 190, "reason": "Join", "before": 1, "after": 2, **fields})
 
 
 def make_report(*names, **fields):
     """The master runs a group of these pods, of one process each."""
     members = tuple(f"toy-{name}" for name in names)
     known = {"master_uid": "uid-master-0", "read_at": START + 195, "generation": 5, "state": "Running"}
-    return Report(**{**known, "members": members, "world_size": len(members), **fields})
+    return GroupReport(**{**known, "members": members, "world_size": len(members), **fields})
 
 
 def planned(report, *, now=200, pods=None, spec=None, **status):
@@ -44,7 +44,9 @@ def test_flags_in_a_script_that_the_command_runs_are_named_as_those_in_the_templ
     found = planned(make_report(*ALL, unused_flags=("--nnodes=8", "--rdzv_id=1")))
     told = found.status.condition(ConditionType.FLAGS_NOT_USED)
     assert (told.status, told.reason) == ("True", "SetByOperator")
-    assert told.message.startswith("torchrun was called with --nnodes=8 --rdzv_id=1: not used, take it away")
+    assert told.message.startswith(
+        "torchrun was called with --nnodes=8 --rdzv_id=1. These flags have no effect; remove them"
+    )
     assert "FlagsNotUsed" in [event.reason for event in found.events]
 
 
@@ -119,7 +121,7 @@ def test_pods_that_run_and_have_not_met_are_told_so_in_the_masters_words():
 def test_a_master_that_has_just_started_is_waited_for_to_say_that_the_pods_have_met():
     early = planned(None, now=64)
     assert reasons(early)["Ready"] == ("False", "Rendezvousing")
-    assert early.wake_at == START + 65
+    assert early.requeue_at == START + 65
     assert reasons(planned(None, now=65))["Ready"] == ("True", "Running")
     assert reasons(planned(make_report(*ALL), now=64))["Ready"] == ("True", "Running")
 
@@ -148,8 +150,8 @@ def test_what_a_change_cost_goes_to_the_change_it_came_of():
 
 
 def test_a_change_is_measured_though_the_next_one_is_decided_already():
-    grown = make_change(generation=5, at=START + 187, pause_seconds=0.9, lost_steps=1)
-    shrunk = make_change(generation=6, at=START + 190, before=2, after=1, pause_seconds=0.3, lost_steps=0)
+    grown = make_change(generation=5, time=START + 187, pause_seconds=0.9, lost_steps=1)
+    shrunk = make_change(generation=6, time=START + 190, before=2, after=1, pause_seconds=0.3, lost_steps=0)
     history = [Change(time=at(188), from_=2, to=1, reason="ScaledDown"), *resized()]
     first = planned(make_report(*ALL, changes=(grown,)), history=history, membership_generation=4).status
     assert [change.pause_seconds for change in first.history] == [None, 0.9]
@@ -175,16 +177,16 @@ def test_what_is_known_of_a_change_stays():
 
 
 def test_a_change_to_another_size_or_long_before_is_not_the_one():
-    for wrong in ({"after": 3}, {"at": START + 100}, {"before": 2}, {"before": 3}):
+    for wrong in ({"after": 3}, {"time": START + 100}, {"before": 2}, {"before": 3}):
         report = make_report(*ALL, changes=(make_change(pause_seconds=0.45, **wrong),))
         assert planned(report, history=resized()).status.history[0].pause_seconds is None
 
 
 def test_of_two_growths_alike_each_has_its_own_cost():
     """The group's generations tell them apart: the first had led to the fifth, which the status knows already."""
-    first = make_change(generation=5, at=START + 150, pause_seconds=0.9)
-    between = make_change(generation=6, at=START + 170, before=2, after=1, pause_seconds=0.3)
-    second = make_change(generation=7, at=START + 190, pause_seconds=0.4)
+    first = make_change(generation=5, time=START + 150, pause_seconds=0.9)
+    between = make_change(generation=6, time=START + 170, before=2, after=1, pause_seconds=0.3)
+    second = make_change(generation=7, time=START + 190, pause_seconds=0.4)
     report = make_report(*ALL, generation=7, changes=(second, between, first))
     assert planned(report, history=resized(), membership_generation=6).status.history[0].pause_seconds == 0.4
 
@@ -210,7 +212,7 @@ def test_a_new_generation_is_told_with_its_pause_once():
 def test_the_pause_is_waited_for_but_not_for_ever():
     report = make_report(*ALL, changes=(make_change(),))
     early = planned(report, now=200, membership_generation=4)
-    assert (early.events, early.status.membership_generation, early.wake_at) == ((), 4, START + 225)
+    assert (early.events, early.status.membership_generation, early.requeue_at) == ((), 4, START + 225)
     late = planned(report, now=225, membership_generation=4)
     assert [event.reason for event in late.events] == ["GenerationFormed"]
     assert "no step" not in late.events[0].message
@@ -233,8 +235,8 @@ def test_of_a_master_that_is_silent_it_is_said_since_when():
     ready = status.condition("Ready")
     assert ready.reason == "Running"
     assert ready.message == (
-        "2 pods, world size 2. The master has not answered since 2027-01-15T08:01:40Z: whether it trains is not known."
-        " Look at its log and its node."
+        "2 pods, world size 2. The master has not answered since 2027-01-15T08:01:40Z. The operator does not know"
+        " whether it trains. Look at its log and its node."
     )
 
 

@@ -31,8 +31,8 @@ def test_the_answer_is_what_the_job_gets_once_it_is_resumed(snapshot, namespace,
     real = LookaheadAllocator()
     real.allocate(snapshot)  # an allocator that has decided before, as the planner's has
     got = real.allocate(with_job(snapshot, job))["asks"]
-    assert (told.replicas, told.limit) == (got.assignment.replicas, got.limit)
-    assert told.message == (WOULD_NOT_LAST if got.limit == "WouldNotLast" else got.message)
+    assert (told.replicas, told.reason.code) == (got.assignment.replicas, got.limit)
+    assert told.reason.message == (WOULD_NOT_LAST if got.limit == "WouldNotLast" else got.message)
     assert told.fits is (got.assignment.replicas >= allowed[0])
     assert (told.position is None) is told.fits or not shape.gpus
 
@@ -42,7 +42,7 @@ def test_no_job_of_anybody_is_named(snapshot, namespace, allowed):
     names = {job.uid: f"private-{job.uid}" for job in snapshot.jobs}
     jobs = tuple(replace(job, name=names[job.uid]) for job in snapshot.jobs)
     told = ask(replace(snapshot, jobs=jobs), make_job("asks", sizes=allowed, team=namespace))
-    assert "private-" not in f"{told.message} {told.lenders}"
+    assert "private-" not in f"{told.reason.message} {told.lenders}"
 
 
 @given(shared_snapshots(SHAPES), st.sampled_from("abcd"), sizes())

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from elastic_api.status import Training
 from elastic_operator.plan.allocation.allocate import Allocator, allocate
-from elastic_operator.plan.facts.times import at
+from elastic_operator.plan.facts.times import status_time
 from elastic_operator.plan.forecast.ends import known_ends
 from elastic_operator.plan.forecast.starts import MAX_STEPS, confidence, start_times
 from elastic_operator.plan.job.observation import Observation
@@ -140,7 +140,7 @@ def test_an_end_in_thousands_of_years_is_not_known():
 
 
 def test_a_script_that_says_that_it_takes_thousands_of_years_says_nothing():
-    training = Training(estimated_remaining_seconds=4 * 10**11, last_updated_time=at(NOW))
+    training = Training(estimated_remaining_seconds=4 * 10**11, last_updated_time=status_time(NOW))
     job = make_facts(uid="lies", status=make_status(training=training))
     assert known_ends([Observation(job, job.status, members=(make_pod(),))], NOW) == {}
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from elastic_api.policy import PolicySpec
-from elastic_operator.plan.policies.resolve import Namespace, Policy, Problem, Resolved
+from elastic_operator.plan.facts.text import Reason
+from elastic_operator.plan.policies.resolve import Namespace, Policy, ResolvedPolicies
 
 
 def make_policy(name: str = "a", *, created: float = 0.0, uid: str = "", invalid: str = "", **spec: Any) -> Policy:
@@ -18,17 +19,17 @@ def labelled(name: str, **labels: str) -> Namespace:
     return Namespace(name, labels)
 
 
-def parents(resolved: Resolved) -> dict[str, str | None]:
+def parents(resolved: ResolvedPolicies) -> dict[str, str | None]:
     """The parent of each team."""
     return {team.name: team.parent for team in resolved.teams}
 
 
-def reasons(resolved: Resolved) -> dict[str, list[str]]:
+def reasons(resolved: ResolvedPolicies) -> dict[str, list[str]]:
     """Reasons of what is wrong, by policy uid."""
-    return {uid: [problem.reason for problem in problems] for uid, problems in resolved.problems.items()}
+    return {uid: [problem.code for problem in problems] for uid, problems in resolved.problems.items()}
 
 
-def the_problem(resolved: Resolved) -> Problem:
+def the_problem(resolved: ResolvedPolicies) -> Reason:
     """The only thing that is wrong."""
     ((problem,),) = resolved.problems.values()
     return problem

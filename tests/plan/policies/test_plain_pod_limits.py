@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elastic_operator.plan.facts.team import Flavor, Quota, Team
-from elastic_operator.plan.policies.plain_pod_limits import kept_by, plain_pod_limits
+from elastic_operator.plan.policies.plain_pod_limits import non_preemptible_gpus, plain_pod_limits
 from tests.plan.allocate.world import make_job, make_shape, make_team
 from tests.plan.quota.cases import on
 
@@ -54,7 +54,7 @@ def test_jobs_that_give_back_take_nothing_off_the_limit_and_jobs_that_do_not_tak
         make_job("bound", 3, team="x", on=on("n1", 3), shape=make_shape(2), preemptible=False),
         make_job("free", 8, team="x", on=on("n2", 8)),
     )
-    kept = kept_by(jobs, (GPU,))
+    kept = non_preemptible_gpus(jobs, (GPU,))
     assert kept == gpus(x=6)
     assert limits(make_team("a", 8), of={"a": ["x", "y"]}, plain=gpus(x=1), kept=kept) == {"x": 2, "y": 1}
 
@@ -121,7 +121,7 @@ def held_by(team: Team, teams, plain, kept) -> int:
 
 
 @given(worlds(), st.lists(st.sampled_from(NAMESPACES), max_size=30))
-def test_whoever_makes_plain_pods_one_by_one_never_brings_a_team_beyond_its_guarantee(world, makers):
+def test_plain_pods_created_one_by_one_never_bring_a_team_beyond_its_guarantee(world, makers):
     """As the API server lets them in, with limits that follow each pod."""
     teams, plain, kept = world
     for maker in makers:

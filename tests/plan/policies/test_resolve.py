@@ -173,7 +173,7 @@ def test_a_flavor_that_the_settings_do_not_know_is_ignored_and_told():
     policy = make_policy(flavors=[{"name": "h100", "guaranteed": 1}, {"name": "b200", "guaranteed": 2}])
     resolved = resolve([policy], [], flavors=["h100", "a100"])
     assert resolved.teams[0].quotas == {"h100": Quota(guaranteed=1)}
-    assert the_problem(resolved).reason == "UnknownFlavor"
+    assert the_problem(resolved).code == "UnknownFlavor"
     assert the_problem(resolved).message == (
         "spec.flavors: b200: must be among the flavors in the operator's settings (a100, h100); correct the name, or"
         " add the flavor there. Until then the entry is ignored."

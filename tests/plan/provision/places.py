@@ -36,7 +36,7 @@ def _with_pods(job, grant):
         job,
         members=(),
         provisioning_pods=(),
-        holds_place=grant.assignment.replicas > 0,
+        is_admitted=grant.assignment.replicas > 0,
         undelayed_size=grant.assignment.replicas,
     )
     return with_members(made, kept)

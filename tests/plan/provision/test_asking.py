@@ -43,7 +43,7 @@ def test_without_autoscaled_pools_nobody_asks():
 def test_nobody_asks_before_the_delay_is_over_and_the_time_is_told():
     job = replace(asking(low=2), may_request_nodes_at=NOW + 30)
     grant = grants(FULL, [job])["j"]
-    assert (notation(grant), grant.limit, grant.wake_at) == ("", SizeReason.INSUFFICIENT_NODES, NOW + 30)
+    assert (notation(grant), grant.limit, grant.why.requeue_at) == ("", SizeReason.INSUFFICIENT_NODES, NOW + 30)
     assert "New nodes are requested from 1970-01-01T00:17:10Z on." in grant.message
 
 
@@ -68,9 +68,17 @@ def test_the_reason_says_what_is_wanted_what_there_is_and_what_comes_next():
     assert grant.limit == SizeReason.WAITING_FOR_NODES
     assert grant.message == (
         "0 of 2 pods. 2 more need 1 nvidia.com/gpu each; 1 usable node has 0 free of 2. Its pods wait for the cluster's"
-        " autoscaler to add nodes until 1970-01-01T00:31:40Z. If they do not come, the pods are taken back, and the"
+        " autoscaler to add nodes until 1970-01-01T00:31:40Z. If they do not come, the pods are deleted, and the"
         " job is tried again later."
     )
+
+
+def test_while_the_api_server_has_answered_none_of_its_creations_it_says_no_time_until_which_its_pods_wait():
+    """The time counts from the creation of the first pod. The status said 1970-01-01T00:00:00Z."""
+    snapshot = make_snapshot(FULL, [asking(low=2)])
+    grant = allocate(with_pods_made(snapshot, allocate(snapshot)))["j"]
+    assert (notation(grant), grant.limit) == ("m0 w0", SizeReason.WAITING_FOR_NODES)
+    assert "wait for the cluster's autoscaler to add nodes. If they do not come" in grant.message
 
 
 # -- quota -------------------------------------------------------------------------------------------------------------

@@ -102,7 +102,7 @@ def test_a_job_that_is_finishing_does_not_ask():
 
 
 def test_after_nodes_were_asked_for_in_vain_they_are_not_before_the_back_off_is_over():
-    failed = Retry(reason="No node came", not_before=at(500), cause=RetryCause.NODES_NOT_PROVISIONED)
+    failed = Retry(reason="No node was added", not_before=at(500), cause=RetryCause.NODES_NOT_PROVISIONED)
     status = make_status(target_replicas=0, replicas=0, failed_size=failed)
     job = waiting_job([], status=status)
     assert asks_from(job) == 500
@@ -149,7 +149,7 @@ def test_pods_that_are_being_created_wait_too():
 
 
 def test_what_the_planner_cannot_judge_is_not_tried_again_before_the_back_off_is_over():
-    failed = Retry(reason="No node came", not_before=at(500), cause=RetryCause.NODES_NOT_PROVISIONED)
+    failed = Retry(reason="No node was added", not_before=at(500), cause=RetryCause.NODES_NOT_PROVISIONED)
     job = waiting_job([], status=make_status(target_replicas=0, replicas=0, failed_size=failed))
     assert (demand(job, pinnable=False).failed_size, demand(job).failed_size) == (1, None)
 
@@ -181,7 +181,7 @@ def test_a_group_that_runs_in_part_says_so():
 def test_pods_that_wait_for_nodes_are_given_longer_than_others():
     planned = plan(waiting_job(), ASKS, now=999)
     assert (planned.deletes, planned.status.failed_size) == ((), None)
-    assert planned.wake_at == START + 1000
+    assert planned.requeue_at == START + 1000
 
 
 def test_when_no_node_came_in_time_the_pods_are_taken_back_and_it_is_tried_again_later():
@@ -193,11 +193,11 @@ def test_when_no_node_came_in_time_the_pods_are_taken_back_and_it_is_tried_again
     assert (failed.waits_for, failed.size, failed.attempt) == ("Nodes", None, 1)
     assert 1030 <= seconds(failed.not_before) - START <= 1046
     assert planned.events[0].reason == "ScaleUpBlocked"
-    assert "No node came within 900 s for toy-master-0: 0/1 nodes are available" in planned.events[0].message
+    assert "No node was added within 900 s for toy-master-0: 0/1 nodes are available" in planned.events[0].message
 
 
 def test_each_time_in_vain_doubles_the_time_to_the_next():
-    failed = Retry(reason="No node came", not_before=at(50), attempt=3, cause=RetryCause.NODES_NOT_PROVISIONED)
+    failed = Retry(reason="No node was added", not_before=at(50), attempt=3, cause=RetryCause.NODES_NOT_PROVISIONED)
     planned = plan(waiting_job(status=make_status(failed_size=failed)), WAITS, now=1000)
     assert planned.status.failed_size.attempt == 4
     assert 1240 <= seconds(planned.status.failed_size.not_before) - START <= 1365
@@ -229,7 +229,7 @@ def test_while_nodes_are_not_asked_for_what_becomes_free_is_used(wait_for_nodes)
     failed = Retry(reason="x", not_before=at(500), size=size, cause=cause)
     job = waiting_job([], status=make_status(target_replicas=0, replicas=0, failed_size=failed))
     seen = see(job, now=200)
-    assert (seen.wants_pods, seen.hold_until > 0) == (wait_for_nodes, not wait_for_nodes)
+    assert (seen.wants_pods, seen.no_pods_before > 0) == (wait_for_nodes, not wait_for_nodes)
     if wait_for_nodes:
         assert len(plan(job, make_grant(create=["master-0", "worker-0"])).creates) == 2
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from elastic_operator.plan.allocation.allocate import allocate
-from elastic_operator.plan.facts.team import Quota
+from elastic_operator.plan.allocation.allocate import allocate, next_change
+from elastic_operator.plan.facts.team import NO_POLICY, Quota
 from elastic_operator.settings import Settings
-from tests.plan.allocate.world import make_job, make_node, make_shape, make_snapshot, make_team
+from tests.plan.allocate.world import NOW, make_job, make_node, make_shape, make_snapshot, make_team
 from tests.plan.provision.places import asking
 from tests.plan.quota.cases import history, on, sizes
 
@@ -126,3 +128,15 @@ def test_a_guarantee_is_taken_back_from_them_as_ever():
     holders = [make_job(name, 1, 4, team=name, on=on("n1", 4)) for name in "xy"]
     owner = make_team("a", quotas={"default": Quota(guaranteed=6)})
     assert at_rest(make_job("a", 6, 6, team="a"), *holders, teams=(owner,)) == {"a": 6, "x": 1, "y": 1}
+
+
+def test_times_of_the_default_policy_count_in_namespaces_without_a_policy():
+    """It has none yet; a rule that reads a team's times must not read those of policies only."""
+    in_turns = replace(NO_POLICY, min_runtime_seconds=60, quantum_seconds=100)
+    running = make_job("running", 8, team="x", on=on("n1", 8), running_since=NOW - 50)
+    waiting = [make_job("new", 8, team="x", age=9), make_job("late", 8, team="x", age=5, waiting_since=NOW - 500)]
+    alone = make_snapshot(N8, [running], default_team=in_turns)
+    assert [next_change(alone), next_change(replace(alone, now=NOW + 10))] == [NOW + 10, NOW + 50]
+    for team, first in ((NO_POLICY, "new"), (in_turns, "late")):
+        granted = allocate(make_snapshot(N8, waiting, default_team=team))
+        assert [job.name for job in waiting if granted.assignment(job.uid).create] == [first]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastic_operator.plan.allocation import growers
+from elastic_operator.plan.allocation import scale_up_queues
 from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.allocation.equivalence import equivalence_key
 from elastic_operator.plan.allocation.journal import Journal
@@ -31,7 +31,7 @@ MANY = 4
 FORGETFUL = (
     (PassMemo, "get", lambda *_: None),
     (KnownInfeasible, "covers", lambda *_: False),
-    (growers, "growth_key", lambda entry, _now: entry.demand.uid),
+    (scale_up_queues, "growth_key", lambda entry, _now: entry.demand.uid),
     (options, "equivalence_key", lambda state, entry: (equivalence_key(state, entry), entry.gang or entry.demand.uid)),
 )
 """What lets every entry be asked by itself. The pods of a gang share their options (44)."""
@@ -61,9 +61,9 @@ def replicas(snapshot):
 @pytest.mark.parametrize(
     ("limits", "grown"),
     [
-        (EvictionLimits(1, gone={"gone": Preemptor("red", "last")}, firm=frozenset()), 3),
-        (EvictionLimits(9, 2, first=Preemptor("red", "last"), kept=2), 3),
-        (EvictionLimits(1, gone={"gone": Preemptor("red", "other")}, firm=frozenset()), 1),
+        (EvictionLimits(1, evicted_last_minute={"gone": Preemptor("red", "last")}, configured=frozenset()), 3),
+        (EvictionLimits(9, 2, longest_waiting=Preemptor("red", "last"), reserved_evictions=2), 3),
+        (EvictionLimits(1, evicted_last_minute={"gone": Preemptor("red", "other")}, configured=frozenset()), 1),
     ],
     ids=["it goes on", "the limit is kept for it", "it is like the others"],
 )
@@ -85,7 +85,10 @@ def test_a_job_grows_that_ranks_before_the_one_that_waits_for_a_limit_although_o
         *(make_job(f"behind{i}", 1, 2, team="red", on="n1") for i in range(MANY)),
         make_job("low", 1, 5, team="blue", on=on("n1", 5)),
     )
-    limits, nodes = EvictionLimits(2, gone={"gone": Preemptor("red", "other")}), (make_node("n1", 7 + MANY),)
+    limits, nodes = (
+        EvictionLimits(2, evicted_last_minute={"gone": Preemptor("red", "other")}),
+        (make_node("n1", 7 + MANY),),
+    )
     snapshot = make_snapshot(nodes, jobs, teams=(make_team("red", 20), make_team("blue")), eviction_limits=limits)
     behind = {f"behind{i}": 1 for i in range(MANY)}
     assert replicas(snapshot) == {"before": 3, "waits": 0, **behind, "low": 4}
@@ -190,7 +193,7 @@ def test_a_job_gets_room_under_a_limit_on_evictions_that_became_free_in_an_earli
         *(make_job(f"run{i}", 1, 4, team="a", on="n0", may_grow_at=NOW + 9) for i in range(2)),
         make_job("low", 1, 4, team="b", on="n0 n1 n1 n1"),
     )
-    limits = EvictionLimits(per_cluster=1, gone={"gone": Preemptor("a", "z")})
+    limits = EvictionLimits(per_cluster=1, evicted_last_minute={"gone": Preemptor("a", "z")})
     pods = (make_pending("z", preempts=False),)
     nodes = [make_node(f"n{i}", 3) for i in range(2)]
     snapshot = make_snapshot(nodes, jobs, teams=A_AND_B, pending_pods=pods, eviction_limits=limits)
@@ -199,7 +202,7 @@ def test_a_job_gets_room_under_a_limit_on_evictions_that_became_free_in_an_earli
 
 def test_the_one_for_which_a_limit_is_kept_does_not_wait_behind_one_that_may_not_use_it():
     jobs = (make_job("new", 1, team="a", age=9), make_job("first", 1, team="a"), LOW)
-    limits = EvictionLimits(9, 1, first=Preemptor("a", "first"), kept=1)
+    limits = EvictionLimits(9, 1, longest_waiting=Preemptor("a", "first"), reserved_evictions=1)
     snapshot = make_snapshot((make_node("n1", 4),), jobs, teams=A_AND_B, eviction_limits=limits)
     assert replicas(snapshot) == {"new": 0, "first": 1, "low": 3}
 

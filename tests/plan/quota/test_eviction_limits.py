@@ -33,11 +33,15 @@ def test_who_gets_a_place_in_the_same_pass_after_all_does_not_wait_for_a_limit()
     assert found.evicted_for == {}
 
 
-def test_what_was_told_to_go_and_is_decided_on_again_counts_once():
+def test_an_evicted_pod_that_is_preempted_again_counts_once():
     jobs = (make_job("large", 4, team="red"), make_job("low", 1, 8, team="blue", on=on("n1", 8)))
     first = allocate(make_snapshot(N8, jobs, teams=TEAMS, eviction_limits=EvictionLimits(4, 4)))
     assert replicas(first) == {"large": 4, "low": 4}
-    again = allocate(make_snapshot(N8, jobs, teams=TEAMS, eviction_limits=EvictionLimits(4, 4, gone=first.evicted_for)))
+    again = allocate(
+        make_snapshot(
+            N8, jobs, teams=TEAMS, eviction_limits=EvictionLimits(4, 4, evicted_last_minute=first.evicted_for)
+        )
+    )
     assert again.evicted_for == first.evicted_for
     assert again.over_limit == ()
 
@@ -45,7 +49,10 @@ def test_what_was_told_to_go_and_is_decided_on_again_counts_once():
 def test_what_went_for_another_team_counts_for_all_together_only():
     jobs = (make_job("large", 4, team="red"), make_job("low", 1, 8, team="blue", on=on("n1", 8)))
     gone = {f"gone-{i}": Preemptor("green", "other") for i in range(3)}
-    for limits, served in ((EvictionLimits(4, 7, gone=gone), 4), (EvictionLimits(4, 6, gone=gone), 0)):
+    for limits, served in (
+        (EvictionLimits(4, 7, evicted_last_minute=gone), 4),
+        (EvictionLimits(4, 6, evicted_last_minute=gone), 0),
+    ):
         found = allocate(make_snapshot(N8, jobs, teams=TEAMS, eviction_limits=limits))
         assert found["large"].assignment.replicas == served
         assert [one.exceeded for _, one in found.over_limit] == ([] if served else [EvictionLimit.PER_CLUSTER])
@@ -57,13 +64,18 @@ def test_a_limit_that_nobody_set_lets_one_preemptor_of_a_team_within_its_guarant
     own = {"gone": Preemptor("red", "large")}
     for gone, served in (({}, 4), (own, 4), (others, 0)):
         found = allocate(
-            make_snapshot(N8, jobs, teams=TEAMS, eviction_limits=EvictionLimits(2, 2, gone=gone, firm=frozenset()))
+            make_snapshot(
+                N8,
+                jobs,
+                teams=TEAMS,
+                eviction_limits=EvictionLimits(2, 2, evicted_last_minute=gone, configured=frozenset()),
+            )
         )
         assert found["large"].assignment.replicas == served
-        assert not any(one.waits_for_a_person for _, one in found.over_limit)
+        assert not any(one.needs_higher_limit for _, one in found.over_limit)
 
 
-def test_what_is_kept_for_the_one_that_has_waited_longest_nobody_else_takes():
+def test_no_other_preemptor_takes_the_part_reserved_for_the_longest_waiting_one():
     jobs = (
         make_job("gang", 4, team="red"),
         make_job("first", 1, team="blue"),
@@ -71,16 +83,18 @@ def test_what_is_kept_for_the_one_that_has_waited_longest_nobody_else_takes():
     )
     teams = (make_team("red", 4), make_team("blue", 1), make_team("green"))
     gone = {"gone": Preemptor("blue", "other")}
-    limits = EvictionLimits(4, 4, gone=gone, first=Preemptor("red", "gang"), kept=4)
+    limits = EvictionLimits(
+        4, 4, evicted_last_minute=gone, longest_waiting=Preemptor("red", "gang"), reserved_evictions=4
+    )
     found = allocate(make_snapshot(N8, jobs, teams=teams, eviction_limits=limits))
     assert replicas(found) == {"gang": 0, "first": 0, "low": 8}
-    found = allocate(make_snapshot(N8, jobs, teams=teams, eviction_limits=replace(limits, gone={})))
+    found = allocate(make_snapshot(N8, jobs, teams=teams, eviction_limits=replace(limits, evicted_last_minute={})))
     assert replicas(found) == {"gang": 4, "first": 0, "low": 4}
-    assert next(one.text for _, one in found.over_limit).endswith("leaves 0 for this minute. Wait.")
+    assert next(one.reason.message for _, one in found.over_limit).endswith("leaves 0 for this minute. Wait.")
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from([None, ("red", 1), ("red", 2), ("blue", 3)]))))
-def test_a_pod_counts_once_for_whoever_gets_its_room(steps):
+def test_a_pod_counts_once_for_the_preemptor_that_gets_its_room(steps):
     gone = {"a": Preemptor("red", "1"), "e": Preemptor("blue", "3")}
     evictions, going = EvictionCount(gone), {}
     for uid, preemptor in steps:
@@ -89,7 +103,7 @@ def test_a_pod_counts_once_for_whoever_gets_its_room(steps):
         going.pop(uid, None)
         going |= {uid: preemptor} if preemptor else {}
         total = list({**gone, **going}.values())
-        assert evictions.going == going
+        assert evictions.evicted == going
         assert evictions.per_cluster == len(total)
         assert evictions.of_team("red") == sum(one.team == "red" for one in total)
         assert evictions.of(Preemptor("red", "2")) == total.count(Preemptor("red", "2"))

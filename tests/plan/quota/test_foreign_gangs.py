@@ -9,9 +9,9 @@ from random import Random
 
 import pytest
 
+from elastic_operator.plan.allocation.admit import MAX_NEW_PLACES
 from elastic_operator.plan.allocation.allocate import Allocator, allocate
 from elastic_operator.plan.allocation.gangs import MAX_PODS
-from elastic_operator.plan.allocation.minimum import MAX_NEW_PLACES
 from elastic_operator.plan.allocation.preemption.preempt import give_back
 from elastic_operator.plan.allocation.rounds import serve
 from elastic_operator.plan.allocation.state import AllocationState
@@ -159,13 +159,13 @@ def test_what_was_decided_for_a_gang_is_decided_again_while_its_pods_are_nominat
         assert sum(len(grant.assignment.release) for grant in later.values()) == 64
 
 
-def crowded(dice, *, teams=5, guaranteed):
+def crowded(rng, *, teams=5, guaranteed):
     """Jobs of several teams on ten nodes of 8 GPUs, in no order, and a gang of whole nodes that wants half of them.
 
     Each other job can shrink to one pod, the rest to two. So for each node some jobs must end.
     """
     places = [f"n{i}" for i in range(10) for _ in range(8)]
-    dice.shuffle(places)
+    rng.shuffle(places)
     jobs = [
         make_job(f"j{i}", 1 + i % 2, 4, team=f"t{i % teams}", on=" ".join(places[4 * i :][:4]), age=20 - i)
         for i in range(20)
@@ -181,12 +181,12 @@ def test_a_gang_keeps_its_nodes_whichever_pods_have_left_them_so_far(seed, guara
     """A job that has ended for it may not have its minimum again yet. Then its team holds less, and no job of that team
     may be taken from for the moment (171).
     """
-    dice = Random(seed)
-    snapshot = crowded(dice, guaranteed=guaranteed)
+    rng = Random(seed)
+    snapshot = crowded(rng, guaranteed=guaranteed)
     found = allocate(snapshot)
     first = {plan.uid: plan.node for plan in found.nominations}
     goes = {uid for grant in found.values() for uid in grant.assignment.release}
-    gone = {uid for uid in sorted(goes) if dice.random() < 0.5}
+    gone = {uid for uid in sorted(goes) if rng.random() < 0.5}
     jobs = tuple(replace(job, members=tuple(m for m in job.members if m.uid not in gone)) for job in snapshot.jobs)
     nominated = tuple(replace(one, reserved=first.get(one.uid, "")) for one in snapshot.pending_pods)
     later = allocate(replace(snapshot, jobs=jobs, pending_pods=nominated))
@@ -197,13 +197,13 @@ def test_a_gang_keeps_its_nodes_whichever_pods_have_left_them_so_far(seed, guara
     assert not grown & set(places.values())
 
 
-def go_on(dice, snapshot, granted):
+def go_on(rng, snapshot, granted):
     """The snapshot some time later: some jobs have got on, and pods of the gang are bound whose nodes are clear.
 
     Returns with it the jobs whose size has changed.
     """
     later = carried_out(snapshot, granted, only_ready=True)
-    jobs = tuple(new if dice.random() < 0.4 else old for old, new in zip(snapshot.jobs, later.jobs, strict=True))
+    jobs = tuple(new if rng.random() < 0.4 else old for old, new in zip(snapshot.jobs, later.jobs, strict=True))
     used, nodes = {member.node for job in jobs for member in job.members}, {node.name: node for node in later.nodes}
     places, pending = {plan.uid: plan.node for plan in granted.nominations}, []
     for pod in snapshot.pending_pods:
@@ -219,15 +219,15 @@ def go_on(dice, snapshot, granted):
 @pytest.mark.parametrize("seed", [0, 1, 3, 8, 11, 16])
 def test_jobs_make_way_for_a_gang_once_and_do_not_grow_in_between(seed):
     """Each change of size is a status, pods that come and pods that go. It was up to five of one job (171)."""
-    dice = Random(seed)
-    snapshot, allocator = crowded(dice, guaranteed=6), Allocator()
+    rng = Random(seed)
+    snapshot, allocator = crowded(rng, guaranteed=6), Allocator()
     goes = sum(len(grant.assignment.release) for grant in allocator.allocate(snapshot).values())
     changes, gone = Counter(), 0
     while snapshot.pending_pods:
         granted = allocator.allocate(snapshot)
         assert granted.nominations
         before = {member.uid for job in snapshot.jobs for member in job.members}
-        snapshot, changed = go_on(dice, snapshot, granted)
+        snapshot, changed = go_on(rng, snapshot, granted)
         gone += len(before - {member.uid for job in snapshot.jobs for member in job.members})
         changes.update(changed)
         assert changes.total() < 60, "it does not come to an end"
@@ -237,17 +237,17 @@ def test_jobs_make_way_for_a_gang_once_and_do_not_grow_in_between(seed):
 
 @pytest.mark.parametrize("limit", ["per_team", "per_cluster"])
 def test_a_gang_counts_as_one_preemptor_to_the_limits(limit):
-    limits = EvictionLimits(**{"per_team": 1000, "per_cluster": 1000, limit: 10}, firm=frozenset())
+    limits = EvictionLimits(**{"per_team": 1000, "per_cluster": 1000, limit: 10}, configured=frozenset())
     snapshot = cluster(8, guaranteed=32, pending_pods=gang(4, 8), eviction_limits=limits)
     found = allocate(snapshot)
     assert (len(found.nominations), found.over_limit) == (4, ()), "the first of its team in a minute may pass"
     gone = {f"{i}": Preemptor("a", "another") for i in range(5)}
-    found = allocate(replace(snapshot, eviction_limits=replace(limits, gone=gone)))
+    found = allocate(replace(snapshot, eviction_limits=replace(limits, evicted_last_minute=gone)))
     assert (len(found.nominations), [one.wanted for _, one in found.over_limit]) == (0, [32])
     gone = {f"{i}": Preemptor("a", "g") for i in range(5)}
-    assert len(allocate(replace(snapshot, eviction_limits=replace(limits, gone=gone))).nominations) == 4
-    found = allocate(replace(snapshot, eviction_limits=replace(limits, firm=frozenset(EvictionLimit))))
-    assert (len(found.nominations), [one.waits_for_a_person for _, one in found.over_limit]) == (0, [True])
+    assert len(allocate(replace(snapshot, eviction_limits=replace(limits, evicted_last_minute=gone))).nominations) == 4
+    found = allocate(replace(snapshot, eviction_limits=replace(limits, configured=frozenset(EvictionLimit))))
+    assert (len(found.nominations), [one.needs_higher_limit for _, one in found.over_limit]) == (0, [True])
 
 
 def test_a_gang_has_its_places_although_a_job_of_another_team_takes_a_whole_job_in_vain(monkeypatch):
@@ -299,5 +299,5 @@ def test_no_place_of_a_gang_is_tried_elsewhere_while_no_node_has_room():
     serve(state)
     moves = state.journal.moves
     give_back(state)
-    assert len(state.victims.evictions.going) == 16
+    assert len(state.victims.evictions.evicted) == 16
     assert state.journal.moves == moves

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from elastic_operator.plan.allocation.admit import MAX_NEW_PLACES
 from elastic_operator.plan.allocation.allocate import allocate
-from elastic_operator.plan.allocation.minimum import MAX_NEW_PLACES
 from tests.plan.allocate.world import NOW, make_job, make_node, make_shape, make_snapshot, make_team
 from tests.plan.quota.cases import Case, came_out, make_pending, on
 

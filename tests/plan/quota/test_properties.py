@@ -90,7 +90,7 @@ def test_the_eviction_limits_count_the_pods_that_go_for_other_teams(snapshot, pe
     allocator = Allocator()
     for limits in (EvictionLimits(), EvictionLimits(per_team, per_cluster)):
         found, state = allocator.allocate(replace(snapshot, eviction_limits=limits)), allocator._state
-        going = state.victims.going()
+        going = state.victims.standing()
         evicted = [one for one in going if one.victim_job.team != one.preemptor.team or one.preemptor.is_pending_pod]
         assert found.evicted_for == {one.pod.uid: preemptor_of(one.preemptor) for one in evicted}
         assert state.victims.evictions.per_cluster == len(found.evicted_for)

@@ -178,7 +178,7 @@ def _job(job, age):
         master=shape,
         worker=shape,
         members=members,
-        holds_place=bool(members),
+        is_admitted=bool(members),
         undelayed_size=99,
         preemptible=job["priorityClass"] not in ("Build", "Inference"),
         running_since=NOW - 100 if members else None,

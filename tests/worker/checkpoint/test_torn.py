@@ -16,7 +16,7 @@ KILLS = 0.2
 @pytest.mark.parametrize("stops", [10, pytest.param(200, marks=pytest.mark.extended)])
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.timeout(900)
-async def test_at_whatever_moment_a_script_is_stopped_what_is_taken_for_complete_is_whole(tmp_path, way, stops):
+async def test_checkpoint_marked_complete_is_whole_at_any_stop(tmp_path, way, stops):
     chance = random.Random(seed := random.randrange(1 << 32))
     print(f"seed {seed}")
     (tmp_path / "out").mkdir()

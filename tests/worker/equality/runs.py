@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -33,24 +35,47 @@ def start(command, **more):
     return subprocess.Popen(command, env=environment(**more), text=True, start_new_session=True, **outputs)
 
 
-def end(process, *, seconds=90):
-    """Its exit code and its output; it is killed with all that it started if it takes longer."""
-    try:
-        output, _ = process.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, 9)
-        output, _ = process.communicate()
-        raise AssertionError(f"it did not end within {seconds} s\n{output}") from None
+def end(process, *, seconds=90, written=int):
+    """Its exit code and its output; it is killed with all that it started once it has stood still for `seconds`.
+
+    It stands still while `written()`, a number of bytes, does not grow. A slow machine is no reason to kill it. Before
+    that, SIGUSR1 has the scripts print the stacks of all their threads.
+    """
+    output, before = None, -1
+    while output is None:
+        now = written()
+        if now == before:
+            raise AssertionError(f"it stood still for {seconds} s\n{kill(process)}")
+        before = now
+        try:
+            output, _ = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            continue
     return process.returncode, output
 
 
-def several(folder, cases, *, script=TRAIN, seconds=200):
+def kill(process):
+    """Its output, with the stacks of those processes that print them for SIGUSR1."""
+    for number in (signal.SIGUSR1, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with suppress(subprocess.TimeoutExpired):
+            output, _ = process.communicate(timeout=5)
+            return output
+    return "its output is not at its end: a process of another group has it"
+
+
+def several(folder, cases, *, script=TRAIN, seconds=90):
     """Runs of one size each, as torchrun does it, but with one import of torch. `cases`: name -> (world, arguments)."""
     groups = []
     for name, (world, arguments) in cases.items():
         (folder / name).mkdir(parents=True)
         groups.append([world, free_port(), [str(folder / name), *map(str, arguments)]])
-    _, output = end(start([HERE / "several.py", script, json.dumps(groups)]), seconds=seconds)
+
+    def written():
+        return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+    _, output = end(start([HERE / "several.py", script, json.dumps(groups)]), seconds=seconds, written=written)
     return {name: Written(folder / name, output=output) for name in cases}
 
 

@@ -120,7 +120,7 @@ def test_a_script_whose_steps_are_not_counted_is_asked_at_once(tmp_path, tree, b
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("by", ["call", "file", "signal"])
 @FAKE_TORCH
-def test_twenty_reclaims_of_a_script_that_never_saves_by_itself_lose_no_step(tmp_path, tree, by):
+def test_twenty_reclaims_lose_no_step_without_the_scripts_own_checkpoints(tmp_path, tree, by):
     with AskedJob(tmp_path, tree=tree, by=by, options=["--together"]) as job:
         job.start(0, 1, 2)
         large = job.wait_training(3)

@@ -23,7 +23,7 @@ def test_a_job_ends_when_its_last_rank_has(tmp_path, tree):
         job.assert_nothing_left()
 
 
-def test_a_rank_that_hangs_at_its_end_is_found_when_the_others_have_finished(tmp_path, tree):
+def test_rank_that_hangs_at_its_end_is_found_after_the_others(tmp_path, tree):
     options = ["--epochs", 3, "--linger", 1000, "--linger-once"]
     with LocalJob(tmp_path, tree=tree, fewest=2, options=options, environ={contract.ENV_STALL_SECONDS: "4"}) as job:
         job.start(0, 1)
@@ -50,7 +50,7 @@ def test_a_script_that_fails_once_goes_on_after_its_last_checkpoint(tmp_path, tr
         pytest.param("kill", "rank 1 was killed by SIGKILL", REAL, marks=pytest.mark.extended),
     ],
 )
-def test_a_failure_that_repeats_ends_the_job_with_its_rank_and_traceback(tmp_path, how, told, tree):
+def test_repeated_failure_fails_the_job_with_rank_and_traceback(tmp_path, how, told, tree):
     options = ["--epochs", 8, "--fail-at", 35, "--fail-rank", 1, "--fail-how", how]
     with LocalJob(tmp_path, tree=tree, fewest=2, options=options, environ={contract.ENV_MAX_FAILURES: "2"}) as job:
         job.start(0, 1)
@@ -75,7 +75,7 @@ def test_progress_forgets_earlier_failures(tmp_path, tree):
 
 
 @pytest.mark.parametrize(("how", "tree"), [("hang", REAL), ("spin", FAKE)])
-def test_a_rank_that_hangs_is_found_and_named_with_its_stack(tmp_path, how, tree):
+def test_hanging_rank_is_reported_with_its_stack(tmp_path, how, tree):
     """Also where it uses all of its CPU, as ranks do that wait in a collective of NCCL's."""
     options = ["--epochs", 8, "--fail-at", 35, "--fail-rank", 1, "--fail-how", how, "--fail-once"]
     with LocalJob(tmp_path, tree=tree, fewest=2, options=options, environ={contract.ENV_STALL_SECONDS: "4"}) as job:

@@ -14,7 +14,7 @@ from tests.worker.job.local import end
 pytestmark = [pytest.mark.programs, pytest.mark.timeout(240)]
 
 
-def test_workers_processes_coordinator_and_warm_parent_die_one_after_the_other(tmp_path):
+def test_job_survives_the_death_of_each_process_of_a_pod(tmp_path):
     with LibraryJob(tmp_path) as job:
         job.start(0, 1, 2)
         before = job.wait_world(3)
@@ -84,7 +84,7 @@ def test_a_script_that_always_fails_fails_the_job(tmp_path):
 
 
 @pytest.mark.extended
-def test_a_rank_that_hangs_in_a_step_is_named_and_all_start_again_from_the_checkpoint(tmp_path):
+def test_rank_that_hangs_in_a_step_restarts_all_from_checkpoint(tmp_path):
     options = ["--fail-at", 45, "--fail-rank", 1, "--fail-how", "hang", "--fail-once", "--checkpoint-every", 10]
     with LibraryJob(tmp_path, *options, environ={contract.ENV_STALL_SECONDS: "4"}) as job:
         job.start(0, 1)

@@ -111,7 +111,7 @@ def test_a_joiner_that_dies_while_the_group_forms(tmp_path, tree):
         job.assert_no_epoch_skipped()
 
 
-def test_a_process_that_somebody_stops_is_ended_and_all_go_on(tmp_path, tree):
+def test_stopped_process_is_killed_and_the_job_continues(tmp_path, tree):
     with LocalJob(tmp_path, tree=tree, fewest=2) as job:
         job.start(0, 1)
         before = job.wait_training(2)
@@ -121,7 +121,7 @@ def test_a_process_that_somebody_stops_is_ended_and_all_go_on(tmp_path, tree):
 
 
 @FAKE_TORCH
-def test_a_process_that_sigkill_cannot_end_costs_its_pod_and_not_the_job(tmp_path, tree):
+def test_process_that_survives_sigkill_costs_only_its_pod(tmp_path, tree):
     with LocalJob(tmp_path, tree=tree, fewest=2) as job:
         job.start(0, 1, 2)
         before = job.wait_training(3)

@@ -22,7 +22,7 @@ def test_who_is_cut_off_is_left_behind_and_comes_back_as_a_newcomer(tmp_path, tr
         job.assert_no_epoch_skipped()
 
 
-def test_of_two_halves_without_an_operator_neither_trains(tmp_path, tree):
+def test_halves_of_a_partition_do_not_train_without_an_operator(tmp_path, tree):
     with LocalJob(tmp_path, tree=tree, fewest=1, network=True) as job:
         job.start(0, 1, 2, 3)
         before = job.wait_training(4)

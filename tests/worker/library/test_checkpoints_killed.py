@@ -72,7 +72,7 @@ def stands_in_a_save(pid, folder):
 
 
 @pytest.mark.parametrize("in_a_save", [True, False])
-def test_whoever_is_killed_while_saving_leaves_a_complete_checkpoint(tmp_path, in_a_save):
+def test_kill_while_saving_leaves_a_complete_checkpoint(tmp_path, in_a_save):
     folder, step = tmp_path / "checkpoints", 0
     for epoch in range(1, KILLS + 1):
         script = SAVES.format(folder=str(folder), step=step, epoch=epoch)

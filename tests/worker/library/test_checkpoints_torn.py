@@ -71,7 +71,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_torn_one_is_passed_over_with_its_reason_told_once(tmp_path, caplog, way):
+def test_torn_checkpoint_is_skipped_and_logged_once(tmp_path, caplog, way):
     tear, why = WAYS[way]
     tear(saved(tmp_path, 10, 20))
     checkpoints = Checkpoints(tmp_path)

@@ -1,4 +1,4 @@
-"""The kernel's notices of changes in folders (inotify), which Python's standard library does not offer."""
+"""Reads the kernel's notices of changes in folders (inotify), which Python's standard library does not offer."""
 
 from __future__ import annotations
 

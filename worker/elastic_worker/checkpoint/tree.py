@@ -24,7 +24,7 @@ class FileChange(Enum):
     """Closed after writing, or put there by a rename or a link."""
     BEGUN = "begun"
     GONE = "gone"
-    """Renamed or deleted. For a folder, everything below it as well."""
+    """Renamed or deleted. For a folder, so is everything below it."""
 
 
 @dataclass(frozen=True)

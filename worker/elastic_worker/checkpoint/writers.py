@@ -31,7 +31,7 @@ def _state(pid: int) -> str:
 
 
 def _of_process(folder: Path) -> Iterator[Path]:
-    with suppress(OSError):  # it has ended meanwhile, or is another user's
+    with suppress(OSError):  # the process has ended meanwhile, or is another user's
         for number in (folder / "fd").iterdir():
             with suppress(OSError):
                 target = str(number.readlink())

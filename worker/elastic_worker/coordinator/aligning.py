@@ -16,7 +16,7 @@ from elastic_worker.coordinator.state import CoordinatorState, Phase
 from elastic_worker.protocol.orders import Align, StandStill
 
 STILL_SECONDS = 15.0
-"""A pod that has not answered for so long counts as standing still: its storage hangs, or its launcher is older."""
+"""A pod without an answer for this long counts as standing still: its storage hangs, or its launcher is older."""
 
 
 class Aligning:

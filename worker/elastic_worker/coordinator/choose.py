@@ -1,4 +1,4 @@
-"""Which pods make the next group, and whether they may: pure functions of the coordinator's state."""
+"""Chooses the pods of the next group, and decides whether they may train: pure functions of the coordinator's state."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from elastic_worker.coordinator.state import CoordinatorState
 NEWCOMER_SECONDS = 10.0
 """How long further expected pods are waited for after the first newcomer is warm."""
 RECONNECT_SECONDS = 1.0
-"""How long a member whose connection broke may take to come back, unless something else shows that it is lost."""
+"""How long a member may take to reconnect after its connection broke, unless something else shows that it is lost."""
 
 
 def choose_pods(state: CoordinatorState) -> tuple[Pod, ...]:
@@ -45,7 +45,7 @@ def _was_in(state: CoordinatorState, uid: str) -> bool:
 
 
 def expected_newcomers(state: CoordinatorState) -> list[str]:
-    """Return the uids that the wish names and that could not take part yet: never connected, or not warm."""
+    """Return the uids in the wish of pods that could not take part yet: never connected, or not warm."""
     if state.wish is None:
         return []
     return sorted(uid for uid in state.wish.members | {state.own_uid} if _is_awaited(state, uid))
@@ -69,7 +69,7 @@ def newcomer_deadline(state: CoordinatorState) -> float:
 def lost_pods(state: CoordinatorState, group: Generation, now: float) -> list[Pod]:
     """Return the pods of the group that are lost.
 
-    Their connection broke, and either they did not come back in time or a process of the group failed. Pods whose
+    Their connection broke, and either they did not reconnect in time or a process of the group failed. Pods whose
     processes have finished are not missed.
     """
     failing = any(m.failure is not None and m.failure.generation == group.number for m in state.members.values())
@@ -85,8 +85,8 @@ def is_script_failure(state: CoordinatorState, group: Generation, now: float) ->
 def leave_deadlines(state: CoordinatorState, group: Generation) -> list[float]:
     """Return when the processes of the leaving pods end, for the pods of this group only.
 
-    Pods stay members after they have gone, to be recognized when they come back: those of earlier groups are passed
-    over here.
+    Pods stay members after they have left, to be recognized when they reconnect: pods of earlier groups are skipped
+    here.
     """
     ends = [member.presence.leaving_until for member in state.members_of(group.pods)]
     return [end for end in ends if end is not None]
@@ -117,9 +117,9 @@ def why_not_train(state: CoordinatorState, pods: tuple[Pod, ...]) -> str:
     """Return why these pods may not train by themselves; "" if they may.
 
     Two halves of a cut network must not both train, so more than half of the last group has to be connected. Pods that
-    said goodbye do not count. A connected pod obeys this coordinator, whether it can train or not. They may train
-    anyway if the wish is newer than the group's, since the operator has then agreed, or if no other master is started
-    while this one runs (134).
+    said goodbye do not count. A connected pod obeys this coordinator, whether it can train or not. Fewer pods may
+    train, too, if the wish is newer than the group's, since the operator has then agreed, or if no other master is
+    started while this one runs (134).
     """
     group = state.group
     if state.wish is None:

@@ -32,7 +32,7 @@ MAX_BACKOFF_SECONDS = 60.0
 MOST_STOP_SECONDS = 90.0
 """Longer than a launcher takes to end its processes, or to find that they cannot be ended."""
 LEAVE_MARGIN_SECONDS = 2.0
-"""What stopping the processes of a leaving pod takes of the time that it has left."""
+"""The part of a leaving pod's remaining time that is kept for stopping its processes."""
 REQUESTED_CHECKPOINT_SECONDS = 10.0
 """How long a script may take to write the requested checkpoint before the sentence mentions the request."""
 CAUSE_SECONDS = 1.0
@@ -187,8 +187,8 @@ def _without_checkpoint(state: CoordinatorState) -> str:
 def _checkpoint_deadlines(state: CoordinatorState, going: list[Pod], now: float) -> tuple[float | None, float | None]:
     """Return until when a checkpoint may begin, and until when it has to be complete; growth has no limit.
 
-    A leaving pod waits for the begin of a checkpoint as long as the job allows (`align_seconds`). For the end of one
-    that is being written by then, it waits until it has to end itself (108).
+    A leaving pod waits for the begin of a checkpoint as long as the job allows (`align_seconds`). If a checkpoint is
+    being written by then, it waits for its end until it has to end itself (108).
     """
     if not going:
         return None, None
@@ -251,7 +251,7 @@ def _waiting(state: CoordinatorState, now: float) -> Decision:
 
 
 def _survivors_suffice(state: CoordinatorState, pods: tuple[Pod, ...]) -> bool:
-    """Whether the remaining pods go on at once after a loss; a new master first waits for the last group's pods."""
+    """Whether the remaining pods train on at once after a loss; a new master first waits for the last group's pods."""
     if state.group is None or state.own_uid not in state.group.uids or state.wish is None:
         return False
     return state.wish.largest(sum(pod.uid in state.group.uids for pod in pods)) > 0

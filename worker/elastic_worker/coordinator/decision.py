@@ -1,4 +1,4 @@
-"""What was decided, as data, and what decisions with restarted processes and those in place have in common."""
+"""A decision as data, and the common parts of decisions with restarted processes and of decisions in place."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ LOOK_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Decision:
-    """What to do (`act`), and why (`sentence`).
+    """The action (`act`), and its reason (`sentence`).
 
     `act` is stay, adopt, align, resume, stop, stopped, give_up, form, done or fail; for changes in place also
     candidates, host, prepare, ask, propose, bind, cancel, retry, refuse, prepare_wait, wait_broken or count_failure.
 
-    `until`: when the decision may differ though nothing new has happened. `reason`: that of the change, as users see
-    it. To align: the checkpoint has to begin within `seconds`, and to be complete within `last_call` seconds.
+    `until`: when the decision may differ without any news. `reason`: the reason of the change, as users see it. To
+    align: the checkpoint has to begin within `seconds`, and to be complete within `last_call` seconds.
     """
 
     act: str

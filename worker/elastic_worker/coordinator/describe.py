@@ -1,4 +1,4 @@
-"""Describes changes in words, for users: pods that leave, pods that have to wait, pods that join."""
+"""Describes changes in words, for users: pods leave, have to wait, or join."""
 
 from __future__ import annotations
 

@@ -29,8 +29,9 @@ STOP_SECONDS = 30.0
 BROKEN_STOP_SECONDS = 5.0
 """The same after the loss of a peer: no collective can complete any more, so nothing is gained by waiting."""
 LINGER_SECONDS = 2.0
-"""How long a leaving master stays while the others train on: pods that are asked to go together learn of it one after
-the other, and a master that waits costs the training nothing."""
+"""How long a leaving master stays while the others train on: pods that are deleted together learn of it one after the
+other, and a waiting master costs the training nothing.
+"""
 
 
 class Executor:
@@ -119,7 +120,7 @@ class Executor:
             member.failure = None
 
     def _count_failure(self, group: Generation, now: float) -> None:
-        """Count a failure, unless a pod that went has caused it."""
+        """Count a failure, unless a pod that left has caused it."""
         state = self.state
         if not is_script_failure(state, group, now):
             state.change_reason, state.failure = "Loss", None
@@ -173,7 +174,7 @@ class Executor:
     # -- reports of members -------------------------------------------------------------------------------------------
 
     def check_processes(self, member: Member) -> None:
-        """Stop a new member's processes if they are of an earlier group; count them as failed if they are gone."""
+        """Stop a new member's processes if they are of an earlier group; count them as failed if they have ended."""
         state = self.state
         group = state.group
         runs = member.processes.number
@@ -193,7 +194,7 @@ class Executor:
         member.mark_running(generation)
 
     def stopped(self, member: Member, steps_lost: int | None, *, unkillable: str = "") -> None:
-        """Record that none of a member's processes runs, but for one that is `unkillable`."""
+        """Record that none of a member's processes runs, except one that is `unkillable`."""
         member.mark_stopped(unkillable)
         change = self.changes.latest
         if change is not None and steps_lost is not None and not change.generation:
@@ -217,7 +218,7 @@ class Executor:
             log.info("generation=%d first step pause=%s parts=%s", generation, change.pause, change.parts())
 
     def release_leaving(self) -> None:
-        """Let leaving pods go that have no processes to stop; the master last.
+        """Let leaving pods without processes to stop end; the master last.
 
         If all wait with their state in memory and no staying pod has it, one of the leaving pods writes a checkpoint.
         """

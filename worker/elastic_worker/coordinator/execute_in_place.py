@@ -156,7 +156,9 @@ class InPlaceExecutor:
         self._send_to_group(orders.Broken(state.group.number))
 
     def _count_failure(self, decision: Decision, now: float) -> None:
-        """Count a failure, after which the job goes on without the process; without a step in between they add up."""
+        """Count a failure, after which the job goes on without the process. Failures without a step in between add
+        up.
+        """
         state, failure = self._state, decision.failure
         assert failure is not None
         assert state.group is not None

@@ -37,9 +37,9 @@ NEWCOMER_SECONDS = 10.0
 SAVE_SECONDS = 1800.0
 """How long the ranks may take to write a checkpoint together, before they are restarted."""
 SAVE_MARGIN_SECONDS = 2.0
-"""What stopping the processes of a leaving pod takes of the time that it has left."""
+"""The part of a leaving pod's remaining time that is kept for stopping its processes."""
 MOST_ATTEMPTS = 3
-"""After so many failed attempts newcomers are left out until they reconnect; without newcomers all restart."""
+"""After this many failed attempts newcomers are left out until they reconnect; without newcomers all restart."""
 ASKED = "all pods are asked how far they are"
 
 
@@ -67,7 +67,7 @@ def decide_in_place(state: CoordinatorState, group: Generation, now: float) -> D
     joined = Joined(group.number)
     behind = [m.pod.name for m in members if m.processes != joined]
     if behind:
-        # Until then it counts the boundaries of the group before, which the next attempt must not be given.
+        # Until then it counts the boundaries of the last group, which the next attempt must not get.
         return Decision("stay", f"{behind[0]} goes over to generation {group.number}", until=now + LOOK_SECONDS)
     if not any(m.is_available for m in members):
         return _park_all(state, f"all {len(group.pods)} pods leave", now)
@@ -149,7 +149,7 @@ def failed_attempts(state: CoordinatorState, pods: tuple[Pod, ...]) -> int:
 
 
 def _is_master_coming(state: CoordinatorState) -> bool:
-    """Whether the master's processes are about to be ready; False while a group forms without them, which goes on."""
+    """Whether the master's processes are about to be ready. False while a group forms without them, which continues."""
     if state.attempt is not None and state.attempt.group.is_without_master:
         return False
     master = state.members.get(state.own_uid)
@@ -166,7 +166,7 @@ def _starting_newcomers(state: CoordinatorState) -> list[Member]:
 
 
 def _planned(state: CoordinatorState, group: Generation, pods: tuple[Pod, ...], now: float) -> Decision:
-    """Decide for a group that is not broken: let newcomers join, and leaving pods go."""
+    """Decide for a group that is not broken: let newcomers join, and leaving pods leave."""
     if not pods:
         going = [m.pod for m in state.members_of(group.pods) if not m.is_available]
         if not going:
@@ -195,7 +195,7 @@ def _planned(state: CoordinatorState, group: Generation, pods: tuple[Pod, ...], 
 
 
 def _recover(state: CoordinatorState, group: Generation, pods: tuple[Pod, ...], broken: str) -> Decision:
-    """Decide for a broken group: the remaining pods go on, or wait with their state in memory."""
+    """Decide for a broken group: the remaining pods train on, or wait with their state in memory."""
     master = any(m.pod.is_master and not m.is_ready for m in state.members_of(group.pods))
     reason = "MasterLost" if master else "Loss"
     problem = why_not_train(state, pods)
@@ -211,7 +211,7 @@ def _recover(state: CoordinatorState, group: Generation, pods: tuple[Pod, ...], 
 
 
 def _wait_for_store(state: CoordinatorState, first: Pod) -> Decision | None:
-    """Wait for the store of the next group's first pod; a worker is ordered to serve one. None: it is there."""
+    """Wait for the store of the next group's first pod; a worker is ordered to serve one. None: the store is ready."""
     (host,) = state.members_of([first])
     if host.store_port:
         return None

@@ -19,7 +19,7 @@ from elastic_worker.protocol.codec import Message
 log = logging.getLogger(__name__)
 
 PROGRESS_SECONDS = 300.0
-"""A group that has trained for so long has made progress, even if its steps are not known."""
+"""A group that has trained for this long has made progress, even if its steps are not known."""
 
 
 class Inbox:
@@ -155,7 +155,7 @@ class Inbox:
         self._state.progressed = True
 
     def _on_step(self, member: Member, report: reports.Step, _now: float) -> None:
-        """Steps reported before the group formed are those of the last one, and some of them are done again (104)."""
+        """Steps reported before the group formed are steps of the last group, and some of them are repeated (104)."""
         state = self._state
         if state.group and member.reports_steps_of(state.group.number):
             state.step = max(state.step, report.count)

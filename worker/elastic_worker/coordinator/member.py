@@ -1,4 +1,4 @@
-"""A pod as the coordinator knows it: three states of it, and what its launcher reports beside them.
+"""A pod as the coordinator knows it: its three states, and further reports of its launcher.
 
 `presence` says whether the pod is connected, and whether it leaves. `processes` says how far its processes are in a
 generation. `readiness` says whether they can be brought into the next one. Each of the three is a frozen dataclass,
@@ -35,7 +35,7 @@ class Connected:
 
 @dataclass(frozen=True)
 class Leaving:
-    """It is connected, and is asked to go: its processes end by `leaving_until`."""
+    """It is connected, and its pod is being terminated: its processes end by `leaving_until`."""
 
     leaving_until: float
     is_connected: ClassVar[bool] = True
@@ -153,7 +153,7 @@ class Member:
 
     understands_parts   its release can be sent its part of a group; others are sent the whole
     warm_at             since when its warm parent can start processes at once
-    has_state           one of its processes has the state of the training; another one may be starting, or be gone
+    has_state           one of its processes has the state of the training; another one may be starting, or have ended
     change_mode         how its processes change groups (`contract.IN_PLACE`, `RESTART`); "" without the library
     store_port          where it serves a store that no group has used
     hosts               it was ordered to keep a store ready, as the master's pod always does
@@ -174,7 +174,7 @@ class Member:
     hosts: bool = False
     stuck: reports.StuckRank | None = None
 
-    # -- what follows from these --------------------------------------------------------------------------------------
+    # -- consequences of these -----------------------------------------------------------------------------------------
 
     @property
     def is_connected(self) -> bool:
@@ -183,12 +183,12 @@ class Member:
 
     @property
     def is_available(self) -> bool:
-        """Whether it may take part in a new group: a pod that leaves, is disconnected or given up may not."""
+        """Whether it may take part in a new group: it is not leaving, disconnected or given up."""
         return isinstance(self.presence, Connected) and not isinstance(self.readiness, GivenUp)
 
     @property
     def is_leaving(self) -> bool:
-        """Whether it was asked to go, or has said goodbye."""
+        """Whether it is being terminated, or has said goodbye."""
         return isinstance(self.presence, Gone) or self.presence.leaving_until is not None
 
     @property
@@ -206,18 +206,18 @@ class Member:
         return self.processes.number == number and not isinstance(self.processes, FellOut)
 
     def reports_steps_of(self, number: int) -> bool:
-        """Whether the steps that it reports are of that generation, and not of the one before (104)."""
+        """Whether its reported steps are of that generation, and not of the one before (104)."""
         return self.processes.number == number and not isinstance(self.processes, Assigned)
 
     # -- changes of its presence --------------------------------------------------------------------------------------
 
     def start_leaving(self, until: float) -> None:
-        """The pod was asked to go: its processes end by `until`."""
+        """The pod is being terminated: its processes end by `until`."""
         if self.is_connected:
             self.presence = Leaving(until)
 
     def disconnect(self, until: float) -> None:
-        """Its connection broke; it may come back until then."""
+        """Its connection broke; it may reconnect until then."""
         if not isinstance(self.presence, Gone):
             self.presence = Disconnected(until, self.presence.leaving_until)
 
@@ -232,11 +232,11 @@ class Member:
         self.processes, self.readiness, self.has_state = Assigned(number), NotReady(), False
 
     def switch_to(self, number: int) -> None:
-        """Its processes are ordered to switch to that generation; 0: the others go on without them."""
+        """Its processes are ordered to switch to that generation; 0: the others train on without them."""
         self.processes = Assigned(number) if number else NoProcesses()
 
     def mark_running(self, number: int) -> None:
-        """It reports what its processes run as. Each hello repeats that, whatever became of them meanwhile."""
+        """It reports the generation of its processes. Each hello repeats this, whatever their state."""
         if number != self.processes.number or isinstance(self.processes, Assigned):
             self.processes = Running(number) if number else NoProcesses()
 
@@ -251,7 +251,7 @@ class Member:
             self.processes = FellOut(number)
 
     def mark_stopped(self, unkillable: str) -> None:
-        """It reports that its processes have ended, but for one that is `unkillable`."""
+        """It reports that its processes have ended, except one that is `unkillable`."""
         self.processes = NoProcesses()
         if isinstance(self.readiness, Starting):
             self.readiness = NotReady()
@@ -268,7 +268,7 @@ class Member:
         self.readiness = Refused()
 
     def give_up(self, why: str) -> None:
-        """Nothing is expected of it any more, though it is connected."""
+        """Nothing is expected of it any more, although it is connected."""
         self.readiness = GivenUp(why)
 
     def mark_unkillable(self, process: str) -> None:
@@ -281,8 +281,8 @@ class Member:
     def mark_ready(self, report: reports.Ready, now: float) -> bool:
         """It reports whether all of its processes can be brought into a group, and which one they are in.
 
-        Returns whether they have joined theirs just now. A pod whose processes have all left their group has fallen out
-        of it. So has a pod that loses a process on the way from one group to the next.
+        Returns whether they have joined theirs just now. A pod has fallen out of its group if all its processes have
+        left the group, or if it loses a process between one group and the next.
         """
         number = self.processes.number
         was_joined = isinstance(self.processes, Joined)

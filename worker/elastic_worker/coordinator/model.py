@@ -40,9 +40,9 @@ class Pod:
 
 @dataclass(frozen=True)
 class Wish:
-    """The operator's wish: the uids of the pods that may train, and the allowed sizes in pods; `number` only grows.
+    """The operator's wish: the uids of the pods that may train, and the allowed sizes in pods. `number` only grows.
 
-    `has_successor`: another master may be made while this one is cut off, so the smaller part of a group waits.
+    `has_successor`: another master may be created while this one is cut off, so the smaller part of a group waits.
     """
 
     number: int
@@ -126,7 +126,7 @@ def known_fields(kind: type[Any], message: Mapping[str, Any]) -> dict[str, Any]:
 class Failure:
     """A training process that failed, or a pod whose processes are gone (`rank` -1). `last_lines`: its last output.
 
-    No `/status` has the output: that is read by whoever reaches the pod (163).
+    The output is in no `/status`, which anybody who reaches the pod can read (163).
     """
 
     generation: int

@@ -1,4 +1,4 @@
-"""Sends messages to the members: each is encoded once, and they go out in batches, with heartbeats in between.
+"""Sends messages to the members: each is encoded once, and they are sent in batches, with heartbeats in between.
 
 Sending a whole group to each of a thousand members of an earlier release takes seconds. A launcher that hears nothing
 for `wire.SILENCE_SECONDS` gives up the coordinator (114).
@@ -18,10 +18,10 @@ from elastic_worker.protocol.codec import Message
 from elastic_worker.protocol.orders import Group
 
 Send = Callable[[Iterable[str], Message], None]
-"""Queues a message to those of these members that are connected, by uid."""
+"""Queues a message to the connected ones of these members, by uid."""
 
 BATCH_BYTES = 1 << 18
-"""How much is sent before other tasks run: it takes some milliseconds."""
+"""How many bytes are sent before other tasks run: some milliseconds."""
 SEND_BYTES = 1 << 10
 """The overhead of a message: sending one, however short, takes as long as copying that many bytes."""
 BEAT = wire.encode({"beat": 1})
@@ -36,7 +36,7 @@ class Outbox:
         self._filled = asyncio.Event()
 
     def send(self, uids: Iterable[str], message: Message) -> None:
-        """Queue a message to those of the members that are connected."""
+        """Queue a message to the connected ones of the members."""
         line = wire.encode(message.to_json())
         self._queue.extend((self.lines[uid], line) for uid in uids if uid in self.lines)
         self._filled.set()

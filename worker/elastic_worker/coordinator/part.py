@@ -1,4 +1,5 @@
-"""One pod's part of a generation: all that the pod needs, so that a group of n pods takes n messages of one length.
+"""One pod's part of a generation: all that the pod needs of it. So a group of n pods takes n messages of constant
+length.
 
 It is sent as `{"part": {...}}`. Launchers of earlier releases are sent the whole group, and coordinators of earlier
 releases send it (113): `read_part` reads both forms, `to_whole_group` answers such a coordinator.
@@ -81,7 +82,7 @@ def read_part(message: Mapping[str, Any], uid: str) -> Part:
 
 
 def to_whole_group(part: Part, pod: Pod) -> dict[str, Any]:
-    """Encode the group for a coordinator that knows no parts: the other pods have names that no real pod has."""
+    """Encode the group for a coordinator that knows no parts. The other pods get names that no real pod has."""
     return _with(_of_unknown(part), part, pod).to_message()
 
 

@@ -32,7 +32,9 @@ log = logging.getLogger(__name__)
 MOST_DIALLING = 4096
 """The backlog: all pods may connect at once. Linux lowers it to net.core.somaxconn."""
 GATHER_SECONDS = 2e-5
-"""For each member: a decision looks at all members, so it is made once for all reports within this time (113)."""
+"""Seconds for each member. A decision examines all members, so it is made once for all reports within this time
+(113).
+"""
 
 
 class Coordinator:
@@ -142,7 +144,7 @@ class Coordinator:
     # -- outgoing -----------------------------------------------------------------------------------------------------
 
     async def _beat(self) -> None:
-        """Send a heartbeat and the status each second, however long other things take."""
+        """Send a heartbeat and the status each second, independently of all other work."""
         due = time.monotonic()
         while True:
             self._outbox.beat()

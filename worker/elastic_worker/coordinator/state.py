@@ -79,10 +79,10 @@ class Rules:
 
 @dataclass
 class CoordinatorState:
-    """Everything a decision is made from.
+    """The input of a decision.
 
     `own_uid` is the master's pod, in which this coordinator runs. `group` is the last generation that was formed or
-    reported. `aligned`: its processes can be stopped, as a checkpoint was just completed or none is waited for any more
+    reported. `aligned`: its processes can be stopped, as a checkpoint was just completed or is not awaited any more
     (`no_checkpoint_came`). `still_deadline`: until when the pods may answer StandStill. `asked_at`: when the script was
     asked for a checkpoint, if it was.
     """

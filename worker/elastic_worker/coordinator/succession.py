@@ -1,9 +1,9 @@
-"""Tells the masters of one job apart when no network leads from one to the other: by a note beside the checkpoint.
+"""Tells the masters of one job apart without a network between them: by a note beside the checkpoint.
 
-A master that is cut off together with most of its group trains on, and after a while the operator makes another one.
-They can do harm only if both reach the same storage. So each master leaves the number of its epoch there before it
-begins, and an earlier one finds the number of a later one. The first master creates the file and later ones write into
-it (109): NFS may take a minute to notice that a name exists, but asks the server whenever an existing file is opened.
+A master that is cut off together with most of its group trains on, and after a while the operator creates another one.
+They can do harm only if both reach the same storage. So each master writes the number of its epoch there before it
+begins, and an earlier master finds a later one's number. The first master creates the file and later ones write into it
+(109): NFS may take a minute to notice that a name exists, but asks the server whenever an existing file is opened.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.5
 GIVE_WAY_SECONDS = 3.0
-"""How long a later master waits after its start: by then an earlier one has looked and ended its processes."""
+"""How long a later master waits after its start. By then an earlier one has read the note and ended its processes."""
 
 
 class Succession:

@@ -1,4 +1,4 @@
-"""This pod's part in stopping a group right after a checkpoint: it freezes its processes, or lets them go on."""
+"""This pod's part in stopping a group right after a checkpoint: it freezes its processes, or lets them run on."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Aligning:
         self._standing = asyncio.ensure_future(self._stand_still(round_, marked=marked))
 
     def cancel(self) -> None:
-        """Stop waiting for a checkpoint, and let frozen processes go on."""
+        """Stop waiting for a checkpoint, and let frozen processes run on."""
         for task in (self._hold, self._standing, self._finishing):
             if task is not None:
                 task.cancel()

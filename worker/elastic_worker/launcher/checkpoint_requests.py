@@ -35,7 +35,7 @@ class CheckpointRequests:
         self._answering: asyncio.Task[None] | None = None
 
     def propose(self, order: ProposeCheckpointStep) -> None:
-        """Have the processes wait after that step, and report how far they are. Withdraws an earlier proposal."""
+        """Let the processes wait after that step, and report how far they are. Withdraws an earlier proposal."""
         self.withdraw()
         self._answering = asyncio.ensure_future(self._answer(order))
 
@@ -47,7 +47,7 @@ class CheckpointRequests:
             process.ask_for_checkpoint(order.step)
 
     def withdraw(self) -> None:
-        """Withdraw the proposal, so that waiting processes go on. A request that was made already stays."""
+        """Withdraw the proposal, so that waiting processes run on. A request that was made already stays."""
         if self._answering is not None:
             self._answering.cancel()
             self._answering = None

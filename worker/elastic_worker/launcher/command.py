@@ -76,9 +76,9 @@ class Command:
         return self._judge(code)
 
     async def _look(self) -> str:
-        """Wait for a training process that the command starts by itself; returns what is wrong with it (140).
+        """Wait for a training process that the command starts by itself; returns the fault in words (140).
 
-        The command goes on if its processes cannot be looked at; a missing call of torchrun is reported at its end.
+        The command runs on if its processes cannot be examined; a missing call of torchrun is reported at its end.
         """
         loop = asyncio.get_running_loop()
         try:

@@ -18,7 +18,7 @@ MOST_BYTES = 4096
 class Ending:
     """The end of a pod. `code` is the exit code, 0 only if the job is done; `message` says why it failed.
 
-    `last` is what the process printed last whose failure ended the job, in whichever pod it was.
+    `last` is the last output of the process whose failure ended the job, in any pod.
     """
 
     code: int

@@ -164,7 +164,7 @@ class Group:
         self._stopping = True
 
     def change_group(self, group: Mapping[str, Any]) -> Part:
-        """Note that the running processes go over to this group, or to none. Returns this pod's part of it."""
+        """Note that the running processes switch to this group, or to none. Returns this pod's part of it."""
         record = read_part(group, self.settings.pod_uid)
         if record.place < 0:
             self.record = None
@@ -224,7 +224,9 @@ class Group:
         return f"{names} cannot be ended by SIGKILL"
 
     async def _await_end(self, processes: list[TrainingProcess]) -> None:
-        """Wait for the end of processes that SIGKILL did not end, and report it: this pod can then train again."""
+        """Wait for the end of processes that SIGKILL did not end, and report it, since this pod can then train
+        again.
+        """
         await asyncio.wait({process.exited for process in processes})
         await leftover.end([process.pid for process in processes])
         log.info("all processes have ended after all")

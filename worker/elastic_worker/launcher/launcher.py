@@ -103,7 +103,7 @@ class Launcher:
         self._membership.on_coordinator = self._trainees.set_coordinator
         self._save = False
         self._unused_flags: tuple[str, ...] = ()
-        """Of a command's torchrun. Those in `args` are read by the operator itself."""
+        """The unused flags of a command's torchrun. The operator itself reads the flags in `args`."""
         self._command: Command | None = None
         if given.is_command:
             self._command = Command(
@@ -155,7 +155,7 @@ class Launcher:
             remove_folder_of(self._trainees.path)
 
     def _parts(self) -> list[Coroutine[Any, Any, None]]:
-        """The coroutines that run concurrently. None of them ends by itself."""
+        """The coroutines that run concurrently. None of these coroutines ends by itself."""
         parts = [
             self._become_warm(),
             self._membership.run(),

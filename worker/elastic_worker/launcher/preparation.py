@@ -13,7 +13,7 @@ MOST_FAILED_STARTS = 2
 class Preparation:
     """Starts the missing processes of one pod.
 
-    At the second process in a row that ends before it was in a group, `end_pod` is called with the reason.
+    If two processes in a row end before they were in a group, `end_pod` is called with the reason.
     """
 
     def __init__(self, group: Group, end_pod: Callable[[str], None]) -> None:

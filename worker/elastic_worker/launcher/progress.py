@@ -1,8 +1,8 @@
-"""What a training process says of its progress in the way of Kubeflow's TrainJobs (KEP-2779, 157).
+"""Takes reports of progress that training processes make as to a TrainJob of Kubeflow (KEP-2779, 157).
 
 The launcher takes the place of Kubeflow's controller: it sets the variables of that proposal in each training process,
-and answers the POST. So scripts that report to Kubeflow report here unchanged, such as each Trainer of transformers.
-The process with rank 0 reports, and it is in the master's pod.
+and answers the POST. So scripts that report to Kubeflow work here unchanged, such as every Trainer of transformers. The
+process with rank 0 reports, and it is in the master's pod.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MOST_SECONDS = 10**10
 
 
 class BadReportError(ValueError):
-    """The report names a field that has a value of another type, or too large; the text says which."""
+    """A field of the report has a value of another type, or one that is too large; the text names it."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def _integer(status: dict[str, Any], field: str, most: int) -> int | None:
 
 
 def _metrics(value: Any) -> list[tuple[str, str]]:
-    """The first MOST_METRICS of them, shortened."""
+    """The first MOST_METRICS metrics, shortened."""
     if value is None:
         return []
     if not isinstance(value, list):

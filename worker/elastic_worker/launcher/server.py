@@ -164,7 +164,7 @@ def _bound(host: str | None, port: int) -> socket.socket:
 
 
 def _bounded(status: Mapping[str, Any]) -> bytes:
-    """The status as JSON, without its oldest changes, and then without its members, if it is longer than is read."""
+    """The status as JSON. If it is too long for its readers, its oldest changes are left out, and then its members."""
     body = _encode(status)
     changes = list(status.get("changes") or [])
     while len(body) > contract.STATUS_LIMIT_BYTES and changes:
@@ -176,7 +176,7 @@ def _bounded(status: Mapping[str, Any]) -> bytes:
 
 
 def _encode(status: Mapping[str, Any]) -> bytes:
-    # Command lines and names of files may hold bytes that are no text.
+    # Command lines and names of files may contain bytes that are not text.
     text = json.dumps(status, separators=(",", ":"), ensure_ascii=False)
     return text.encode(errors="replace") + b"\n"
 

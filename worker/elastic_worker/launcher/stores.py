@@ -10,7 +10,7 @@ from elastic_worker.processes.starter import Starter, Store
 
 
 class Stores:
-    """The stores of a pod that hosts them: the master's, or one of a group that goes on without the master (125).
+    """The stores of a pod that hosts them: the master's pod, or the first pod of a group without the master (125).
 
     `changed` is called when the spare store is used, or has ended.
     """

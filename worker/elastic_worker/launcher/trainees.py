@@ -95,13 +95,13 @@ class Trainees:
 
     @property
     def change_mode(self) -> str:
-        """How its processes change groups: in place, or started again after a checkpoint; "" for a plain script."""
+        """How its processes change groups: in place, or by a restart after a checkpoint; "" for a plain script."""
         modes = {trainee.change_mode for trainee in self._trainees.values()}
         return modes.pop() if len(modes) == 1 and len(self._trainees) == self._size() else ""
 
     @property
     def in_place(self) -> bool:
-        """Whether all of the pod's processes change groups without being started again."""
+        """Whether all of the pod's processes change groups without a restart."""
         return self.change_mode == IN_PLACE
 
     def progress(self) -> process_reports.Progress | None:
@@ -109,7 +109,8 @@ class Trainees:
         return self._trainees[min(self._trainees)].progress if self._trainees else None
 
     def poll_stuck(self, at_least: float) -> tuple[int, process_reports.Position] | None:
-        """The local rank and position of the process that is least far, if the step of all of them is stuck; else None.
+        """The local rank and position of the process that is least advanced, if the step of all processes is stuck;
+        else None.
 
         A step is stuck after `at_least` seconds and STALL_STEPS times the median. The positions are those that the
         processes last reported; each call asks for new ones.
@@ -275,7 +276,9 @@ class Trainees:
             trainee.send(process_orders.Bind(place, order.at, order.save))
 
     def set_coordinator(self, epoch: int | None) -> None:
-        """Pass on the coordinator's epoch; None while none is connected, so that no loss of a pod can be confirmed."""
+        """Pass on the coordinator's epoch; None while none is connected, since no loss of a pod can be confirmed
+        then.
+        """
         self._send_to_all(process_orders.CoordinatorAway(epoch is None, epoch))
 
     async def leave(self, *, save: bool, seconds: float) -> None:

@@ -19,7 +19,7 @@ MOST_COUNTED, MOST_SECONDS, MOST_PERCENT = 2**53, 1e10, 100
 
 
 def training_status(progress: Progress) -> dict[str, Any]:
-    """Those known of `epoch`, `samplesSeen`, `loss`, `goodput` (its `share`, 0 to 1, and `seconds` by part),
+    """The known values of `epoch`, `samplesSeen`, `loss`, `goodput` (its `share`, 0 to 1, and `seconds` by part),
     `progressPercentage` (0 to 100) and `estimatedRemainingSeconds`.
     """
     about = {

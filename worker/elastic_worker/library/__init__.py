@@ -1,1 +1,3 @@
-"""What a training script calls, by `import elastic_worker as elastic`. Nothing else in the package imports torch."""
+"""The interface of training scripts, by `import elastic_worker as elastic`. Nothing else in the package imports
+torch.
+"""

@@ -22,7 +22,7 @@ __all__ = ["FailedOnRanks", "empty", "files_of_rank", "read_into", "saved_tensor
 
 
 def write_alone(tensors: Tensors, folder: Path) -> None:
-    """Write all tensors from this process alone, durably. They must be on the CPU and contiguous.
+    """Write all tensors from this process alone, durably. The tensors must be on the CPU and contiguous.
 
     Raises OSError, or what torch finds wrong with the tensors.
     """

@@ -84,7 +84,7 @@ class Folder:
         return (self.path / LATEST).exists()
 
     def refuse_if_outdated(self, order: WriterOrder) -> None:
-        """Raises OutdatedError if a newer master has begun, or one or a newer generation has written here."""
+        """Raises OutdatedError if a newer master has begun, or if a newer master or generation has written here."""
         self._refuse_if_cut_off()
         newest = max(self._orders(), default=order)
         if newest > order:
@@ -117,7 +117,7 @@ class Folder:
         """Make an unfinished folder the checkpoint of its step, by one rename.
 
         It replaces a torn one of the same step, and an earlier master's, which is removed once this one is in place.
-        Raises OutdatedError if a newer master came meanwhile.
+        Raises OutdatedError if a newer master has begun meanwhile.
         """
         unfinished = self.unfinished(manifest.step, manifest.order)
         target = self.checkpoint(manifest.step)

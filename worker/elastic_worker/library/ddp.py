@@ -121,7 +121,8 @@ class ElasticDDP(DistributedDataParallel):  # type: ignore[misc]
         return getattr(self.module, "_ddp_params_and_buffers_to_ignore", ())
 
     def check_hooks(self, objects: Iterable[object]) -> None:
-        """Raises TypeError for a hook with a state that newcomers would not get: `objects` are those that they get.
+        """Raises TypeError for a hook with a state that newcomers would not get: `objects` are the objects that they
+        get.
 
         With PowerSGD's, for example, a newcomer would send other messages than the ranks that train, and abort them.
         """
@@ -214,6 +215,6 @@ def _is_parallel(parameter: Any, *, sharded: bool) -> bool:
 
 
 def _kinds(name: str, *modules: str) -> tuple[Any, ...]:
-    """The class from those of the modules that are imported: an object of it can be there only then."""
+    """The class from the imported ones of these modules: only then can an object of it exist."""
     loaded = (getattr(sys.modules.get(module), name, None) for module in modules)
     return tuple(kind for kind in loaded if isinstance(kind, type))

@@ -30,7 +30,7 @@ class EvaluationJob(Protocol):
         """Whether the group has changed."""
 
     def free_boundary(self) -> None:
-        """Do not count the next boundary: the other ranks wait there already."""
+        """Do not count the next boundary, where the other ranks wait already."""
 
     def share_buffers(self) -> bool:
         """Give all ranks the running statistics of rank 0; False if the group was lost."""
@@ -72,7 +72,9 @@ class Evaluation:
                 self._result = self._job.add_up(self._sums)
 
     def _is_known(self) -> bool:
-        """Whether a faster rank has the result already. Then this rank goes on to the boundary where that one waits."""
+        """Whether a faster rank has the result already. Then this rank goes to the boundary where the faster one
+        waits.
+        """
         self._result = self._known()
         if self._result is not None:
             self._job.free_boundary()

@@ -1,4 +1,4 @@
-"""Process groups that come and go beside each other: formed, made torch's default group, aborted, discarded.
+"""Process groups beside each other: formed, made torch's default group, aborted, discarded.
 
 torch knows one default group per process and makes it in one blocking call. A job that changes size needs the next
 group while the present one trains. So a group is built from torch's own parts without being registered, and

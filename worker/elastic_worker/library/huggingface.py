@@ -10,14 +10,14 @@ A planned change costs no step: all ranks save after the same one, the script st
 loss it resumes from the newest checkpoint that it wrote itself (`save_steps`). Without our launcher the callback does
 nothing. `output_dir` must be a folder that all pods see.
 
-Exact: model, optimizer, scheduler and `global_step` are what they were. The Trainer finds its place in the data
-by counting steps: it skips `global_step % steps of an epoch` of the same shuffled order. With `accumulation_steps` a
-step has as many samples in any world: each sample then comes once in an epoch, across changes in its midst, if a
-multiple of the global batch fills the epoch. Not exact: without that line a step has more or fewer samples in
-another world, and `num_train_epochs` is counted anew in steps of the present world: samples come again or not at all,
-and training may end early or late; give `max_steps` then. Dropout and other random numbers go on for the ranks that
-there were when the checkpoint was written; further ranks begin with the seed. `ignore_data_skip` starts the epoch anew.
-A data set without a length, FSDP and DeepSpeed were not tried.
+Exact: model, optimizer, scheduler and `global_step` are unchanged. The Trainer finds its place in the data by counting
+steps: it skips `global_step % steps of an epoch` of the same shuffled order. With `accumulation_steps` a step has as
+many samples in any world: each sample then comes once in an epoch, across changes in its midst, if a multiple of the
+global batch fills the epoch. Not exact: without that line a step has more or fewer samples in another world, and
+`num_train_epochs` is counted anew in steps of the present world: samples come again or not at all, and training may end
+early or late; give `max_steps` then. Dropout and other random numbers continue for the ranks that existed when the
+checkpoint was written; further ranks begin with the seed. `ignore_data_skip` starts the epoch anew. A data set without
+a length, FSDP and DeepSpeed were not tried.
 """
 
 from __future__ import annotations

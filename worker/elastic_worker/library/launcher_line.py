@@ -85,7 +85,7 @@ class LauncherLine:
         return self.wait(save) if self._state.must_ask else None
 
     def wait(self, save: Callable[[], None]) -> Verdict | None:
-        """Wait until it is decided how to go on; returns as `boundary`. Raises PodLeaves."""
+        """Wait for the decision how to go on; returns like `boundary`. Raises PodLeaves."""
         self._state.in_wait = True
         try:
             return self._wait(save)

@@ -8,15 +8,14 @@
 A planned change costs no step: all ranks save after the same one, the script starts again, the Trainer resumes. After a
 loss it resumes from the callback's newest checkpoint. Without our launcher the callback saves nothing.
 
-Exact: model, optimizers, schedulers and `global_step` are what they were. The Trainer keeps its place in the
-epoch as a number of each process's batches, and would begin the data of that epoch anew; the callback counts the
-batches for the present world and skips them. With `accumulation_steps`, a sampler that gives the same order again
-(Lightning's own DistributedSampler does), and a multiple of the global batch in an epoch, each sample comes once in an
-epoch, across changes in its midst. Not exact: without that line a step has more or fewer samples in another
-world, and an epoch as many fewer or more steps; if the place in the epoch does not come out even, some samples come
-again. Random numbers are not in Lightning's checkpoints: dropout and augmentation go on from the seed. A loader without
-a sampler begins the epoch anew, one with `load_state_dict` is the Trainer's own business. FSDP and DeepSpeed were not
-tried.
+Exact: model, optimizers, schedulers and `global_step` are unchanged. The Trainer keeps its place in the epoch as a
+number of each process's batches, and would begin the data of that epoch anew; the callback counts the batches for the
+present world and skips them. With `accumulation_steps`, a sampler that gives the same order again (Lightning's own
+DistributedSampler does), and a multiple of the global batch in an epoch, each sample comes once in an epoch, across
+changes in its midst. Not exact: without that line a step has more or fewer samples in another world, and an epoch as
+many fewer or more steps; if the place in the epoch does not come out even, some samples come again. Random numbers are
+not in Lightning's checkpoints: dropout and augmentation begin again with the seed. A loader without a sampler begins
+the epoch anew, one with `load_state_dict` is the Trainer's own business. FSDP and DeepSpeed were not tried.
 
 The save is in `on_train_batch_end`, which callbacks further down the list and the module do not see for that batch
 again: put this callback last. The group does not change after the last step of an epoch, unless that is its only one.
@@ -57,8 +56,8 @@ def _callback_class() -> Any:
 class LightningCallback(_callback_class()):  # type: ignore[misc]
     """Saves into `folder`, which all pods see: before planned changes, and every `every_n_steps` steps for losses.
 
-    With `every_n_steps=0` only before planned changes: after a loss the job goes on from the last of those.
-    Without our launcher nothing is saved.
+    With `every_n_steps=0` only before planned changes: after a loss the job resumes from the last of these. Without our
+    launcher nothing is saved.
     """
 
     def __init__(self, folder: str | Path, *, every_n_steps: int = 500) -> None:
@@ -175,7 +174,7 @@ def _count_anew(checkpoint: dict[str, Any], world: int, trainer: Any) -> int:
 
 
 def _skip(trainer: Any, batches: int) -> None:
-    """Have each loader skip that many batches of the epoch. One that keeps its own state does so by itself."""
+    """Let each loader skip that many batches of the epoch. A loader that keeps its own state does so by itself."""
     loop = trainer.fit_loop
     for loader in loop._combined_loader.flattened:
         sampler = getattr(getattr(loader, "batch_sampler", None), "sampler", None)

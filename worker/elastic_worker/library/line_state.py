@@ -1,4 +1,4 @@
-"""The state of a training process between groups: its group, and the change that is under way.
+"""The state of a training process between groups: its group, and the change under way.
 
 Pure: without thread, socket or clock. `LauncherLine` passes the launcher's orders to it, and asks it at each boundary;
 the random histories of the tests do the same.
@@ -23,8 +23,8 @@ from elastic_worker.protocol.process_orders import GroupPlace
 class Verdict:
     """The coordinator's decision on how the process goes on.
 
-    `place` is its place in the next group. Its rank is -1 if the others go on without it; `place` is None if there is
-    no next group. `formed` is that group, None if it was not formed here. With `save` all ranks write a checkpoint
+    `place` is its place in the next group. Its rank is -1 if the others train on without it; `place` is None if there
+    is no next group. `formed` is that group, None if it was not formed here. With `save` all ranks write a checkpoint
     together, and are started again.
     """
 

@@ -168,7 +168,7 @@ class _Fetcher:
 
 
 class _Start:
-    """Called in each worker process at its start: has it end with its parent, where that is safe, and calls the user's
+    """Called in each worker process at its start: lets it end with its parent, where that is safe, and calls the user's
     function.
     """
 

@@ -34,8 +34,8 @@ def set_environment(place: GroupPlace) -> None:
 def find(environ: Mapping[str, str]) -> GroupPlace:
     """Read the place from the variables of our launcher, of torchrun, or of `srun`; without any, a process alone.
 
-    Under `srun`, MASTER_ADDR must be set (the first host of `scontrol show hostnames`), as for any script with torch.
-    Raises SurroundingsError.
+    Under `srun`, MASTER_ADDR must be set (the first host of `scontrol show hostnames`), as for any torch script. Raises
+    SurroundingsError.
     """
     if "RANK" in environ and "WORLD_SIZE" in environ:
         rank, world = _number(environ, "RANK"), _number(environ, "WORLD_SIZE")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 _C10D, _DDP = "torch.distributed.distributed_c10d", "torch.nn.parallel.distributed"
 PrivateName = str
-"""`MODULE:NAME.NAME`; the last one may be what objects of that class keep, if the class declares it."""
+"""`MODULE:NAME.NAME`; the last name may be an attribute of the class's objects, if the class declares it."""
 GROUPS: tuple[tuple[PrivateName, ...], ...] = (
     # groups.py: being torch's default group
     (f"{_C10D}:_world",),
@@ -63,7 +63,7 @@ OF_NCCL: tuple[tuple[PrivateName, ...], ...] = (
 )
 """Names needed if torch has NCCL (`forming.py`)."""
 MAY_LACK = ("_abort", "_ddp_params_and_buffers_to_ignore")
-"""Names that may be absent: of a backend in some versions, and what DDP leaves in a module for a script."""
+"""Names that may be absent: a backend's in some versions, and the marks that DDP leaves in a module for a script."""
 
 
 def lacking(what: tuple[tuple[PrivateName, ...], ...] = GROUPS) -> str:

@@ -1,7 +1,7 @@
-"""How much of a training is done, and how long the rest takes at the present group's pace.
+"""Estimates how much of a training is done, and how long the rest takes at the present group's pace.
 
-Until that pace is known, the group before sets it: the first report of a new group is the one that the operator keeps
-for some seconds.
+Until that pace is known, the last group's pace counts, because the operator keeps the first report of a new group for
+some seconds.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ class Remaining:
         self._pace: float | None = None
 
     def entered(self) -> None:
-        """Another group begins, with another pace."""
+        """Begin another group, with another pace."""
         self._since = None
 
     def look(self, done: float, total: Any, now: float) -> tuple[int | None, int | None]:
-        """The percentage (0 to 100) and the seconds that are left; None for what is not known."""
+        """The percentage (0 to 100) and the remaining seconds; None for an unknown value."""
         if not _is_amount(total) or done > total:
             return None, None
         if self._since is None or done < self._since[0]:

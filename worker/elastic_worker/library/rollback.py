@@ -1,6 +1,6 @@
 """Restores a model's buffers after an aborted step.
 
-Each buffer has a copy that is kept from step to step; a step begins by copying again the buffers of modules that were
+Each buffer has a copy that is kept from step to step. A step begins by copying again the buffers of modules that were
 written to since. torch counts writes to a tensor, but not all of them: not BatchNorm's to its running statistics, none
 through `.data` or NumPy, none of a CUDA graph. And DDP's broadcast counts although it changes nothing. So:
 

@@ -79,7 +79,7 @@ class Batch:
         self.draw_alike(after=True)
 
     def draw_alike(self, *, after: bool = False) -> None:
-        """Let all ranks draw the same random numbers before their micro-batches, and others after them (102)."""
+        """Let all ranks draw the same random numbers before their micro-batches, and others after these (102)."""
         seeds.set_seeds(self._seed ^ after)
 
 

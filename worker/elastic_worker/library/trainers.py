@@ -1,4 +1,4 @@
-"""The part that the adapters for Lightning and Hugging Face share: a trainer's connection to the launcher.
+"""The common part of the adapters for Lightning and Hugging Face: a trainer's connection to the launcher.
 
 Such a trainer forms torch's own process group from the variables that torchrun sets, and cannot change it. So before a
 planned change all ranks write a checkpoint after the same step, and wait for their end; the script starts again in the
@@ -47,7 +47,7 @@ class TrainerLine:
     def begin(self, *, step: int, newest: str | None, remedy: str) -> None:
         """Begin after `step`, in the formed group. Once per process.
 
-        Raises ValueError if another group than the first is about to forget what was saved in `newest`.
+        Raises ValueError if another group than the first is about to ignore the checkpoint `newest`.
         """
         path = os.environ.get(contract.ENV_LIBRARY, "")
         if not path or self._line is not None:
@@ -69,7 +69,7 @@ class TrainerLine:
 
     def report(self, *, step: int, epoch: float, loss: Any = None, steps: Any = None) -> None:
         """Report a step of `steps` in all; `step` counts from the beginning of the training, `loss` is a number or a
-        tensor of one. Not known is whatever is no positive, finite number of steps.
+        tensor of one. A number of steps that is not positive and finite counts as unknown.
         """
         if self._line is None:
             return
@@ -93,7 +93,9 @@ class TrainerLine:
             self._line.send(LastCheckpointStep(step))
 
     def saved_together(self, step: int) -> None:
-        """Report that this rank has saved for a change, and wait for the other ranks and the end. Raises PodLeaves."""
+        """Report that this rank has saved for a change, and wait for the other ranks and for the end. Raises
+        PodLeaves.
+        """
         assert self._line is not None, "there is no change without a launcher"
         barrier()
         log.info("step %d is saved; the processes start again in another group", step)

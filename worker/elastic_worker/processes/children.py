@@ -85,7 +85,7 @@ class Process:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") if fields else 0.0
 
     def dump_stacks(self) -> None:
-        """Have the process print the stacks of its threads to its stderr, if it has installed the handler by now."""
+        """Let the process print the stacks of its threads to its stderr, if it has installed the handler by now."""
         if not self.exited.done() and catches_signal(self.pid, linux.DUMP_SIGNAL):
             os.kill(self.pid, linux.DUMP_SIGNAL)
 

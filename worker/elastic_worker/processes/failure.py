@@ -27,8 +27,8 @@ OURS = str(Path(__file__).parent) + os.sep
 def install_hook() -> None:
     """From now on, print an uncaught exception without our frames, and write it to the error file.
 
-    This is a `sys.excepthook`: the interpreter ends as it would without us, and a hook of the script's own is still
-    called. Call this while an exception is being handled, before raising it again.
+    This is a `sys.excepthook`: the interpreter ends as without us, and the script's own hook is still called. Call this
+    while an exception is being handled, before raising it again.
     """
     print_exception = sys.excepthook
 

@@ -43,7 +43,7 @@ def set_subreaper(*, on: bool) -> None:
 
 
 def allow_descriptors() -> None:
-    """Have this process and its children open as many files and sockets as the hard limit allows."""
+    """Let this process and its children open as many files and sockets as the hard limit allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MOST_DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < most:

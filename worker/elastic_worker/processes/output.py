@@ -1,8 +1,8 @@
-"""Copies what a training process prints to the launcher's own streams, and keeps the last lines of it.
+"""Copies the output of a training process to the launcher's own streams, and keeps its last lines.
 
-Where a pod has several processes, the prefix `[default0]:`, with the local rank, stands before each line, as with
-`torchrun --tee`. The output of a single process is copied as it comes: a progress bar has no ends of lines. The last
-lines say why a process failed that left no exception behind.
+If a pod has several processes, each line has the prefix `[default0]:` with the local rank, as with `torchrun --tee`.
+The output of a single process is copied unchanged, because a progress bar has no ends of lines. The last lines say why
+a process failed without an exception.
 
 One thread per stream does it. While the launcher's stream blocks, the thread waits, and in the end the training process
 waits too, as it would if it wrote there itself.
@@ -20,7 +20,7 @@ from elastic_worker import last_lines
 LINE_BYTES = 65_536
 """Longer lines are split."""
 KEPT_BYTES = 4096
-"""Of one line: more than is shown of it."""
+"""The most bytes that are kept of one line: more than is shown of it."""
 
 
 class Output:

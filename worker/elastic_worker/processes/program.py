@@ -9,7 +9,7 @@ SCRIPT = "script"
 MODULE = "module"
 COMMAND = "command"
 STORE = "store"
-"""No program of a user's: the process that serves a torch TCPStore (see store.py)."""
+"""Not a user's program, but the process that serves a torch TCPStore (see store.py)."""
 
 
 class Program(NamedTuple):

@@ -1,4 +1,4 @@
-"""Turns a process that was started or forked for it into what `python train.py ARGUMENTS` would be.
+"""Turns a process that was started or forked for it into one like `python train.py ARGUMENTS`.
 
 `become` is the last call of a process. The exception that ends the program leaves through it, and the interpreter
 finishes by its own rules: exit code, atexit, joining of threads.
@@ -59,7 +59,9 @@ def _execute(target: str, args: tuple[str, ...]) -> NoReturn:
 
 
 def _prepare(ticket: Ticket) -> None:
-    """Install what a plain process lacks: stacks on demand, line buffering, counted steps, the wait of `quiesce`."""
+    """Install the additions to a plain process: stacks on demand, line buffering, counted steps, the wait of
+    `quiesce`.
+    """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(line_buffering=True)

@@ -21,11 +21,11 @@ TORCHS_OWN = ("c10d", "static", "etcd", "etcd-v2")
 """torch's own rendezvous backends. In a pod, each of them means the job's group as well."""
 
 HERE = ("127.0.0.1:", "localhost:")
-"""How an endpoint begins that nobody wrote: torch's default, and that of --standalone."""
+"""The beginnings of endpoints that no user wrote: torch's default, and the endpoint of --standalone."""
 
 
 def main() -> int:
-    """Have the launcher run this command line; the exit code, a shell's (128 + number) for a signal."""
+    """Let the launcher run this command line; returns the exit code, a shell's (128 + number) for a signal."""
     return call({"argv": sys.argv[1:]})
 
 
@@ -66,7 +66,7 @@ def handler() -> Any:
 
 
 def hand_over(_parameters: object) -> NoReturn:
-    """Called by torch's agent before it starts a process: exits once the launcher has run what the agent would run."""
+    """Called by torch's agent before it starts a process. Exits once the launcher has run the agent's program."""
     python = {"executable": sys.executable, "prefix": sys.prefix, "version": list(sys.version_info[:2])}
     sys.exit(call({"argv": _argv_of(_agent()), "python": python}))
 
@@ -96,7 +96,9 @@ def _argv_of(agent: dict[str, Any]) -> list[str]:
 
 
 def _options_of(config: Any) -> list[str]:
-    """The number of processes, and what else somebody wrote: the launcher names what it does not follow."""
+    """The number of processes, and the other options that a user wrote: the launcher names the ones that it does not
+    follow.
+    """
     nodes = (getattr(config, "min_nodes", 1), getattr(config, "max_nodes", 1))
     endpoint, restarts = getattr(config, "rdzv_endpoint", ""), getattr(config, "max_restarts", 0)
     told = [f"--nnodes={nodes[0]}:{nodes[1]}"] if nodes != (1, 1) else []

@@ -95,7 +95,7 @@ class TrainingProcess(Process):
         return not self.signal_name or saving.handles(self.pid, self.signal_name)
 
     def propose(self, step: int) -> None:
-        """Have it wait after that step of its own, if it has not passed it; 0 withdraws the proposal."""
+        """Let the process wait after that step of its own, if it has not passed the step; 0 withdraws the proposal."""
         steps.propose(self._steps_file, step)
 
     def ask_for_checkpoint(self, step: int) -> None:

@@ -66,17 +66,17 @@ def read(path: Path) -> Steps:
 
 
 def propose(path: Path, step: int) -> None:
-    """Have the process wait after that step, if it has not passed it; 0 withdraws the proposal."""
+    """Let the process wait after that step, if it has not passed the step; 0 withdraws the proposal."""
     _write(path, PROPOSED, step)
 
 
 def agree(path: Path, step: int) -> None:
-    """Have the process ask its script for a checkpoint after that step, which was proposed."""
+    """Let the process ask its script for a checkpoint after that step, which was proposed."""
     _write(path, AGREED, step)
 
 
 def _write(path: Path, place: int, number: int) -> None:
-    """Write one number by itself, so that the process never sees half of it. Nothing if the process has ended."""
+    """Write one number by itself, so that the process never sees half of it. No effect if the process has ended."""
     with suppress(FileNotFoundError), path.open("r+b", buffering=0) as file:
         file.seek(place * NUMBER.size)
         file.write(NUMBER.pack(number))

@@ -1,4 +1,4 @@
-"""Training processes that a container's command starts by itself, where it should call torchrun.
+"""Finds training processes that a container's command starts by itself, instead of calling torchrun.
 
 DeepSpeed's launcher, Composer and Lightning start the processes of their machine without torch's agent. In each pod of
 a job they would form a group of their own and train to its end, and only then would the pod fail. Such a process is
@@ -32,7 +32,7 @@ _PARENT_FIELD = 1
 
 
 def find_fault(inherited: Mapping[str, str]) -> str:
-    """Return what is wrong with the first such process among our descendants; "" if there is none.
+    """Return the fault of the first such process among our descendants, in words; "" if there is none.
 
     `inherited` is the environment that all of them inherit: its variables show nothing.
     """

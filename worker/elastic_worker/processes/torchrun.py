@@ -1,7 +1,7 @@
 """Reads a torchrun command line: the program, the processes per pod, and the flags that an Elastic job ignores.
 
-Ignored flags are returned with the reason (see flags.py), for the log and for the job. A flag that says what the pod's
-own variable says, as `--rdzv_endpoint=$MASTER_ADDR:$MASTER_PORT` in a launch script does, is followed.
+Ignored flags are returned with the reason (see flags.py), for the log and for the job. A flag with the same value as
+the pod's own variable is followed, such as `--rdzv_endpoint=$MASTER_ADDR:$MASTER_PORT` in a launch script.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _why_ignored(name: str) -> str:
 
 
 def _is_followed(option: flags.Option, own: Mapping[str, str]) -> bool:
-    """Whether the job does what it says all the same."""
+    """Whether the job follows the flag nevertheless."""
     if (option.name, option.value) == ("--rdzv-backend", "c10d"):
         return True
     variables = f"PET_{option.name[2:].replace('-', '_').upper()}", _ALSO_IN.get(option.name, "")

@@ -31,7 +31,7 @@ IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def serve(path: Path) -> ticket.Ticket:
     """Import the modules of the configuration at `path`, and fork until the launcher ends.
 
-    Returns in each forked process only, with the ticket that says what it is to run.
+    Returns in each forked process only, with the ticket of its program.
     """
     config = ParentConfig.take(path)
     linux.attach(config.launcher)
@@ -112,7 +112,7 @@ def _set_up(config: ParentConfig, request: Fork, control: socket.socket, descrip
         taken = ticket.take(Path(request.ticket))
         control.send(encode(Forked(os.getpid(), request.id)))
     except OSError:
-        # The launcher waits for this process no more, and has started another one in its place.
+        # The launcher does not wait for this process any more, and has started another one instead.
         os._exit(1)
     control.close()
     for target, source in enumerate(descriptors, start=1):

@@ -1,1 +1,1 @@
-"""Works out beside the passes what jobs would get, and where they stand in line."""
+"""Makes forecasts beside the passes: what-if answers and places in line."""

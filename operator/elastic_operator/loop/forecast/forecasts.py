@@ -1,7 +1,7 @@
-"""Works out what would be, beside the passes: answers for jobs that ask, places in line, estimated starts (160, 161).
+"""Makes forecasts beside the passes: answers for jobs that ask, places in line, estimated starts (160, 161).
 
-One decision is made at a time, in a thread, and after each one it rests for nine times as long as that took. So this
-costs at most a tenth of one core, and a pass that is due meanwhile shares the interpreter with one decision.
+One decision is made at a time, in a thread, with a rest of nine times its duration after it. So forecasts cost at most
+a tenth of one core, and a pass that is due meanwhile shares the interpreter with one decision.
 """
 
 from __future__ import annotations
@@ -18,56 +18,57 @@ from elastic_api.status import JobStatus, Phase
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.loop.forecast.queue_positions import QueuePositions
 from elastic_operator.loop.forecast.what_ifs import WhatIfs
-from elastic_operator.loop.stored_world import StoredWorld
+from elastic_operator.loop.store_view import StoreView
 from elastic_operator.metrics import Metrics
+from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.forecast.answer import no_answer
 from elastic_operator.plan.forecast.starts import Steps
-from elastic_operator.plan.forecast.status import awaits_answer, with_answer, with_place
+from elastic_operator.plan.forecast.status import awaits_answer, with_place
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.planner import Decisions
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-REST = 9.0
+IDLE_FACTOR = 9.0
 """The rest after each decision, as a multiple of the time that the decision took."""
 WHAT_IF_ANSWER_SECONDS = 15.0
-"""Where jobs start later than what was decided within this time, an answer has no start: somebody waits for it."""
+"""The most seconds for the decisions of one answer, because a user waits for it. If the job starts after the last of
+these decisions, the answer has no start.
+"""
 NOT_KNOWN = "The operator could not work this out; its log says why."
 AFTER_ERROR_SECONDS = 10.0
 LEAST_WAIT_SECONDS = 0.01
-"""Two clocks may round a time differently."""
+"""The least pause before the next look, because two clocks may round a time differently."""
 
 
 class Forecasts:
-    """The part of statuses that is about the future. `again` has a job (uid) planned for again, so that its status is
-    written.
-    """
+    """The forecasts in jobs' statuses. `requeue` lets a job (uid) be planned again, so that its status is written."""
 
     def __init__(
-        self, world: StoredWorld, *, metrics: Metrics, clock: ServerClock, again: Callable[[str], None]
+        self, view: StoreView, *, metrics: Metrics, clock: ServerClock, requeue: Callable[[str], None]
     ) -> None:
-        self._metrics, self._clock, self._again = metrics, clock, again
+        self._metrics, self._clock, self._requeue = metrics, clock, requeue
         self._news = asyncio.Event()
         self._decisions: Decisions | None = None
         self._free_at = 0.0
         """When (monotonic) the rest after the last decision is over."""
         self._spent = 0.0
         """Seconds of all decisions, with the rests after them."""
-        self.what_ifs = WhatIfs(world, metrics=metrics)
+        self.what_ifs = WhatIfs(view, metrics=metrics)
         self.queue_positions = QueuePositions(metrics=metrics)
 
     # -- called in passes ----------------------------------------------------------------------------------------------
 
-    def see(self, decisions: Decisions) -> None:
-        """Take in the newest decisions; earlier ones must not be read any more."""
+    def note_decisions(self, decisions: Decisions) -> None:
+        """Take the newest decisions; earlier ones must not be read any more."""
         had_none, self._decisions = self._decisions is None, decisions
         if decisions.is_new or had_none:
             self.queue_positions.moved = True
             self._news.set()
 
     def forget(self) -> None:
-        """A pass has failed: what was decided before must not be read any more."""
+        """Forget the decisions after a failed pass: they must not be read any more."""
         self._decisions = None
 
     def with_forecast(self, obs: Observation, status: JobStatus) -> JobStatus:
@@ -75,15 +76,13 @@ class Forecasts:
         if not awaits_answer(obs):
             self.what_ifs.forget(obs.job.uid)
             return with_place(obs, status, self.queue_positions.queue_place(obs.job.uid, written=status.queue))
-        known = self.what_ifs.answer(obs)
-        if known is None:
-            if self.what_ifs.ask(obs):
-                self._news.set()
-            return status
-        return with_answer(status, known.place, known.forecast)
+        answered = self.what_ifs.with_answer(obs, status)
+        if answered is None and self.what_ifs.enqueue(obs):
+            self._news.set()
+        return answered or status
 
     def started(self, uid: str) -> None:
-        """The job has got its minimum."""
+        """Note that the job has its minimum."""
         self.queue_positions.started(uid, self._clock.time())
 
     # -- beside passes ------------------------------------------------------------------------------------------------
@@ -97,20 +96,20 @@ class Forecasts:
                 await self._until_due()
             except Exception:
                 self._metrics.forecast_errors.inc()
-                log.exception("a forecast failed; jobs hear of the next one")
+                log.exception("forecast failed; retried in %.0f s", AFTER_ERROR_SECONDS)
                 await asyncio.sleep(AFTER_ERROR_SECONDS)
 
     async def _work(self) -> None:
-        """Do what is due now: one question, then the positions. So neither waits for all of the other."""
+        """Do the work that is due: one question, then the positions. So the positions do not wait for all questions."""
         await self._answer_next()
         if self._decisions is not None and self.queue_positions.is_due():
-            await self._look_at_positions(self._decisions)
+            await self._refresh_positions(self._decisions)
 
     async def _answer_next(self) -> None:
         """Answer one question, if any may be answered now. Its namespace pays for the time that this takes."""
         if self._decisions is None or (uid := self.what_ifs.next()) is None:
             return
-        obs, before = self._decisions.observed.obs.get(uid), self._spent
+        obs, before = self._decisions.obs.get(uid), self._spent
         if obs is not None and awaits_answer(obs):
             await self._answer(obs, self._decisions)
             self.what_ifs.charge(obs.job.namespace, self._spent - before)
@@ -120,30 +119,30 @@ class Forecasts:
         now = self._clock.time()
         try:
             if obs.job.needs_edit:
-                found = no_answer(Phase.INVALID_SPEC, obs.job.needs_edit)
+                found = no_answer(Reason(Phase.INVALID_SPEC, obs.job.needs_edit))
             else:
                 found = await self._result_of(self.what_ifs.begin(obs, decisions, now), seconds=WHAT_IF_ANSWER_SECONDS)
             self.what_ifs.end(obs, found, now)
         except Exception:
             self._metrics.forecast_errors.inc()
-            log.exception("job=%s asks what it would get, and that cannot be worked out", obs.job.key)
-            self.what_ifs.end(obs, no_answer(Phase.INTERNAL_ERROR, NOT_KNOWN), now)
-        self._again(obs.job.uid)
+            log.exception("job=%s what-if answer failed", obs.job.key)
+            self.what_ifs.end(obs, no_answer(Reason(Phase.INTERNAL_ERROR, NOT_KNOWN)), now)
+        self._requeue(obs.job.uid)
 
-    async def _look_at_positions(self, decisions: Decisions) -> None:
-        steps = self.queue_positions.look(decisions, self._clock.time())
+    async def _refresh_positions(self, decisions: Decisions) -> None:
+        steps = self.queue_positions.refresh(decisions, self._clock.time())
         if steps is not None:
             self.queue_positions.estimated(await self._result_of(steps, between=self._answer_next))
         for uid in self.queue_positions.take_due(self._clock.time()):
-            self._again(uid)
+            self._requeue(uid)
 
     async def _result_of(
         self, steps: Steps[T], *, seconds: float = inf, between: Callable[[], Awaitable[None]] | None = None
     ) -> T:
-        """The result of the steps. After `seconds` they are to return what they have.
+        """The result of the steps. After `seconds` the steps are told to return their result so far.
 
-        The first step reads what belongs to the passes, and decides nothing. The others have all that they need, and
-        are made in a thread. `between` them something else may be done, in half of the time at most.
+        The first step reads data of the passes, and decides nothing. The others read no such data, and are made in a
+        thread. `between` is called between steps, for at most half of the time.
         """
         began, turn = time.monotonic(), self._spent
         end = _step(steps, None)
@@ -156,13 +155,13 @@ class Forecasts:
             step_began = time.monotonic()
             end = await asyncio.to_thread(_step, steps, step_began - began > seconds)
             took = time.monotonic() - step_began
-            self._free_at = step_began + took + REST * took
-            self._spent += took + REST * took
+            self._free_at = step_began + took + IDLE_FACTOR * took
+            self._spent += took + IDLE_FACTOR * took
             self._metrics.forecast.observe(took)
         return end.value
 
     async def _until_due(self) -> None:
-        """Wait for news, or for the next thing that is due without any; nothing is, while nothing is decided."""
+        """Wait for news, or until something is due without news. Before the first decisions nothing is due."""
         due = min(self.what_ifs.next_at(), self.queue_positions.next_at()) if self._decisions is not None else inf
         wait = due - time.monotonic()
         try:
@@ -174,7 +173,7 @@ class Forecasts:
 
 @dataclass(frozen=True, slots=True)
 class _End(Generic[T]):
-    """The end of steps: no StopIteration can leave a thread."""
+    """Stands for the end of the steps, because a StopIteration cannot leave a thread."""
 
     value: T
 

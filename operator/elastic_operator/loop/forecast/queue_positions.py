@@ -1,8 +1,9 @@
-"""Where jobs stand that wait for their minimum, when they start, and how good such estimates were (161).
+"""The places in line of jobs that wait for their minimum, their estimated starts, and the errors of such estimates
+(161).
 
-Writing a status is expensive, and when the first job starts, all others move up. So a job's place is written no more
-often than every half a minute, positions are rounded, and for all jobs together two places are written in a second,
-those in front first.
+Writing a status is expensive, and when the first job starts, all others move up. So a job's place is written at most
+every half a minute, positions are rounded, and at most two places of all jobs are written in a second, the front of the
+line first.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from elastic_operator.cluster.rate_limit import TokenBucket
 from elastic_operator.memory import drop_absent
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.snapshot import JobDemand
-from elastic_operator.plan.facts.times import at, seconds
+from elastic_operator.plan.facts.times import seconds, status_time
 from elastic_operator.plan.forecast.ends import known_ends
 from elastic_operator.plan.forecast.positions import positions, queued_jobs, rounded
 from elastic_operator.plan.forecast.starts import Steps, confidence, of_now, start_times
@@ -26,17 +27,17 @@ from elastic_operator.plan.planner import Decisions
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS = 10.0
+REFRESH_SECONDS = 10.0
 """The positions are worked out no more often than this."""
 STARTS_SECONDS = 60.0
 """While jobs wait, their starts are estimated once in this time."""
-TOLD_SECONDS = 30.0
-"""A job hears of its place no more often than this."""
+PLACE_WRITE_SECONDS = 30.0
+"""The least time between two writes of a job's place."""
 MAX_WRITES_AT_ONCE, MORE_SECONDS = 20, 0.5
 """The token bucket of places to write: this many jobs at once, and one more every `MORE_SECONDS`."""
 OTHER_SECONDS, OTHER_PART, OTHER_CONFIDENCE = 60.0, 0.1, 0.1
-"""An estimate is a new one if it differs by `OTHER_SECONDS` and by `OTHER_PART` of the time that is left, or if its
-confidence differs by `OTHER_CONFIDENCE`.
+"""An estimate is new if it differs by `OTHER_SECONDS` and by `OTHER_PART` of the remaining time, or if its confidence
+differs by `OTHER_CONFIDENCE`.
 """
 MAX_ESTIMATES = 16
 """The most estimates of one job that are compared with its start."""
@@ -44,18 +45,19 @@ MAX_ESTIMATES = 16
 
 @dataclass(slots=True)
 class _Known:
-    """The place that a job's status last had, and when (monotonic); its estimates, and when each was written.
+    """The last place in a job's status, and when (monotonic) it was written; its estimates, and when each was
+    written.
 
-    A job that has got pods has no place; its start is still to be compared with its estimates.
+    A job that has pods has no place. Its start is still to be compared with its estimates.
     """
 
     place: QueuePlace | None
-    told_at: float
+    written_at: float
     estimates: list[tuple[float, float]] = field(default_factory=list)
 
 
 class QueuePositions:
-    """The places in line, by the uid of the job. `moved`: they may have changed since the last look."""
+    """The places in line, by the uid of the job. `moved`: they may have changed since the last refresh."""
 
     def __init__(self, *, metrics: Metrics) -> None:
         self._metrics = metrics
@@ -63,67 +65,67 @@ class QueuePositions:
         self._known: dict[str, _Known] = {}
         self._jobs: Sequence[JobDemand] = ()
         self._places: Mapping[str, int] = {}
-        """The jobs that wait, those in front first, and their places in their lines."""
-        self._has_looked = False
+        """The jobs that wait, the front of the lines first, each with its place."""
+        self._is_refreshed = False
         self._to_lose: dict[str, None] = {}
-        """The jobs (uids) that do not wait any more, and whose statuses may still say so."""
+        """The jobs (uids) that do not wait any more, but whose statuses may still have a place."""
         self._starts: Mapping[str, float] = {}
         self._sure: Mapping[str, float | None] = {}
         """The last estimates by job, and their confidence by flavor."""
-        self._look_at = self._starts_at = 0.0
-        """When to look again, and when to estimate again (monotonic)."""
+        self._refresh_at = self._starts_at = 0.0
+        """When (monotonic) the positions are due again, and when the estimates are."""
         self._writes = TokenBucket(MAX_WRITES_AT_ONCE, MORE_SECONDS, now=time.monotonic)
 
     def queue_place(self, uid: str, *, written: QueuePlace | None = None) -> QueuePlace | None:
-        """The job's place as it is to be written; `written` if it is not known, and the job may still wait."""
+        """The job's place for its status; `written` if the place is unknown and the job may still wait."""
         known = self._known.get(uid)
         if known is not None:
             return known.place
-        return written if uid in self._places or not self._has_looked else None
+        return written if uid in self._places or not self._is_refreshed else None
 
-    def keep_only(self, present: Set[str]) -> None:
-        """Forget the jobs that are gone."""
+    def forget_deleted(self, present: Set[str]) -> None:
+        """Forget deleted jobs."""
         drop_absent(present, self._known, self._to_lose)
 
     def started(self, uid: str, now: float) -> None:
-        """The job does not wait any more: compare its start with the estimates in its status."""
+        """Compare the start of a job that does not wait any more with the estimates in its status."""
         known = self._known.pop(uid, None)
-        for told_at, start in known.estimates if known is not None else ():
-            self._metrics.start_estimate_ratio.observe(max(0.0, now - told_at) / max(1.0, start - told_at))
+        for written_at, start in known.estimates if known is not None else ():
+            self._metrics.start_estimate_ratio.observe(max(0.0, now - written_at) / max(1.0, start - written_at))
 
     def is_due(self) -> bool:
-        """Whether to look now."""
+        """Whether to refresh now."""
         return time.monotonic() >= self.next_at()
 
     def next_at(self) -> float:
-        """When (monotonic) to look again; infinity while nothing moves and nobody waits."""
-        return min(self._look_at if self.moved else inf, self._starts_at if self._jobs else inf)
+        """When (monotonic) to refresh again; infinity if no job waits and no place changes."""
+        return min(self._refresh_at if self.moved else inf, self._starts_at if self._jobs else inf)
 
-    def look(self, decisions: Decisions, now: float) -> Steps[dict[str, float]] | None:
+    def refresh(self, decisions: Decisions, now: float) -> Steps[dict[str, float]] | None:
         """Find the jobs that wait, and their places; returns the steps of an estimate, if one is due."""
-        self.moved, self._look_at = False, time.monotonic() + LOOK_SECONDS
-        jobs = queued_jobs(decisions.observed.snapshot.jobs, decisions.allocation)
+        self.moved, self._refresh_at = False, time.monotonic() + REFRESH_SECONDS
+        jobs = queued_jobs(decisions.snapshot.jobs, decisions.allocation)
         self._places = positions(jobs, decisions.allocation)
         self._jobs = sorted(jobs, key=lambda job: self._places[job.uid])
         self._drop_places(decisions)
         if not jobs or time.monotonic() < self._starts_at:
             return None
         self._starts_at, self._starts = time.monotonic() + STARTS_SECONDS, {}
-        ends = known_ends(decisions.observed.obs.values(), now)
+        ends = known_ends(decisions.obs.values(), now)
         if not ends:
             return None
-        snapshot = of_now(decisions.observed.snapshot, decisions.allocation, now)
+        snapshot = of_now(decisions.snapshot, decisions.allocation, now)
         flavors = {job.flavor for job in jobs}
         self._sure = {flavor: confidence(snapshot, decisions.allocation, ends, flavor) for flavor in flavors}
         return start_times(snapshot, decisions.allocation, ends, [job.uid for job in jobs])
 
     def _drop_places(self, decisions: Decisions) -> None:
-        """Drop the places of jobs that do not wait any more. One without pods, such as a suspended job, has no start to
-        compare either.
+        """Drop the places of jobs that do not wait any more. A job without pods, such as a suspended one, has no start
+        to compare either.
         """
-        self._has_looked = True
+        self._is_refreshed = True
         assignment = decisions.allocation.assignment
-        served = {job.uid for job in decisions.observed.snapshot.jobs if job.members or assignment(job.uid).replicas}
+        served = {job.uid for job in decisions.snapshot.jobs if job.members or assignment(job.uid).replicas}
         for uid in [uid for uid in self._known if uid not in self._places]:
             if uid in served:
                 self._known[uid].place = None
@@ -133,11 +135,11 @@ class QueuePositions:
         self._to_lose = {uid: None for uid in self._to_lose if uid not in self._places}
 
     def estimated(self, starts: Mapping[str, float]) -> None:
-        """When jobs (uids) start (epoch seconds)."""
+        """Take the estimated starts: by job (uid), in epoch seconds."""
         self._starts = starts
 
     def take_due(self, now: float) -> list[str]:
-        """The jobs (uids) whose statuses are to be written now with their places."""
+        """Take the jobs (uids) whose places are to be written into their statuses now."""
         due = []
         while self._to_lose and self._writes.has(""):
             self._writes.take("")
@@ -159,7 +161,7 @@ class QueuePositions:
             if known is not None and known.place is not None:
                 if not _is_another(known.place, wanted, now):
                     return False
-                if time.monotonic() < known.told_at + TOLD_SECONDS:
+                if time.monotonic() < known.written_at + PLACE_WRITE_SECONDS:
                     self.moved = True
                     return False
             self._note(job.uid, wanted, now)
@@ -173,7 +175,7 @@ class QueuePositions:
         start = self._starts.get(job.uid)
         return QueuePlace(
             position=rounded(position),
-            estimated_start_time=at(start) if start is not None else None,
+            estimated_start_time=status_time(start) if start is not None else None,
             confidence=self._sure.get(job.flavor) if start is not None else None,
         )
 

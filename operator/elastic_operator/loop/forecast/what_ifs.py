@@ -1,6 +1,6 @@
 """The suspended jobs that ask what they would get, and their answers (160).
 
-Anybody who may make a job may ask, so each namespace has a token bucket: three questions at once, and one more after
+Anybody who may create a job may ask. So each namespace has a token bucket: three questions at once, and one more after
 ten seconds, or after twice the time that its answers take. Namespaces take turns. A job is answered once, and again
 after each edit of its spec.
 """
@@ -9,76 +9,67 @@ from __future__ import annotations
 
 import time
 from collections.abc import Set
-from dataclasses import dataclass
 from math import inf
 
-from elastic_api.status import Forecast, Lender, QueuePlace
+from elastic_api.status import Forecast, JobStatus, Lender, QueuePlace
 from elastic_operator.cluster.rate_limit import TokenBucket
-from elastic_operator.loop.stored_world import StoredWorld
+from elastic_operator.loop.store_view import StoreView
 from elastic_operator.memory import drop_absent
 from elastic_operator.metrics import Metrics
-from elastic_operator.plan.facts.times import at
+from elastic_operator.plan.facts.times import status_time
 from elastic_operator.plan.forecast.answer import Answer, demand_if_resumed, work_out
 from elastic_operator.plan.forecast.ends import known_ends
 from elastic_operator.plan.forecast.positions import rounded
 from elastic_operator.plan.forecast.starts import Steps, of_now
+from elastic_operator.plan.forecast.status import with_answer
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.planner import Decisions
 
 MAX_QUESTIONS_AT_ONCE, MORE_SECONDS = 3, 10.0
 ONE_SECONDS = 5.0
-"""An answer that takes longer than this, with the rests, counts as several."""
+"""An answer that takes longer than this, rests included, counts as several."""
 ASK_AGAIN_SECONDS = 1.0
 """If the buckets of all namespaces that ask are empty, they are looked at again after this time."""
-
-
-@dataclass(frozen=True, slots=True)
-class StatusAnswer:
-    """An answer as the job's status has it: the forecast, which names the generation it is for, and the place."""
-
-    forecast: Forecast
-    place: QueuePlace | None
 
 
 class WhatIfs:
     """The jobs that ask, and the answers, by the uid of the job."""
 
-    def __init__(self, world: StoredWorld, *, metrics: Metrics) -> None:
-        self._world, self._metrics = world, metrics
+    def __init__(self, view: StoreView, *, metrics: Metrics) -> None:
+        self._view, self._metrics = view, metrics
         self._namespaces: dict[str, str] = {}
-        """Of the jobs that ask and have no answer yet."""
-        self._answers: dict[str, StatusAnswer] = {}
+        """By uid, the namespaces of the jobs that ask and have no answer yet."""
+        self._answers: dict[str, tuple[QueuePlace | None, Forecast]] = {}
+        """By uid, the place and the forecast in the job's status; the forecast names its generation of the job."""
         self._buckets = TokenBucket(MAX_QUESTIONS_AT_ONCE, MORE_SECONDS, now=time.monotonic)
         self._turns: dict[str, float] = {}
-        """When each namespace whose bucket may not be full had its last turn (monotonic)."""
+        """The last turn (monotonic) of each namespace whose bucket may not be full."""
 
-    def answer(self, obs: Observation) -> StatusAnswer | None:
-        """The answer to what the job asks now; None if it is still to be worked out."""
-        uid, generation = obs.job.uid, obs.job.generation
-        known, written = self._answers.get(uid), obs.job.status.forecast
-        if known is not None and known.forecast.observed_generation == generation:
-            return known
-        if written is not None and written.observed_generation == generation:
-            return StatusAnswer(written, obs.job.status.queue)
+    def with_answer(self, obs: Observation, status: JobStatus) -> JobStatus | None:
+        """The status with the answer to what the job asks now; None if it is still to be worked out."""
+        written = obs.job.status
+        for place, forecast in (self._answers.get(obs.job.uid, (None, None)), (written.queue, written.forecast)):
+            if forecast is not None and forecast.observed_generation == obs.job.generation:
+                return with_answer(status, place, forecast)
         return None
 
-    def ask(self, obs: Observation) -> bool:
-        """Have the job's question answered; returns whether the question is new."""
+    def enqueue(self, obs: Observation) -> bool:
+        """Queue the job's question; returns whether the question is new."""
         is_new = obs.job.uid not in self._namespaces
         self._namespaces[obs.job.uid] = obs.job.namespace
         return is_new
 
     def forget(self, uid: str) -> None:
-        """The job does not ask any more."""
+        """Drop the question of a job that does not ask any more."""
         self._namespaces.pop(uid, None)
         self._answers.pop(uid, None)
 
-    def keep_only(self, present: Set[str]) -> None:
-        """Forget the jobs that are gone."""
+    def forget_deleted(self, present: Set[str]) -> None:
+        """Forget deleted jobs."""
         drop_absent(present, self._namespaces, self._answers)
 
     def next(self) -> str | None:
-        """The job that is answered next, which takes a token of its namespace; None if nobody may ask now."""
+        """The job to answer next, which costs a token of its namespace; None if no namespace may ask now."""
         open_now = [uid for uid, namespace in self._namespaces.items() if self._buckets.has(namespace)]
         if not open_now:
             self._forget_turns()
@@ -90,7 +81,9 @@ class WhatIfs:
         return uid
 
     def charge(self, namespace: str, seconds: float) -> None:
-        """To answer a job of the namespace took this many seconds: take the tokens that this is worth."""
+        """Charge the namespace for an answer that took `seconds`: one more token for each `ONE_SECONDS` beyond the
+        first.
+        """
         self._buckets.take(namespace, max(0.0, seconds / ONE_SECONDS - 1.0))
 
     def next_at(self) -> float:
@@ -107,26 +100,26 @@ class WhatIfs:
 
     def begin(self, obs: Observation, decisions: Decisions, now: float) -> Steps[Answer]:
         """The steps of the job's answer."""
-        demand = demand_if_resumed(obs, self._world.shape(obs.job), now)
-        snapshot = of_now(decisions.observed.snapshot, decisions.allocation, now)
-        return work_out(snapshot, demand, known_ends(decisions.observed.obs.values(), now))
+        demand = demand_if_resumed(obs, self._view.shape(obs.job), now)
+        snapshot = of_now(decisions.snapshot, decisions.allocation, now)
+        return work_out(snapshot, demand, known_ends(decisions.obs.values(), now))
 
     def end(self, obs: Observation, found: Answer, now: float) -> None:
-        """The job is answered. Passes may have asked for it again meanwhile."""
+        """Keep the job's answer. A pass may have asked for it again meanwhile."""
         self._namespaces.pop(obs.job.uid, None)
-        self._answers[obs.job.uid] = StatusAnswer(_forecast(obs, found, now), _queue_place(found))
+        self._answers[obs.job.uid] = _queue_place(found), _forecast(obs, found, now)
         self._metrics.what_ifs.labels("true" if found.fits else "false").inc()
 
 
 def _forecast(obs: Observation, found: Answer, now: float) -> Forecast:
     return Forecast(
         observed_generation=obs.job.generation,
-        answered_time=at(now),
+        answered_time=status_time(now),
         fits=found.fits,
         replicas=found.replicas,
         gpus=found.gpus,
-        limit=found.limit,
-        message=found.message,
+        limit=found.reason.code,
+        message=found.reason.message,
         reclaimed_gpus=found.reclaimed,
         borrowed_gpus=found.borrowed,
         borrows=[Lender(policy=name, gpus=gpus) for name, gpus in found.lenders],
@@ -138,6 +131,6 @@ def _queue_place(found: Answer) -> QueuePlace | None:
         return None
     return QueuePlace(
         position=rounded(found.position),
-        estimated_start_time=at(found.starts_at) if found.starts_at is not None else None,
+        estimated_start_time=status_time(found.starts_at) if found.starts_at is not None else None,
         confidence=found.confidence,
     )

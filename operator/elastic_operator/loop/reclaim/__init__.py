@@ -1,1 +1,1 @@
-"""What happens before a job lets pods go for others: dry runs, nominations, limits, measurements and reports."""
+"""The steps before a job releases pods for others: dry runs, nominations, limits, measurements and reports."""

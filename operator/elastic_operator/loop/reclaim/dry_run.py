@@ -1,7 +1,8 @@
-"""Asks the API server by dry runs whether it would accept the pods that a job is to get (139).
+"""Asks the API server by dry runs whether it would accept a job's planned pods (139).
 
-Each template is tried by itself. For ResourceQuotas, all pods are also tried as one pod with the sum of their requests,
-less what the leaving pods of the namespace hold: a quota counts these until they are gone.
+Each template is tried by itself; each role, if only the master declares ports of its node. For ResourceQuotas, all pods
+are also tried as one pod with the sum of their requests, less the requests of the namespace's leaving pods: a quota
+counts these until they are deleted.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ import msgspec
 
 from elastic_api.elastic import requested_template
 from elastic_api.job import JobSpec
+from elastic_api.ports import master_port
 from elastic_api.template import limits_of, main_container, requests_of
 from elastic_operator.build.names import service_name
 from elastic_operator.build.pod import build_pod
 from elastic_operator.build.request import BuildSettings
-from elastic_operator.cluster import apply, objects
-from elastic_operator.cluster.errors import ApiError, ClusterError
+from elastic_operator.cluster import api_requests, objects
+from elastic_operator.cluster.errors import ApiError, ClusterError, refuses_pod
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.stores import Stores
 from elastic_operator.loop.writes.create import raise_refusal
@@ -30,7 +32,7 @@ from elastic_operator.plan.facts.job import Job
 from elastic_worker import contract
 
 NO_ADDRESS = "192.0.2.1"
-"""The address of a Service that does not exist yet, in pods that are only tried. Nobody has this address (RFC 5737)."""
+"""The address of a Service that does not exist yet, in pods that are only tried. The address is unused (RFC 5737)."""
 _QUOTA = "exceeded quota"
 _PODS = re.compile(r"requested: (?:count/)?pods=\d+, used: (?:count/)?pods=(\d+), limited: (?:count/)?pods=(\d+)$")
 
@@ -39,18 +41,19 @@ Amounts = Counter[str]
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """Whether the pods `creates` of the job would be accepted, after those of other jobs of its namespace, `besides`.
+    """A question: whether the pods `creates` of the job would be accepted after `besides`, pods of other jobs of the
+    namespace.
 
-    `leaving` finds the pods of the namespace that are to go or are being deleted.
+    `leaving` finds the pods of the namespace that are to be deleted or are being deleted.
     """
 
     job: Job
     creates: tuple[CreatePod, ...]
     besides: tuple[tuple[Job, tuple[str, ...]], ...] = ()
-    """Jobs, and the roles of the pods that each of them is still to get."""
+    """Other jobs, each with the roles of the pods that it is still to get."""
     leaving: Callable[[], Iterable[objects.Pod]] = tuple
     needed: bool = True
-    """Whether the job lacks its minimum without the pods for which others are to go."""
+    """Whether the job lacks its minimum without the pods for which others would be evicted."""
 
 
 class DryRunner:
@@ -59,33 +62,38 @@ class DryRunner:
     def __init__(self, session: Session, stores: Stores, build: BuildSettings) -> None:
         self._session, self._stores, self._build = session, stores, build
 
-    async def ask(self, dry_run: DryRun) -> None:
+    async def run(self, dry_run: DryRun) -> None:
         """Ask about all pods of the dry run. Raises PodRefused, and ClusterError if there was no answer."""
         spec, leaving = dry_run.job.spec, tuple[objects.Pod, ...]()
         assert spec is not None, "pods are planned from a spec that could be read"
-        common = spec.template_of(contract.ROLE_MASTER) is spec.template_of(contract.ROLE_WORKER)
+        address, port = self._meeting_point(dry_run.job, spec)
+        same = spec.template_of(contract.ROLE_MASTER) is spec.template_of(contract.ROLE_WORKER)
+        common = same and port == contract.MASTER_PORT  # else only the master declares ports of its node (122)
         for create in {common or create.role: create for create in dry_run.creates}.values():
-            manifest = self._manifest(dry_run.job, spec, create)
+            manifest = build_pod(dry_run.job, spec, create, service_ip=address, port=port, settings=self._build)
             try:
-                await apply.try_pod(self._session, manifest)
+                await api_requests.try_pod(self._session, manifest)
             except ClusterError as error:
-                leaving = leaving or tuple(dry_run.leaving() if _is_about_quota(error) else ())
-                if not leaving:
+                explained = tuple(dry_run.leaving()) if _is_about_quota(error) else ()
+                if not explained:
                     raise_refusal(error, create.role, manifest, spec.template_of(create.role))
                     raise
+                leaving = explained
         if leaving or len(dry_run.creates) > 1 or dry_run.besides:
             await self._ask_for_all(dry_run, create.role, manifest, leaving)
 
-    def _manifest(self, job: Job, spec: JobSpec, create: CreatePod) -> dict[str, Any]:
+    def _meeting_point(self, job: Job, spec: JobSpec) -> tuple[str, int]:
+        """The address and port of the job's Service, or of the one that would be created for it."""
         service = self._stores.services.named(service_name(job.name), job.namespace)
-        address = service.spec.cluster_ip if service is not None else NO_ADDRESS
-        return build_pod(job, spec, create, service_ip=address, settings=self._build)
+        if service is None:
+            return NO_ADDRESS, master_port(job.uid, spec)
+        return service.spec.cluster_ip, service.port
 
     async def _ask_for_all(
         self, dry_run: DryRun, role: str, manifest: dict[str, Any], leaving: Sequence[objects.Pod]
     ) -> None:
-        """Try all pods as one, less what is leaving. A refusal of that one pod as too large (LimitRange, webhooks) says
-        nothing.
+        """Try all pods as one, less the leaving pods. A refusal of that one pod as too large (LimitRange, webhooks)
+        does not count.
         """
         requests, limits, count = _asked_in_all(dry_run)
         for pod in leaving:
@@ -93,9 +101,13 @@ class DryRunner:
             requests.subtract(requests_of(spec))
             limits.subtract(limits_of(spec))
         try:
-            await apply.try_pod(self._session, summed_pod(manifest, requests, limits))
+            await api_requests.try_pod(self._session, summed_pod(manifest, requests, limits))
         except ApiError as error:
-            if not _is_about_quota(error) or (leaving and _has_room_for(count - len(leaving), error)):
+            if not _is_about_quota(error):
+                if refuses_pod(error):
+                    return
+                raise
+            if leaving and _has_room_for(count - len(leaving), error):
                 return
             if not leaving and (leaving := tuple(dry_run.leaving())):
                 await self._ask_for_all(dry_run, role, manifest, leaving)
@@ -109,7 +121,9 @@ def _is_about_quota(error: ClusterError) -> bool:
 
 
 def _has_room_for(more: int, error: ApiError) -> bool:
-    """Whether the quota refuses only by its number of pods, and allows `more` pods beside those that it counts now."""
+    """Whether the quota refuses only by its number of pods, and allows `more` pods beside the ones that it counts
+    now.
+    """
     found = _PODS.search(error.message)
     return found is not None and int(found[1]) + more <= int(found[2])
 
@@ -129,7 +143,7 @@ def _asked_in_all(dry_run: DryRun) -> tuple[Amounts, Amounts, int]:
 
 
 def summed_pod(manifest: Mapping[str, Any], requests: Mapping[str, int], limits: Mapping[str, int]) -> dict[str, Any]:
-    """The pod with one container that asks for all that. A limit is never below its request; for a GPU the two are
+    """A pod with one container that requests all of these. A limit is never below its request; for a GPU the two are
     equal.
     """
     asked = {name: max(0, n) for name, n in requests.items()}

@@ -1,12 +1,12 @@
-"""Whether a job's pods may be evicted for others now, and what must be done first.
+"""Decides whether a job's pods may be evicted for others now, and begins the steps before it.
 
 No pod is evicted for a preemptor that cannot use the room: the API server is asked about the pods of jobs (`dry_runs`),
 and a pending pod of others is nominated (`nominator`) (41, 139). While the stores are not fresh, no pod is evicted,
-because none is created either. While a failed pod's log is read, its job neither loses pods nor causes evictions: all
+because no pod is created either. While a failed pod's log is read, its job neither loses pods nor causes evictions: all
 of its pods may be replaced a moment later (14).
 
 Each change of size costs a job some time. So it waits, for a limited time, for the answers about all of its preemptors.
-Then it releases the pods whose preemptors can use the room, and the other pods later.
+Then it releases the pods whose preemptors can use the room, and releases the others later.
 """
 
 from __future__ import annotations
@@ -28,47 +28,44 @@ from elastic_operator.loop.writes.dispatch import Gate
 from elastic_operator.memory import drop_absent
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import CreatePod, Grant, Plan
+from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.creates import creates
 from elastic_operator.plan.job.observation import Observation
 
 ALL_ANSWERS_SECONDS = 10.0
-"""A job waits this long for the answers about all of its preemptors."""
+"""The most seconds for which a job waits for the answers about all of its preemptors."""
 PENDING_SECONDS = 2.0
-"""The same if some of its pods are evicted for pending pods of others, about which nothing is asked. One node of a gang
-waited for 14 s, because a job with one pod there also had to make way for a job.
+"""The same limit if some of its pods are evicted for pending pods of others, which need no dry run. With the longer
+limit, one node of a gang waited for 14 s: a job with one pod on it also had to shrink for another job.
 """
-
-_REASONS_OF_GRANTS = frozenset(SizeReason) - {
-    SizeReason.SUSPENDED,
-    SizeReason.CHANGED_TOO_OFTEN,
-    SizeReason.SCALE_UP_FAILED,
-}
-"""Why a job is not bigger, apart from what its own status says."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """The pods (uids) of a job whose release is put off, and the preemptors (uids) that wait for their room."""
+    """The pods (uids) of a job whose release is deferred, and the preemptors (uids) that wait for their room."""
 
     pods: frozenset[str] = frozenset()
     preemptors: frozenset[str] = frozenset()
 
     def grant(self, grant: Grant, obs: Observation) -> Grant:
-        """The grant while the release of these pods is put off. If spec and size are unchanged, so is the reason."""
+        """The grant while the release of these pods is deferred. If spec and size are unchanged, so is the reason."""
         if not self.pods:
             return grant
         now = grant.deferring(self.pods, obs.status.target_replicas, self.preemptors)
         known = obs.status.condition(ConditionType.FULL_SIZE)
-        gets = now.assignment
-        is_other = bool(gets.release) or len(gets.keep) + len(gets.create) != obs.status.target_replicas
-        if is_other or known is None or known.reason not in _REASONS_OF_GRANTS:
+        assignment = now.assignment
+        is_other = (
+            bool(assignment.release) or len(assignment.keep) + len(assignment.create) != obs.status.target_replicas
+        )
+        if is_other or known is None or known.reason not in [reason for reason in SizeReason if reason.is_of_grant]:
             return now
-        is_of_this_spec = known.observed_generation == obs.job.generation
-        return replace(now, limit=SizeReason(known.reason), message=known.message) if is_of_this_spec else now
+        if known.observed_generation != obs.job.generation:
+            return now
+        return replace(now, why=replace(now.why, reason=Reason(known.reason, known.message)))
 
 
 class EvictionGate:
-    """Decides for each job from what a pass has observed and allocated."""
+    """Decides for each job from the observations and the allocation of a pass."""
 
     def __init__(
         self,
@@ -86,25 +83,25 @@ class EvictionGate:
             pods,
             reads,
         )
-        self._seen: Mapping[str, Observation] = {}
+        self._obs: Mapping[str, Observation] = {}
         self._allocation: Allocation | None = None
         self._fresh = True
         self._waits_since: dict[str, float] = {}
-        """Since when (monotonic) jobs wait for answers, or since their last pods went."""
+        """By job, since when (monotonic) it waits for answers, or when its last pods were released."""
 
-    def look(self, obs: Mapping[str, Observation], allocation: Allocation, *, fresh: bool) -> None:
-        """Take in what this pass has observed and decided, and whether the stores are fresh."""
-        self._seen, self._allocation, self._fresh = obs, allocation, fresh
+    def begin_pass(self, obs: Mapping[str, Observation], allocation: Allocation, *, fresh: bool) -> None:
+        """Take the decisions of this pass, and whether the stores are fresh."""
+        self._obs, self._allocation, self._fresh = obs, allocation, fresh
 
-    def keep_only(self, present: Set[str]) -> None:
-        """Forget the jobs that are gone; `present` are the uids of those that are not."""
+    def forget_deleted(self, present: Set[str]) -> None:
+        """Forget deleted jobs; `present` are the uids of the existing ones."""
         drop_absent(present, self._waits_since)
 
     def deferred(self, uid: str) -> Deferred:
-        """The pods of that job whose release is put off, because it is not known that their preemptors can use the
+        """The pods of that job whose release is deferred, because it is not known that their preemptors can use the
         room.
 
-        Starts and ends the job's wait, and has the preemptors asked about.
+        Starts and ends the job's wait, and queues the questions about the preemptors.
         """
         allocation = self._now
         released = allocation.assignment(uid).release if uid in allocation else ()
@@ -122,18 +119,18 @@ class EvictionGate:
 
     @property
     def awaiting_dry_runs(self) -> int:
-        """How many jobs wait for the answers about their preemptors."""
+        """The number of jobs that wait for the answers about their preemptors."""
         return len(self._waits_since)
 
     def _without_answer(self, uid: str) -> frozenset[str]:
-        """The preemptors of that job's pods that may be unable to use the room: nothing is known of them yet."""
+        """The preemptors of that job's pods without an answer yet, which may be unable to use the room."""
         return frozenset(
             preemptor for preemptor in self._now.job_preemptors(uid) if not self._can_use_room(preemptor, uid)
         )
 
     def gate(self, uid: str, plan: Plan) -> Gate | None:
-        """Begin what must be done before the plan is carried out: pending pods are nominated, and then the deletions
-        are counted for the limits on evictions.
+        """Begin the steps before the plan is carried out: pending pods are nominated, then the deletions are counted
+        under the limits on evictions.
         """
         taken = self._now.evicted_for
         pods = {pod.uid: taken[pod.uid] for pod in plan.deletes if pod.uid in taken}
@@ -144,7 +141,7 @@ class EvictionGate:
         async def counted() -> bool:
             if nominated is not None and not await nominated():
                 return False
-            self._limiter.goes(pods)
+            self._limiter.note_evictions(pods)
             return True
 
         return counted if pods else nominated
@@ -158,17 +155,17 @@ class EvictionGate:
     def _can_use_room(self, uid: str, victim_job: str) -> bool:
         """Whether the API server is known to accept the job's pods.
 
-        If not, it is asked, and the victim job is decided on again after the answer.
+        If not, a dry run is queued, and the victim job is decided on again after the answer.
         """
-        obs = self._seen.get(uid)
+        obs = self._obs.get(uid)
         if self._reads(uid):
             return False
         if obs is None:
             return True
         try:
             creates = self._creates(uid)
-        except Exception:  # noqa: BLE001 - whatever it is, it is the preemptor's
-            self._dry_runs.cannot_be_asked(obs.job)
+        except Exception:  # noqa: BLE001 - any error is handled as an error of the preemptor
+            self._dry_runs.note_fault(obs.job)
             return False
         if not creates:
             return True
@@ -178,32 +175,32 @@ class EvictionGate:
         )
 
     def _dry_run(self, uid: str) -> DryRun | None:
-        """The question about the job's pods as things are now, if there is any."""
-        obs, creates = self._seen.get(uid), self._creates(uid)
+        """The present question about the job's pods, if there is any."""
+        obs, creates = self._obs.get(uid), self._creates(uid)
         if obs is None or obs.job.spec is None or not creates:
             return None
         job, assignment = obs.job, self._now.assignment(uid)
         ready = sum(slot.ready for slot in assignment.create)
-        others = [self._seen[uid].job for uid in sorted(self._dry_runs.asked() - {job.uid}) if uid in self._seen]
+        others = [self._obs[uid].job for uid in sorted(self._dry_runs.started() - {job.uid}) if uid in self._obs]
         besides = ((other, self._creates(other.uid)) for other in others if other.namespace == job.namespace)
         return DryRun(
             job,
             creates,
             besides=tuple((one, tuple(create.role for create in made)) for one, made in besides if made),
-            leaving=partial(self._leaving, job.namespace, self._now.going),
+            leaving=partial(self._leaving, job.namespace, self._now.preempted_pods),
             needed=len(assignment.keep) + ready < obs.job.spec.minimum,
         )
 
     def _creates(self, uid: str) -> tuple[CreatePod, ...]:
-        """The pods that the job is to get, as if their room were free."""
-        obs, slots = self._seen.get(uid), self._now.assignment(uid).create if uid in self._now else ()
+        """The job's planned pods, as if their room were free."""
+        obs, slots = self._obs.get(uid), self._now.assignment(uid).create if uid in self._now else ()
         return creates(obs, slots) if obs is not None else ()
 
-    def _leaving(self, namespace: str, going: frozenset[str]) -> list[objects.Pod]:
-        """The pods of that namespace that are to go or are being deleted."""
+    def _leaving(self, namespace: str, evicted: frozenset[str]) -> list[objects.Pod]:
+        """The pods of that namespace that are to be deleted or are being deleted."""
         return [
             pod
             for pod in self._pods
             if pod.metadata.namespace == namespace
-            and (pod.metadata.uid in going or pod.metadata.deletion_timestamp is not None)
+            and (pod.metadata.uid in evicted or pod.metadata.deletion_timestamp is not None)
         ]

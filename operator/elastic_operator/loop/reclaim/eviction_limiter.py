@@ -1,4 +1,6 @@
-"""Whether pods of others may go at all, and how many within a minute: the mode, the pause and the limits (43, 138)."""
+"""Says whether pods of others may be evicted at all, and how many within a minute: the mode, the pause and the limits
+(43, 138).
+"""
 
 from __future__ import annotations
 
@@ -7,25 +9,26 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from itertools import takewhile
 from math import inf
+from typing import NamedTuple
 
 from elastic_operator.plan.allocation.eviction_limits import preemptor_of
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.facts.decisions import Stopped
 from elastic_operator.plan.facts.snapshot import EvictionLimit, EvictionLimits, Preemptor
+from elastic_operator.plan.facts.text import Reason
 from elastic_operator.settings import ReclaimMode, ReclaimSettings
 
 MINUTE = 60.0
 
 
 class LastMinute:
-    """The pods that were to go within the last minute, and for whom (138)."""
+    """The evictions of the last minute: the pods and their preemptors (138)."""
 
     def __init__(self) -> None:
         self._evicted: dict[str, tuple[float, Preemptor]] = {}
-        """In the order in which they went."""
+        """In the order of the evictions."""
 
     def count(self, going: Mapping[str, Preemptor]) -> int:
-        """Count these pods (uids) as going now; returns how many of them were not counted before."""
+        """Count these pods (uids) as evicted now; returns how many of them were not counted before."""
         self._forget_old()
         now, before = time.monotonic(), len(self._evicted)
         for pod, preemptor in going.items():
@@ -34,12 +37,12 @@ class LastMinute:
         return len(self._evicted) - before
 
     def evicted(self) -> Mapping[str, Preemptor]:
-        """The pods that went within the last minute, each with its preemptor."""
+        """The pods evicted within the last minute, each with its preemptor."""
         self._forget_old()
         return {pod: preemptor for pod, (_, preemptor) in self._evicted.items()}
 
     def next_relief(self) -> float:
-        """Seconds until another pod may go; infinity if none has gone."""
+        """Seconds until the first of these evictions does not count any more; infinity without evictions."""
         first = next(iter(self._evicted.values()), None)
         return max(0.0, first[0] + MINUTE - time.monotonic()) if first else inf
 
@@ -49,74 +52,87 @@ class LastMinute:
             del self._evicted[pod]
 
 
+class _HeldUp(NamedTuple):
+    """Since when (monotonic) a preemptor waits for the limit, and for how many pods."""
+
+    since: float
+    pods: int
+
+
 class EvictionLimiter:
-    """What the settings allow, after what went within the last minute. `evicted` is called with the number of pods that
-    go now and did not before.
+    """The evictions that the settings allow, given those of the last minute. `evicted` is called with the number of
+    newly evicted pods.
     """
 
     def __init__(self, settings: ReclaimSettings, *, evicted: Callable[[int], object] = lambda _: None) -> None:
         self._settings, self._evicted = settings, evicted
         self._last_minute = LastMinute()
-        self._waiting: dict[Preemptor, tuple[float, int]] = {}
-        """Preemptors that could pass the limit for all and wait for it: since when (monotonic), and for how many
-        pods.
-        """
+        self._waiting: dict[Preemptor, _HeldUp] = {}
+        """Preemptors that the limit for all holds up although it is large enough for them."""
 
     @property
-    def stopped(self) -> Stopped | None:
-        """Why nothing is reclaimed now; None if it is."""
+    def stopped(self) -> Reason | None:
+        """Why no pods are evicted now; None if pods may be evicted."""
         if self._settings.paused:
-            return Stopped("Paused", "Nobody gives back GPUs: reclaim.paused is set in the operator's settings.")
+            return Reason("Paused", "No GPUs are reclaimed: reclaim.paused is set in the operator's settings.")
         if self._settings.mode is not ReclaimMode.ON:
-            text = f"Nobody gives back GPUs: reclaim.mode is {self._settings.mode} in the operator's settings."
-            return Stopped(str(self._settings.mode), text)
+            text = f"No GPUs are reclaimed: reclaim.mode is {self._settings.mode} in the operator's settings."
+            return Reason(str(self._settings.mode), text)
         return None
 
     @property
-    def only_told(self) -> bool:
-        """Whether reclaim is only reported: DryRun."""
+    def is_dry_run(self) -> bool:
+        """Whether evictions are only reported (DryRun)."""
         return self._settings.mode is ReclaimMode.DRY_RUN and not self._settings.paused
 
     def eviction_limits(self, gpus: int) -> EvictionLimits:
         """The limits in a cluster with that many GPUs."""
         first, kept = self._longest_waiting()
         limits = self._settings.most_evictions(gpus)
-        return EvictionLimits(*limits, gone=self._last_minute.evicted(), firm=self._firm, first=first, kept=kept)
+        return EvictionLimits(
+            *limits,
+            evicted_last_minute=self._last_minute.evicted(),
+            configured=self._configured,
+            longest_waiting=first,
+            reserved_evictions=kept,
+        )
 
     def _longest_waiting(self) -> tuple[Preemptor | None, int]:
-        """The preemptor whose turn it is, after more than a minute, to use the limit for all, and for how many pods."""
-        first = min(self._waiting, key=lambda preemptor: self._waiting[preemptor][0], default=None)
-        if first is None or time.monotonic() < self._waiting[first][0] + MINUTE:
+        """The preemptor that may use the limit for all alone, because it has waited longest and more than a minute; and
+        its number of pods.
+        """
+        first = min(self._waiting, key=lambda preemptor: self._waiting[preemptor].since, default=None)
+        if first is None or time.monotonic() < self._waiting[first].since + MINUTE:
             return None, 0
-        return first, self._waiting[first][1]
+        return first, self._waiting[first].pods
 
     @cached_property
-    def _firm(self) -> frozenset[EvictionLimit]:
+    def _configured(self) -> frozenset[EvictionLimit]:
         limits = (EvictionLimit.PER_TEAM, self._settings.max_evictions_per_decision)
         limits_per_cluster = (EvictionLimit.PER_CLUSTER, self._settings.max_evictions_per_minute)
         return frozenset(name for name, limit in (limits, limits_per_cluster) if limit is not None)
 
     def next_capacity(self, allocation: Allocation) -> float:
-        """Seconds until entries that wait for a limit on evictions may get more; infinity if there are none, or if no
-        pod has gone.
+        """Seconds until entries that wait for a limit on evictions may get more; infinity if there are none, or without
+        evictions.
         """
         if not allocation.over_limit:
             return inf
-        turns = (since + MINUTE - time.monotonic() for since, _ in self._waiting.values())
+        turns = (one.since + MINUTE - time.monotonic() for one in self._waiting.values())
         return min(self._last_minute.next_relief(), *(turn for turn in turns if turn > 0), inf)
 
-    def goes(self, pods: Mapping[str, Preemptor]) -> None:
-        """Count these pods (uids) as going from now on."""
+    def note_evictions(self, pods: Mapping[str, Preemptor]) -> None:
+        """Count these pods (uids) as evicted from now on."""
         self._evicted(self._last_minute.count(pods))
 
     def note_waiting(self, allocation: Allocation) -> None:
-        """See which preemptors wait. One whose turn it is keeps the turn until its pods have gone."""
+        """Record which preemptors wait. A preemptor whose turn it is keeps the turn until its pods are evicted."""
         now, before, taking = time.monotonic(), self._waiting, allocation.evicted_for.values()
         waiting = ((entry, one) for entry, one in allocation.over_limit if one.exceeded is EvictionLimit.PER_CLUSTER)
         self._waiting = {
-            preemptor: (before.get(preemptor, (now, 0))[0], one.wanted)
+            preemptor: _HeldUp(before[preemptor].since if preemptor in before else now, one.wanted)
             for entry, one in waiting
-            if not one.waits_for_a_person and (preemptor := preemptor_of(entry))
+            if not one.needs_higher_limit and (preemptor := preemptor_of(entry))
         }
         served = before.keys() - self._waiting.keys()
         self._waiting |= {preemptor: before[preemptor] for preemptor in (served.intersection(taking) if served else ())}

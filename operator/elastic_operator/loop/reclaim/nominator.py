@@ -1,7 +1,7 @@
-"""Nominates pending pods of others for their nodes, and takes nominations back.
+"""Nominates pending pods of others for their nodes, and withdraws nominations.
 
-A pending pod is nominated for its node before any pod goes for it, so that no other pod gets the room (41). Then the
-losing job shrinks as for any other reason (`reconcile`).
+A pending pod is nominated for its node before any pod is evicted for it, so that no other pod gets the room (41). Then
+the victim job shrinks as for any other reason (`reconcile`).
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-from elastic_operator.cluster import apply, objects
+from elastic_operator.cluster import api_requests, objects
 from elastic_operator.cluster.errors import ClusterError, Conflict, NotFound, Unreachable
 from elastic_operator.cluster.events import EventRecorder, pod_subject
-from elastic_operator.cluster.reservation import Reservation, is_renewable, reservation_of, write
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
+from elastic_operator.loop.reclaim.nominate import nominate
 from elastic_operator.loop.writes.dispatch import Gate
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.decisions import Event, Nomination
@@ -23,26 +23,27 @@ from elastic_operator.plan.facts.futility_backoff import FUTILE_TRIES
 from elastic_operator.plan.facts.text import listed, pods
 from elastic_operator.plan.facts.times import lasts
 from elastic_operator.read.pending.pending_pod import PodBackoff
+from elastic_operator.read.pending.reservation import Reservation, is_renewable, reservation_of
 
 log = logging.getLogger(__name__)
 
 MAX_BACKOFFS = 10_000
 RENEW_SECONDS = 0.05
-"""A nomination that kube-scheduler took away is written again after this time (45)."""
+"""A nomination that kube-scheduler removed is written again after this time (45)."""
 NOMINATION_RETRY_SECONDS = 30.0
-"""A pod that could not be nominated is left alone for this long."""
+"""A pod that could not be nominated is not tried again for this long."""
 CHANGED_SECONDS = 0.5
-"""A pod that has changed meanwhile is left alone for this long, until the change is seen."""
+"""A pod that has changed meanwhile is not tried again for this long, so that the change is seen."""
 
 
 class Nominator:
     """Keeps the nominations as the passes decide them.
 
     Args:
-        keeps_seconds: How long a node is kept for a pod beyond the grace of the pods that go.
-        grace_ceiling: The most seconds that a leaving pod of a namespace gets.
+        keeps_seconds: How long a node is kept for a pod beyond the grace of the evicted pods.
+        grace_ceiling: The longest grace of a leaving pod of a namespace (seconds).
         now: Epoch seconds on the API server's clock.
-        changed: Called when everything is to be decided again.
+        on_change: Called when everything must be decided again.
     """
 
     def __init__(
@@ -55,11 +56,11 @@ class Nominator:
         events: EventRecorder,
         metrics: Metrics,
         now: Callable[[], float],
-        changed: Callable[[], None],
+        on_change: Callable[[], None],
     ) -> None:
         self._session, self._pods, self._keeps_seconds = session, pods, keeps_seconds
         self._grace_ceiling, self._events, self._metrics = grace_ceiling, events, metrics
-        self._now, self._changed = now, changed
+        self._now, self._on_change = now, on_change
         self._by_victim_job: dict[str, list[Nomination]] = {}
         """By job (uid), the nominations of the last pass for which it loses pods."""
         self._backoffs: dict[str, PodBackoff] = {}
@@ -67,10 +68,10 @@ class Nominator:
         self._nominating: dict[str, str] = {}
         """The node for which each pod (uid) is being nominated now."""
         self._cleared_nodes = frozenset[str]()
-        """The nodes on which pods are about to be deleted for a pending pod."""
+        """The nodes on which pods are about to be evicted for a pending pod."""
 
     def backoff(self, uid: str) -> PodBackoff | None:
-        """Until when (epoch seconds), and why, nothing is tried for that pending pod."""
+        """The pending pod's back-off: until when (epoch seconds), and why."""
         known = self._backoffs.get(uid)
         if known is not None and not lasts(known.until, NOMINATION_RETRY_SECONDS, self._now()):
             del self._backoffs[uid]
@@ -78,7 +79,7 @@ class Nominator:
         return known
 
     def plan(self, nominations: Sequence[Nomination]) -> None:
-        """Note what a pass has decided: a job lets pods go for a pending pod only after that is nominated (41)."""
+        """Take the nominations of a pass. A job releases pods for a pending pod only after the nomination (41)."""
         self._by_victim_job = {}
         self._cleared_nodes = frozenset(nomination.node for nomination in nominations if nomination.evicts_from)
         if len(self._backoffs) > MAX_BACKOFFS:
@@ -87,14 +88,14 @@ class Nominator:
             for victim_job in nomination.evicts_from:
                 self._by_victim_job.setdefault(victim_job, []).append(nomination)
             if nomination.reserved and nomination.is_new and not nomination.evicts_from:
-                self._begin(nomination)  # its node has been lost to somebody, and there is room on another
+                self._begin(nomination)  # another pod has taken its node, and there is room on another node
 
-    def makes_way(self, node: str) -> bool:
-        """Whether pods on that node are about to be deleted for a pending pod."""
+    def is_being_cleared(self, node: str) -> bool:
+        """Whether pods on that node are about to be evicted for a pending pod."""
         return node in self._cleared_nodes
 
     def gate(self, job_uid: str) -> Gate | None:
-        """Begin to nominate the pods for which the job lets pods go; None if there are none to nominate."""
+        """Begin to nominate the pods for which the job releases pods; None if there are none to nominate."""
         nominations = [nomination for nomination in self._by_victim_job.get(job_uid, ()) if nomination.is_new]
         if not nominations:
             return None
@@ -106,20 +107,20 @@ class Nominator:
         return all_nominated
 
     def withdraw(self, expired: Iterable[objects.Pod]) -> None:
-        """Take back reservations that ran out, unless another node is about to be reserved in their place."""
+        """Withdraw reservations that ran out, unless another node is about to be reserved for the pod."""
         planned = {nomination.uid for nominations in self._by_victim_job.values() for nomination in nominations}
         for pod in expired:
             if pod.metadata.uid not in self._writing and pod.metadata.uid not in planned:
                 self._start(pod.metadata.uid, self._withdraw(pod))
 
     def renew(self, renewable: Iterable[tuple[objects.Pod, Reservation]]) -> None:
-        """Nominate pods again whose reservation holds without its nomination; see `is_renewable`."""
+        """Nominate pods again whose nomination was removed although their reservation is in force (`is_renewable`)."""
         for pod, reserved in renewable:
             if pod.metadata.uid not in self._writing:
                 self._start(pod.metadata.uid, self._renew(pod, reserved))
 
     async def stop(self) -> None:
-        """Cancel what is under way."""
+        """Cancel the nominations under way."""
         under_way = list(self._writing.values())
         for task in under_way:
             task.cancel()
@@ -128,8 +129,8 @@ class Nominator:
     def _begin(self, nomination: Nomination) -> asyncio.Future[bool]:
         """The nomination of the pod, one for all jobs that make room for it.
 
-        Its result is False while the pod is nominated for another node, that of an earlier pass: on this node no pod
-        may go for it (145). When that ends, everything is decided again.
+        Its result is False while the pod is being nominated for another node by an earlier pass: on this node no pod
+        may be evicted for it (145). After that nomination, everything is decided again.
         """
         task = self._writing.get(nomination.uid)
         if task is None:
@@ -145,7 +146,7 @@ class Nominator:
         return task
 
     async def _guarded(self, uid: str, work: Awaitable[bool]) -> bool:
-        """The result of the work. After an error of the operator's own the pod backs off, and no job does (88)."""
+        """The result of the work. After an error of the operator's own, the pod backs off, but no job (88)."""
         try:
             return await work
         except Exception as error:
@@ -159,7 +160,7 @@ class Nominator:
     def _ended(self, uid: str) -> None:
         self._writing.pop(uid, None)
         self._nominating.pop(uid, None)
-        self._changed()
+        self._on_change()
 
     async def _nominate(self, nomination: Nomination) -> bool:
         pod = self._pods.get(nomination.uid)
@@ -178,23 +179,23 @@ class Nominator:
         text = f"Node {nomination.node} is reserved for it."
         if nomination.evicts_from:
             victim_jobs = listed(sorted(nomination.evicts_from.values()))
-            text += f" {pods(len(nomination.victims))} of {victim_jobs} will be gone first."
+            text += f" {pods(len(nomination.victims))} of {victim_jobs} will be evicted first."
         log.info("pod=%s/%s nominated node=%s victims=%d", *_name(pod), nomination.node, len(nomination.victims))
         self._events.record(pod_subject(pod), Event("QuotaReclaimed", text))
         return True
 
-    def _grace_seconds(self, going: Iterable[str]) -> int:
-        """The longest grace of these pods (uids), none beyond the ceiling of its namespace."""
-        pods = [pod for uid in going if (pod := self._pods.get(uid)) is not None]
+    def _grace_seconds(self, victims: Iterable[str]) -> int:
+        """The longest grace of these pods (uids), each capped at the ceiling of its namespace."""
+        pods = [pod for uid in victims if (pod := self._pods.get(uid)) is not None]
         graces = (
             min(pod.spec.termination_grace_period_seconds, self._grace_ceiling(pod.metadata.namespace)) for pod in pods
         )
         return max(graces, default=0)
 
     async def _renew(self, before: objects.Pod, reserved: Reservation) -> bool:
-        """Nominate the pod again, after a pause. In a gang the node may be another one than before (167).
+        """Nominate the pod again, after a pause. In a gang the node may have changed (167).
 
-        Whenever a nomination is taken away, kube-scheduler tries all waiting pods, and each of them may lose its own.
+        Whenever kube-scheduler removes a nomination, it tries all waiting pods, and each of them may lose its own.
         """
         await asyncio.sleep(RENEW_SECONDS)
         pod = self._pods.get(before.metadata.uid)
@@ -216,32 +217,33 @@ class Nominator:
         left = reservation.ran_out(now := self._now())
         if not await self._write(pod, left):
             return False
-        self._tell_expired(pod, backoff=left.rests_until - now if left.backs_off(now) else 0.0)
+        self._tell_expired(pod, backoff=left.backoff_until - now if left.is_in_backoff(now) else 0.0)
         return True
 
     def _tell_expired(self, pod: objects.Pod, *, backoff: float = 0.0) -> None:
         node = reservation_of(pod).node
         self._metrics.reservations_expired.inc()
-        text = f"It did not get its place on {node} in time."
+        text = f"kube-scheduler did not bind the pod to {node} before the reservation ended."
         if backoff:
             text += (
-                f" At least {FUTILE_TRIES} nodes were kept for it in vain: kube-scheduler has a reason of its own, see"
-                f" PodScheduled. No pods are evicted for it for {backoff / 3600:.0f} h."
+                f" This has happened on at least {FUTILE_TRIES} nodes; the pod's condition PodScheduled has"
+                " kube-scheduler's reason."
+                f" The operator evicts no pods for this pod for {backoff / 3600:.0f} h."
             )
         else:
-            text += " Another node is tried; this one is avoided for a while."
+            text += " The operator tries another node, and avoids this one for a while."
         log.warning("pod=%s/%s its reservation ran out node=%s", *_name(pod), node)
         self._events.record(pod_subject(pod), Event("ReservationExpired", text, "Warning"))
 
     async def _write(self, pod: objects.Pod, reservation: Reservation) -> bool:
-        """Write the reservation; returns whether that worked. If it did not, the pod is left alone for a while."""
+        """Write the reservation; returns whether that worked. If not, the pod is not tried again for a while."""
         uid = pod.metadata.uid
         try:
             try:
                 return await self._put(pod, reservation)
             except Conflict:
                 return await self._put_anew(pod, reservation)
-        except (Conflict, Unreachable):  # it has changed, or may have: the watch brings the news
+        except (Conflict, Unreachable):  # the pod has changed, or may have: the watch brings the news
             self._backoffs[uid] = PodBackoff(self._now() + CHANGED_SECONDS, "it has just changed")
         except ClusterError as error:
             self._backoffs[uid] = PodBackoff(self._now() + NOMINATION_RETRY_SECONDS, f"it cannot be nominated: {error}")
@@ -249,16 +251,16 @@ class Nominator:
         return False
 
     async def _put_anew(self, before: objects.Pod, reservation: Reservation) -> bool:
-        """Write the reservation into the pod as it is now, after a change; False if the pod is gone or has a node.
+        """Write the reservation into the pod as it is now, after a change; False if the pod is deleted or has a node.
 
-        kube-scheduler writes into a pod at each try. While a pod of a gang is left alone, nothing is planned for the
-        rest of the gang, and other jobs grow into the room that it was to get (158).
+        kube-scheduler writes into a pod at each try. While a pod of a gang backs off, nothing is planned for the rest
+        of the gang, and other jobs grow into the gang's room (158).
 
-        Raises ClusterError; Conflict if somebody else has nominated it.
+        Raises ClusterError; Conflict if another program has nominated the pod.
         """
         meta = before.metadata
         try:
-            pod = await apply.get_pod(self._session, meta.namespace, meta.name)
+            pod = await api_requests.get_pod(self._session, meta.namespace, meta.name)
         except NotFound:
             self._pods.observe_deleted(meta.uid)
             return False
@@ -270,9 +272,9 @@ class Nominator:
         return await self._put(pod, reservation)
 
     async def _put(self, pod: objects.Pod, reservation: Reservation) -> bool:
-        """Write the reservation and put the answer into the store; False if the pod is gone. Raises ClusterError."""
+        """Write the reservation and put the answer into the store; False if the pod is deleted. Raises ClusterError."""
         try:
-            written = await write(self._session, pod, reservation, self._now())
+            written = await nominate(self._session, pod, reservation, self._now())
         except NotFound:
             self._pods.observe_deleted(pod.metadata.uid)
             return False

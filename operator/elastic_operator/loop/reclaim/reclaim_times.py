@@ -1,8 +1,8 @@
 """Measures how long preemptors wait until other teams have given GPUs back, and counts the GPUs that preemptors lacked
 and others lost.
 
-A pending pod waits until it is bound, a job until it has the pods of its minimum. Both have waited since this process
-first saw that they want GPUs. They are measured only if something was taken for them.
+A pending pod waits until it is bound, a job until it has the pods of its minimum. Both waits begin when this process
+first sees that they want GPUs. They are measured only if pods were evicted for them.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from elastic_operator.plan.facts.snapshot import JobDemand, Snapshot
 
 @dataclass(slots=True)
 class _Waiting:
-    """An entry that wants GPUs `since` (monotonic); `owed`: pods of others have gone, or go, for it."""
+    """An entry that wants GPUs `since` (monotonic); `caused_evictions`: pods of others were or are evicted for it."""
 
     since: float
     is_pod: bool
-    owed: bool = False
+    caused_evictions: bool = False
 
 
 class ReclaimTimes:
-    """Looks at each allocation. `is_bound` says of a pod (uid) whether it has a node; None if there is no such pod."""
+    """The waits of preemptors. `is_bound` says of a pod (uid) whether it has a node; None if there is no such pod."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class ReclaimTimes:
         self._growing: frozenset[str] = frozenset()
         self._evicted: frozenset[str] = frozenset()
 
-    def look(self, snapshot: Snapshot, allocation: Allocation) -> None:
+    def note_allocation(self, snapshot: Snapshot, allocation: Allocation) -> None:
         """Measure by a new allocation, made from that snapshot."""
         now, evictions = self._clock(), allocation.evictions
         pods = {pending.uid: pending for pending in snapshot.pending_pods}
@@ -55,29 +55,29 @@ class ReclaimTimes:
             self._mark(snapshot, allocation, {uid for eviction in evictions for uid in eviction.preemptors})
 
     def _end(self, wanting: set[str], jobs: set[str], now: float) -> None:
-        """End the wait of those that want nothing any more: they have it, or are gone. A pod may also just be tried
-        again.
+        """End the waits of entries that want no GPUs any more: they have them, or are deleted. A pod may also just be
+        tried again.
         """
         for uid in self._waiting.keys() - wanting:
             known = self._waiting[uid]
             has_it = self._is_bound(uid) if known.is_pod else uid in jobs or None
             if has_it is False:
                 continue
-            if has_it and known.owed:
+            if has_it and known.caused_evictions:
                 self._metrics.reclaim.observe(now - known.since)
             del self._waiting[uid]
 
     def _mark(self, snapshot: Snapshot, allocation: Allocation, preemptors: set[str]) -> None:
-        """Note the preemptors (uids) of what others lose. Each counts once while it waits or grows."""
+        """Note the preemptors (uids) of the evicted pods. Each counts once while it waits or grows."""
         for pending in snapshot.pending_pods:
             if pending.uid in preemptors:
-                self._owe(pending.uid, pending.shape.gpus)
+                self._note_evictions(pending.uid, pending.shape.gpus)
         growing = set()
         for job in snapshot.jobs:
             if job.uid not in preemptors:
                 continue
             if job.uid in self._waiting:
-                self._owe(job.uid, _missing(job))
+                self._note_evictions(job.uid, _missing(job))
                 continue
             growing.add(job.uid)
             if job.uid not in self._growing:
@@ -85,19 +85,19 @@ class ReclaimTimes:
                 self._metrics.requested_gpus.inc(sum(job.shape_of(slot.role).gpus for slot in slots))
         self._growing = frozenset(growing)
 
-    def _owe(self, uid: str, gpus: int) -> None:
+    def _note_evictions(self, uid: str, gpus: int) -> None:
         waiting = self._waiting[uid]
-        if not waiting.owed:
-            waiting.owed = True
+        if not waiting.caused_evictions:
+            waiting.caused_evictions = True
             self._metrics.requested_gpus.inc(gpus)
 
     def _count_evicted(self, snapshot: Snapshot, evictions: tuple[Eviction, ...]) -> None:
-        """Count the GPUs of pods that were not to go before."""
-        going = {pod for eviction in evictions for pod in eviction.pods}
-        new = going - self._evicted
+        """Count the GPUs of newly evicted pods."""
+        evicted = {pod for eviction in evictions for pod in eviction.pods}
+        new = evicted - self._evicted
         members = [member for job in snapshot.jobs for member in job.members]
         self._metrics.evicted_gpus.inc(sum(member.gpus for member in members if member.uid in new))
-        self._evicted = frozenset(going | (self._evicted & {member.uid for member in members}))
+        self._evicted = frozenset(evicted | (self._evicted & {member.uid for member in members}))
 
 
 def _lacks_minimum(job: JobDemand) -> bool:
@@ -106,4 +106,4 @@ def _lacks_minimum(job: JobDemand) -> bool:
 
 def _missing(job: JobDemand) -> int:
     """The GPUs that the job lacks for its minimum."""
-    return job.gpus_at(job.sizes[0]) - sum(job.shape_of(member.role).gpus for member in job.members)
+    return job.gpus_of_size(job.sizes[0]) - sum(job.shape_of(member.role).gpus for member in job.members)

@@ -1,1 +1,1 @@
-"""Carries plans out: the writes for one job, when they are due, and what becomes of those that fail."""
+"""Carries plans out: the writes for one job, their times, and the retries of failed ones."""

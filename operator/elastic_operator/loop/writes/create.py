@@ -1,4 +1,4 @@
-"""Creates the pods that a plan wants, and says of a refusal whether it is about the pod itself."""
+"""Creates a plan's pods, and decides whether a refusal is about the pod itself."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any
 from elastic_api.template import main_container
 from elastic_operator.build.pod import build_pod
 from elastic_operator.build.request import BuildSettings
-from elastic_operator.cluster import apply, objects
+from elastic_operator.cluster import api_requests, objects
 from elastic_operator.cluster.errors import (
     ApiError,
     ClusterError,
     Forbidden,
     PodRefused,
-    gravity,
-    may_have_happened,
+    has_unknown_outcome,
     refuses_pod,
+    severity,
 )
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.stores import Stores
@@ -30,13 +30,13 @@ from elastic_worker import contract
 log = logging.getLogger(__name__)
 
 MAX_PODS_AT_ONCE = 32
-"""Pods created at once: as many as the writes under way (28). A manifest that only waits for its turn takes
-up to 1 MB.
+"""The most pods created at once: as many as the most writes (28). A manifest that only waits for its turn takes up to 1
+MB.
 """
 
 
 class Creator:
-    """Creates pods, after the objects that they need to meet."""
+    """Creates pods, after the objects by which they meet."""
 
     def __init__(self, session: Session, stores: Stores, build: BuildSettings) -> None:
         self._session, self._stores, self._build = session, stores, build
@@ -44,15 +44,15 @@ class Creator:
         self._pods, self._building = asyncio.Semaphore(MAX_PODS_AT_ONCE), asyncio.Lock()
 
     async def create_all(self, job: Job, creates: tuple[CreatePod, ...], sent: set[str]) -> None:
-        """Create these pods of the job. Raises what the cluster layer raises, and PodRefused.
+        """Create these pods of the job. Raises the errors of the cluster layer, and PodRefused.
 
-        `sent` collects the names of pods that may have been created, whatever becomes of the rest (48).
+        `sent` collects the names of pods that may have been created, even if another creation fails (48).
         """
         service = await self._networking.ensure(job, creates)
         await together((self.create(job, create, service, sent) for create in creates), of=job.key)
 
     async def create(self, job: Job, create: CreatePod, service: objects.Service, sent: set[str]) -> None:
-        """Create one of them, when its turn comes."""
+        """Create one pod, when its turn comes."""
         async with self._pods:
             await self._create_now(job, create, service, sent)
 
@@ -64,11 +64,11 @@ class Creator:
             manifest = build_pod(job, job.spec, create, service_ip=address, port=port, settings=self._build)
             await asyncio.sleep(0)  # a large template costs milliseconds; the watches get their turn
         name = manifest["metadata"]["name"]
-        sent.add(name)  # without an answer it counts until the watch shows it, or a time limit ends
+        sent.add(name)  # a pod without an answer counts until the watch shows it, or a time limit ends
         try:
-            pod = await apply.create_pod(self._session, manifest, job_uid=job.uid)
+            pod = await api_requests.create_pod(self._session, manifest, job_uid=job.uid)
         except ClusterError as error:
-            if not may_have_happened(error):
+            if not has_unknown_outcome(error):
                 sent.discard(name)
             raise_refusal(error, create.role, manifest, template)
             raise
@@ -78,11 +78,11 @@ class Creator:
         self._stores.pods.observe(pod)
 
     async def _reject(self, job: Job, pod: objects.Pod, role: str) -> None:
-        """Delete a pod that was stored without its label: it would count as one of an earlier incarnation and be
+        """Delete a pod that was stored without its label. It would count as a pod of an earlier incarnation, and be
         replaced for ever.
         """
         label, name = contract.LABEL_INCARNATION, pod.metadata.name
-        await apply.delete_pod(self._session, job.namespace, name, uid=pod.metadata.uid, grace_seconds=0)
+        await api_requests.delete_pod(self._session, job.namespace, name, uid=pod.metadata.uid, grace_seconds=0)
         message = f"pod {name} was stored without its label {label}: a mutating webhook removes it"
         raise PodRefused(Forbidden(message, status=403), role=role)
 
@@ -90,13 +90,13 @@ class Creator:
 async def together(calls: Iterable[Awaitable[None]], *, of: str) -> None:
     """Run all at once, for the job `of` (`namespace/name`); after all have ended, raise the gravest error.
 
-    Of the other errors, one of each kind is logged: many pods mostly fail alike.
+    Of the other errors, one of each kind is logged, because many pods mostly fail alike.
     """
     results = await asyncio.gather(*calls, return_exceptions=True)
-    errors = sorted((result for result in results if isinstance(result, BaseException)), key=gravity, reverse=True)
-    kinds = {(type(error), gravity(error)): error for error in reversed(errors)}
+    errors = sorted((result for result in results if isinstance(result, BaseException)), key=severity, reverse=True)
+    kinds = {(type(error), severity(error)): error for error in reversed(errors)}
     for error in errors[1:]:
-        if kinds[type(error), gravity(error)] is error:
+        if kinds[type(error), severity(error)] is error:
             own = None if isinstance(error, ClusterError) else error
             level = logging.INFO if own is None else logging.ERROR
             log.log(level, "job=%s another write failed beside: %s", of, error, exc_info=own)

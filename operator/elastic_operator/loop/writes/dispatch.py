@@ -1,4 +1,5 @@
-"""Hands plans to the actor: one at a time per job, and only if there is something to do and the job's next try is due.
+"""Hands plans to the executor: one at a time per job, and only if it has writes and the job's next try is due
+(controller-runtime: the workqueue, with one worker per key).
 
 A plan that cannot be handed over now is not queued: `start` returns after how many seconds to decide on the job again.
 """
@@ -16,13 +17,13 @@ from typing import Any
 from elastic_api.pod_names import pod_name
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.errors import ApiError, ClusterError, PodRefused, Remedy, ServerError
-from elastic_operator.loop.writes.act import Actor
+from elastic_operator.cluster.pruned_fields import PrunedFields
 from elastic_operator.loop.writes.failed_writes import FailedWrites
+from elastic_operator.loop.writes.plan_executor import PlanExecutor
 from elastic_operator.loop.writes.status_times import StatusTimes
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.decisions import Event, Plan
 from elastic_operator.plan.facts.job import Job
-from elastic_operator.read.dropped_fields import DroppedFields
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.shapes import Shapes
 
@@ -33,7 +34,7 @@ NOT_FRESH_SECONDS = 1.0
 EVENT_ATTEMPTS = 5
 """A job gets an event when this many writes in a row were refused."""
 LOGGED_ATTEMPTS = 20
-"""Of the writes that fail in a row, the first is logged, that of the event, and then one in this many."""
+"""Of the writes that fail in a row, the first one, the one with the event, and then one in this many are logged."""
 
 Gate = Callable[[], Awaitable[bool]]
 """Awaited before a plan is carried out. If its result is False, the plan is dropped."""
@@ -41,10 +42,10 @@ Gate = Callable[[], Awaitable[bool]]
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """A plan that is carried out, and the job's status as the API server has it.
+    """A plan under way, and the job's status as the API server has it.
 
-    `writes_status`: the job's status is written with it. `clears`: if it succeeds, the job's failed writes are
-    forgotten, of which there were `tries` when it began. `gate`: see `Gate`. `sent` collects the names of pods that may
+    `writes_status`: the job's status is written with it. `clears`: its success makes the job's failed writes forgotten,
+    if there are still `tries` of them, as when it began. `gate`: see `Gate`. `sent` collects the names of pods that may
     have been created.
     """
 
@@ -63,46 +64,51 @@ class Dispatcher:
     """The plans under way.
 
     Args:
-        dropped_fields: The fields of statuses that the API server drops.
-        fresh: Whether the stores are recent enough to create pods.
-        done: Called with a job's uid when its plan is carried out or has failed.
-        failed: Called with a job's uid and the error of the operator's own by which its plan failed.
-        worked: Called with a job's uid when pods of it have been created.
-        refused: Called with a job of which a pod was refused.
+        pruned_fields: The fields of statuses that the API server drops.
+        is_fresh: Whether the stores are recent enough to create pods.
+        on_done: Called with a job's uid when its plan is carried out or has failed.
+        on_internal_error: Called with a job's uid and an error of the operator's own that made its plan fail.
+        on_pods_created: Called with a job's uid when pods of the job were created.
+        on_pod_rejected: Called with a job when the API server refused one of its pods.
     """
 
     def __init__(
         self,
         *,
-        actor: Actor,
+        executor: PlanExecutor,
         shapes: Shapes,
         ledger: Ledger,
         failed_writes: FailedWrites,
         metrics: Metrics,
-        dropped_fields: DroppedFields,
-        fresh: Callable[[], bool],
-        done: Callable[[str], None],
-        failed: Callable[[str, Exception], object],
-        worked: Callable[[str], None] = lambda _: None,
-        refused: Callable[[Job], None] = lambda _: None,
+        pruned_fields: PrunedFields,
+        is_fresh: Callable[[], bool],
+        on_done: Callable[[str], None],
+        on_internal_error: Callable[[str, Exception], object],
+        on_pods_created: Callable[[str], None] = lambda _: None,
+        on_pod_rejected: Callable[[Job], None] = lambda _: None,
     ) -> None:
-        self.actor, self.shapes, self.ledger = actor, shapes, ledger
-        self.failed_writes, self.metrics, self.fresh = failed_writes, metrics, fresh
-        self.done, self.failed, self.worked, self.refused = done, failed, worked, refused
+        self.executor, self.shapes, self.ledger = executor, shapes, ledger
+        self.failed_writes, self.metrics, self.is_fresh = failed_writes, metrics, is_fresh
+        self.on_done, self.on_internal_error, self.on_pods_created, self.on_pod_rejected = (
+            on_done,
+            on_internal_error,
+            on_pods_created,
+            on_pod_rejected,
+        )
         self._busy: dict[str, asyncio.Task[None]] = {}
-        self.status_times = StatusTimes(dropped_fields)
+        self.status_times = StatusTimes(pruned_fields)
 
     def busy(self, uid: str) -> bool:
         """Whether a plan of that job is under way."""
         return uid in self._busy
 
-    def busy_or_backing_off(self) -> Set[str]:
-        """The jobs (uids) for which nothing can be started now: a plan is under way, or the next try is not due."""
+    def backing_off(self) -> Set[str]:
+        """The jobs (uids) for which nothing can be started now, because the next try is not due."""
         failed, now = self.failed_writes, time.monotonic()
-        return self._busy.keys() | {uid for uid in failed.uids() if failed.of(uid).wait(now) > 0}
+        return {uid for uid in failed.uids() if failed.of(uid).wait(now) > 0}
 
     def wait(self, uid: str, now: float) -> float:
-        """Seconds from `now` (monotonic) until anything can be started for the job; inf while a plan is under way."""
+        """Seconds from `now` (monotonic) until a plan can be started for the job; inf while one is under way."""
         return inf if self.busy(uid) else self.failed_writes.of(uid).wait(now)
 
     async def stop(self) -> None:
@@ -120,10 +126,9 @@ class Dispatcher:
         *,
         gate: Callable[[], Gate | None] = lambda: None,
     ) -> float:
-        """Start to carry the plan out, if there is anything to do; returns the seconds until the job is to be decided
-        on.
+        """Start to carry the plan out, if it has writes; returns the seconds until the job is decided on again.
 
-        Returns inf if nothing is due until `done` is called or a store changes. `gate` is called when the plan is
+        Returns inf if nothing is due until `on_done` is called or a store changes. `gate` is called when the plan is
         begun.
         """
         uid = job.uid
@@ -135,33 +140,33 @@ class Dispatcher:
         failed = self.failed_writes.of(uid)
         if (wait := failed.wait(time.monotonic())) > 0:
             return min(wait, self._write_status_only(body, job, plan))
-        may_create = self.fresh()
-        if may_create:
-            self._assume(job, plan)
-        elif plan.creates:
+        may_create = self.is_fresh()
+        if not may_create and plan.creates:
             plan = replace(plan, creates=())
             if delay > 0 and not _acts(plan):
                 return min(delay, NOT_FRESH_SECONDS)
         writes_status = bool(delay <= 0 or plan.creates or plan.deletes)
-        written, tries = body.status.unpack(), failed.attempts
-        self._begin(
-            _Work(job, plan, written, may_create=may_create, writes_status=writes_status, tries=tries, gate=gate())
-        )
+        written, tries = body.status.unpack(), failed.attempts.times
+        work = _Work(job, plan, written, may_create=may_create, writes_status=writes_status, tries=tries, gate=gate())
+        self._assume(job, plan)  # last: nothing forgets these pods if the plan is not begun
+        self._begin(work)
         return inf
 
     def _write_status_only(self, body: objects.CustomObject, job: Job, plan: Plan) -> float:
-        """Write the status of a job that waits for its next try, so that it says why. Decisions wait with the job.
+        """Write the status of a job that waits for its next try, so that the status says why. Decisions wait with the
+        job.
 
-        Its events go with it, because the next plan starts from that status and has them no more.
+        Its events are recorded with it, because the next plan starts from that status and does not have them any more.
 
         If the status cannot be written either, for example on a server that refuses connections, it is tried no more
-        than every few seconds.
+        than every few seconds. While the server asks for patience, this write waits as well.
         """
         only = Plan(status=plan.status, events=plan.events)
         delay = inf if plan.commit_first else self.status_times.write_delay(body, only)
+        delay = max(delay, self.failed_writes.of(job.uid).throttled_until - time.monotonic())
         if delay > 0:
             return delay
-        if self.status_times.may_be_alone(job.uid):
+        if self.status_times.may_write_status_only(job.uid):
             self._begin(_Work(job, only, body.status.unpack(), clears=False))
         return inf
 
@@ -172,18 +177,19 @@ class Dispatcher:
         task.add_done_callback(lambda _: self._end(work))
 
     def _end(self, work: _Work) -> None:
-        """The plan has ended, or was cancelled: pods that were assumed and not sent hold no room any more (48)."""
+        """End a plan, or a cancelled one: assumed pods that were not sent hold no room any more (48)."""
         job = work.job
         self._busy.pop(job.uid, None)
         for create in work.plan.creates:
             name = pod_name(job.name, create.role, create.index)
-            (self.ledger.await_seen if name in work.sent else self.ledger.forget)(job.namespace, name)
-        self.done(job.uid)
+            assumed = self.ledger.assumed
+            (assumed.await_seen if name in work.sent else assumed.forget)(job.namespace, name)
+        self.on_done(job.uid)
 
     def _assume(self, job: Job, plan: Plan) -> None:
         """Count the pods that are to be created as used from now on, whatever the API server will answer (48)."""
         for create in plan.creates:
-            self.ledger.assume(
+            self.ledger.assumed.add(
                 job_uid=job.uid,
                 namespace=job.namespace,
                 name=pod_name(job.name, create.role, create.index),
@@ -199,7 +205,7 @@ class Dispatcher:
             if work.gate is not None and not await work.gate():
                 return
             with self.metrics.reconcile.time():
-                await self.actor.carry_out(
+                await self.executor.carry_out(
                     job,
                     work.plan,
                     written=work.written,
@@ -211,28 +217,29 @@ class Dispatcher:
         except ClusterError as error:
             self.note(job, error)
             if isinstance(error, PodRefused):
-                self.refused(job)
+                self.on_pod_rejected(job)
         except Exception as error:  # noqa: BLE001 - its traceback goes to the log where the job is quarantined
             self.metrics.reconcile_errors.inc()
-            self.failed(job.uid, error)
+            self.on_internal_error(job.uid, error)
         else:
-            were_refused = self.failed_writes.of(job.uid).attempts != work.tries  # its next pods, meanwhile (139)
+            were_refused = self.failed_writes.of(job.uid).attempts.times != work.tries  # its next pods, meanwhile (139)
             if work.clears and not were_refused:
                 self.failed_writes.clear(job)
             if work.plan.creates:
-                self.worked(job.uid)
+                self.on_pods_created(job.uid)
 
     def note(self, job: Job, error: ClusterError) -> None:
         """Count a failed try; events and logs mention some of them."""
         self.metrics.reconcile_errors.inc()
         failed = self.failed_writes.add(job, error, time.monotonic())
         if error.remedy is Remedy.DECIDE_AGAIN:
-            log.info("job=%s has just been changed by somebody else, decided again: %s", job.key, error)
+            log.info("job=%s changed after the decision. The operator decides again: %s", job.key, error)
             return
-        if failed.attempts in (1, EVENT_ATTEMPTS) or failed.attempts % LOGGED_ATTEMPTS == 0:
-            log.warning("job=%s attempt=%d error=%s", job.key, failed.attempts, error)
-        if failed.attempts == EVENT_ATTEMPTS and _is_about_the_job(error):
-            self.actor.record_events(job, [Event("WriteFailed", f"{error}. It is tried again.", "Warning")])
+        tries = failed.attempts.times
+        if tries in (1, EVENT_ATTEMPTS) or tries % LOGGED_ATTEMPTS == 0:
+            log.warning("job=%s attempt=%d error=%s", job.key, tries, error)
+        if tries == EVENT_ATTEMPTS and _is_about_the_job(error):
+            self.executor.record_events(job, [Event("WriteFailed", f"{error}. The operator retries.", "Warning")])
 
 
 def _is_about_the_job(error: ClusterError) -> bool:
@@ -242,6 +249,6 @@ def _is_about_the_job(error: ClusterError) -> bool:
 
 
 def _acts(plan: Plan) -> bool:
-    """Whether the plan wants anything done beside the job's status."""
+    """Whether the plan has writes beside the job's status."""
     changes_pods = plan.deletes or plan.creates or plan.membership is not None
     return bool(changes_pods or plan.route is not None or plan.delete_job)

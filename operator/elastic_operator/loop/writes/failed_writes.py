@@ -1,6 +1,7 @@
-"""Failed tries to carry out plans, per job: when the next try is due, and what the user reads meanwhile.
+"""Failed tries to carry out plans, per job: when the next try is due, and the message for the user meanwhile
+(controller-runtime: the rate limiter of a workqueue).
 
-In memory only: a replica that takes over finds out by trying once.
+The record is in memory only: a new leader makes it anew by one failed try.
 """
 
 from __future__ import annotations
@@ -13,36 +14,38 @@ from elastic_api.refusal import pod_blocked, pod_refusal
 from elastic_operator.cluster.errors import ClusterError, NameTaken, PodRefused, Remedy
 from elastic_operator.memory import drop_absent
 from elastic_operator.plan.facts.job import Job
-from elastic_operator.plan.facts.times import doubled
+from elastic_operator.plan.facts.times import NEVER_FAILED, Attempts
 
 FIRST_WRITE_RETRY_SECONDS = 0.2
 MAX_RETRY_SECONDS = 30.0
 MAX_NAME_TAKEN_SECONDS = 2.0
-"""The longest wait for a name: its owner is mostly just being deleted, and a user waits for the job to start."""
+"""The longest wait for a taken name. Mostly the object with the name is being deleted, and a user waits for the job."""
 
 
 @dataclass(slots=True)
 class FailedWrite:
-    """What fails for one job: `refused` holds for `generation` only, the rest while tries fail. Times are monotonic.
+    """The failures of one job: `pods_rejected_until_edit` holds for `generation` only, the other fields as long as
+    tries fail.
 
-    `attempts` have failed in a row. The user reads `message`. `blocked` says why the API server accepts no more pods of
-    the job for now (27).
+    `attempts` are the tries that failed in a row (monotonic). Until `throttled_until` (monotonic) the API server has
+    asked for patience. The user reads `message`. `pods_rejected` says why the API server accepts no more pods of the
+    job for now (27).
     """
 
-    attempts: int = 0
-    retry_at: float = 0.0
+    attempts: Attempts = NEVER_FAILED
+    throttled_until: float = 0.0
     message: str = ""
-    blocked: str = ""
-    refused: str = ""
+    pods_rejected: str = ""
+    pods_rejected_until_edit: str = ""
     generation: int = 0
 
     def wait(self, now: float) -> float:
         """Seconds until the job may be tried again."""
-        return max(0.0, self.retry_at - now)
+        return max(0.0, self.attempts.until - now)
 
     def refusal(self, generation: int) -> str:
-        """What the API server refused of this generation, "" if nothing."""
-        return self.refused if self.generation == generation else ""
+        """The API server's refusal of this generation; "" if there is none."""
+        return self.pods_rejected_until_edit if self.generation == generation else ""
 
 
 _NONE = FailedWrite()
@@ -54,46 +57,54 @@ class FailedWrites:
     def __init__(self) -> None:
         self._jobs: dict[str, FailedWrite] = {}
 
-    def keep_only(self, present: Set[str]) -> None:
-        """Forget the jobs that are gone; `present` are the uids of those that are not."""
+    def forget_deleted(self, present: Set[str]) -> None:
+        """Forget deleted jobs; `present` are the uids of the existing ones."""
         drop_absent(present, self._jobs)
 
     def uids(self) -> Set[str]:
         """The jobs whose last try has failed."""
-        return {uid for uid, known in self._jobs.items() if known.attempts}
+        return {uid for uid, record in self._jobs.items() if record.attempts.times}
 
     def clear(self, job: Job) -> None:
-        """The last try succeeded. What is refused for good stays refused until the job is edited."""
-        known = self._jobs.pop(job.uid, None)
-        if known is not None and known.refused and known.generation == job.generation:
-            self._jobs[job.uid] = FailedWrite(refused=known.refused, generation=known.generation)
+        """Forget failed tries after a success. A final refusal stays until the job is edited."""
+        record = self._jobs.pop(job.uid, None)
+        if record is not None and record.pods_rejected_until_edit and record.generation == job.generation:
+            self._jobs[job.uid] = FailedWrite(
+                pods_rejected_until_edit=record.pods_rejected_until_edit, generation=record.generation
+            )
 
     def of(self, uid: str) -> FailedWrite:
-        """The job's failed write; if none has failed, one that says so."""
+        """The job's failed writes; an empty record if there are none."""
         return self._jobs.get(uid, _NONE)
 
     def add(self, job: Job, error: ClusterError, now: float) -> FailedWrite:
-        """Record a failed try; returns what is known of it now."""
-        known = self._jobs.setdefault(job.uid, FailedWrite())
+        """Record a failed try; returns the job's record."""
+        record = self._jobs.setdefault(job.uid, FailedWrite())
         if error.remedy is Remedy.DECIDE_AGAIN:
-            return known  # somebody else wrote the job; its new state is here already
-        known.attempts += 1
+            return record  # another client wrote the job; its new state is in the store already
+        if error.retry_after is not None:
+            record.throttled_until = now + error.retry_after
         longest = MAX_RETRY_SECONDS if not isinstance(error, NameTaken) else MAX_NAME_TAKEN_SECONDS
-        wait = doubled(FIRST_WRITE_RETRY_SECONDS, longest, known.attempts)
-        known.retry_at = now + max(wait * random.uniform(0.8, 1.2), error.retry_after or 0.0)
+        record.attempts = record.attempts.failed(
+            now,
+            FIRST_WRITE_RETRY_SECONDS,
+            longest,
+            at_least=error.retry_after or 0.0,
+            spread=random.uniform(0.8, 1.2),
+        )
         if error.remedy.is_reported:
-            known.message = str(error)
+            record.message = str(error)
         if isinstance(error, PodRefused):
-            _take_refusal(known, job, error)
-        return known
+            _take_refusal(record, job, error)
+        return record
 
 
-def _take_refusal(known: FailedWrite, job: Job, refusal: PodRefused) -> None:
+def _take_refusal(record: FailedWrite, job: Job, refusal: PodRefused) -> None:
     assert job.spec is not None, "pods are created from a spec that could be read"
     if refusal.remedy is Remedy.EDIT:
-        known.refused = pod_refusal(
+        record.pods_rejected_until_edit = pod_refusal(
             job.spec, role=refusal.role, message=refusal.error.message, own_variables=refusal.own_variables
         )
-        known.generation = job.generation
+        record.generation = job.generation
     else:
-        known.blocked = known.message = pod_blocked(refusal.error.message)
+        record.pods_rejected = record.message = pod_blocked(refusal.error.message)

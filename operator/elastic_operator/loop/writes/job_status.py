@@ -7,45 +7,50 @@ from typing import Any
 
 from elastic_api.job import PLURAL
 from elastic_api.status import JobStatus
-from elastic_operator.cluster import apply, objects
+from elastic_operator.cluster import api_requests, objects
 from elastic_operator.cluster.errors import Conflict, NotFound
+from elastic_operator.cluster.pruned_fields import PrunedFields
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.stores import Stores
 from elastic_operator.plan.facts.job import Job
-from elastic_operator.read.dropped_fields import DroppedFields
 
 Written = Callable[[Job, JobStatus], None]
-"""Called for each status that was written, with the job as it was before."""
+"""Called for each written status, with the job as it was before."""
 
 
 def nobody(_job: Job, _status: JobStatus) -> None:
-    """For status writes that nobody counts."""
+    """The callback of status writes that are not counted."""
 
 
 class JobStatuses:
-    """Writes them. `dropped_fields` are the fields that the API server drops."""
+    """Writes job statuses. `pruned_fields` are the fields that the API server drops."""
 
     def __init__(self, session: Session, stores: Stores, written: Written) -> None:
         self._session, self._stores, self._written = session, stores, written
-        self.dropped_fields = DroppedFields(PLURAL)
+        self.pruned_fields = PrunedFields(PLURAL)
 
-    async def write(self, job: Job, status: JobStatus, *, stored: dict[str, Any]) -> bool:
+    async def write(self, job: Job, status: JobStatus, *, stored: dict[str, Any], before_delete: bool = False) -> bool:
         """Write the status; `stored` is the one that the API server has. Returns whether the job still exists.
 
-        Raises what the cluster layer raises; after a Conflict the job has been read again.
+        `before_delete`: pods are deleted once it is written.
+
+        The write names the newest known resourceVersion, not the one of the decision: the operator is the only writer
+        of the status, and an edit of the job meanwhile wakes the loop anyway.
+        Raises the errors of the cluster layer. After a Conflict the job has been read again.
         """
         new = status.model_dump(mode="json", by_alias=True, exclude_none=True)
         body = self._stores.jobs.get(job.uid)
         if body is None:
             return False
         try:
-            answer = await apply.patch_job_status(
+            answer = await api_requests.patch_job_status(
                 self._session,
                 job.namespace,
                 job.name,
                 resource_version=body.metadata.resource_version,
                 old=stored,
                 new=new,
+                before_delete=before_delete,
             )
         except NotFound:
             self._stores.jobs.observe_deleted(job.uid)
@@ -54,7 +59,7 @@ class JobStatuses:
             await self._refresh(job)
             raise
         if answer is not None:
-            self.dropped_fields.learn(new, answer.get("status", {}))
+            self.pruned_fields.compare(new, answer.get("status", {}))
             self._stores.jobs.observe(objects.decode(answer, objects.CustomObject))
             self._written(job, status)
         return True
@@ -62,7 +67,7 @@ class JobStatuses:
     async def _refresh(self, job: Job) -> None:
         """Somebody else wrote the job meanwhile: read it again before the next try."""
         try:
-            answer = await apply.get_job(self._session, job.namespace, job.name)
+            answer = await api_requests.get_job(self._session, job.namespace, job.name)
         except NotFound:
             self._stores.jobs.observe_deleted(job.uid)
         else:

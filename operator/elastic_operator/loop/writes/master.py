@@ -1,4 +1,4 @@
-"""Leads a job's pods to their master by its Service, and writes to the master which pods are to take part."""
+"""Leads a job's pods to their master by the job's Service, and writes the list of participating pods to the master."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import count
 
 from elastic_operator.build.names import service_name
 from elastic_operator.build.service import build_endpoint_slice
-from elastic_operator.cluster import apply, objects
+from elastic_operator.cluster import api_requests, objects
 from elastic_operator.cluster.errors import Conflict, NotFound
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.stores import Stores
@@ -22,7 +22,7 @@ MAX_MASTER_TRIES = 5
 
 
 class Masters:
-    """Writes what concerns the masters of jobs. Raises what the cluster layer raises."""
+    """Makes the writes for the masters of jobs. Raises the errors of the cluster layer."""
 
     def __init__(self, session: Session, stores: Stores) -> None:
         self._session, self._stores = session, stores
@@ -37,11 +37,11 @@ class Masters:
             job, service_ip=service.spec.cluster_ip, pod_ip=address, node=route.node, port=service.port
         )
         known = self._stores.slices.named(service_name(job.name), job.namespace)
-        ensured = await apply.ensure_endpoint_slice(self._session, manifest, job_uid=job.uid, known=known)
+        ensured = await api_requests.ensure_endpoint_slice(self._session, manifest, job_uid=job.uid, known=known)
         self._stores.slices.observe(ensured)
 
     async def write_membership(self, job: Job, membership: Membership) -> None:
-        """Annotate the master with the pods that are to take part. Tried again at once if somebody, such as its
+        """Annotate the master with the participating pods. The write is repeated at once if somebody, such as its
         kubelet, has changed the pod and not the annotation.
         """
         pod = self._stores.pods.get(membership.uid)
@@ -49,7 +49,7 @@ class Masters:
             if pod is None:
                 return
             try:
-                answer = await apply.annotate_pod(
+                answer = await api_requests.annotate_pod(
                     self._session,
                     job.namespace,
                     membership.name,
@@ -70,9 +70,9 @@ class Masters:
                 return
 
     async def _pod_now(self, job: Job, membership: Membership) -> objects.Pod | None:
-        """The pod as it is now; None if it is gone."""
+        """The pod as it is now; None if it is deleted."""
         try:
-            pod = await apply.get_pod(self._session, job.namespace, membership.name)
+            pod = await api_requests.get_pod(self._session, job.namespace, membership.name)
         except NotFound:
             pod = None
         if pod is None or pod.metadata.uid != membership.uid:
@@ -87,7 +87,7 @@ def _is_annotated_anew(pod: objects.Pod, before: objects.Pod) -> bool:
 
 
 def changed_route(stores: Stores, job: Job, wanted: Route | None) -> Route | None:
-    """The route, if there is a Service and it does not lead there yet."""
+    """The route, if the Service exists and does not lead there yet."""
     name = service_name(job.name)
     if wanted is None or stores.services.named(name, job.namespace) is None:
         return None

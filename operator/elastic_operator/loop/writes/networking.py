@@ -1,5 +1,5 @@
-"""Makes what the pods of a job need to meet, before them: its Service, its NetworkPolicy, and the Secret of Elastic
-jobs.
+"""Creates the objects by which the pods of a job meet, before the pods: its Service, its NetworkPolicy, and the Secret
+of Elastic jobs.
 
 `master` makes the Service lead to the job's master.
 """
@@ -14,7 +14,7 @@ from elastic_operator.build.names import service_name
 from elastic_operator.build.network_policy import JobNetwork, build_network_policy
 from elastic_operator.build.secret import build_secret
 from elastic_operator.build.service import build_service
-from elastic_operator.cluster import apply, objects
+from elastic_operator.cluster import api_requests, objects
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.stores import Stores
 from elastic_operator.plan.facts.decisions import CreatePod
@@ -22,31 +22,35 @@ from elastic_operator.plan.facts.job import Job
 from elastic_worker.contract import ROLE_MASTER
 
 MAX_SERVICES_AT_ONCE = 8
-"""Services created at once (28). The API server creates them one by one; more would only run into their time limit."""
+"""The most Services created at once (28). The API server creates them one by one, and more would only run into their
+time limit.
+"""
 
 TOKEN_BYTES = 32
 
 
 class Networking:
-    """Makes these objects. Without a `network` jobs have no NetworkPolicy."""
+    """Creates these objects. Without a `network` jobs have no NetworkPolicy."""
 
     def __init__(self, session: Session, stores: Stores, network: JobNetwork | None) -> None:
         self._session, self._stores, self._network = session, stores, network
         self._services = asyncio.Semaphore(MAX_SERVICES_AT_ONCE)
 
     async def ensure(self, job: Job, creates: tuple[CreatePod, ...]) -> objects.Service:
-        """Create what is missing for these pods; returns the job's Service. Raises what the cluster layer raises."""
+        """Create the missing objects for these pods; returns the job's Service. Raises the errors of the cluster
+        layer.
+        """
         assert job.spec is not None, "pods are created from a spec that could be read"
         await self._ensure_secret(job, creates)
         service = self._stores.services.named(service_name(job.name), job.namespace)
         if self._network is not None:
             manifest = build_network_policy(job, self._network)
             is_new = service is None
-            await apply.ensure_network_policy(self._session, manifest, job_uid=job.uid, is_new=is_new)
-        if service is None or not apply.is_ours(service.metadata, job.uid):
+            await api_requests.ensure_network_policy(self._session, manifest, job_uid=job.uid, is_new=is_new)
+        if service is None or not api_requests.is_ours(service.metadata, job.uid):
             async with self._services:
                 manifest = build_service(job, port=master_port(job.uid, job.spec))
-                service = await apply.ensure_service(self._session, manifest, job_uid=job.uid)
+                service = await api_requests.ensure_service(self._session, manifest, job_uid=job.uid)
             self._stores.services.observe(service)
         return service
 
@@ -55,4 +59,4 @@ class Networking:
         assert job.spec is not None, "pods are created from a spec that could be read"
         if job.spec.is_elastic and any(create.role == ROLE_MASTER for create in creates):
             secret = build_secret(job, token=token_urlsafe(TOKEN_BYTES), old=creates[0].old_secret)
-            await apply.ensure_secret(self._session, secret)
+            await api_requests.ensure_secret(self._session, secret)

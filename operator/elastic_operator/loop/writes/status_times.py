@@ -1,5 +1,5 @@
-"""When a job's status is written: at once, a moment later together with more reports of its pods, or some seconds later
-if only its messages differ.
+"""Decides when a job's status is written: at once, a moment later together with more reports of its pods, or some
+seconds later if only its messages differ.
 """
 
 from __future__ import annotations
@@ -12,15 +12,17 @@ from typing import Any
 
 from elastic_api.status import ConditionType, Phase
 from elastic_operator.cluster import objects
+from elastic_operator.cluster.pruned_fields import PrunedFields
 from elastic_operator.memory import drop_absent
 from elastic_operator.plan.facts.decisions import Plan
-from elastic_operator.read.dropped_fields import DroppedFields
 
 MESSAGE_SECONDS = 5.0
 """The least time between two writes of a status whose messages alone differ, or of a job in back-off (24)."""
 REPORT_SECONDS = 0.8
-"""A status that only reports what pods do waits this long for more reports: pods start and end one by one (151)."""
-_REPORTS = frozenset(
+"""A status with nothing new but reports about pods waits this long for more reports, because pods start and end one by
+one (151).
+"""
+_REPORT_FIELDS = frozenset(
     (
         "readyReplicas",
         "worldSize",
@@ -35,7 +37,7 @@ _REPORTS = frozenset(
         "conditions",
     )
 )
-"""Fields of a status that report. Decisions start from some of them, too, and may be as late as the report."""
+"""Fields of a status that only report. Decisions from some of them may be as late as the report."""
 
 
 @dataclass(slots=True)
@@ -44,31 +46,34 @@ class _Times:
 
     written: float = 0.0
     behind_since: float | None = None
-    """Since when it lags behind what the job's pods do; None if it does not."""
+    """Since when the status lags behind the state of the job's pods; None if it does not."""
     alone_from: float = -inf
-    """From when on it may be written again without anything else that the plan wants."""
+    """From when on the status may be written again without another write of the plan."""
 
 
 class StatusTimes:
-    """By the uids of jobs. `dropped_fields` are the fields of statuses that the API server drops."""
+    """The times of statuses, by the uid of the job. `pruned_fields` are the fields of statuses that the API server
+    drops.
+    """
 
-    def __init__(self, dropped_fields: DroppedFields) -> None:
-        self._dropped_fields = dropped_fields
+    def __init__(self, pruned_fields: PrunedFields) -> None:
+        self._pruned_fields = pruned_fields
         self._known: dict[str, _Times] = {}
 
-    def keep_only(self, present: Set[str]) -> None:
-        """Forget the jobs that are gone; `present` are the uids of those that are not."""
+    def forget_deleted(self, present: Set[str]) -> None:
+        """Forget deleted jobs; `present` are the uids of the existing ones."""
         drop_absent(present, self._known)
 
     def write_delay(self, body: objects.CustomObject, plan: Plan) -> float:
-        """Seconds for which the plan's status can wait; 0 if it is to be written now, infinity if it is written.
+        """Seconds for which the plan's status can wait; 0 if it must be written now, infinity if it is written
+        already.
 
         Messages mention free GPUs elsewhere, so they change with every pod of the cluster. If only they are new, the
         status is not written more often than every few seconds (24).
         """
         known, now = self._of(body.metadata.uid), time.monotonic()
-        wanted = self._dropped_fields.without(plan.status.model_dump(mode="json", by_alias=True, exclude_none=True))
-        stored = self._dropped_fields.without(body.status.unpack())
+        wanted = self._pruned_fields.without(plan.status.model_dump(mode="json", by_alias=True, exclude_none=True))
+        stored = self._pruned_fields.without(body.status.unpack())
         if wanted == stored:
             known.behind_since = None
             return inf
@@ -83,13 +88,17 @@ class StatusTimes:
         return known.behind_since + REPORT_SECONDS - now
 
     def written(self, uid: str, *, creates: bool) -> None:
-        """The status is written now. With new pods it is written again soon: what they wait for is known only then."""
+        """Note that the status is written now. With new pods it is written again soon, because the reasons why they
+        wait are known only then.
+        """
         soon = MESSAGE_SECONDS - REPORT_SECONDS if creates else 0.0
         known = self._of(uid)
         known.written, known.behind_since = time.monotonic() - soon, None
 
-    def may_be_alone(self, uid: str) -> bool:
-        """Whether the status may be written now and nothing else; then it may not be again for `MESSAGE_SECONDS`."""
+    def may_write_status_only(self, uid: str) -> bool:
+        """Whether the status may be written now without another write. If so, it may not be again for
+        `MESSAGE_SECONDS`.
+        """
         known, now = self._of(uid), time.monotonic()
         if now < known.alone_from:
             return False
@@ -107,9 +116,11 @@ def without_messages(status: dict[str, Any]) -> dict[str, Any]:
 
 
 def decisive(status: dict[str, Any]) -> dict[str, Any]:
-    """What a decision must not be late for: sizes, history, and of the pods the names of those that live."""
+    """The part of a status that must not be written late, because decisions depend on it: sizes, history, and the names
+    of live pods.
+    """
     pods = [pod.get("name") for pod in status.get("pods", []) if pod.get("phase") in ("Pending", "Running")]
-    return {**{key: value for key, value in status.items() if key not in _REPORTS}, "pods": pods}
+    return {**{key: value for key, value in status.items() if key not in _REPORT_FIELDS}, "pods": pods}
 
 
 def _phase(status: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""The accounts of all teams in one pass: what a team uses of a flavor, its guarantee, its limit and its fair share.
+"""The accounts of all teams in one pass: a team's use of a flavor, its guarantee, its limit and its fair share.
 
 Teams form a forest. An account is one team's book for one flavor, and a charge to it is charged to all accounts above
 it. To other teams, all namespaces without a policy are one team; their own shares count only among themselves (111).
@@ -8,12 +8,11 @@ it. To other teams, all namespaces without a policy are one team; their own shar
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from enum import IntEnum
 from math import inf
 
-from elastic_operator.plan.allocation.board import Board
 from elastic_operator.plan.allocation.fair_share import Claimant, divide
+from elastic_operator.plan.allocation.node_board import NodeBoard
 from elastic_operator.plan.facts.snapshot import Node, Snapshot
 from elastic_operator.plan.facts.team import Quota, Team
 
@@ -31,13 +30,13 @@ class Tier(IntEnum):
 class Account:
     """One team's book for one flavor, in GPUs.
 
-    `used` is what the team uses once everything that leaves has left, `used_now` what the team uses before that, and
-    `leaving` what is on its way out already. `not_yet_held` is the part of `used` that no pod holds yet (166).
-    `on_new_nodes` is what pods that request new nodes will use: it counts under limits only, from the end of the pass
-    on (49). `fixed` cannot be taken back (pods of others, jobs that are not preemptible); `foreign` is used by pods
-    that are not our jobs'. `wanted` is what our jobs want in all, `requested` what the team would use if it got all
-    that it wants, `share` its fair share. `path` leads from this account to the top; `outward` is the part of the path
-    that other teams judge it by (111).
+    `used` is the team's use once all leaving pods have left, `used_now` its use until then, and `leaving` the GPUs of
+    the pods that are leaving already. `not_yet_held` is the part of `used` that no pod holds yet (166). `on_new_nodes`
+    are the GPUs for pods that request new nodes: they count under limits only, from the end of the pass on (49).
+    `fixed` cannot be taken back (pods of others, jobs that are not preemptible); `foreign` is used by pods that are not
+    our jobs'. `wanted` are the GPUs that our jobs want in all, `requested` the team's use if it got all that it wants,
+    `share` its fair share. `path` leads from this account to the top; `path_for_others` is the part of the path that
+    counts for other teams (111).
     """
 
     def __init__(self, team: Team, flavor: str, parent: Account | None) -> None:
@@ -50,14 +49,14 @@ class Account:
         if parent:
             parent.children.append(self)
         self.path: tuple[Account, ...] = (self, *parent.path) if parent else (self,)
-        self.alone: tuple[Account, ...] = (self,)
-        self.outward = self.path[1:] if parent and not team.has_policy else self.path
-        self.apart_from: dict[Account, tuple[tuple[Account, ...], tuple[Account, ...]]] = {}
+        self.just_self: tuple[Account, ...] = (self,)
+        self.path_for_others = self.path[1:] if parent and not team.has_policy else self.path
+        self.diverging_from: dict[Account, tuple[tuple[Account, ...], tuple[Account, ...]]] = {}
         self.used = self.used_now = self.leaving = self.not_yet_held = self.on_new_nodes = self.fixed = self.foreign = 0
         self.wanted = self.requested = self.share = 0
 
     def charge(self, gpus: int, *, fixed: bool = False, not_yet_held: bool = False) -> None:
-        """Count that many GPUs more (or less) as used, here and in all accounts above."""
+        """Count that many GPUs more (negative: fewer) as used, here and in all accounts above."""
         for account in self.path:
             account.used += gpus
             if fixed:
@@ -66,9 +65,11 @@ class Account:
                 account.not_yet_held += gpus
 
     def tier(self, need: int) -> Tier:
-        """The right by which the team may use `need` more, as other teams see it: the weakest right on the path."""
+        """The right by which the team may use `need` more GPUs, as other teams see it: the weakest right on the
+        path.
+        """
         tier = Tier.GUARANTEED
-        for account in self.outward:
+        for account in self.path_for_others:
             after = account.used + need
             if after > account.share and after > account.guaranteed:
                 return Tier.BORROWED
@@ -87,34 +88,33 @@ def share_value(used: int, share: int) -> float:
     return used / share if share > 0 else inf
 
 
-def apart(one: Account, other: Account) -> tuple[tuple[Account, ...], tuple[Account, ...]]:
+def diverging_paths(one: Account, other: Account) -> tuple[tuple[Account, ...], tuple[Account, ...]]:
     """Both paths, from the children of the lowest common ancestor down to the two accounts; empty for the same account.
 
     Two namespaces without a policy are compared by their own accounts, and with all other teams by their parent (111).
     """
     if one.parent is other.parent and one is not other:
-        return one.alone, other.alone
-    known = one.apart_from.get(other)
+        return one.just_self, other.just_self
+    known = one.diverging_from.get(other)
     if known is None:
-        ours, theirs = ((), ()) if one is other else (one.outward[::-1], other.outward[::-1])
+        ours, theirs = ((), ()) if one is other else (one.path_for_others[::-1], other.path_for_others[::-1])
         common = 0
         while common < min(len(ours), len(theirs)) and ours[common] is theirs[common]:
             common += 1
-        known = one.apart_from[other] = ours[common:], theirs[common:]
+        known = one.diverging_from[other] = ours[common:], theirs[common:]
     return known
 
 
 class Accounts:
     """The accounts of all teams, and the number of GPUs of each flavor."""
 
-    def __init__(self, snapshot: Snapshot, board: Board) -> None:
-        self._teams = {team.name: team for team in snapshot.teams}
-        self._team_of, self._default = snapshot.team_of, snapshot.default_team
+    def __init__(self, snapshot: Snapshot, board: NodeBoard) -> None:
+        self.teams = snapshot.find_teams()
         self._flavors = tuple(flavor.name for flavor in snapshot.flavors)
         self._known: dict[str, dict[str, Account]] = {name: {} for name in self._flavors}
+        every = (*snapshot.teams, snapshot.default_team)
         self._lends_all = {
-            name: all(team.quotas.get(name, Quota()).lend_limit is None for team in (*snapshot.teams, self._default))
-            for name in self._flavors
+            name: all(team.quotas.get(name, Quota()).lend_limit is None for team in every) for name in self._flavors
         }
         self._by_namespace: dict[tuple[str, str], Account] = {}
         self.capacity = dict.fromkeys(self._flavors, 0)
@@ -135,8 +135,7 @@ class Accounts:
 
     def team_of(self, namespace: str) -> str:
         """The name of the team that the namespace belongs to."""
-        team = self._team_of.get(namespace, "")
-        return team if team in self._teams else f"namespace {namespace}"
+        return self.teams.name_of(namespace)
 
     def all(self, flavor: str) -> list[Account]:
         """Every account of that flavor."""
@@ -149,13 +148,13 @@ class Accounts:
     def _account(self, name: str, flavor: str) -> Account:
         known = self._known[flavor].get(name)
         if known is None:
-            team = self._teams.get(name) or replace(self._default, name=name)
-            parent = self._account(team.parent, flavor) if team.parent in self._teams else None
+            team = self.teams.named(name)
+            parent = self._account(team.parent, flavor) if team.parent and team.parent in self.teams else None
             known = self._known[flavor][name] = Account(team, flavor, parent)
         return known
 
-    def _find_flavors(self, snapshot: Snapshot, board: Board) -> list[dict[str, str]]:
-        """For each node, the flavor of each of its GPU resources."""
+    def _find_flavors(self, snapshot: Snapshot, board: NodeBoard) -> list[dict[str, str]]:
+        """By node, the flavor of each of its GPU resources."""
         by_labels: dict[tuple[bool, ...], dict[str, str]] = {}
         found = []
         for node in board.nodes:
@@ -167,9 +166,9 @@ class Accounts:
         return found
 
     def _count_node(self, number: int, node: Node, *, is_open: bool, sign: int) -> None:
-        """Count the node's capacity, and what pods that are not our members use there.
+        """Count the node's capacity, and the use there by pods that are not our members.
 
-        Of a node that takes no new pods only what is used counts as capacity (35); `AllocationState.divide` adds our
+        Of a node that takes no new pods only the GPUs in use count as capacity (35); `AllocationState.divide` adds our
         members.
         """
         for resource, flavor in self.flavor_of[number].items():
@@ -186,12 +185,12 @@ class Accounts:
                         account.leaving += gpus
 
     def renew_node(self, number: int, before: Node, after: Node, *, is_open: bool) -> None:
-        """Count a node anew of which only the use has changed."""
+        """Count a node anew if only its use has changed."""
         self._count_node(number, before, is_open=is_open, sign=-1)
         self._count_node(number, after, is_open=is_open, sign=+1)
 
     def note_use(self) -> None:
-        """Record what is used now, before anything is decided."""
+        """Record the use before anything is decided."""
         for account in self._everybody():
             account.used_now = account.used + account.leaving
 
@@ -209,7 +208,7 @@ class Accounts:
             _divide(self.capacity[flavor], tops)
 
     def may_borrow(self, account: Account, need: int) -> bool:
-        """Whether every team still has the part of its idle guarantee that is not lent, after `need` more are used
+        """Whether every team still has the part of its idle guarantee that is not lent, after `need` more GPUs are used
         here.
         """
         if self._lends_all[account.flavor] or account.tier(need) is Tier.GUARANTEED:
@@ -222,7 +221,7 @@ class Accounts:
 
 
 def _promised(account: Account, path: Sequence[Account], more: int) -> int:
-    """The larger of GPUs used, GPUs withheld from lending (guarantee - lend limit), and the sum over the children."""
+    """The largest of: GPUs used, GPUs withheld from lending (guarantee - lend limit), and the sum over the children."""
     kept = account.guaranteed - account.quota.lend_limit if account.quota.lend_limit is not None else 0
     used = account.used + (more if account in path else 0)
     return max(used, kept, sum(_promised(child, path, more) for child in account.children))
@@ -254,5 +253,5 @@ def _claimant(account: Account) -> Claimant:
         weight=quota.weight,
         priority=team.priority,
         created=team.created,
-        kept_back=max(0, idle - quota.lend_limit) if quota.lend_limit is not None else 0,
+        not_lent=max(0, idle - quota.lend_limit) if quota.lend_limit is not None else 0,
     )

@@ -1,8 +1,9 @@
-"""Decides for all jobs at once how many pods each gets, which pods go, and where new ones go; `result` says why.
+"""Decides for all jobs at once how many pods each gets, which pods are preempted, and the nodes of new pods; `result`
+says why.
 
-Teams are served by right and share value (`rounds`). Within a team the order is: priority, has its minimum or holds its
-place, age, uid. The decision is pure and deterministic, and does not depend on the order of the input. Once it is
-carried out, the same is decided again.
+Teams are served by right and share value (`rounds`). Within a team the order is: priority, then jobs that have their
+minimum or are admitted, then age, then uid. The decision is pure and deterministic, and does not depend on the order of
+the input. Once a decision is carried out, the same is decided again.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from elastic_operator.plan.facts.snapshot import JobDemand, Snapshot
 from elastic_operator.plan.facts.team import Team
 
 _MAX_SERVINGS = 3
-"""A pass is served up to this many times, while it preempts a whole job for nothing (112) or splits a gang. If a gang
-is still incomplete then, the pass is served once more without gangs.
+"""A pass is repeated up to this many times in all, while it preempts a whole job for nothing (112) or splits a gang. If
+a gang is still incomplete then, there is one more repetition without gangs.
 """
 
 
 class Allocator:
-    """Allocates again and again, and keeps the state so that unchanged parts are not worked through again (38).
+    """Allocates in each pass, and keeps the state, so that unchanged parts are not worked through again (38).
 
     `futile_preemptors` are the uids of preemptors for which the last allocation preempts a whole job for nothing (112).
     """
@@ -38,7 +39,7 @@ class Allocator:
         self.futile_preemptors = frozenset[str]()
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
-        """What each job gets. The allocation returned before must not be read any more."""
+        """The allocation: the grants of all jobs. The allocation returned before must not be read any more."""
         state = self._state = self._serve(snapshot)
         mark_ready(state)
         request_nodes(state)
@@ -51,7 +52,7 @@ class Allocator:
         A job is preempted for nothing if one of its preemptors has no pods at the end of the pass, or if all of its
         preemptors have just the pods that they had before. Then the pass is repeated, and these preemptors may preempt
         no whole job. If a gang lost a part of its places to others, the pass is repeated, and the gang gets no place.
-        If that still happens in the last try, no gang gets a place.
+        If gangs are still split in the last try, no gang gets a place.
         """
         state, futile, split = self._state, frozenset[str](), frozenset[str]()
         for tries in count(1):
@@ -71,14 +72,14 @@ class Allocator:
 def _futile_preemptors(state: AllocationState) -> frozenset[str]:
     """The preemptors (uids) for which a whole job is preempted for nothing."""
     found = set[Entry]()
-    for entry in (entry for entry in state.preempted if entry.preempted and entry.loses_members):
+    for entry in (entry for entry in state.this_pass.preempted if entry.preempted and entry.loses_members):
         as_before = not any(preemptor.seats or preemptor.loses_members for preemptor in entry.preemptors)
         found.update(preemptor for preemptor in entry.preemptors if as_before or not preemptor.size)
     return frozenset(preemptor.demand.uid for preemptor in found)
 
 
 def allocate(snapshot: Snapshot) -> Allocation:
-    """What each job gets.
+    """The allocation: the grants of all jobs.
 
     A job without sizes is ending: it gets nothing new, and its pods can be reclaimed one by one.
     """
@@ -86,18 +87,14 @@ def allocate(snapshot: Snapshot) -> Allocation:
 
 
 def next_change(snapshot: Snapshot) -> float:
-    """The next time at which the same snapshot may be allocated otherwise; infinity if there is none."""
-    teams = {team.name: team for team in snapshot.teams}
-
-    def team_of(job: JobDemand) -> Team | None:
-        return teams.get(snapshot.team_of.get(job.namespace, ""))
-
-    times = (time for job in snapshot.jobs for time in _times(job, team_of(job), snapshot.now))
+    """The next time at which the allocation of the same snapshot may change; infinity if there is none."""
+    teams = snapshot.find_teams()
+    times = (time for job in snapshot.jobs for time in _change_times(job, teams.of(job.namespace), snapshot.now))
     waits = (job.starves_from(snapshot.starvation_seconds) for job in snapshot.jobs if job.lacks_minimum)
     return min((time for time in chain(times, waits) if time > snapshot.now), default=inf)
 
 
-def _times(job: JobDemand, team: Team | None, now: float) -> Iterator[float]:
+def _change_times(job: JobDemand, team: Team, now: float) -> Iterator[float]:
     yield job.failed_until
     yield job.next_growth(now)
     yield job.may_preempt_at
@@ -106,9 +103,9 @@ def _times(job: JobDemand, team: Team | None, now: float) -> Iterator[float]:
     yield from ends_of_protection(job, team)
 
 
-def ends_of_protection(job: JobDemand, team: Team | None) -> Iterator[float]:
-    """The times (epoch seconds) at which a running job may begin to be preempted as a whole."""
-    if team and job.running_since:
+def ends_of_protection(job: JobDemand, team: Team) -> Iterator[float]:
+    """The times (epoch seconds) from which a running job may be preempted as a whole."""
+    if job.running_since:
         yield job.running_since + team.min_runtime_seconds
         if team.quantum_seconds is not None:
             yield job.running_since + team.quantum_seconds

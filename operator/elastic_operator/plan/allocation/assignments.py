@@ -1,12 +1,14 @@
-"""What a job gets, from its entry at the end of a pass, and which of its new pods can be created now."""
+"""Makes a job's assignment from its entry at the end of a pass, and decides which of its new pods can be created
+now.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import count
 
-from elastic_operator.plan.allocation.board import Seat
 from elastic_operator.plan.allocation.entry import Entry, keep_order
+from elastic_operator.plan.allocation.node_board import Seat
 from elastic_operator.plan.allocation.node_requests import new_roles, seats_without_pods, still_provisioning
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.decisions import Assignment, Slot
@@ -15,22 +17,22 @@ from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 
 def mark_ready(state: AllocationState) -> None:
-    """Decide which planned pods can be created now. Pods that leave use their room until they are gone.
+    """Decide which planned pods can be created now. Leaving pods use their room until they are removed.
 
-    Pending pods with a nomination come first, then jobs in their order. kube-scheduler keeps a nominated pod's room
+    Pending pods with a nomination are first, then jobs in their order. kube-scheduler keeps a nominated pod's room
     even while only a part of it is free, so we create no pod there.
     """
-    for entry in sorted(state.changed, key=lambda entry: (not entry.promised_node, entry.rank)):
+    for entry in sorted(state.this_pass.changed, key=lambda entry: (not entry.nominated_node, entry.rank)):
         if entry.seats:
             seats = [seat._replace(ready=_can_be_made_now(state, entry, seat)) for seat in entry.seats]
             state.journal.set(entry, "seats", tuple(seats))
 
 
 def _can_be_made_now(state: AllocationState, entry: Entry, seat: Seat) -> bool:
-    """Whether there is room for the pod, and it would pass no limit, even though what leaves has not left."""
+    """Whether the pod has room and exceeds no limit although leaving pods have not left yet."""
     requirements = entry.requirements(seat.role)
     if not (seat.ready or state.board.use_now(requirements, seat.node)):
-        if entry.promised_node:
+        if entry.nominated_node:
             state.board.keep_free(requirements, seat.node)
         return False
     path = entry.account.path if entry.account else ()
@@ -47,12 +49,12 @@ def assignment_of(state: AllocationState, entry: Entry) -> Assignment:
     return Assignment(
         replicas=len(keep) + len(create),
         keep=keep,
-        release=tuple(m.uid for m in _leaving_order(entry) if m.uid not in keep) if _lets_go(entry) else (),
+        release=tuple(m.uid for m in _leaving_order(entry) if m.uid not in keep) if _releases(entry) else (),
         create=create,
     )
 
 
-def _lets_go(entry: Entry) -> bool:
+def _releases(entry: Entry) -> bool:
     return entry.loses_members or bool(entry.demand.provisioning_pods)
 
 

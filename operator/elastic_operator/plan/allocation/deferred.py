@@ -1,6 +1,7 @@
-"""Decides which pods a job releases later, because nobody knows yet whether their preemptors can use the room (139).
+"""Decides which pods a job releases later, because it is not known yet whether their preemptors can use the room
+(139).
 
-The other pods go meanwhile, so that one preemptor does not keep the others waiting.
+The other pods are released meanwhile, so that one preemptor does not keep the others waiting.
 """
 
 from __future__ import annotations
@@ -18,21 +19,21 @@ def deferred(
     """The pods (uids) to release later, while some preemptors are `waiting`; `preemptors` maps a pod to the uid of its
     preemptor.
 
-    The job is left with an allowed size. So more pods go than the other preemptors need if there is no size in between,
-    and all pods of a rigid job go for one. Pods without a preemptor go as well, even if only to bring the job to its
-    largest size.
+    The job keeps an allowed size. So it releases more pods than the other preemptors need if there is no size in
+    between, and a rigid job releases all pods for one preemptor. Pods without a preemptor are released as well, even if
+    only to bring the job to its largest size.
     """
     for_waiting = [uid for uid in assignment.release if preemptors.get(uid) in waiting]
     if not for_waiting:
         return frozenset()
     served = [uid for uid in assignment.release if uid in preemptors and preemptors[uid] not in waiting]
     others = [uid for uid in assignment.release if uid not in preemptors]
-    going = [*served, *others, *for_waiting]
-    return frozenset(going[len(assignment.keep) + len(going) - _size_for_now(demand, assignment, served) :])
+    to_release = [*served, *others, *for_waiting]
+    return frozenset(to_release[len(assignment.keep) + len(to_release) - _size_for_now(demand, assignment, served) :])
 
 
 def _size_for_now(demand: JobDemand, assignment: Assignment, served: list[str]) -> int:
-    """The largest size that leaves the preemptors that are served their room."""
+    """The largest size that leaves enough room for the preemptors that are not waiting."""
     least, most = len(assignment.keep), len(assignment.keep) + len(assignment.release) - len(served)
     if not demand.sizes:
         return most

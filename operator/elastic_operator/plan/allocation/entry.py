@@ -1,4 +1,4 @@
-"""What one job holds while a pass is decided: members that it keeps, members that it gives up, seats for new pods."""
+"""One job while a pass is decided: the members that it keeps, the members that it gives up, the seats for new pods."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from elastic_operator.plan.allocation.accounts import Account
-from elastic_operator.plan.allocation.board import Seat
-from elastic_operator.plan.allocation.free import PodRequirements
+from elastic_operator.plan.allocation.free_resources import PodRequirements
+from elastic_operator.plan.allocation.node_board import Seat
 from elastic_operator.plan.facts.decisions import Assignment
 from elastic_operator.plan.facts.roles import master_first
 from elastic_operator.plan.facts.snapshot import JobDemand, Member, PendingPod
@@ -16,21 +16,21 @@ from elastic_worker.contract import ROLE_MASTER
 
 
 class Victim(NamedTuple):
-    """A pod that was preempted: its job, the victim job, is to give it up for another entry, the preemptor."""
+    """A preempted pod: its job, the victim job, is to give it up for another entry, the preemptor."""
 
     victim_job: Entry
     pod: Member
     preemptor: Entry
 
     @property
-    def stands(self) -> bool:
-        """Whether the pod goes; else its victim job keeps it after all."""
+    def is_preempted(self) -> bool:
+        """Whether the pod is still preempted: its victim job does not keep it after all."""
         return self.pod not in self.victim_job.kept
 
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """One job, or one pending pod of others, in this pass: what it keeps, and what it gets.
+    """One job, or one pending pod of others, in this pass: the members that it keeps, and the seats that it gets.
 
     A pending pod is treated as a job of one pod.
     """
@@ -45,33 +45,33 @@ class Entry:
     master: PodRequirements
     worker: PodRequirements
     kind: int = 0
-    """A number for all entries that may go where this one may, and preempt the same (`equivalence_key`)."""
+    """A number of all entries that may have the same nodes and preempt the same pods (`equivalence_key`)."""
     account: Account | None = None
     """The account that is charged for the entry's GPUs; None: it requests none."""
-    at: dict[str, int] = field(default_factory=dict)
+    node_of: dict[str, int] = field(default_factory=dict)
     """By uid of a member, the number of the node that the member is counted on."""
     keepable: tuple[Member, ...] = ()
-    """The members that the entry's own limits let it keep, those to keep longest first."""
+    """The members that the entry may keep by its own limits, in the order of preference."""
     kept: tuple[Member, ...] = ()
     """The members that the entry keeps."""
     seats: tuple[Seat, ...] = ()
     served: bool = False
-    """Whether the entry has its minimum, or keeps what it has."""
+    """Whether the entry has its minimum, or keeps its pods without having it."""
     preempted: bool = False
-    """Whether another entry took all its pods."""
-    holds_seats: bool = False
+    """Whether all its pods are preempted."""
+    has_reserved_seats: bool = False
     """Whether the entry is not served, but its seats are held for it (37)."""
     requests_nodes: bool = False
     """Whether the entry requests new nodes, for what its minimum lacks (49)."""
     times_preempted: int = 0
-    """The number of times that another team took pods of the entry in this pass."""
+    """The number of times that another team preempted pods of the entry in this pass."""
     preemptors: tuple[Entry, ...] = ()
-    """The entries that took pods of this one."""
-    took: tuple[Victim, ...] = ()
-    """The pods that this entry took."""
+    """The entries for which pods of this entry are preempted."""
+    victims: tuple[Victim, ...] = ()
+    """The pods that are preempted for this entry."""
     pending: PendingPod | None = None
     """The pending pod of others; None for a job."""
-    at_rest: Assignment | None = None
+    unchanged_assignment: Assignment | None = None
     """The entry's assignment in passes that do not change it."""
 
     @property
@@ -95,8 +95,8 @@ class Entry:
         return self.pending.reserved if self.pending is not None else ""
 
     @property
-    def promised_node(self) -> str:
-        """The node that is kept for the pending pod, whoever nominated the pod for it; "" for none."""
+    def nominated_node(self) -> str:
+        """The node that is reserved for the pending pod, by the operator's nomination or another one; "" for none."""
         return self.pending.reserved or self.pending.nominated if self.pending is not None else ""
 
     def has_kube_scheduler_preempt(self, other: Entry) -> bool:
@@ -125,8 +125,8 @@ class Entry:
         return bool(self.kept and self.kept[0].role == ROLE_MASTER) or any(s.role == ROLE_MASTER for s in self.seats)
 
     @property
-    def starts_anew(self) -> bool:
-        """Whether the job gets a new master in place of its old one. Then no member goes on, because a group ends with
+    def replaces_master(self) -> bool:
+        """Whether the job gets a new master in place of its old one. Then no member is kept, because a group ends with
         its master (13).
         """
         had_master = bool(self.keepable) and self.keepable[0].role == ROLE_MASTER
@@ -141,16 +141,18 @@ class Entry:
     def spare(self) -> int:
         """The number of workers that the job can lose without falling below its minimum.
 
-        A job without a master counts as if it had one: its new master is still to come.
+        A job without a master counts as if it had one, because its new master is still to be created.
         """
         return max(0, self.size + (not self.has_master) - self.minimum)
 
     def is_eviction_by(self, other: Entry) -> bool:
-        """Whether the other entry is of another team, or a pending pod of others: what goes for it is an eviction."""
+        """Whether the other entry is of another team, or a pending pod of others: a preemption for it is an
+        eviction.
+        """
         return other.team != self.team or other.is_pending_pod
 
     def missing(self, size: int) -> tuple[bool, int]:
-        """What the entry lacks for `size`: whether the master, and how many workers."""
+        """Whether the entry lacks the master for `size`, and how many workers it lacks."""
         no_master = not self.has_master
         return no_master, max(0, size - self.size - no_master)
 
@@ -166,24 +168,24 @@ class Entry:
         return self.sizes[at] if at < len(self.sizes) else None
 
     def may_preempt(self, now: float) -> bool:
-        """Whether pods of others may go for the entry (139)."""
+        """Whether pods of others may be preempted for the entry (139)."""
         return self.demand.may_preempt and now >= self.demand.may_preempt_at
 
-    def failed_at(self, size: int, now: float) -> bool:
-        """Whether a try with that size failed and its back-off is not over."""
+    def is_failed_size(self, size: int, now: float) -> bool:
+        """Whether that size has failed and its back-off is not over."""
         failed = self.demand.failed_size
         return failed is not None and size >= failed and now < self.demand.failed_until
 
-    def delayed_at(self, size: int, now: float) -> bool:
-        """Whether that size is growth for which the job must still wait."""
+    def is_delayed_size(self, size: int, now: float) -> bool:
+        """Whether that size is growth that the job must still wait for."""
         return now < self.demand.grow_at(size)
 
     def next_step(self, now: float) -> int | None:
-        """The next larger size that the job may have now. If growth costs work, a larger step is worth it sooner
+        """The next larger size that the job may have now. If growth costs work, larger steps are allowed earlier
         (148).
         """
         size = self.next_size
-        if size is None or size <= self.demand.undelayed_size or not self.demand.growth_cost:
+        if size is None or size <= self.demand.undelayed_size or not self.demand.resize_cost:
             return size
         at = bisect_left(self.sizes, -now, lo=self.sizes.index(size), key=lambda size: -self.demand.grow_at(size))
         return self.sizes[at] if at < len(self.sizes) else None
@@ -193,20 +195,22 @@ class Entry:
         return self.size + count + (not self.has_master) <= self.demand.sizes[-1]
 
     def requirements(self, role: str) -> PodRequirements:
-        """What a pod of that role requires of its node."""
+        """The requirements of a pod of that role."""
         return self.master if role == ROLE_MASTER else self.worker
 
     @property
-    def near(self) -> frozenset[int]:
+    def occupied_nodes(self) -> frozenset[int]:
         """The numbers of the nodes on which the entry has or gets pods."""
-        return frozenset([self.at[m.uid] for m in self.kept if m.uid in self.at] + [s.node for s in self.seats])
+        return frozenset(
+            [self.node_of[m.uid] for m in self.kept if m.uid in self.node_of] + [s.node for s in self.seats]
+        )
 
     @property
     def gpus(self) -> int:
-        """The GPUs of the pods that the entry has and gets, by what its template requests now."""
+        """The GPUs of the pods that the entry has and gets, by the requests in its present template."""
         return self.master.gpus * self.has_master + self.worker.gpus * (self.size - self.has_master)
 
 
 def keep_order(member: Member) -> tuple[bool, int, str]:
-    """Sorts members, those to keep longest first: the master, then workers by index."""
+    """Sorts members by preference to keep: the master, then workers by index."""
     return *master_first(member), member.uid

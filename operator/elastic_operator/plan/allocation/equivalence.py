@@ -1,28 +1,28 @@
 """Which entries are equivalent: the same question about them has the same answer.
 
-Thousands of jobs of one team may wait for the same. So what is found out about one of them is remembered under a key
-that the others share (38); `pass_memo` says for how long. A key with too much in it only costs time. One that lacks
-something denies a job what it should get.
+Thousands of equal jobs of one team may wait. So the answer about one job is remembered under a key that the other jobs
+share (38); `pass_memo` says for how long. An unnecessary part of a key only costs time. A missing part denies a
+job GPUs that it could get.
 
-What the keys contain, and why the answer depends on it; "alone" are entries that share their key with no other:
+The parts of the keys, and why the answer depends on each; "alone" are entries that share their key with no other entry:
 
                           equiv. refusal  minim. growth
-    kind                  x      x        x      x       where its pods may go, and from whom it may take
-    may_preempt           x      x        x      x       whether it may take at all
-    may take whole jobs   x      x        x      (1)     whether it may take these
+    kind                  x      x        x      x       the nodes for its pods, and the teams that it may preempt
+    may_preempt           x      x        x      x       whether it may preempt at all
+    may take whole jobs   x      x        x      (1)     whether it may preempt whole jobs
     times preempted       x      x        x      alone   whether it may still borrow
     a gang is served      x      x        x              the price of an option differs for gangs
-    limits on evictions          x        x      (1)     how many more pods may go for it
-    waits behind others          x        x      (2)     whether these limits let it begin to take
+    limits on evictions          x        x      (1)     how many more pods may be evicted for it
+    waits behind others          x        x      (2)     whether these limits let it begin to preempt
     minimum                               x              what it lacks
     failed size, starves                  x              whether it may have its minimum, and by which right
     what it lacks                                x       for its next size
-    waits to grow                                alone   from when it may grow or take
+    waits to grow                                alone   from when it may grow or preempt
     pods of its own                       alone  alone   which of these it keeps; where they are does not matter
 
-(1) `individually_limited` jobs are added to the queues of growers one by one in each pass: their groups outlast the
-    passes.
-(2) If one job of a group cannot grow, only those that rank after it are given up (`growers`).
+(1) `individually_limited` jobs are added to the queues of growers one by one in each pass, because groups live longer
+than a pass.
+(2) If one job of a group cannot grow, only those that rank after it are given up (`scale_up_queues`).
 """
 
 from __future__ import annotations
@@ -37,16 +37,18 @@ if TYPE_CHECKING:  # the state has the groups of growers, which are made here
 
 
 def equivalence_key(state: AllocationState, entry: Entry) -> Hashable:
-    """The key of entries that may go where this one may, and take from whom it may, beside the limits on evictions.
+    """The key of entries that may have the same nodes and preempt the same pods as this one, apart from the limits on
+    evictions.
 
-    Callers leave out entries whose own pods matter, or add what else is asked: a size, a number of pods.
+    Callers leave out entries whose own pods matter, or add the rest of their question to the key: a size, a number of
+    pods.
     """
     may_preempt = entry.may_preempt(state.now), state.may_preempt_whole_jobs(entry)
-    return entry.kind, may_preempt, entry.times_preempted, bool(state.serving)
+    return entry.kind, may_preempt, entry.times_preempted, bool(state.this_pass.serving)
 
 
 def refusal_key(state: AllocationState, entry: Entry) -> Hashable:
-    """The key of entries to which what this one wants is refused as well, by the limits on evictions too."""
+    """The key of entries with the same refusals as this entry, those by the limits on evictions included."""
     return equivalence_key(state, entry), state.victims.limits_on(entry)
 
 
@@ -63,7 +65,7 @@ def minimum_key(state: AllocationState, entry: Entry) -> Hashable | None:
 def growth_key(entry: Entry, now: float) -> Hashable:
     """The key of jobs that need the same for their next size. It holds for many passes."""
     demand, next_size = entry.demand, entry.next_size or 0
-    waits = max(demand.may_grow_at, demand.failed_until, demand.may_preempt_at) > now or entry.delayed_at(
+    waits = max(demand.may_grow_at, demand.failed_until, demand.may_preempt_at) > now or entry.is_delayed_size(
         next_size, now
     )
     if waits or demand.provisioning_pods or entry.loses_members or entry.times_preempted:
@@ -72,6 +74,8 @@ def growth_key(entry: Entry, now: float) -> Hashable:
 
 
 def individually_limited(state: AllocationState) -> set[Entry]:
-    """The jobs that are not like others of their kind, because of what earlier tries and minutes have done for them."""
+    """The jobs that differ from others of their kind, because of earlier tries of this pass or of evictions within the
+    last minute.
+    """
     uids = state.futile_preemptors | state.victims.known_preemptors
     return {entry for entry in map(state.queues.find, uids) if entry is not None}

@@ -1,10 +1,11 @@
-"""The limits on evictions: how many pods of others go within a minute, for one team and for all teams (138).
+"""The limits on evictions: how many pods of others may be evicted within a minute, for one team and for all teams
+(138).
 
-A step that would exceed a limit is left out, and the next preemptor is served. So growth comes in slices, and so do
-many small jobs. The pods for a minimum are preempted together: a job whose minimum needs more than a limit waits until
-an administrator raises the limit. A default limit never blocks a guarantee: each minute, one preemptor per team within
-its guarantee may exceed it. The limit for all is reserved for the first preemptor that it holds up for more than a
-minute, if the limit is large enough for its step.
+A step that would exceed a limit is left out, and the next preemptor is served. So growth and many small jobs are
+granted in slices. The pods for a minimum are preempted together: a job whose minimum needs more than a limit waits
+until an administrator raises the limit. A default limit never blocks a guarantee: each minute, one preemptor per team
+within its guarantee may exceed it. The limit for all is reserved for the first preemptor that it holds up for more than
+a minute, if the limit is large enough for its step.
 """
 
 from __future__ import annotations
@@ -13,15 +14,16 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from elastic_api.status import SizeReason
 from elastic_operator.plan.allocation.accounts import Tier
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.facts.snapshot import EvictionLimit, EvictionLimits, Preemptor
-from elastic_operator.plan.facts.text import pods
+from elastic_operator.plan.facts.text import Reason, pods
 
 
 @dataclass(frozen=True, slots=True)
 class OverLimit:
-    """A step that a preemptor does not get: `wanted` more pods of others would have been evicted for it.
+    """A step that a preemptor does not get, because `wanted` more pods of others would be evicted for it.
 
     The limit named `exceeded` allows `limit` evictions within a minute, of which `left` were left.
     """
@@ -30,14 +32,18 @@ class OverLimit:
     wanted: int
     limit: int
     left: int
-    waits_for_a_person: bool = False
-    """Whether waiting changes nothing, because the limit itself is too low."""
+    needs_higher_limit: bool = False
+    """Whether waiting does not help, because the limit itself is too low."""
 
     @property
-    def text(self) -> str:
-        """What was wanted, the limit, and one thing to do."""
-        text = f"{pods(self.wanted)} of others would have to go for it at once"
-        if self.waits_for_a_person:
+    def reason(self) -> Reason:
+        """The reason, with the wish, the limit, and one thing to do."""
+        return Reason(SizeReason.RECLAIM_TOO_LARGE, self._text)
+
+    @property
+    def _text(self) -> str:
+        text = f"{pods(self.wanted)} of others would have to be evicted for it at once"
+        if self.needs_higher_limit:
             text = f"{text}, more than {self.exceeded} ({self.limit}) allows"
             return f"{text}. Raise it in the operator's settings if that many evictions are intended."
         return f"{text}, and {self.exceeded} ({self.limit}) leaves {self.left} for this minute. Wait."
@@ -48,19 +54,19 @@ def preemptor_of(entry: Entry) -> Preemptor:
 
     Namespaces without a policy are one team (111), and the pods of a gang share one uid (144).
     """
-    team = entry.account.outward[0].team.name if entry.account else entry.team
+    team = entry.account.path_for_others[0].team.name if entry.account else entry.team
     return Preemptor(team, entry.gang or entry.demand.uid)
 
 
 class EvictionCount:
     """Counts evictions: the pods of others (uids) deleted within the last minute, and those that this pass preempts.
 
-    A pod that is both counts once, for the preemptor that gets its room now.
+    A pod in both groups counts once, for the preemptor of this pass.
     """
 
     def __init__(self, gone: Mapping[str, Preemptor]) -> None:
-        self.going: dict[str, Preemptor] = {}
-        self.going_on = frozenset(gone.values())
+        self.evicted: dict[str, Preemptor] = {}
+        self.recent_preemptors = frozenset(gone.values())
         self._gone = gone
         self._of_team, self._of_preemptor = Counter[str](), Counter[Preemptor]()
         self.per_cluster = 0
@@ -68,23 +74,23 @@ class EvictionCount:
             self._count(preemptor, +1)
 
     def put(self, uid: str, preemptor: Preemptor | None) -> None:
-        """Count the pod as going for that preemptor, or for nobody (None)."""
-        before = self.going.get(uid)
+        """Count the pod as evicted for that preemptor; None: as not evicted."""
+        before = self.evicted.get(uid)
         if before == preemptor:
             return
         self._count(before or self._gone.get(uid), -1)
         if preemptor is not None:
-            self.going[uid] = preemptor
+            self.evicted[uid] = preemptor
         else:
-            del self.going[uid]
+            del self.evicted[uid]
         self._count(preemptor or self._gone.get(uid), +1)
 
     def of_team(self, team: str) -> int:
-        """The number of pods that go for that team."""
+        """The number of pods that are evicted for that team."""
         return self._of_team[team]
 
     def of(self, preemptor: Preemptor) -> int:
-        """The number of pods that go for that preemptor."""
+        """The number of pods that are evicted for that preemptor."""
         return self._of_preemptor[preemptor]
 
     def _count(self, preemptor: Preemptor | None, sign: int) -> None:
@@ -97,7 +103,7 @@ class EvictionCount:
 def over_limit(
     limits: EvictionLimits, preemptor: Entry, evictions: EvictionCount, wanted: int, *, waits: bool
 ) -> OverLimit | None:
-    """The limit that forbids a preemptor its step, for which `wanted` pods would go; None if none does.
+    """The limit that forbids a preemptor its step, for which `wanted` pods would be evicted; None if no limit does.
 
     `evictions` includes these pods. A preemptor that `waits` behind another preemptor of its team may continue, but may
     not start, unless the cluster's limit is reserved for it.
@@ -109,11 +115,11 @@ def over_limit(
         (EvictionLimit.PER_TEAM, limits.per_team, evictions.of_team(who.team)),
         (EvictionLimit.PER_CLUSTER, limits.per_cluster - limits.withheld_from(who), evictions.per_cluster),
     ):
-        lenient = entitled and name not in limits.firm
+        lenient = entitled and name not in limits.configured
         if wanted and counted > limit and not (lenient and first):
             most = limits.per_cluster if name is EvictionLimit.PER_CLUSTER else limit
             left = max(0, limit - counted + wanted)
-            return OverLimit(name, wanted, most, left, waits_for_a_person=wanted > most and not lenient)
-    if wanted and waits and who != limits.first and who not in evictions.going_on:
+            return OverLimit(name, wanted, most, left, needs_higher_limit=wanted > most and not lenient)
+    if wanted and waits and who != limits.longest_waiting and who not in evictions.recent_preemptors:
         return OverLimit(EvictionLimit.PER_TEAM, wanted, limits.per_team, 0)
     return None

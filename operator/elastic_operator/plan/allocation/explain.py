@@ -1,7 +1,7 @@
 """Why a job is not bigger, or does not run: the reason and the sentence that users read.
 
-A sentence says what is wanted, what there is, what limits it, and what to do. It does not change with the clock alone.
-It is made from the final board, and decides nothing.
+Each message states what the job requests, what is free, which limit applies, and one action. A message does not change
+while only time passes. This module reads the final state and decides nothing.
 """
 
 from __future__ import annotations
@@ -9,18 +9,20 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import inf
 
 from elastic_api.status import SizeReason
-from elastic_operator.plan.allocation.capacity import Supplies, Supply
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.equivalence import equivalence_key
 from elastic_operator.plan.allocation.eviction_limits import OverLimit
 from elastic_operator.plan.allocation.explain_nodes import why_waiting, with_time_of_request
-from elastic_operator.plan.allocation.explain_quota import others_hold, why_no_flavor, why_quota, why_too_large
+from elastic_operator.plan.allocation.explain_quota import used_by_others, why_no_flavor, why_quota, why_too_large
 from elastic_operator.plan.allocation.node_requests import may_request_nodes
 from elastic_operator.plan.allocation.state import AllocationState
+from elastic_operator.plan.allocation.supply import Supplies, Supply
+from elastic_operator.plan.facts.decisions import SizeExplanation
 from elastic_operator.plan.facts.snapshot import CORDONED
-from elastic_operator.plan.facts.text import listed, pods
+from elastic_operator.plan.facts.text import Reason, listed, pods
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 _SHOWN = 3
@@ -28,17 +30,8 @@ _SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Why:
-    """The reason, the sentence, and when the answer may change without any other change."""
-
-    limit: SizeReason
-    message: str
-    wake_at: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class _Need:
-    """What a job is short of: `count` more pods of `role`, to reach `size`."""
+    """The pods that a job lacks: `count` more of `role`, to reach `size`."""
 
     entry: Entry
     size: int
@@ -56,12 +49,13 @@ _GROWS_LATER = (
     " or wait."
 )
 _MAY_NOT_PREEMPT = (
-    "No pods are evicted for it for now: last time its own pods could not use the room. Edit the job to have it tried"
-    " at once, or wait."
+    "The operator evicts no pods for this job for now, because the job's pods could not be created or scheduled the"
+    " last time. Edit the job to retry at once, or wait."
 )
 _GROWS_LESS = (
-    "growth costs the job what it did since its last checkpoint, so it waits until what it gains is worth that. Run it"
-    " in Elastic mode with the library or elasticity.checkpointPath, set elasticity.scaleUpDelaySeconds to 0, or wait."
+    "the job delays its growth, because each change of size sends it back to its last checkpoint. To avoid the delay,"
+    " run it in Elastic mode with the library or with elasticity.checkpointPath, or set"
+    " elasticity.scaleUpDelaySeconds to 0."
 )
 
 
@@ -72,55 +66,61 @@ class Explainer:
         self._state = state
         self._supplies = Supplies(state)
 
-    def why(self, entry: Entry) -> Why:
-        """Why the job gets what it gets."""
+    def why(self, entry: Entry) -> SizeExplanation:
+        """Why the job gets this size and no larger one."""
         if not entry.demand.wants:
-            return Why(SizeReason.SUSPENDED, "")
+            return SizeExplanation(Reason(SizeReason.SUSPENDED, ""))
         if not entry.demand.sizes:
-            return Why(SizeReason.AT_MAXIMUM, f"{pods(entry.size)}. The job is ending: it gets no new pods.")
+            return SizeExplanation(
+                Reason(SizeReason.AT_MAXIMUM, f"{pods(entry.size)}. The job is ending: it gets no new pods.")
+            )
         if waiting := self._why_waiting(entry):
-            return waiting
+            return SizeExplanation(waiting)
         if entry.size >= entry.demand.sizes[-1]:
-            return Why(SizeReason.AT_MAXIMUM, f"{_head(entry)} Raise maxReplicas to let it grow.")
+            return SizeExplanation(Reason(SizeReason.AT_MAXIMUM, f"{_head(entry)} Raise maxReplicas to let it grow."))
         if refused := why_no_flavor(entry) or why_too_large(entry, _wanted_gpus(entry)):
-            return Why(*refused)
+            return SizeExplanation(refused)
         size = entry.next_size if entry.served else entry.sizes[0]
         assert size is not None, "a larger size is allowed, as neither flavor nor team rules it out"
         return self._why_no_more(entry, size)
 
-    def _why_waiting(self, entry: Entry) -> Why | None:
+    def _why_waiting(self, entry: Entry) -> Reason | None:
         if entry.demand.provisioning_pods and entry.served:
             text = f"{_head(entry)} There is room for its pods now; they wait for the scheduler to bring them there."
-            return Why(SizeReason.WAITING_FOR_NODES, text)
+            return Reason(SizeReason.WAITING_FOR_NODES, text)
         if not entry.requests_nodes and not (entry.sizes and may_request_nodes(self._state, entry)):
             return None
         need = self._need(entry, entry.minimum)
-        return Why(SizeReason.WAITING_FOR_NODES, why_waiting(entry, _wanted(need), _usable(need)))
+        return Reason(SizeReason.WAITING_FOR_NODES, why_waiting(entry, _wanted(need), _usable(need)))
 
-    def _why_no_more(self, entry: Entry, size: int) -> Why:
+    def _why_no_more(self, entry: Entry, size: int) -> SizeExplanation:
         demand = entry.demand
-        if entry.failed_at(size, self._state.now):
+        if entry.is_failed_size(size, self._state.now):
             reason = demand.failed_reason.rstrip(".") or "its pods found no place"
             text = f"{_head(entry)} {pods(size)} were tried: {reason}. Edit the job, or wait until it is tried again."
-            return Why(SizeReason.SCALE_UP_FAILED, text, demand.failed_until)
+            return SizeExplanation(Reason(SizeReason.SCALE_UP_FAILED, text), demand.failed_until)
         need = self._need(entry, size)
-        if entry.served and entry.delayed_at(size, self._state.now) and need.supply.fitting >= need.count:
-            text = (
-                f"{_head(entry)} There is room for {pods(size)}; {_GROWS_LESS if demand.growth_cost else _GROWS_LATER}"
-            )
-            return Why(SizeReason.SCALE_UP_DELAYED, text, demand.next_growth(self._state.now))
+        if entry.served and entry.is_delayed_size(size, self._state.now) and need.supply.fitting >= need.count:
+            later = _GROWS_LESS if demand.resize_cost and demand.changed_at > -inf else _GROWS_LATER
+            text = f"{_head(entry)} There is room for {pods(size)}; {later}"
+            return SizeExplanation(Reason(SizeReason.SCALE_UP_DELAYED, text), demand.next_growth(self._state.now))
         if refused := why_quota(self._state, entry, size, _wanted(need)):
-            return Why(*refused)
+            return SizeExplanation(refused)
         if limited := self._over_limit(entry):
-            return Why(SizeReason.RECLAIM_TOO_LARGE, f"{_wanted(need)}. {limited.text}")
+            why = limited.reason
+            return SizeExplanation(Reason(why.code, f"{_wanted(need)}. {why.message}"))
         lacking = self._why_no_room(need)
-        text, wake_at = with_time_of_request(entry, lacking.message, self._state.now)
+        text, requeue_at = with_time_of_request(entry, lacking.message, self._state.now)
         if demand.avoided:
             text = f"{text} Avoided for now: {'; '.join(demand.avoided[:_SHOWN])}."
-        return Why(lacking.limit, text if entry.may_preempt(self._state.now) else f"{text} {_MAY_NOT_PREEMPT}", wake_at)
+        if not entry.may_preempt(self._state.now):
+            text = f"{text} {_MAY_NOT_PREEMPT}"
+        return SizeExplanation(Reason(lacking.code, text), requeue_at)
 
     def _over_limit(self, entry: Entry) -> OverLimit | None:
-        """What a limit on evictions does not allow it; known as well if the pass asked only for another one like it."""
+        """The step that a limit on evictions does not allow the entry; also known if the pass examined only an entry
+        with an equal wish.
+        """
         return self._state.victims.over_limit.get(entry) or self._over_limits.get(self._wants_alike(entry))
 
     @cached_property
@@ -128,14 +128,14 @@ class Explainer:
         return {self._wants_alike(entry): one for entry, one in self._state.victims.over_limit.items()}
 
     def _wants_alike(self, entry: Entry) -> Hashable:
-        """The key of entries that want the same, with no pods of their own yet or for growth."""
+        """The key of entries with an equal wish, if they have no pods yet or want to grow."""
         if entry.size and not entry.served:
             return entry
         size = (entry.next_size if entry.served else entry.minimum) or 0
         return equivalence_key(self._state, entry), entry.missing(size)
 
     def _need(self, entry: Entry, size: int) -> _Need:
-        """The role that is hardest to place, with how many of it."""
+        """The role that is hardest to place, and the number of its pods."""
         master, workers = entry.missing(size)
         if entry.master is entry.worker:
             return _Need(entry, size, ROLE_WORKER, workers + master, self._supplies.of(entry.worker))
@@ -144,45 +144,45 @@ class Explainer:
             return lone_master
         return _Need(entry, size, ROLE_WORKER, workers, self._supplies.of(entry.worker))
 
-    def _why_no_room(self, need: _Need) -> Why:
+    def _why_no_room(self, need: _Need) -> Reason:
         supply = need.supply
-        if not supply.requirements.hosts and not supply.closed:
+        if not supply.requirements.nodes and not supply.closed:
             return _no_such_node(need)
         if need.entry.served and 0 < supply.fitting < need.count:
             return _size_not_allowed(need)
         if need.gpus and supply.by_gpus < need.count and supply.free_gpus >= need.count * need.gpus:
             return _nodes(need) if _too_large(supply) else _fragmented(need)
-        if supply.requirements.hosts and supply.by_gpus >= need.count > supply.fitting:
+        if supply.requirements.nodes and supply.by_gpus >= need.count > supply.fitting:
             return _other_resources(need)
         if self._supplies.without_others(need.entry, supply.requirements) < need.count:
             return _nodes(need)
         if self._supplies.without_others(need.entry, supply.requirements, team=need.entry.team) >= need.count:
             return _other_jobs(need)
-        return Why(*others_hold(need.entry, need.size, _wanted(need), _usable(need)))
+        return used_by_others(need.entry, need.size, _wanted(need), _usable(need))
 
 
-def _no_such_node(need: _Need) -> Why:
+def _no_such_node(need: _Need) -> Reason:
     reasons = [f"{n} of them: {reason}" for reason, n in need.supply.misfits]
     nodes = sum(n for _, n in need.supply.misfits)
     found = f"none of the {nodes} nodes suits the pods ({listed(reasons, _SHOWN)})" if nodes else "there are no nodes"
     text = f"{_wanted(need)}; {found}. Change the template's nodeSelector, affinity or tolerations, or add a node."
-    return Why(SizeReason.NODE_SELECTOR_UNSATISFIED, text)
+    return Reason(SizeReason.NODE_SELECTOR_UNSATISFIED, text)
 
 
-def _size_not_allowed(need: _Need) -> Why:
+def _size_not_allowed(need: _Need) -> Reason:
     text = (
         f"{_wanted(need)}; there is room for {need.supply.fitting}, and the next allowed size is {need.size}."
         " Allow sizes in between (allowedReplicas, replicaStep), or wait."
     )
-    return Why(SizeReason.SIZE_NOT_ALLOWED, text)
+    return Reason(SizeReason.SIZE_NOT_ALLOWED, text)
 
 
-def _fragmented(need: _Need) -> Why:
+def _fragmented(need: _Need) -> Reason:
     text = f"{_wanted(need)}; {_usable(need)}, but scattered. Use pods with fewer GPUs each, or wait."
-    return Why(SizeReason.GPUS_FRAGMENTED, text)
+    return Reason(SizeReason.GPUS_FRAGMENTED, text)
 
 
-def _other_resources(need: _Need) -> Why:
+def _other_resources(need: _Need) -> Reason:
     supply = need.supply
     lacking = listed(supply.lacking, _SHOWN) or "cpu or memory"
     short = [
@@ -191,33 +191,33 @@ def _other_resources(need: _Need) -> Why:
     wanted = _amounts(need, [name for name, _ in supply.requirements.needs if name in supply.lacking])
     action = "Ask for less per pod" if short else "Ask for less per pod, free some, or wait"
     gpus = "GPUs are free, but " if need.gpus else ""
-    are = "is" if len(supply.requirements.hosts) == 1 else "are"
-    text = f"{_head(need.entry)} {_more(need)}{wanted}; {gpus}{_count_hosts(need)} {are} short of {lacking}. {action}."
-    return Why(SizeReason.INSUFFICIENT_CPU_OR_MEMORY, text)
+    are = "is" if len(supply.requirements.nodes) == 1 else "are"
+    text = f"{_head(need.entry)} {_more(need)}{wanted}; {gpus}{_count_nodes(need)} {are} short of {lacking}. {action}."
+    return Reason(SizeReason.INSUFFICIENT_CPU_OR_MEMORY, text)
 
 
-def _other_jobs(need: _Need) -> Why:
+def _other_jobs(need: _Need) -> Reason:
     action = "Wait" if need.entry.served else "Wait, or give the job a higher priority"
     text = f"{_wanted(need)}; {_usable(need)}, the pods of other jobs hold the room. {action}."
-    return Why(SizeReason.HIGHER_PRIORITY_JOBS, text)
+    return Reason(SizeReason.HIGHER_PRIORITY_JOBS, text)
 
 
-def _nodes(need: _Need) -> Why:
+def _nodes(need: _Need) -> Reason:
     supply = need.supply
     too_large = _too_large(supply)
     if too_large:
         most = listed([_amount(name, supply.largest[name]) for name in too_large], _SHOWN)
         text = f"{_wanted(need)}; the largest usable node has {most}. Ask for less per pod, or add larger nodes."
-        return Why(SizeReason.INSUFFICIENT_NODES, text)
+        return Reason(SizeReason.INSUFFICIENT_NODES, text)
     closed = listed([f"{node.name} is {node.why_closed}" for node in supply.closed], _SHOWN)
     action = f"{_reopen(supply)}add a node, or wait"
     text = f"{_wanted(need)}; {_usable(need)}{f' ({closed})' if closed else ''}. {action[0].upper()}{action[1:]}."
-    return Why(SizeReason.INSUFFICIENT_NODES, text)
+    return Reason(SizeReason.INSUFFICIENT_NODES, text)
 
 
 def _too_large(supply: Supply) -> list[str]:
     """The resources of which one pod needs more than any usable node has, even when empty."""
-    return [name for name, n in supply.requirements.needs if supply.requirements.hosts and supply.largest[name] < n]
+    return [name for name, n in supply.requirements.needs if supply.requirements.nodes and supply.largest[name] < n]
 
 
 def _reopen(supply: Supply) -> str:
@@ -235,7 +235,7 @@ def _head(entry: Entry) -> str:
 
 def _wanted_gpus(entry: Entry) -> str:
     size = next((n for n in entry.demand.sizes if n > entry.size), entry.size)
-    return f"{_head(entry)} {pods(size)} have {entry.demand.gpus_at(size)} GPUs"
+    return f"{_head(entry)} {pods(size)} have {entry.demand.gpus_of_size(size)} GPUs"
 
 
 def _wanted(need: _Need) -> str:
@@ -256,14 +256,14 @@ def _amounts(need: _Need, names: list[str]) -> str:
 
 
 def _usable(need: _Need) -> str:
-    if not need.supply.requirements.hosts:
+    if not need.supply.requirements.nodes:
         return "no suitable node is usable"
     free = f"{need.supply.free_gpus} free of {need.supply.all_gpus}" if need.gpus else "not enough free"
-    return f"{_count_hosts(need)} {'has' if len(need.supply.requirements.hosts) == 1 else 'have'} {free}"
+    return f"{_count_nodes(need)} {'has' if len(need.supply.requirements.nodes) == 1 else 'have'} {free}"
 
 
-def _count_hosts(need: _Need) -> str:
-    n = len(need.supply.requirements.hosts)
+def _count_nodes(need: _Need) -> str:
+    n = len(need.supply.requirements.nodes)
     return f"{n} usable node{'' if n == 1 else 's'}"
 
 

@@ -4,30 +4,31 @@ from __future__ import annotations
 
 from elastic_api.status import rfc3339
 from elastic_operator.plan.allocation.entry import Entry
-from elastic_operator.plan.facts.times import at
+from elastic_operator.plan.facts.times import status_time
 
 
 def why_waiting(entry: Entry, wanted: str, usable: str) -> str:
-    """The sentence for a job that requests nodes, or does not because its pods would take room that is meant for
+    """The sentence for a job that requests nodes, or that requests none because its pods would take room meant for
     others.
     """
     if not entry.requests_nodes:
         return (
-            f"{wanted}; {usable}. New nodes are requested once the pods have come for which room is held now: until"
-            " then, pods that wait for the scheduler would take it."
+            f"{wanted}; {usable}. New nodes are requested once the pods exist for which room is held now: until"
+            " then, pods that wait for the scheduler would use it."
         )
-    until = f" until {rfc3339(at(entry.demand.request_ends_at))}" if entry.demand.provisioning_pods else ""
+    ends_at = entry.demand.request_ends_at if entry.demand.provisioning_pods else 0.0
+    until = f" until {rfc3339(status_time(ends_at))}" if ends_at else ""
     return (
         f"{wanted}; {usable}. Its pods wait for the cluster's autoscaler to add nodes{until}. If they do not come,"
-        " the pods are taken back, and the job is tried again later."
+        " the pods are deleted, and the job is tried again later."
     )
 
 
 def with_time_of_request(entry: Entry, message: str, now: float) -> tuple[str, float | None]:
-    """The sentence about what is missing, with the time from which new nodes are requested, if that is to come; and the
-    time.
+    """The sentence about the lacking room and, if new nodes are requested later, the time from which they are. Returns
+    that time, too.
     """
     after = entry.demand.may_request_nodes_at
     if entry.served or after is None or after <= now:
         return message, None
-    return f"{message} New nodes are requested from {rfc3339(at(after))} on.", after
+    return f"{message} New nodes are requested from {rfc3339(status_time(after))} on.", after

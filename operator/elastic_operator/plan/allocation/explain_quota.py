@@ -1,6 +1,6 @@
 """Why a team's quota, or the right of other teams, keeps a job from being bigger: the reason and the sentence.
 
-Each sentence says what is wanted, what may be used and is used, and one thing to do.
+Each sentence says the wish, the limit and the use, and one thing to do.
 """
 
 from __future__ import annotations
@@ -12,24 +12,23 @@ from elastic_operator.plan.allocation.queues import over_per_job_limit
 from elastic_operator.plan.allocation.refusal import Rule
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.team import DEFAULT_POLICY
-
-Reason = tuple[SizeReason, str]
+from elastic_operator.plan.facts.text import Reason
 
 
 def why_no_flavor(entry: Entry) -> Reason | None:
-    """The job's kind of GPU is not clear."""
+    """The reason if the job's kind of GPU is not clear."""
     problem = entry.demand.flavor_problem
-    return (SizeReason.FLAVOR_AMBIGUOUS, problem) if problem else None
+    return Reason(SizeReason.FLAVOR_AMBIGUOUS, problem) if problem else None
 
 
 def why_too_large(entry: Entry, wanted: str) -> Reason | None:
-    """Its next size has more GPUs than one job of the team may have."""
+    """The reason if its next size has more GPUs than one job of the team may have."""
     size = next((n for n in entry.demand.sizes if n > entry.size), None)
     if size is None or entry.account is None or not over_per_job_limit(entry, size):
         return None
     most, name = entry.account.team.max_gpus_per_job, policy(entry.account)
     text = f"{wanted}; one job of {name} may have {most}. Raise perJob.maxGPUs there, or ask for less."
-    return SizeReason.QUOTA_EXHAUSTED, text
+    return Reason(SizeReason.QUOTA_EXHAUSTED, text)
 
 
 def why_quota(state: AllocationState, entry: Entry, size: int, wanted: str) -> Reason | None:
@@ -44,15 +43,15 @@ def why_quota(state: AllocationState, entry: Entry, size: int, wanted: str) -> R
         case Rule.GUARANTEE:
             text = (
                 f"{wanted}; it is not preemptible, so it stays within the guarantee of {policy(over)}:"
-                f" {over.guaranteed}, of which {over.fixed} are held for good. Set preemptible to true, or raise the"
-                " guarantee."
+                f" {over.guaranteed}, and {over.fixed} of them are used by pods that cannot be reclaimed. Set"
+                " preemptible to true, or raise the guarantee."
             )
-            return SizeReason.QUOTA_EXHAUSTED, text
+            return Reason(SizeReason.QUOTA_EXHAUSTED, text)
         case Rule.LIMIT:
             return _over_limit(entry, over, wanted, entry.gpus_missing(size))
         case Rule.LENDING:
             kept = "the GPUs that are idle are kept for their owners (lending.limit)"
-            return SizeReason.QUOTA_EXHAUSTED, f"{wanted}; {kept}. Wait, or raise those limits."
+            return Reason(SizeReason.QUOTA_EXHAUSTED, f"{wanted}; {kept}. Wait, or raise those limits.")
 
 
 def _over_limit(entry: Entry, over: Account, wanted: str, need: int) -> Reason:
@@ -62,42 +61,43 @@ def _over_limit(entry: Entry, over: Account, wanted: str, need: int) -> Reason:
     action = "Wait, or give the job a higher priority." if is_outranked else ""
     if not over.team.has_policy:
         text = f"{wanted}; {name} may use {over.limit} and {uses}. {action or no_policy(entry)}"
-        return SizeReason.NO_QUOTA_POLICY, text
+        return Reason(SizeReason.NO_QUOTA_POLICY, text)
     if not borrow:
         text = (
             f"{wanted}; {name} may use its {over.guaranteed} guaranteed GPUs and {uses}; borrowing is off."
             f" {action or 'Raise borrowing.limit or the guarantee there, or wait.'}"
         )
-        return SizeReason.BORROWING_DISABLED, text
+        return Reason(SizeReason.BORROWING_DISABLED, text)
     text = f"{wanted}; {name} may use {over.limit} ({over.guaranteed} guaranteed + {borrow} borrowed) and {uses}."
-    return SizeReason.BORROWING_LIMIT_REACHED, f"{text} {action or 'Raise borrowing.limit there, or wait.'}"
+    return Reason(SizeReason.BORROWING_LIMIT_REACHED, f"{text} {action or 'Raise borrowing.limit there, or wait.'}")
 
 
-def others_hold(entry: Entry, size: int, wanted: str, usable: str) -> Reason:
-    """Only pods of other teams stand in the way of that size.
+def used_by_others(entry: Entry, size: int, wanted: str, usable: str) -> Reason:
+    """The reason if only pods of other teams stand in the way of that size.
 
     The sentence names the team whose fair share it would pass: the first one on the path that other teams judge by.
     """
     account = entry.account
     if account is None:
-        return SizeReason.HIGHER_PRIORITY_JOBS, f"{wanted}; {usable}, the pods of other teams hold the room. Wait."
-    need, judged = entry.gpus_missing(size), (*account.outward, account)
+        text = f"{wanted}; {usable}, the pods of other teams hold the room. Wait."
+        return Reason(SizeReason.HIGHER_PRIORITY_JOBS, text)
+    need, judged = entry.gpus_missing(size), (*account.path_for_others, account)
     beyond = next((one for one in judged if one.used + need > max(one.share, one.guaranteed)), account)
     use = f"uses {_used(beyond)}; its fair share is {beyond.share} ({beyond.guaranteed} guaranteed)"
     text = f"{wanted}; {usable}, the pods of other teams hold the room; {policy(beyond)} {use}."
     if not account.team.has_policy:
-        return SizeReason.NO_QUOTA_POLICY, f"{text} {no_policy(entry)}"
-    return SizeReason.QUOTA_EXHAUSTED, f"{text} Raise its guarantee or weight, or wait until GPUs are idle."
+        return Reason(SizeReason.NO_QUOTA_POLICY, f"{text} {no_policy(entry)}")
+    return Reason(SizeReason.QUOTA_EXHAUSTED, f"{text} Raise its guarantee or weight, or wait until GPUs are idle.")
 
 
 def _used(account: Account) -> str:
-    """What the team uses. For all namespaces without a policy together, also the part that plain pods use."""
+    """The team's use. For all namespaces without a policy together, also the part of plain pods."""
     foreign = account.foreign_below if account.children and not account.team.has_policy else 0
     return f"{account.used}, {foreign} of them by pods that belong to no job" if foreign else str(account.used)
 
 
 def _on_new_nodes(account: Account) -> str:
-    """What also counts under its limit: the pods that wait for new nodes."""
+    """The part that also counts under its limit: GPUs of pods that wait for new nodes."""
     return f", and {account.on_new_nodes} more are for pods that wait for new nodes" if account.on_new_nodes else ""
 
 

@@ -16,9 +16,10 @@ from elastic_operator.plan.facts.team import by_age
 
 @dataclass(frozen=True, slots=True)
 class Claimant:
-    """A team that wants GPUs: `requested` is all it would use, `limit` the most it may have (None = no limit).
+    """A team that wants GPUs: `requested` is all that it would use, `limit` the most that it may have (None = no
+    limit).
 
-    `kept_back` is the part of its idle guarantee that is not lent and stays out of the division. Ties end by age
+    `not_lent` is the part of its idle guarantee that is not lent and stays out of the division. Ties end by age
     (`by_age`). All amounts are GPUs.
     """
 
@@ -29,29 +30,29 @@ class Claimant:
     weight: Fraction | int = 1
     priority: int = 0
     created: float = 0.0
-    kept_back: int = 0
+    not_lent: int = 0
 
     @property
     def wanted(self) -> int:
-        """What the team requests, up to its limit."""
+        """The team's request, up to its limit."""
         return max(0, self.requested if self.limit is None else min(self.requested, self.limit))
 
 
 def divide(total: int, claimants: Sequence[Claimant]) -> tuple[dict[str, int], int]:
-    """The share of each claimant by name, and the GPUs that nobody gets.
+    """The share of each claimant by name, and the undivided GPUs.
 
-    Guarantees are honoured as written, even when their sum is above `total`: then the first to use them has them.
+    Guarantees are honoured as written, even if their sum exceeds `total`: the first team to use GPUs then has them.
     """
     shares = {c.name: min(max(0, c.guaranteed), c.wanted) for c in claimants}
-    left = max(0, total - sum(shares.values()) - sum(max(0, c.kept_back) for c in claimants))
+    left = max(0, total - sum(shares.values()) - sum(max(0, c.not_lent) for c in claimants))
     fractions: dict[str, Fraction] = {}
     tiers = [list(tier) for _, tier in groupby(sorted(claimants, key=_by_tier), key=lambda c: c.priority)]
     for tier in tiers:
         left = _divide_by_weight(left, tier, shares, fractions)
     for tier in tiers:
         left = _hand_out_rest(left, tier, shares, fractions)
-    kept_back = sum(max(0, c.kept_back) for c in claimants)
-    return shares, min(max(0, total - sum(shares.values())), left + kept_back)
+    not_lent = sum(max(0, c.not_lent) for c in claimants)
+    return shares, min(max(0, total - sum(shares.values())), left + not_lent)
 
 
 def _by_tier(claimant: Claimant) -> tuple[int, float, str]:
@@ -61,7 +62,7 @@ def _by_tier(claimant: Claimant) -> tuple[int, float, str]:
 def _divide_by_weight(
     amount: int, tier: Sequence[Claimant], shares: dict[str, int], fractions: dict[str, Fraction]
 ) -> int:
-    """Offer by weight, in rounds; returns what is left. Remembers the fraction of a GPU that rounding kept from a
+    """Offer by weight, in rounds; returns the rest. Remembers the fraction of a GPU that rounding kept from a
     claimant.
     """
     again = True
@@ -86,7 +87,7 @@ def _divide_by_weight(
 def _hand_out_rest(
     amount: int, tier: Sequence[Claimant], shares: dict[str, int], fractions: Mapping[str, Fraction]
 ) -> int:
-    """Give one GPU each to the largest fractions; returns what is left."""
+    """Give one GPU each to the largest fractions; returns the rest."""
     hungry = [c for c in tier if c.name in fractions and shares[c.name] < c.wanted]
     for c in sorted(hungry, key=lambda c: (-fractions[c.name], *by_age(c)))[:amount]:
         shares[c.name] += 1

@@ -1,7 +1,7 @@
-"""kube-scheduler's yes-or-no questions about a node and a pod that do not depend on what else runs there.
+"""kube-scheduler's yes-or-no questions about a node and a pod that do not depend on other pods there.
 
-These are taints, node selector and required node affinity, and the rule by which two host ports collide. How much room
-is left is the question of `board`. A cordoned or not ready node is judged here by its labels and taints alone.
+These are taints, node selector and required node affinity, and the rule by which two host ports collide. `node_board`
+says how much room is left. Here a cordoned or not ready node is judged by its labels and taints alone.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _compares(operator: str, value: str, values: Iterable[str]) -> bool:
 
 
 def _integer(text: str) -> int | None:
-    """The number, as Go's strconv.ParseInt reads one of 64 bits; however many digits there are."""
+    """The number, as Go's strconv.ParseInt reads 64 bits; None if it is no such number."""
     match = _INTEGER.fullmatch(text)
     if match is None:
         return None

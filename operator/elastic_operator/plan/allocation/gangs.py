@@ -1,56 +1,56 @@
 """Gangs of pending pods: all pods of a gang that wait get their places in one pass, or none does (144).
 
-A part of a Job that trains on all of its pods does nothing, so no pod goes for a part. Places that are promised already
-stay: the pods that made room for them are gone or leaving. While its nodes are cleared, a gang comes before all others
-(171).
+A Job that needs all of its pods cannot work with some of them. So the operator preempts no pod for a part of a gang. A
+gang keeps the places that it was promised before, because the pods that held them are deleted. While its nodes are
+cleared, a gang is served before all others (171).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from elastic_operator.plan.allocation.admit import MAX_NEW_PLACES, admit
 from elastic_operator.plan.allocation.entry import Entry
-from elastic_operator.plan.allocation.minimum import MAX_NEW_PLACES, serve_minimum
 from elastic_operator.plan.allocation.state import AllocationState
 
 MAX_PODS = 256
-"""A pass looks for places for gangs of this many pods together, and for one gang at least.
+"""A pass looks for places for gangs of this many pods in all, and for one gang at least.
 
-A gang that gets nothing costs a plan for nearly all of its pods. Gangs that were not tried are tried in the next pass.
+A gang that gets nothing costs a plan for nearly all of its pods. The next pass tries the other gangs.
 """
 
 
 def serve_gang(state: AllocationState, gang: Sequence[Entry]) -> bool:
     """Give each of these pods a place, or leave everything as it was.
 
-    Pods may not fit only because a part of the gang is seated. So what is found of that is forgotten afterwards.
+    Answers that pods do not fit are forgotten afterwards: they may not fit only because a part of the gang is seated.
     """
-    name = gang[0].gang
-    over_budget = state.tried_gangs and state.tried_pods + len(gang) > MAX_PODS
-    if state.new_places >= MAX_NEW_PLACES or (over_budget and name not in state.tried_gangs):
+    name, this_pass = gang[0].gang, state.this_pass
+    over_budget = this_pass.tried_gangs and this_pass.tried_pods + len(gang) > MAX_PODS
+    if this_pass.new_places >= MAX_NEW_PLACES or (over_budget and name not in this_pass.tried_gangs):
         return False
-    state.tried_pods += len(gang)
-    state.tried_gangs.add(name)
-    state.serving, known = name, state.round.short
-    state.round.short = known.copy()
+    this_pass.tried_pods += len(gang)
+    this_pass.tried_gangs.add(name)
+    this_pass.serving, known = name, this_pass.round.infeasible
+    this_pass.round.infeasible = known.copy()
     served = _serve_all(state, gang)
-    state.serving, state.round.short = "", known
+    this_pass.serving, this_pass.round.infeasible = "", known
     return served
 
 
 def _serve_all(state: AllocationState, gang: Sequence[Entry]) -> bool:
-    mark, places = state.journal.mark(), state.new_places
-    took = {entry: len(entry.took) for entry in gang}
+    mark, places = state.journal.mark(), state.this_pass.new_places
+    took = {entry: len(entry.victims) for entry in gang}
     for entry in gang:
-        serve_minimum(state, entry)
+        admit(state, entry)
         if not entry.served:
             break
     else:
-        taken = (one.pod.uid for entry in gang for one in entry.took[took[entry] :])
+        taken = (one.pod.uid for entry in gang for one in entry.victims[took[entry] :])
         if not state.victims.is_over_limit(gang[0], taken):
             return True
     state.undo_preemption(mark)
-    state.new_places = places
+    state.this_pass.new_places = places
     return False
 
 
@@ -61,12 +61,12 @@ def being_served(state: AllocationState) -> list[str]:
 
 
 def split_gangs(state: AllocationState) -> frozenset[str]:
-    """The gangs of which some pods have a place, and others do not, not counting places that are promised already."""
+    """The gangs with places for some of their pods only, not counting places that are promised already."""
     return frozenset(name for name, gang in state.queues.gangs.items() if _is_split(gang))
 
 
 def _is_split(gang: set[Entry]) -> bool:
     if any(entry.may_be_split for entry in gang):
         return False
-    placed = any(entry.served and not entry.promised_node for entry in gang)
+    placed = any(entry.served and not entry.nominated_node for entry in gang)
     return placed and not all(entry.served for entry in gang)

@@ -1,4 +1,4 @@
-"""Brings jobs to allowed sizes and grows them. Within a team, the job with the least beyond its minimum grows first.
+"""Brings jobs to allowed sizes and grows them. Within a team, the job that is least above its minimum grows first.
 
 Growth takes free room, and GPUs of other teams that its team is entitled to. It takes nothing from its own team.
 """
@@ -16,12 +16,12 @@ from elastic_operator.plan.allocation.state import AllocationState
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 _MAX_TIMES_PREEMPTED = 2
-"""An entry that other teams preempted this many times in a pass borrows nothing more in it (34)."""
+"""An entry that other teams have preempted this many times in a pass borrows nothing more in that pass (34)."""
 
 
 def round_sizes_down(state: AllocationState) -> None:
     """Shrink each job that lies between two allowed sizes to the lower one."""
-    for entry in sorted(state.queues.partial | state.changed, key=lambda entry: entry.rank):
+    for entry in sorted(state.queues.partial | state.this_pass.changed, key=lambda entry: entry.rank):
         if entry.served and entry.demand.sizes and entry.size not in entry.demand.sizes:
             below = [n for n in entry.demand.sizes if n < entry.size]
             if below:
@@ -29,13 +29,15 @@ def round_sizes_down(state: AllocationState) -> None:
 
 
 def grow(state: AllocationState, entry: Entry, tier: Tier) -> bool:
-    """Give the job its next allowed size, if it may have it and all its new pods fit. Returns whether it has it."""
+    """Give the job its next allowed size, if it may have that size and all its new pods fit. Returns whether it has
+    grown.
+    """
     state.victims.over_limit.pop(entry, None)
     size = entry.next_step(state.now)
     if (
         size is None
-        or entry.failed_at(size, state.now)
-        or entry.delayed_at(size, state.now)
+        or entry.is_failed_size(size, state.now)
+        or entry.is_delayed_size(size, state.now)
         or entry.demand.provisioning_pods
     ):
         return False
@@ -63,8 +65,8 @@ def may_borrow_again(entry: Entry, right: Tier) -> bool:
 
 
 def _grow_freely(state: AllocationState, entry: Entry, size: int) -> bool:
-    """Grow into free room. Members that were to go are kept before new pods are seated."""
-    if not entry.loses_members or entry.starts_anew:
+    """Grow into free room. Released members are kept again before new pods are seated."""
+    if not entry.loses_members or entry.replaces_master:
         master, workers = entry.missing(size)
         return seat_all(state, entry, master=master, workers=workers)
     mark = state.journal.mark()
@@ -77,13 +79,21 @@ def _grow_freely(state: AllocationState, entry: Entry, size: int) -> bool:
 
 
 def _grow_at_others_cost(state: AllocationState, entry: Entry, size: int) -> bool:
-    """Grow at the cost of other teams, if its team is entitled to that (33)."""
+    """Grow by preemption of other teams' pods, if the job's team is entitled to these (33).
+
+    Each round tries again what the last one refused, because preemption may have become easier. While nothing has
+    changed, the answer is the same (180).
+    """
     master, workers = entry.missing(size)
-    key, short = ("growth", refusal_key(state, entry), master), state.round.short
-    if short.covers(key, workers):
+    key, short = ("growth", refusal_key(state, entry), master), state.this_pass.round.infeasible
+    if short.covers(key, workers) or state.this_pass.no_growth.get((key, workers)):
         return False
     roles = [ROLE_MASTER] * master + [ROLE_WORKER] * workers
     if preempt(state, entry, roles, Candidates(state, entry, entry.gpus_missing(size), growing=True)):
         return True
-    (short.refuse if entry in state.victims.over_limit else short.add)(key, workers)
+    if entry in state.victims.over_limit:
+        short.refuse(key, workers)
+    else:
+        short.add(key, workers)
+        state.this_pass.no_growth.put((key, workers), True)
     return False

@@ -1,6 +1,6 @@
 """The journal of a pass: every change to board, accounts and entries, each with what undoes it.
 
-So plans are tried out and dropped, and a state serves pass after pass: what the last one did is undone first.
+So plans are tried out and dropped, and one state serves pass after pass: the changes of the last pass are undone first.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from functools import partial
 class Journal:
     """The changes that stand, oldest first.
 
-    `moves` counts all changes that were ever made. `version` is the number of the last one that stands: while it is
-    the same, so is all that the journal has changed.
+    `moves` counts all changes that were ever made. `version` is the number of the last change that stands: while it is
+    the same, nothing that the journal covers has changed.
     """
 
     def __init__(self) -> None:
@@ -21,7 +21,7 @@ class Journal:
         self.moves = self.version = 0
 
     def do(self, change: Callable[[], object], *, undo: Callable[[], object]) -> None:
-        """Make a change, and know how to undo it."""
+        """Make a change, and remember how to undo it."""
         change()
         self._undo.append((self.version, undo))
         self.moves += 1
@@ -33,7 +33,7 @@ class Journal:
         self.do(partial(setattr, thing, attribute, value), undo=partial(setattr, thing, attribute, before))
 
     def mark(self) -> int:
-        """This point, to roll back to. A mark that equals an earlier one: no change since then stands."""
+        """This point, to roll back to. If two marks are equal, no change made between them stands."""
         return len(self._undo)
 
     def roll_back(self, mark: int = 0) -> None:

@@ -1,13 +1,13 @@
-"""Autoscaled pools: which jobs request new nodes, by pods without a node that wait for kube-scheduler (49).
+"""Decides which jobs request new nodes of autoscaled pools, by pods without a node that wait for kube-scheduler
+(49).
 
-A job requests nodes for what its minimum lacks, if it got nothing in the pass and only room was missing. Which jobs
-request nodes is decided at the end of each pass, in the order of jobs. Such pods hold no room, and nothing is preempted
-for them. They count under the limits of their team, and the team's other jobs leave that much of the limit to them.
-Once there is room for the minimum, on a new node or an old one, the job has its seats there, and the scheduler binds
-the pods.
+A job requests nodes for the missing part of its minimum, if it got nothing in the pass and only room was missing. This
+is decided at the end of each pass, in the order of jobs. Such pods hold no room, and nothing is preempted for them.
+They count under the limits of their team, and the team's other jobs leave that much of the limit to them. Once there is
+room for the minimum, on a new node or an old node, the job has its seats there, and the scheduler binds the pods.
 
-The scheduler would bind such pods to any room. So no such pod is created while it would fit into room that is meant for
-others.
+The scheduler would bind such a pod wherever it fits. So no such pod is created while it would fit into room that is
+meant for other pods.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 
 from elastic_operator.plan.allocation.accounts import Account
-from elastic_operator.plan.allocation.board import Seat
 from elastic_operator.plan.allocation.entry import Entry, keep_order
+from elastic_operator.plan.allocation.node_board import Seat
 from elastic_operator.plan.allocation.refusal import Rule
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.snapshot import Member
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 _Places = Sequence[tuple[int, Collection[tuple[Entry, Seat]]]]
-"""The nodes with room that is meant for pods to come, and these pods."""
+"""The nodes with room that is meant for planned pods, and these pods."""
 
 
 def is_requested_by_others(state: AllocationState, entry: Entry, need: int) -> bool:
@@ -44,20 +44,22 @@ def is_requested_by_others(state: AllocationState, entry: Entry, need: int) -> b
 def _requested_by(state: AllocationState, account: Account, priority: int) -> int:
     """The GPUs for which provisioning jobs of that priority or a higher one may request nodes now. Counted once between
     two changes."""
-    known = state.requested_by.get((account, priority))
+    known = state.this_pass.requested_by.get((account, priority))
     if known is None:
         first = (one for one in state.queues.provisioning[account] if one.demand.priority >= priority)
         known = sum(one.gpus_missing(one.minimum) for one in first if may_request_nodes(state, one))
-        state.requested_by.put((account, priority), known)
+        state.this_pass.requested_by.put((account, priority), known)
     return known
 
 
 def may_request_nodes(state: AllocationState, entry: Entry) -> bool:
-    """Whether the entry lacks its minimum and may request nodes for it now, and its team may use the GPUs of these."""
+    """Whether the entry lacks its minimum, may request nodes for it now, and its team may use the GPUs of these
+    nodes.
+    """
     demand = entry.demand
     if demand.may_request_nodes_at is None or not demand.wants or entry.served or entry.seats:
         return False
-    if entry.failed_at(entry.minimum, state.now) or not (
+    if entry.is_failed_size(entry.minimum, state.now) or not (
         demand.provisioning_pods or state.now >= demand.may_request_nodes_at
     ):
         return False
@@ -65,10 +67,9 @@ def may_request_nodes(state: AllocationState, entry: Entry) -> bool:
 
 
 def request_nodes(state: AllocationState) -> None:
-    """Decide which entries request nodes, once it is known what all others get."""
-    entries = [
-        entry for entry in state.queues.unserved | state.changed if entry.demand.may_request_nodes_at is not None
-    ]
+    """Decide which entries request nodes. All entries must have been served before."""
+    may_lack = state.queues.unserved | state.this_pass.changed
+    entries = [entry for entry in may_lack if entry.demand.may_request_nodes_at is not None]
     places = [(node, seated) for node, seated in enumerate(state.seated) if seated] if entries else []
     for entry in sorted(entries, key=lambda entry: entry.rank):
         if may_request_nodes(state, entry) and not _would_rob(state, entry, places):
@@ -76,16 +77,16 @@ def request_nodes(state: AllocationState) -> None:
 
 
 def _would_rob(state: AllocationState, entry: Entry, to_come: _Places) -> bool:
-    """Whether any missing pod of the entry would fit into room for pods to come, or where GPUs are kept for their
+    """Whether any missing pod of the entry would fit into room for planned pods, or into GPUs that are kept for their
     owners.
 
-    If all missing pods are already pending, kube-scheduler has already rejected the room that is free now.
+    If all missing pods are pending already, kube-scheduler has rejected the room that is free now.
     """
     master, workers = entry.missing(entry.minimum)
     all_wait = len(entry.demand.provisioning_pods) >= master + workers
     missing = [entry.master] * master + [entry.worker] * bool(workers)
     keeps = state.refusal(entry, entry.gpus_missing(entry.minimum), Rule.LENDING)
-    if keeps and any(state.board.fits(requirements, node) for requirements in missing for node in requirements.hosts):
+    if keeps and any(state.board.fits(requirements, node) for requirements in missing for node in requirements.nodes):
         return True
     for node, seated in to_come:
         coming = [other.requirements(seat.role).shape for other, seat in seated if not (seat.ready and all_wait)]
@@ -98,7 +99,7 @@ def _would_rob(state: AllocationState, entry: Entry, to_come: _Places) -> bool:
 
 
 def still_provisioning(entry: Entry) -> tuple[Member, ...]:
-    """The provisioning pods to keep: those for which nodes are requested, or for which there is room now."""
+    """The provisioning pods to keep: nodes are requested for them, or there is room for them now."""
     lacking, kept = Counter(_roles_to_come(entry)), []
     for pod in sorted(entry.demand.provisioning_pods, key=keep_order):
         if lacking[pod.role]:

@@ -1,8 +1,19 @@
-"""What one pass remembers, so that thousands of equivalent entries are not asked about one by one (38).
+"""The memory of one pass, so that thousands of equivalent entries are not examined one by one (38).
 
-An answer holds as long as nothing changes (`PassMemo`). "N pods do not fit" (`KnownInfeasible`) holds longer: on the
-board until room is freed, for preemption until the next round (`RoundMemory`), because within a round preemption only
-gets harder.
+"N pods do not fit" holds longer than other answers: on the board until room is freed, for preemption until the next
+round, because within a round preemption only gets harder.
+
+    name                        valid while                     voided by                         undone by
+    PassMemo                    the state is the same           any change                        undoing the change
+    PassState.no_growth         the same, between divisions     any change; other fair shares     undoing the change
+    NodeBoard: KnownInfeasible  no room is freed                a load that goes or is renewed    undoing the change
+    RoundMemory.infeasible      the round, or a gang's turn     the next round, the turn's end     -
+    RoundMemory.refused         the same, within the round      any change; the next round        undoing the change
+    RoundMemory.options         the round                       an undone preemption; on one      -
+                                                                node, a preemption there
+
+Undoing a change brings back the answers of the state before it, where the last column says so. `KnownInfeasible` is
+replaced and not changed for that: the journal has the object that was valid before.
 """
 
 from __future__ import annotations
@@ -34,14 +45,14 @@ class PassMemo(Generic[Answer]):
 
 
 class KnownInfeasible:
-    """For each key, the fewest pods that were found not to fit, and single numbers of pods that are refused."""
+    """By key, the smallest number of pods that did not fit, and single numbers of pods that are refused."""
 
     def __init__(self) -> None:
         self._fewest: dict[Hashable, int] = {}
         self._refused: set[tuple[Hashable, int]] = set()
 
     def covers(self, key: Hashable, count: int) -> bool:
-        """Whether `count` pods are known not to fit: no more pods than that did not fit, or `count` is refused."""
+        """Whether `count` pods are known not to fit: that many or fewer did not, or exactly that many were refused."""
         return count >= self._fewest.get(key, count + 1) or (key, count) in self._refused
 
     def add(self, key: Hashable, count: int) -> None:
@@ -49,31 +60,33 @@ class KnownInfeasible:
         self._fewest[key] = min(count, self._fewest.get(key, count))
 
     def refuse(self, key: Hashable, count: int) -> None:
-        """Remember that exactly `count` pods are refused. The message names the number, so others are asked anew."""
+        """Remember that exactly `count` pods are refused. Other numbers are examined anew, because the message names
+        the number.
+        """
         self._refused.add((key, count))
 
     def copy(self) -> KnownInfeasible:
-        """A copy that goes on separately."""
+        """An independent copy."""
         other = KnownInfeasible()
         other._fewest, other._refused = dict(self._fewest), set(self._refused)
         return other
 
 
 class RoundMemory:
-    """What one round of minima, and of the growth after it, remembers. The next round begins with a new one.
+    """The memory of one round of minima and of the growth after it. The next round begins with a new one.
 
-    `refused`: the entries, by what they have in common, that were tried for their minimum and got nothing. `short`: the
-    numbers of workers that could not be placed, even at others' cost. `options`: by preemptor, a heap of prices and
-    nodes. While pods are taken, an option only gets dearer, except on the nodes that they leave. So options are kept
-    for the round (44), or until a preemption is undone.
+    `refused`: the keys of entries that were tried for their minimum and got nothing. `infeasible`: the numbers of
+    workers that could not be placed, even by preemption. `options`: by preemptor, a heap of prices and nodes. While
+    pods are preempted, an option only gets dearer, except on the nodes that these pods leave. So options are kept for
+    the round (44), or until a preemption is undone.
     """
 
     def __init__(self, journal: Journal) -> None:
         self.refused = PassMemo[bool](journal)
-        self.short = KnownInfeasible()
+        self.infeasible = KnownInfeasible()
         self.options: dict[Hashable, list[tuple[tuple[float, ...], int]]] = {}
 
-    def pods_leave(self, node: int) -> None:
-        """Options on that node may be cheaper now, so they are looked at next."""
+    def node_got_room(self, node: int) -> None:
+        """Options on that node may be cheaper now, so they are examined next."""
         for found in self.options.values():
             heappush(found, ((), node))

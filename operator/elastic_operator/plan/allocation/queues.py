@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 
 from elastic_operator.plan.allocation.accounts import Account, Accounts
-from elastic_operator.plan.allocation.board import Board
 from elastic_operator.plan.allocation.entry import Entry, keep_order
-from elastic_operator.plan.allocation.growers import Growers
+from elastic_operator.plan.allocation.node_board import NodeBoard
+from elastic_operator.plan.allocation.scale_up_queues import ScaleUpQueues
 from elastic_operator.plan.facts.snapshot import JobDemand, PendingPod, Snapshot
 
 Order = tuple[int, bool, float, str]
@@ -19,17 +19,16 @@ class Queues:
 
     Beside all of them:
         unserved       wait for their minimum
-        growers        may grow
-        preprocessed   need something done before anything is decided: they have members to release, or members without
-                       a node, or a nomination
+        scale_up       may grow
+        preprocessed   must be handled before anything is decided: they have members to release, members without a
+                       node, or a nomination
         partial        have a size that is not allowed
         provisioning   have pods that request new nodes; by account
         gangs          the pending pods of each gang
     """
 
-    def __init__(self, snapshot: Snapshot, board: Board, accounts: Accounts) -> None:
+    def __init__(self, board: NodeBoard, accounts: Accounts) -> None:
         self._board, self._accounts = board, accounts
-        self._in_turns = {team.name for team in snapshot.teams if team.quantum_seconds is not None}
         self._by_uid: dict[str, Entry] = {}
         self._order: dict[Entry, Order] = {}
         self._kinds: dict[Hashable, int] = {}
@@ -37,12 +36,12 @@ class Queues:
         self.by_account: dict[Account, list[Entry]] = {}
         self.by_team: dict[str, list[Entry]] = {}
         self.unserved: set[Entry] = set()
-        self.growers = Growers()
+        self.scale_up = ScaleUpQueues()
         self.preprocessed: set[Entry] = set()
         self.partial: set[Entry] = set()
         self.provisioning: dict[Account, set[Entry]] = {}
         self.provisioning_gpus: Counter[Account] = Counter()
-        """The GPUs of the minima of `provisioning`, whatever part of them the entries have."""
+        """The GPUs of the whole minima of `provisioning`, including the part that the entries have."""
         self.gangs: dict[str, set[Entry]] = {}
 
     def renew(
@@ -54,6 +53,7 @@ class Queues:
         pending_pods = {pending.uid: pending for pending in snapshot.pending_pods if not pending.unplannable}
         jobs: dict[str, JobDemand | PendingPod] = {job.uid: job for job in snapshot.jobs} | pending_pods
         known = self._by_uid
+        # By identity (23).
         gone = [entry for uid, entry in known.items() if jobs.get(uid) is not (entry.pending or entry.demand)]
         for entry in gone:
             leave(entry)
@@ -80,7 +80,8 @@ class Queues:
         pending = one if isinstance(one, PendingPod) else None
         job = _as_job(one) if isinstance(one, PendingPod) else one
         master, worker = self._board.requirements(job.master), self._board.requirements(job.worker)
-        team = self._accounts.team_of(job.namespace)
+        rules = self._accounts.teams.of(job.namespace)
+        team = rules.name
         entry = Entry(job, 0, team, job.sizes, master, worker, pending=pending)
         if job.flavor and job.flavor in self._accounts.capacity and (master.gpus or worker.gpus):
             entry.account = self._accounts.of(job.namespace, job.flavor)
@@ -94,7 +95,7 @@ class Queues:
         self._by_uid[job.uid] = entry
         if entry.gang:
             self.gangs.setdefault(entry.gang, set()).add(entry)
-        self._order[entry] = _order(job, in_turns=team in self._in_turns)
+        self._order[entry] = _order(job, in_turns=rules.quantum_seconds is not None)
         return entry
 
     def _forget(self, entry: Entry) -> None:
@@ -106,12 +107,12 @@ class Queues:
             self.gangs[entry.gang].discard(entry)
             if not self.gangs[entry.gang]:
                 del self.gangs[entry.gang]
-        self.growers.discard(entry)
+        self.scale_up.discard(entry)
         for group in (self.unserved, self.preprocessed, self.partial):
             group.discard(entry)
         if entry.account and entry in self.provisioning.get(entry.account, ()):
             self.provisioning[entry.account].remove(entry)
-            self.provisioning_gpus[entry.account] -= entry.demand.gpus_at(entry.minimum)
+            self.provisioning_gpus[entry.account] -= entry.demand.gpus_of_size(entry.minimum)
 
     def _classify(self, entry: Entry, now: float) -> None:
         demand = entry.demand
@@ -120,13 +121,13 @@ class Queues:
             self.preprocessed.add(entry)
         if demand.provisioning_pods and entry.account and demand.sizes:
             self.provisioning.setdefault(entry.account, set()).add(entry)
-            self.provisioning_gpus[entry.account] += entry.demand.gpus_at(entry.minimum)
+            self.provisioning_gpus[entry.account] += entry.demand.gpus_of_size(entry.minimum)
         if not (demand.wants and entry.sizes):
             return
         if not entry.served:
             self.unserved.add(entry)
         elif entry.next_size is not None:
-            self.growers.add(entry, now)
+            self.scale_up.add(entry, now)
         if entry.served and entry.size not in demand.sizes:
             self.partial.add(entry)
 
@@ -134,11 +135,11 @@ class Queues:
 def over_per_job_limit(entry: Entry, size: int) -> bool:
     """Whether that size has more GPUs than one job of the team may have."""
     most = entry.account.team.max_gpus_per_job if entry.account else None
-    return most is not None and entry.demand.gpus_at(size) > most
+    return most is not None and entry.demand.gpus_of_size(size) > most
 
 
 def _allowed_sizes(entry: Entry) -> tuple[int, ...]:
-    """The sizes that a job may have, and those up to the size that it has already."""
+    """The sizes that a job may have; also the sizes up to its present one."""
     demand, has = entry.demand, len(entry.demand.members)
     limit = entry.account.team.max_gpus_per_job if entry.account else None
     if limit is None and not demand.flavor_problem:
@@ -147,8 +148,8 @@ def _allowed_sizes(entry: Entry) -> tuple[int, ...]:
 
 
 def _needs_preprocessing(entry: Entry) -> bool:
-    """Whether the entry must release members whatever others do, has members without a node, or is a nominated pod."""
-    if entry.promised_node:
+    """Whether the entry must release members in any case, has members without a node, or is a nominated pod."""
+    if entry.nominated_node:
         return True
     demand = entry.demand
     too_many = bool(demand.sizes) and len(entry.kept) > demand.sizes[-1] - (not entry.has_master)
@@ -156,11 +157,11 @@ def _needs_preprocessing(entry: Entry) -> bool:
 
 
 def _order(job: JobDemand, *, in_turns: bool) -> Order:
-    """Priority, whether it has its minimum, age, uid. Where jobs take turns, the job that waits longest counts as the
-    oldest.
+    """Sort key: priority, whether the job has its minimum, age, uid. If jobs take turns, the job that waits longest
+    counts as the oldest.
     """
     at_minimum = bool(job.sizes) and len(job.members) >= job.sizes[0]
-    holds = job.holds_place or at_minimum
+    holds = job.is_admitted or at_minimum
     age = job.waiting_since if in_turns and not holds and job.waiting_since else job.created
     return -job.priority, not holds, age, job.uid
 

@@ -1,6 +1,6 @@
-"""May a team use more GPUs for a job? One answer for all gates that give GPUs, and for the sentence that users read.
+"""Whether a team may use more GPUs for a job. All modules that grant GPUs ask this, and the explanation for users too.
 
-The rules have one order. A gate that does not check all of them names those that it checks, and says why.
+The rules have one order. A caller may limit the rules that are checked; it then says why.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from elastic_operator.plan.allocation.entry import Entry
 
 
 class Rule(Enum):
-    """What may keep a team from more GPUs, in the order in which messages name it."""
+    """The rules that may keep a team from more GPUs, in the order in which messages name them."""
 
     GUARANTEE = "a job that is not preemptible stays within its team's guarantee"
     LIMIT = "what a team uses stays within its limit"
@@ -22,7 +22,7 @@ class Rule(Enum):
 
 
 IDLE = (Rule.LIMIT, Rule.LENDING)
-"""What GPUs that are idle must be free of."""
+"""The rules for idle GPUs."""
 
 
 class Refusal(NamedTuple):
@@ -33,14 +33,15 @@ class Refusal(NamedTuple):
 
     @property
     def is_final(self) -> bool:
-        """Whether the refusal stands whatever pods go: what the rule counts is not to be taken back."""
+        """Whether no preemption can lift the refusal, because the rule counts GPUs that cannot be taken back."""
         return self.rule is Rule.GUARANTEE
 
 
 def refusal(accounts: Accounts, entry: Entry, need: int, *rules: Rule) -> Refusal | None:
-    """The first rule that keeps the job's team from using `need` more GPUs for it; only of `rules`, if any are given.
+    """The first rule that keeps the job's team from using `need` more GPUs for it; only among `rules`, if any are
+    given.
 
-    The account is the one nearest to the job's.
+    Its account is the refusing one nearest to the job's.
     """
     if entry.account is None:
         return None

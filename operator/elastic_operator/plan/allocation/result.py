@@ -1,4 +1,4 @@
-"""The result of one pass: what each job gets and why, and what goes for whom."""
+"""The result of one pass: each job's grant with its reason, and the preempted pods with their preemptors."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from elastic_operator.plan.allocation.assignments import assignment_of
 from elastic_operator.plan.allocation.deferred import deferred
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.eviction_limits import OverLimit
-from elastic_operator.plan.allocation.explain import Explainer, Why
+from elastic_operator.plan.allocation.explain import Explainer
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.decisions import Assignment, Eviction, Grant, Nomination
+from elastic_operator.plan.facts.decisions import Assignment, Eviction, Grant, Nomination, SizeExplanation
 from elastic_operator.plan.facts.snapshot import Preemptor, Snapshot
+from elastic_operator.plan.facts.text import Reason
 
-_KEEPS = "It keeps what it has until the next change."
+_KEEPS = "The job keeps its pods until the next change."
 
 
 class Allocation(Mapping[str, Grant]):
-    """What each job gets, by its uid. Reasons are put into words only when a grant is read (23).
+    """The grants, by the uid of the job. Reasons are put into words only when a grant is read (23).
 
     It must not be read any more once its state serves the next pass.
     """
@@ -46,24 +47,24 @@ class Allocation(Mapping[str, Grant]):
     def __getitem__(self, uid: str) -> Grant:
         if uid not in self._grants:
             entry = self._entries[uid]
-            assignment, why = self.assignment(uid), self._why(entry)
+            assignment = self.assignment(uid)
             preemptors = entry.preemptors if assignment.release else ()
             self._grants[uid] = Grant(
                 assignment,
-                why.limit,
-                why.message,
-                why.wake_at,
+                self._why(entry),
                 preemptors=_named(preemptors),
                 reclaimed=any(map(entry.is_eviction_by, preemptors)),
                 victim_jobs=_named(
-                    one.victim_job for one in entry.took if one.stands and one.victim_job.team != entry.team
+                    one.victim_job for one in entry.victims if one.is_preempted and one.victim_job.team != entry.team
                 ),
             )
         return self._grants[uid]
 
-    def _why(self, entry: Entry) -> Why:
-        reason = self.would_not_last.get(entry.demand.uid)
-        return self._explainer.why(entry) if reason is None else Why(SizeReason.WOULD_NOT_LAST, f"{reason} {_KEEPS}")
+    def _why(self, entry: Entry) -> SizeExplanation:
+        why = self.would_not_last.get(entry.demand.uid)
+        if why is None:
+            return self._explainer.why(entry)
+        return SizeExplanation(Reason(SizeReason.WOULD_NOT_LAST, f"{why} {_KEEPS}"))
 
     @property
     def _state(self) -> AllocationState:
@@ -76,28 +77,28 @@ class Allocation(Mapping[str, Grant]):
         return self._state.snapshot
 
     @property
-    def takes_away(self) -> bool:
+    def has_shrinking_jobs(self) -> bool:
         """Whether any job loses a pod."""
-        return any(entry.loses_members for entry in self._state.changed)
+        return any(entry.loses_members for entry in self._state.this_pass.changed)
 
     @property
     def accounts(self) -> Accounts:
-        """What each team uses, and may use, once this allocation is carried out."""
+        """The use and the limits of each team once this allocation is carried out."""
         return self._state.accounts
 
     @cached_property
     def nominations(self) -> tuple[Nomination, ...]:
-        """Places for pending pods that have none yet, where their team is entitled to one (41)."""
+        """Places for pending pods that have none yet and whose team is entitled to one (41)."""
         if not self._state.snapshot.pending_pods:
             return ()
         placed = (entry for entry in self._state.queues.entries if entry.is_pending_pod and entry.seats)
-        return tuple(_nomination(self._state, e) for e in placed if e.promised_node == e.reserved_node)
+        return tuple(_nomination(self._state, e) for e in placed if e.nominated_node == e.reserved_node)
 
     @cached_property
     def evictions(self) -> tuple[Eviction, ...]:
-        """What jobs lose to other teams and to pending pods of others."""
+        """The pods that jobs lose to other teams and to pending pods of others."""
         losing = sorted(
-            (e for e in self._state.changed if e.loses_members and e.preemptors), key=lambda entry: entry.rank
+            (e for e in self._state.this_pass.changed if e.loses_members and e.preemptors), key=lambda entry: entry.rank
         )
         found = (
             Eviction(
@@ -109,39 +110,39 @@ class Allocation(Mapping[str, Grant]):
 
     @cached_property
     def evicted_for(self) -> Mapping[str, Preemptor]:
-        """The pods (uids) that go to another team or to a pending pod of others, each with its preemptor."""
-        return self._state.victims.evictions.going
+        """The pods (uids) that are evicted for another team or for a pending pod of others, each with its preemptor."""
+        return self._state.victims.evictions.evicted
 
     @cached_property
-    def going(self) -> frozenset[str]:
-        """All pods (uids) that go for somebody else."""
+    def preempted_pods(self) -> frozenset[str]:
+        """All preempted pods (uids)."""
         return frozenset().union(*self._preemptors.values())
 
     @cached_property
     def _preemptors(self) -> Mapping[str, Mapping[str, Entry]]:
-        """By job (uid), its pods (uids) that go for others, each with its preemptor."""
+        """By job (uid), its preempted pods (uids), each with its preemptor."""
         found: dict[str, dict[str, Entry]] = {}
-        for one in self._state.victims.going():
+        for one in self._state.victims.standing():
             found.setdefault(one.victim_job.demand.uid, {})[one.pod.uid] = one.preemptor
         return found
 
     @cached_property
     def over_limit(self) -> tuple[tuple[Entry, OverLimit], ...]:
-        """The entries that a limit on evictions allows no more, in the order in which jobs are served (138)."""
+        """The entries that a limit on evictions holds up, in the order in which jobs are served (138)."""
         return tuple(sorted(self._state.victims.over_limit.items(), key=lambda one: one[0].rank))
 
     @property
     def tried_gangs(self) -> frozenset[str]:
         """The gangs of pending pods for which the pass looked for places."""
-        return frozenset(self._state.tried_gangs)
+        return frozenset(self._state.this_pass.tried_gangs)
 
     def job_preemptors(self, uid: str) -> tuple[str, ...]:
-        """The jobs (uids) for which pods of that job go, in the order in which jobs are served."""
+        """The jobs (uids) for which pods of that job are preempted, in the order in which jobs are served."""
         preemptors = set(self._preemptors.get(uid, {}).values())
         return tuple(one.demand.uid for one in sorted(preemptors, key=lambda one: one.rank) if not one.is_pending_pod)
 
     def has_pending_preemptors(self, uid: str) -> bool:
-        """Whether pods of that job go for pending pods of others."""
+        """Whether pods of that job are preempted for pending pods of others."""
         return any(preemptor.is_pending_pod for preemptor in self._preemptors.get(uid, {}).values())
 
     def deferred(self, uid: str, waiting: Set[str]) -> frozenset[str]:
@@ -150,12 +151,12 @@ class Allocation(Mapping[str, Grant]):
         return deferred(self._entries[uid].demand, self.assignment(uid), preemptors, waiting)
 
     def is_at_others_cost(self, uid: str) -> bool:
-        """Whether pods of others go for the job."""
-        return any(one.stands for one in self._entries[uid].took)
+        """Whether pods of other jobs are preempted for the job."""
+        return any(one.is_preempted for one in self._entries[uid].victims)
 
     def gpus_taken_for(self, uid: str) -> int:
-        """The GPUs of the pods that go for the job, of its own team and of others."""
-        return sum(one.pod.gpus for one in self._entries[uid].took if one.stands)
+        """The GPUs of the pods that are preempted for the job, in its own team and in others."""
+        return sum(one.pod.gpus for one in self._entries[uid].victims if one.is_preempted)
 
     def rank(self, uid: str) -> int:
         """The job's position in the order in which jobs are served."""
@@ -164,10 +165,10 @@ class Allocation(Mapping[str, Grant]):
     def assignment(self, uid: str) -> Assignment:
         """The grant without its reasons. Raises KeyError for a job that is not in the snapshot."""
         entry = self._entries[uid]
-        if entry not in self._state.changed:
-            if entry.at_rest is None:
-                entry.at_rest = assignment_of(self._state, entry)
-            return entry.at_rest
+        if entry not in self._state.this_pass.changed:
+            if entry.unchanged_assignment is None:
+                entry.unchanged_assignment = assignment_of(self._state, entry)
+            return entry.unchanged_assignment
         if uid not in self._assignments:
             self._assignments[uid] = assignment_of(self._state, entry)
         return self._assignments[uid]
@@ -175,7 +176,7 @@ class Allocation(Mapping[str, Grant]):
 
 def _nomination(state: AllocationState, entry: Entry) -> Nomination:
     node = entry.seats[0].node
-    gone = [one for one in entry.took if one.stands]
+    gone = [one for one in entry.victims if one.is_preempted]
     return Nomination(
         uid=entry.demand.uid,
         namespace=entry.demand.namespace,

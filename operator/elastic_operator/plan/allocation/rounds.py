@@ -1,7 +1,7 @@
 """The order in which jobs are served: by right, then by share value, then by the order within each team (32).
 
-Guarantees come first, then fair shares, then what nobody else uses. In each of these rounds minima come before growth.
-The team with the lowest share value is served next, one job or one step at a time.
+Guarantees come first, then fair shares, then GPUs that no other team uses. In each of these rounds minima come before
+growth. The team with the lowest share value is served next, one job or one step at a time.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 from elastic_operator.plan.allocation.accounts import Account, Tier
+from elastic_operator.plan.allocation.admit import admit, reserve_for_starving
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.equivalence import individually_limited, minimum_key
 from elastic_operator.plan.allocation.gangs import being_served, serve_gang
 from elastic_operator.plan.allocation.grow import grow, may_borrow_again, round_sizes_down
-from elastic_operator.plan.allocation.growers import Queue
-from elastic_operator.plan.allocation.minimum import hold_for_starving, serve_minimum
 from elastic_operator.plan.allocation.pass_memo import RoundMemory
 from elastic_operator.plan.allocation.preemption.candidates import given_within_team, gives_within_team
 from elastic_operator.plan.allocation.preemption.preempt import give_back
+from elastic_operator.plan.allocation.scale_up_queues import ScaleUpQueue
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.allocation.turn_order import lowest_first
 
@@ -29,14 +29,14 @@ _MAX_REPETITIONS = 8
 def serve(state: AllocationState) -> None:
     """Serve all jobs and pending pods.
 
-    The rounds are repeated while they change anything: what one team borrowed in the last round may entitle another
-    team to take it (32).
+    The rounds are repeated while they change anything: GPUs that one team borrowed in the last round may be what
+    another team is now entitled to (32).
     """
     for _ in range(_MAX_REPETITIONS):
         before = state.journal.mark()
-        minima = Minima(state)
+        admissions = Admissions(state)
         for tier in Tier:
-            minima.serve(tier)
+            admissions.serve(tier)
             give_back(state)
             _grow_all(state, tier)
             give_back(state)
@@ -44,45 +44,45 @@ def serve(state: AllocationState) -> None:
         if state.journal.mark() == before:
             break
         state.divide()
-    for entry in state.changed:
-        if entry.holds_seats:
+    for entry in state.this_pass.changed:
+        if entry.has_reserved_seats:
             state.journal.set(entry, "seats", ())  # the room stays held until the end of the pass
 
 
-class Minima:
-    """The minima that are not served yet. Each is tried once per round."""
+class Admissions:
+    """The entries whose minimum is not served yet. Each is tried once per round."""
 
     def __init__(self, state: AllocationState) -> None:
         self._state = state
         self._tried: set[Entry] = set()
-        self._held_for_starving: set[tuple[str, str]] = set()
+        self._reserved_for_starving: set[tuple[str, str]] = set()
 
     def serve(self, tier: Tier) -> None:
-        """One round: first gangs whose nodes are being cleared (171); then jobs that run or were started, and those
-        that rank before them in their teams; then all others.
+        """One round: first gangs whose nodes are being cleared (171); then jobs that run or were started, and the jobs
+        that rank before these in their teams; then all others.
 
         An entry that is preempted in this round is tried again.
         """
         state, self._tried = self._state, set()
-        state.round = RoundMemory(state.journal)
+        state.this_pass.round = RoundMemory(state.journal)
         for name in being_served(state):
             self._serve_gang(name, tier)
-        while waiting := [c for c in (state.queues.unserved | state.changed) - self._tried if _waits(c)]:
+        while waiting := [c for c in (state.queues.unserved | state.this_pass.changed) - self._tried if _waits(c)]:
             last: dict[str, int] = {}
             for entry in waiting:
-                if entry.demand.holds_place:
+                if entry.demand.is_admitted:
                     last[entry.team] = max(entry.rank, last.get(entry.team, -1))
             for first in (True, False):
                 some = [entry for entry in waiting if (entry.rank <= last.get(entry.team, -1)) is first]
                 _take_turns(state, some, lambda entry: self._serve(entry, tier))
 
     def _serve(self, entry: Entry, tier: Tier) -> None:
-        """Serve the entry once in this round; before it, preempted entries of its team that rank before it."""
+        """Serve the entry once in this round, after the preempted entries of its team that rank before it."""
         if entry in self._tried:
             return
         self._tried.add(entry)
         self._state.victims.over_limit.pop(entry, None)
-        for other in sorted(self._state.preempted, key=lambda other: other.rank):
+        for other in sorted(self._state.this_pass.preempted, key=lambda other: other.rank):
             if other.team == entry.team and other.rank < entry.rank and _waits(other):
                 self._serve(other, tier)
         if entry.gang:
@@ -92,15 +92,15 @@ class Minima:
 
     def _serve_alone(self, entry: Entry, tier: Tier) -> None:
         key = minimum_key(self._state, entry)
-        if key and self._state.round.refused.get(key):
+        if key and self._state.this_pass.round.refused.get(key):
             return
         right = _right(self._state, entry, entry.gpus_missing(entry.minimum))
         if right <= tier and (may_borrow_again(entry, right) or self._makes_do(entry)):
-            serve_minimum(self._state, entry)
+            admit(self._state, entry)
             if not entry.served and right == tier:
                 self._reserve(entry)
         if key and not entry.served:
-            self._state.round.refused.put(key, True)
+            self._state.this_pass.round.refused.put(key, True)
 
     def _serve_gang(self, name: str, tier: Tier) -> None:
         """Serve all waiting pods of the gang, by the right that their team has to all of them together (144).
@@ -115,7 +115,7 @@ class Minima:
             return
         kinds = Counter(minimum_key(state, entry) for entry in gang)
         key = None if None in kinds else frozenset(kinds.items())
-        if key and state.round.refused.get(key):
+        if key and state.this_pass.round.refused.get(key):
             return
         need = Counter[Account | None]()
         for entry in gang:
@@ -125,36 +125,36 @@ class Minima:
         if right is Tier.GUARANTEED or not may_be_split:
             if right <= tier and may_borrow_again(gang[0], right):
                 serve_gang(state, gang)
-            may_be_split &= name in state.tried_gangs
+            may_be_split &= name in state.this_pass.tried_gangs
         if may_be_split and not gang[0].served:
             for entry in gang:
                 self._serve_alone(entry, tier)
         elif key and not gang[0].served:
-            state.round.refused.put(key, True)
+            state.this_pass.round.refused.put(key, True)
 
     def _makes_do(self, entry: Entry) -> bool:
-        """Whether the entry can have its minimum with GPUs that it has already."""
+        """Whether the GPUs that the entry has already are enough for its minimum."""
         return gives_within_team(self._state, entry, entry) >= entry.gpus_missing(entry.minimum)
 
     def _reserve(self, entry: Entry) -> None:
-        """Hold what becomes free for the first waiting entry of its team, once it has waited too long (37)."""
+        """Hold room that becomes free for the first waiting entry of its team, once the entry has waited too long
+        (37).
+        """
         key = (entry.team, entry.demand.flavor)
-        if key not in self._held_for_starving:
-            self._held_for_starving.add(key)
+        if key not in self._reserved_for_starving:
+            self._reserved_for_starving.add(key)
             if self._state.starves(entry):
-                hold_for_starving(self._state, entry)
+                reserve_for_starving(self._state, entry)
 
 
 def _right(state: AllocationState, entry: Entry, need: int) -> Tier:
-    """The right by which the team could use `need` more GPUs, after its other jobs have given what they must for the
-    entry.
-    """
+    """The right by which the team could use `need` more GPUs, after the preemption of its other jobs for the entry."""
     if entry.account is None:
         return Tier.GUARANTEED
     right = entry.account.tier(need)
     if right is Tier.GUARANTEED:
         return right
-    if state.starves(entry):  # what its team's jobs hold becomes free one day, and is held for it then
+    if state.starves(entry):  # GPUs of its team's jobs are held for it once they are free
         return entry.account.tier(need - (entry.account.used - entry.account.foreign))
     given = given_within_team(state, entry)
     return entry.account.tier(need - given) if given else right
@@ -167,20 +167,19 @@ def _waits(entry: Entry) -> bool:
 def _grow_all(state: AllocationState, tier: Tier) -> None:
     """One round of growth; each job grows for as long as it can.
 
-    A step at others' cost may free more than it needs. Then the jobs that found no room before are tried again in their
-    order, or that room would go to those who come after them.
+    A step by preemption may free more room than it needs. Then the jobs that found no room before are tried again in
+    their order. Otherwise jobs after them would get that room.
     """
     while _leaves_room(state, tier):
         pass
 
 
 def _leaves_room(state: AllocationState, tier: Tier) -> bool:
-    """Grow jobs in turn up to a step that leaves room for one that was given up; False if there is no such step."""
-    queues = {
-        account: state.queues.growers.queue(account, state.changed) for account in state.queues.growers.accounts()
-    }
-    for entry in state.changed | individually_limited(state):
-        queues.setdefault(entry.account, Queue({}, state.changed)).add(entry)
+    """Grow jobs in turn. End at the first step that leaves room for a job that was given up; False if there is none."""
+    growers, changed = state.queues.scale_up, state.this_pass.changed
+    queues = {account: growers.queue(account, changed) for account in growers.accounts()}
+    for entry in changed | individually_limited(state):
+        queues.setdefault(entry.account, ScaleUpQueue({}, changed)).add(entry)
     is_left = False
 
     def grow_one(account: Account | None) -> bool:
@@ -188,15 +187,15 @@ def _leaves_room(state: AllocationState, tier: Tier) -> bool:
         idle = state.board.idle_gpus
         if is_left or not _grow_one(state, tier, queues[account]):
             return False
-        is_left = state.board.idle_gpus > idle and any(queue.gave_up for queue in queues.values())
+        is_left = state.board.idle_gpus > idle and any(queue.has_given_up for queue in queues.values())
         return True
 
     lowest_first(queues, grow_one)
     return is_left
 
 
-def _grow_one(state: AllocationState, tier: Tier, queue: Queue) -> bool:
-    """One step of the first job that can take one. Returns whether there was one."""
+def _grow_one(state: AllocationState, tier: Tier, queue: ScaleUpQueue) -> bool:
+    """Grow the first job that can grow by one step. Returns whether there was one."""
     while head := queue.first():
         group, entry = head
         if grow(state, entry, tier):
@@ -207,7 +206,7 @@ def _grow_one(state: AllocationState, tier: Tier, queue: Queue) -> bool:
 
 
 def _take_turns(state: AllocationState, entries: Iterable[Entry], serve_one: Callable[[Entry], None]) -> None:
-    """Serve the team with the lowest share value, its first job first. While nothing changes, it is the same team."""
+    """Serve the team with the lowest share value, its first job first. The same team is next while nothing changes."""
     queues: dict[Account | None, list[Entry]] = {}
     for entry in sorted(entries, key=lambda entry: -entry.rank):
         queues.setdefault(entry.account, []).append(entry)

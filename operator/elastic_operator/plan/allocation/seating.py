@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from elastic_operator.plan.allocation.board import Seat
 from elastic_operator.plan.allocation.entry import Entry
+from elastic_operator.plan.allocation.node_board import Seat
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 
 def find_seat(state: AllocationState, entry: Entry, role: str) -> Seat | None:
     """The best free place for one more pod of the job."""
-    return state.board.find(role, entry.requirements(role), entry.near)
+    return state.board.find(role, entry.requirements(role), entry.occupied_nodes)
 
 
 def seat_all(state: AllocationState, entry: Entry, *, master: bool, workers: int) -> bool:
@@ -21,7 +21,7 @@ def seat_all(state: AllocationState, entry: Entry, *, master: bool, workers: int
     """
     if not master:
         return _seat_alike(state, entry, [ROLE_WORKER] * workers)
-    if state.board.known_short(entry.master, 1):
+    if state.board.is_infeasible(entry.master, 1):
         return False
     if entry.master is entry.worker:
         return _seat_alike(state, entry, [ROLE_MASTER, *[ROLE_WORKER] * workers])
@@ -29,11 +29,13 @@ def seat_all(state: AllocationState, entry: Entry, *, master: bool, workers: int
 
 
 def _master_seats(state: AllocationState, entry: Entry, workers: int) -> Sequence[Seat]:
-    """The seats to try for the master: all of them if workers need room too, because they may need its best one."""
-    if workers and state.board.known_short(entry.worker, workers):
+    """The seats to try for the master: all of them if workers need room too, because the workers may need the master's
+    best one.
+    """
+    if workers and state.board.is_infeasible(entry.worker, workers):
         return []
     if workers:
-        return state.board.seats(ROLE_MASTER, entry.master, entry.near)
+        return state.board.seats(ROLE_MASTER, entry.master, entry.occupied_nodes)
     seat = find_seat(state, entry, ROLE_MASTER)
     return [seat] if seat else []
 
@@ -49,13 +51,13 @@ def _seat_with_master_at(state: AllocationState, entry: Entry, seat: Seat, worke
 
 def _seat_alike(state: AllocationState, entry: Entry, roles: Sequence[str]) -> bool:
     """Seat pods of one shape, and remember the number that did not fit."""
-    if not roles or state.board.known_short(entry.worker, len(roles)):
+    if not roles or state.board.is_infeasible(entry.worker, len(roles)):
         return not roles
     mark = state.journal.mark()
     if _seat_roles(state, entry, roles):
         return True
     state.journal.roll_back(mark)
-    state.board.remember_short(entry.worker, len(roles))
+    state.board.remember_infeasible(entry.worker, len(roles))
     return False
 
 

@@ -1,8 +1,8 @@
 """The state of one pass: the board, the accounts, and the entries of all jobs and pending pods.
 
-Every change goes through `AllocationState`. It keeps the three consistent and can undo any change, so one state serves
-pass after pass, and a pass costs only what has changed since the last one (38). `minimum` and `grow` decide who gets
-what.
+`AllocationState` makes every change. It keeps the three consistent and can undo any change, so one state serves pass
+after pass, and the cost of a pass grows with the changes since the last pass (38). `admit` and `grow` decide which
+members and seats a job gets.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 
 from elastic_operator.plan.allocation.accounts import Accounts
-from elastic_operator.plan.allocation.board import Board, Seat
 from elastic_operator.plan.allocation.entry import Entry, keep_order
 from elastic_operator.plan.allocation.journal import Journal
-from elastic_operator.plan.allocation.pass_memo import PassMemo, RoundMemory
+from elastic_operator.plan.allocation.node_board import NodeBoard, Seat
+from elastic_operator.plan.allocation.pass_memo import PassMemo
+from elastic_operator.plan.allocation.pass_state import PassState
 from elastic_operator.plan.allocation.queues import Queues
 from elastic_operator.plan.allocation.refusal import Refusal, Rule, refusal
 from elastic_operator.plan.allocation.victims import Victims
@@ -26,28 +27,21 @@ from elastic_worker.contract import ROLE_MASTER
 class AllocationState:
     """Board, accounts and queues of a snapshot.
 
-    What a pass has done so far:
-        changed       the entries that the pass has changed or tried to change
-        preempted     the entries that lost all pods meanwhile
-        new_places    the number of pending pods without a node so far that got a place at others' cost
-        serving       the gang that is being served
-        tried_gangs   the gangs served so far, with `tried_pods` pods in all
+    `this_pass` and `victims` begin anew with each pass; all other parts are renewed.
 
-    What an earlier try of the same pass has found:
+    Findings of an earlier try of the same pass:
         futile_preemptors  the entries (uids) that preempted a whole job, and got nothing in the end (112)
-        split_gangs   the gangs that get nothing, because only a part of each had places (144)
+        split_gangs        the gangs that get nothing, because only a part of each had places (144)
 
-    `given` is the memory of `candidates`, `requested_by` that of `node_requests`, and `round` all that one round
-    remembers.
-    `revision` is the number of times that the state was renewed: what was read from it before holds no more.
+    `revision` is the number of times that the state was renewed. Values read from the state before are stale.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot, self.revision = snapshot, 0
         self.journal = Journal()
-        self.board = Board(snapshot.nodes, snapshot.gpu_resources, self.journal)
+        self.board = NodeBoard(snapshot.nodes, snapshot.gpu_resources, self.journal)
         self.accounts = Accounts(snapshot, self.board)
-        self.queues = Queues(snapshot, self.board, self.accounts)
+        self.queues = Queues(self.board, self.accounts)
         self.residents: list[dict[str, tuple[Entry, Member]]] = [{} for _ in self.board.nodes]
         self.seated: list[list[tuple[Entry, Seat]]] = [[] for _ in self.board.nodes]
         self.futile_preemptors = frozenset[str]()
@@ -69,14 +63,9 @@ class AllocationState:
         return self
 
     def _start(self, snapshot: Snapshot) -> None:
-        """Bring everything to what the snapshot says, before anything is decided."""
-        self.changed: set[Entry] = set()
-        self.preempted: set[Entry] = set()
+        """Renew all parts by the snapshot, before the first decision."""
+        self.this_pass = PassState(self.journal)
         self.victims = Victims(self.journal, snapshot.eviction_limits, keeps=self.keeps)
-        self.new_places, self.serving, self.tried_pods = 0, "", 0
-        self.tried_gangs: set[str] = set()
-        self.given, self.requested_by = PassMemo[int](self.journal), PassMemo[int](self.journal)
-        self.round = RoundMemory(self.journal)
         self.queues.renew(snapshot, leave=self._leave, join=self._join)
         entries = sorted(self.queues.preprocessed, key=lambda entry: entry.rank)
         for entry in entries:
@@ -93,7 +82,7 @@ class AllocationState:
         """The time of the pass (epoch seconds)."""
         return self.snapshot.now
 
-    # -- what the snapshot says ----------------------------------------------------------------------------------------
+    # -- from the snapshot ---------------------------------------------------------------------------------------------
 
     def _join(self, entries: Iterable[Entry]) -> None:
         """Put the members of new entries on the board."""
@@ -112,7 +101,7 @@ class AllocationState:
     def _leave(self, entry: Entry) -> None:
         for member in entry.kept:
             self._charge_member(entry, member, -1)
-            node = entry.at.get(member.uid)
+            node = entry.node_of.get(member.uid)
             if node is not None:
                 del self.residents[node][member.uid]
                 self.board.remove_member(member, node)
@@ -122,30 +111,32 @@ class AllocationState:
         if entry.account and entry.demand.wants:
             most = entry.demand.sizes[-1] if entry.demand.sizes else len(entry.kept)
             held = sum([member.gpus for member in entry.kept[:most]])
-            entry.account.wanted += sign * max(entry.demand.gpus_at(entry.sizes[-1]) if entry.sizes else 0, held)
+            entry.account.wanted += sign * max(entry.demand.gpus_of_size(entry.sizes[-1]) if entry.sizes else 0, held)
 
     def _count_unplaced(self, entry: Entry) -> None:
-        """Count unpinned members without a node where they fit best, so that nobody else gets that room (10)."""
+        """Count unpinned members without a node on the nodes where they fit best, so that no other entry gets that room
+        (10).
+        """
         for member in entry.kept:
             if member.node is not None:
                 continue
-            seat = self.board.find(member.role, entry.requirements(member.role), entry.near)
+            seat = self.board.find(member.role, entry.requirements(member.role), entry.occupied_nodes)
             if seat is not None:
                 self.journal.do(
                     partial(self._count_at, entry, member, seat.node),
                     undo=partial(self._uncount_at, entry, member, seat.node),
                 )
-                self.board.hold(member, seat.node, now=True)
+                self.board.add_usage(member, seat.node, now=True)
 
     def _count_at(self, entry: Entry, member: Member, node: int) -> None:
-        entry.at[member.uid] = node
+        entry.node_of[member.uid] = node
         self.residents[node][member.uid] = (entry, member)
 
     def _uncount_at(self, entry: Entry, member: Member, node: int) -> None:
-        del entry.at[member.uid], self.residents[node][member.uid]
+        del entry.node_of[member.uid], self.residents[node][member.uid]
 
     def _trim(self, entry: Entry) -> None:
-        """Release what a job must not keep: all members, or those beyond its largest size."""
+        """Release the members that a job must not keep: all, or those beyond its largest size."""
         if not entry.demand.wants:
             self.release_all(entry)
         elif entry.demand.sizes:
@@ -153,10 +144,11 @@ class AllocationState:
         self.journal.set(entry, "keepable", entry.kept)
 
     def divide(self) -> None:
-        """Compute the fair shares from the capacity and what every team wants.
+        """Compute the fair shares from the capacity and the wishes of all teams.
 
         Of a node that takes no new pods only the GPUs in use count as capacity, those of jobs' members included (35).
         """
+        self.this_pass.no_growth = PassMemo(self.journal)  # other shares entitle teams to other pods
         self.accounts.begin_division()
         for node in self.board.closed:
             for entry, member in self.residents[node].values():
@@ -167,17 +159,18 @@ class AllocationState:
     def _hold_promised(self, entry: Entry) -> None:
         """Seat a pending pod on the node that it is nominated for.
 
-        If somebody else nominated it, it is seated whatever room there is. If the operator did, it is seated once there
-        is room or will be (41). Until then it is served like any entry, and preempts the pods on that node.
+        If kube-scheduler or another program nominated the pod, it is seated even without room. If the operator did, the
+        pod is seated once there is room now or soon (41). Until then the pod is served like any entry, and preempts the
+        pods on that node.
         """
-        node = self.board.number.get(entry.promised_node)
+        node = self.board.number.get(entry.nominated_node)
         if node is None or (entry.reserved_node and not self.board.fits(entry.master, node)):
             return
         self.seat(entry, Seat(ROLE_MASTER, node, ready=self.board.is_free(entry.master, node)))
         self.set_served(entry, True)
 
     def refusal(self, entry: Entry, need: int, *rules: Rule) -> Refusal | None:
-        """What keeps the job's team from using `need` more GPUs for it: see `refusal`."""
+        """The rule that keeps the job's team from using `need` more GPUs for it: see `refusal`."""
         return refusal(self.accounts, entry, need, *rules)
 
     def charge(self, entry: Entry, gpus: int, *, not_yet_held: bool = False) -> None:
@@ -186,7 +179,7 @@ class AllocationState:
             entry.account.charge(gpus, fixed=not entry.demand.preemptible, not_yet_held=not_yet_held)
 
     def _charge_member(self, entry: Entry, member: Member, sign: int) -> None:
-        """Charge a member, unless its node is gone: such a pod holds nothing, although the pod's object is still there
+        """Charge a member, unless its node is deleted: such a pod holds nothing, although its object still exists
         (35).
         """
         if member.node is None or member.node in self.board.number:
@@ -194,35 +187,37 @@ class AllocationState:
 
     def _release(self, load: Load, node: int, *, now: bool) -> None:
         """Count a load as leaving."""
-        self.board.release(load, node, now=now)
-        self.round.pods_leave(node)
+        self.board.remove_usage(load, node, now=now)
+        self.this_pass.round.node_got_room(node)
 
     def undo_preemption(self, mark: int) -> None:
-        """Undo a try to preempt. Options that got dearer by it are cheaper again."""
+        """Undo a try to preempt. Options that got dearer by the try are cheaper again."""
         if self.journal.mark() > mark:
-            self.round.options.clear()
+            self.this_pass.round.options.clear()
         self.journal.roll_back(mark)
 
     # -- members -----------------------------------------------------------------------------------------------------
 
     def set_served(self, entry: Entry, served: bool) -> None:
-        """Note whether the entry has its minimum or keeps what it has."""
+        """Record whether the entry has its minimum or keeps its pods without having it."""
         if entry.served is not served:
             self.journal.set(entry, "served", served)
 
-    def set_holds_seats(self, entry: Entry, holds_seats: bool) -> None:
-        """Note whether the entry is not served, and its seats are held because it has waited too long (37)."""
-        if entry.holds_seats is not holds_seats:
-            self.journal.set(entry, "holds_seats", holds_seats)
+    def set_reserved_seats(self, entry: Entry, has_reserved_seats: bool) -> None:
+        """Record whether the entry is not served, and its seats are held because it has waited too long (37)."""
+        if entry.has_reserved_seats is not has_reserved_seats:
+            self.journal.set(entry, "has_reserved_seats", has_reserved_seats)
 
     def request_nodes(self, entry: Entry) -> None:
-        """Have the entry request new nodes: what its minimum lacks counts under the limits of its team now (49)."""
+        """Let the entry request new nodes: the missing part of its minimum counts under the limits of its team from now
+        on (49).
+        """
         gpus = entry.gpus_missing(entry.minimum)
         self.journal.set(entry, "requests_nodes", True)
         for account in entry.account.path if entry.account else ():
             self.journal.set(account, "on_new_nodes", account.on_new_nodes + gpus)
             self.journal.set(account, "fixed", account.fixed + (0 if entry.demand.preemptible else gpus))
-        self.changed.add(entry)
+        self.this_pass.changed.add(entry)
 
     def release(self, entry: Entry, member: Member) -> None:
         """Give up a kept member."""
@@ -236,20 +231,20 @@ class AllocationState:
     def _change_kept(self, entry: Entry, member: Member, kept: tuple[Member, ...], sign: int) -> None:
         change = partial(self._keep, entry, member)
         self.journal.do(partial(change, kept, sign), undo=partial(change, entry.kept, -sign))
-        node = entry.at.get(member.uid)
+        node = entry.node_of.get(member.uid)
         if node is not None:
-            (self.board.hold if sign > 0 else self._release)(member, node, now=False)
+            (self.board.add_usage if sign > 0 else self._release)(member, node, now=False)
 
     def _keep(self, entry: Entry, member: Member, kept: tuple[Member, ...], sign: int) -> None:
         entry.kept = kept
-        node = entry.at.get(member.uid)
+        node = entry.node_of.get(member.uid)
         if node is not None and sign > 0:
             self.residents[node][member.uid] = (entry, member)
         elif node is not None:
             del self.residents[node][member.uid]
-        self.victims.changed(member.uid, goes=sign < 0)
+        self.victims.changed(member.uid, evicted=sign < 0)
         self._charge_member(entry, member, sign)
-        self.changed.add(entry)
+        self.this_pass.changed.add(entry)
 
     def release_all(self, entry: Entry) -> None:
         """Give up all members of the entry."""
@@ -257,11 +252,11 @@ class AllocationState:
             self.release(entry, member)
 
     def preempt_job(self, entry: Entry) -> None:
-        """Preempt the whole job: take all its members and seats for another one. It may come back later in the pass
-        with the room that is left.
+        """Preempt the whole job: take all its members and seats for another one. The job may get them back later in the
+        pass, if room is left.
         """
         self.journal.set(entry, "preempted", True)
-        self.preempted.add(entry)
+        self.this_pass.preempted.add(entry)
         self.set_served(entry, False)
         for seat in entry.seats[::-1]:
             self.unseat(entry, seat)
@@ -279,7 +274,7 @@ class AllocationState:
 
     def keeps(self, entry: Entry, member: Member) -> bool:
         """Whether that job keeps that member now."""
-        node = entry.at.get(member.uid)
+        node = entry.node_of.get(member.uid)
         return member.uid in self.residents[node] if node is not None else member in entry.kept
 
     def may_preempt_whole_jobs(self, entry: Entry) -> bool:
@@ -287,20 +282,22 @@ class AllocationState:
         return entry.demand.uid not in self.futile_preemptors
 
     def starves(self, entry: Entry) -> bool:
-        """Whether the entry has waited so long for its minimum that what becomes free is held for it (37)."""
+        """Whether the entry has waited so long for its minimum that room that becomes free is held for it (37)."""
         return self.now >= entry.demand.starves_from(self.snapshot.starvation_seconds)
 
     def fits_back(self, entry: Entry, member: Member) -> bool:
-        """Whether a released member still has its room, and its team may still use that."""
+        """Whether the room of a released member is still free, and its team may still use it."""
         return self.has_its_room(entry, member) and not self.refusal(entry, member.gpus, Rule.LIMIT)
 
     def has_its_room(self, entry: Entry, member: Member) -> bool:
         """Whether the room of a released member is still free."""
-        node = entry.at.get(member.uid)
+        node = entry.node_of.get(member.uid)
         return node is None or self.board.fits_load(member, node)
 
     def keep_again(self, entry: Entry, size: int) -> None:
-        """Keep released members that still have their room, up to that size; none without the master, if it had one."""
+        """Keep released members whose room is still free, up to that size. If the job had a master, none is kept
+        without the master.
+        """
         for member in list(self.released(entry)):
             if entry.size < size and self.fits_back(entry, member):
                 self.restore(entry, member)
@@ -308,7 +305,7 @@ class AllocationState:
                 return
 
     def released(self, entry: Entry) -> Iterator[Member]:
-        """The members that its own limits let it keep but that it does not keep, those to keep longest first."""
+        """The released members that the entry may keep by its own limits, in the order of preference."""
         kept = {m.uid for m in entry.kept}
         return (m for m in entry.keepable if m.uid not in kept)
 
@@ -319,14 +316,14 @@ class AllocationState:
         self._change_seats(entry, seat, (*entry.seats, seat), +1)
 
     def unseat(self, entry: Entry, seat: Seat) -> None:
-        """Take a seat away again."""
+        """Remove a seat again."""
         after = list(entry.seats)
         after.remove(seat)
         self._change_seats(entry, seat, tuple(after), -1)
 
     def _change_seats(self, entry: Entry, seat: Seat, seats: tuple[Seat, ...], sign: int) -> None:
         change, requirements = partial(self._seat, entry, seat), entry.requirements(seat.role)
-        (self.board.hold if sign > 0 else self._release)(requirements.shape, seat.node, now=seat.ready)
+        (self.board.add_usage if sign > 0 else self._release)(requirements.shape, seat.node, now=seat.ready)
         self.journal.do(partial(change, seats, sign), undo=partial(change, entry.seats, -sign))
 
     def _seat(self, entry: Entry, seat: Seat, seats: tuple[Seat, ...], sign: int) -> None:
@@ -335,8 +332,8 @@ class AllocationState:
             self.seated[seat.node].append((entry, seat))
         else:
             self.seated[seat.node].remove((entry, seat))
-        self.charge(entry, sign * entry.requirements(seat.role).gpus, not_yet_held=not entry.promised_node)
-        self.changed.add(entry)
+        self.charge(entry, sign * entry.requirements(seat.role).gpus, not_yet_held=not entry.nominated_node)
+        self.this_pass.changed.add(entry)
 
 
 def _same_frame(before: Snapshot, after: Snapshot) -> bool:

@@ -13,11 +13,11 @@ from elastic_operator.plan.allocation.accounts import Account, share_value
 from elastic_operator.plan.facts.team import by_age
 
 _Place = tuple[tuple[float, ...], tuple[int, float, str, str]]
-"""The share values on the path to one account, and what breaks a tie; its last string is the flavor."""
+"""The share values on the path to one account, and a tie-breaker; its last string is the flavor."""
 _Queued = tuple[_Place, Account | None]
 
 _FIRST: _Place = ((-1.0,), (0, 0.0, "", ""))
-"""The place of jobs without GPUs: they take nothing that is shared."""
+"""The place of jobs without GPUs: they use nothing that teams share."""
 
 
 def lowest_first(accounts: Iterable[Account | None], serve: Callable[[Account | None], bool]) -> None:
@@ -44,7 +44,7 @@ def lowest_first(accounts: Iterable[Account | None], serve: Callable[[Account | 
 
 
 def _first(heap: list[_Queued]) -> Account | None:
-    """The account of the heap with the lowest share value now; those whose value has changed are sorted in again."""
+    """The account of the heap with the lowest share value now. Accounts whose value has changed are sorted in again."""
     while True:
         known, account = heap[0]
         now = _below_parent(account)

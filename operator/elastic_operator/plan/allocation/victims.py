@@ -1,4 +1,6 @@
-"""The victims of one pass: which pods go for which preemptors, and whether the limits on evictions let them (138)."""
+"""The victims of one pass: which pods are preempted for which preemptors, and whether the limits on evictions allow it
+(138).
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,10 @@ from elastic_operator.plan.facts.snapshot import EvictionLimits, Member
 class Victims:
     """The pods that were preempted in one pass.
 
-    `pods`: by uid, each preempted pod with its last preemptor. `evictions` counts those that their victim jobs do not
-    keep after all. `over_limit`: preemptors for which a limit on evictions allows no more. `known_preemptors`: uids of
-    preemptors for which pods were evicted within the last minute, or for which a part of a limit is kept.
+    `pods`: by uid, each preempted pod with its last preemptor. `evictions` counts the evicted ones among them: not
+    those that their victim jobs keep after all. `over_limit`: preemptors for which a limit on evictions allows no more.
+    `known_preemptors`: uids of preemptors for which pods were evicted within the last minute, or for which a part of a
+    limit is kept.
 
     Args:
         keeps: Whether that job keeps that pod now.
@@ -25,14 +28,14 @@ class Victims:
     def __init__(self, journal: Journal, limits: EvictionLimits, *, keeps: Callable[[Entry, Member], bool]) -> None:
         self._journal, self._limits, self._keeps = journal, limits, keeps
         self.pods: dict[str, Victim] = {}
-        self.evictions = EvictionCount(limits.gone)
+        self.evictions = EvictionCount(limits.evicted_last_minute)
         self.over_limit: dict[Entry, OverLimit] = {}
         self.known_preemptors = frozenset(
-            preemptor.uid for preemptor in (*self.evictions.going_on, limits.first) if preemptor
+            preemptor.uid for preemptor in (*self.evictions.recent_preemptors, limits.longest_waiting) if preemptor
         )
 
     def note(self, victim_job: Entry, members: Iterable[Member], preemptor: Entry) -> None:
-        """Record that `preemptor` took these members of the victim job."""
+        """Record that these members of the victim job are preempted for `preemptor`."""
         if victim_job is preemptor:
             return
         self._journal.set(
@@ -41,72 +44,72 @@ class Victims:
         self._journal.set(victim_job, "preemptors", tuple(dict.fromkeys((*victim_job.preemptors, preemptor))))
         self._attribute([Victim(victim_job, pod, preemptor) for pod in members], preemptor)
 
-    def changed(self, uid: str, *, goes: bool) -> None:
-        """Count a pod as evicted (`goes`) or as kept after all. Without effect for a pod that nobody preempted."""
+    def changed(self, uid: str, *, evicted: bool) -> None:
+        """Count a pod as evicted (`evicted`) or as kept after all. No effect if nobody preempted the pod."""
         if uid in self.pods:
-            self._count(self.pods[uid], goes=goes)
+            self._count(self.pods[uid], evicted=evicted)
 
-    def going(self) -> Iterator[Victim]:
-        """The pods that go for somebody else."""
-        return (one for one in self.pods.values() if not self._keeps(one.victim_job, one.pod))
+    def standing(self) -> Iterator[Victim]:
+        """The pods that are preempted for another entry."""
+        return (victim for victim in self.pods.values() if not self._keeps(victim.victim_job, victim.pod))
 
     def note_given_back(self, entry: Entry) -> None:
         """Record that the entry keeps its own pods after all. The pods that it had preempted are now evicted for its
         preemptors.
         """
-        took = entry.took
-        self._journal.set(entry, "took", ())
-        for one in took:
-            node = one.victim_job.at.get(one.pod.uid)
-            there = [preemptor for preemptor in entry.preemptors if node in preemptor.near] or entry.preemptors
-            others = [preemptor for preemptor in one.victim_job.preemptors if preemptor is not entry]
-            self._journal.set(one.victim_job, "preemptors", tuple(dict.fromkeys((*others, *there))))
-            for preemptor in there:
-                self._attribute([one], preemptor)
+        victims_before = entry.victims
+        self._journal.set(entry, "victims", ())
+        for victim in victims_before:
+            node = victim.victim_job.node_of.get(victim.pod.uid)
+            new_preemptors = [
+                preemptor for preemptor in entry.preemptors if node in preemptor.occupied_nodes
+            ] or entry.preemptors
+            others = [preemptor for preemptor in victim.victim_job.preemptors if preemptor is not entry]
+            self._journal.set(victim.victim_job, "preemptors", tuple(dict.fromkeys((*others, *new_preemptors))))
+            for preemptor in new_preemptors:
+                self._attribute([victim], preemptor)
 
-    def pass_on(self, preemptor: Entry, node: int, heir: Entry, *, gpus: int) -> bool:
-        """Attribute the pods on that node that were taken for `gpus` GPUs of the preemptor to the heir, which has the
-        room.
+    def pass_on(self, preemptor: Entry, node: int, new_preemptor: Entry, *, gpus: int) -> bool:
+        """Make `new_preemptor` the preemptor of the pods on that node that were preempted for `gpus` GPUs: it has the
+        room now.
 
-        False if the limits let fewer pods go for the heir; the caller then rolls back.
+        False if the limits allow fewer evictions for it; the caller then rolls back.
         """
-        lacking, passed, rest = gpus, list[Victim](), list[Victim]()
-        for one in preemptor.took:
-            is_there = one.victim_job.at.get(one.pod.uid) == node and one.victim_job is not heir
-            if is_there and lacking > 0 and not self._keeps(one.victim_job, one.pod):
-                passed.append(one)
-                lacking -= one.pod.gpus
+        lacking, passed, remaining = gpus, list[Victim](), list[Victim]()
+        for victim in preemptor.victims:
+            is_on_node = (
+                victim.victim_job.node_of.get(victim.pod.uid) == node and victim.victim_job is not new_preemptor
+            )
+            if is_on_node and lacking > 0 and not self._keeps(victim.victim_job, victim.pod):
+                passed.append(victim)
+                lacking -= victim.pod.gpus
             else:
-                rest.append(one)
-        self._journal.set(preemptor, "took", tuple(rest))
-        for one in passed:
-            is_left = any(left.victim_job is one.victim_job for left in rest)
-            others = [other for other in one.victim_job.preemptors if other is not preemptor or is_left]
-            self._journal.set(one.victim_job, "preemptors", tuple(dict.fromkeys((*others, heir))))
-            self._attribute([one], heir)
-        return over_limit(self._limits, heir, self.evictions, len(passed), waits=False) is None
-
-    def goes_on(self, preemptor: Entry) -> bool:
-        """Whether pods were deleted for the preemptor within the last minute."""
-        return bool(self.evictions.going_on) and preemptor_of(preemptor) in self.evictions.going_on
+                remaining.append(victim)
+        self._journal.set(preemptor, "victims", tuple(remaining))
+        for victim in passed:
+            keeps_preemptor = any(other_victim.victim_job is victim.victim_job for other_victim in remaining)
+            others = [other for other in victim.victim_job.preemptors if other is not preemptor or keeps_preemptor]
+            self._journal.set(victim.victim_job, "preemptors", tuple(dict.fromkeys((*others, new_preemptor))))
+            self._attribute([victim], new_preemptor)
+        return over_limit(self._limits, new_preemptor, self.evictions, len(passed), waits=False) is None
 
     def limits_on(self, preemptor: Entry) -> Hashable:
-        """What the limits on evictions hold against this preemptor, or for it, beside what they hold against its
-        team.
+        """A key of everything that decides whether a limit on evictions stops this preemptor, apart from what is equal
+        for its whole team.
         """
         waits = self._waits_behind(preemptor)
-        if not (preemptor.took or preemptor.gang or preemptor.demand.uid in self.known_preemptors):
+        if not (preemptor.victims or preemptor.gang or preemptor.demand.uid in self.known_preemptors):
             return waits
         who = preemptor_of(preemptor)
-        return waits, self.evictions.of(who), who in self.evictions.going_on, self._limits.withheld_from(who)
+        return waits, self.evictions.of(who), who in self.evictions.recent_preemptors, self._limits.withheld_from(who)
 
     # -- limits --------------------------------------------------------------------------------------------------------
 
     def is_over_limit(self, preemptor: Entry, pods: Iterable[str]) -> bool:
-        """Whether a limit on evictions forbids that these pods (uids) go for the preemptor. Remembered until the
-        preemptor is served after all.
+        """Whether a limit on evictions forbids the eviction of these pods (uids) for the preemptor. Remembered until
+        the preemptor is served after all.
         """
-        wanted = len(self.evictions.going.keys() & set(pods))
+        wanted = len(self.evictions.evicted.keys() & set(pods))
         if not wanted:
             return False
         found = over_limit(self._limits, preemptor, self.evictions, wanted, waits=self._waits_behind(preemptor))
@@ -119,19 +122,21 @@ class Victims:
 
         Else small preemptors would use up the limit each minute, and a large one would never pass (138).
         """
-        ahead = (entry for entry, one in self.over_limit.items() if not one.waits_for_a_person)
+        ahead = (entry for entry, exceeded in self.over_limit.items() if not exceeded.needs_higher_limit)
         team = preemptor_of(preemptor).team
-        return any(not one.served and one.rank < preemptor.rank and preemptor_of(one).team == team for one in ahead)
+        return any(
+            not other.served and other.rank < preemptor.rank and preemptor_of(other).team == team for other in ahead
+        )
 
-    # -- who took which pod --------------------------------------------------------------------------------------------
+    # -- preemptors and their victims ----------------------------------------------------------------------------------
 
     def _attribute(self, taken: Iterable[Victim], preemptor: Entry) -> None:
-        """Have these pods go for that preemptor."""
-        taken = tuple([one._replace(preemptor=preemptor) for one in taken])
-        self._journal.set(preemptor, "took", (*preemptor.took, *taken))
-        for one in taken:
-            change = partial(self._set, one.pod.uid)
-            self._journal.do(partial(change, one), undo=partial(change, self.pods.get(one.pod.uid)))
+        """Make that entry the preemptor of these pods."""
+        taken = tuple([victim._replace(preemptor=preemptor) for victim in taken])
+        self._journal.set(preemptor, "victims", (*preemptor.victims, *taken))
+        for victim in taken:
+            change = partial(self._set, victim.pod.uid)
+            self._journal.do(partial(change, victim), undo=partial(change, self.pods.get(victim.pod.uid)))
 
     def _set(self, uid: str, taken: Victim | None) -> None:
         if taken is None:
@@ -139,9 +144,9 @@ class Victims:
             self.evictions.put(uid, None)
             return
         self.pods[uid] = taken
-        self._count(taken, goes=not self._keeps(taken.victim_job, taken.pod))
+        self._count(taken, evicted=not self._keeps(taken.victim_job, taken.pod))
 
-    def _count(self, taken: Victim, *, goes: bool) -> None:
+    def _count(self, taken: Victim, *, evicted: bool) -> None:
         """Count the pod if its deletion is an eviction."""
-        is_eviction = goes and taken.victim_job.is_eviction_by(taken.preemptor)
+        is_eviction = evicted and taken.victim_job.is_eviction_by(taken.preemptor)
         self.evictions.put(taken.pod.uid, preemptor_of(taken.preemptor) if is_eviction else None)

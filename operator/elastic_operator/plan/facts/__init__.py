@@ -1,1 +1,1 @@
-"""What decisions are made from, and what is decided: frozen dataclasses, and the rules that all rooms share."""
+"""The planner's input and output as frozen dataclasses, and the rules that all packages of `plan` share."""

@@ -1,4 +1,4 @@
-"""What is decided: assignments and grants for all jobs (`allocation`), and the plan of one pass for one job
+"""The decisions: assignments and grants for all jobs (`allocation`), and the plan of one pass for one job
 (`reconcile`).
 """
 
@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 
-from elastic_api.status import JobStatus, SizeReason
+from elastic_api.status import JobStatus
+from elastic_operator.plan.facts.text import Reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +23,10 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What one job gets. `keep` and `release` together are its members, by uid; `create` are the pods that are missing.
+    """The pods of one job. `keep` and `release` together are its members, by uid; `create` are its missing pods.
 
-    `replicas` = len(keep) + len(create): 0, an allowed size, or less than the minimum. The last is a job that has lost
-    pods and keeps the others, with nothing to create, as long as no other job needs their room (16).
+    `replicas` = len(keep) + len(create): 0, an allowed size, or less than the minimum. Less than the minimum is a job
+    that has lost pods. It keeps the others and creates none, as long as no other job needs their room (16).
     """
 
     replicas: int
@@ -35,27 +36,44 @@ class Assignment:
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
-    """An `Assignment` with its reasons: `limit` and `message` say why the job is not bigger, or not running.
+class SizeExplanation:
+    """Why a job is not bigger, or not running: a `SizeReason` with its sentence, and when that may change without any
+    other change.
+    """
 
-    `wake_at` is when the answer may change without any other change. `preemptors` are those for whom pods are released,
-    and `victim_jobs` the other teams' jobs that lose pods for it: uid to name. `reclaimed`: some preemptors are of
-    other teams.
+    reason: Reason
+    requeue_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """An `Assignment` with its reasons: `why` the job is not bigger, or not running.
+
+    The job releases pods for the `preemptors`. The `victim_jobs` are other teams' jobs that lose pods for the job. Both
+    map uid to name. `reclaimed`: some preemptors are of other teams.
     """
 
     assignment: Assignment
-    limit: SizeReason
-    message: str
-    wake_at: float | None = None
+    why: SizeExplanation
     preemptors: Mapping[str, str] = field(default_factory=dict)
     reclaimed: bool = False
     victim_jobs: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def limit(self) -> str:
+        """The `SizeReason`."""
+        return self.why.reason.code
+
+    @property
+    def message(self) -> str:
+        """The sentence."""
+        return self.why.reason.message
 
     def deferring(self, deferred: Set[str], size: int, waiting: Set[str] = frozenset()) -> Grant:
         """The grant while the release of these pods is put off, `size` pods are the target, and the preemptors
         `waiting` (uids) get nothing (139).
 
-        Lost pods are created nevertheless, if there is room for them now. That is never the room of deferred pods.
+        Lost pods are created nevertheless, if there is room for them now. Room of deferred pods is not free.
         """
         before = self.assignment
         keep = (*before.keep, *(uid for uid in before.release if uid in deferred))
@@ -75,11 +93,10 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Nomination:
-    """A node for a pending pod of others, and the pods (by uid) that must leave that node first (41).
+    """A node for a pending pod of others, and the pods (by uid) that must leave it first (41).
 
     `uid`, `namespace` and `name` are the pending pod's. `evicts_from` are the jobs that lose the victims: uid to name.
-    Without victims there is, or soon will be, room anyway. `reserved` is the node that the pod has a reservation for so
-    far.
+    Without victims there is room now or soon. `reserved` is the node of the pod's present reservation.
     """
 
     uid: str
@@ -98,7 +115,7 @@ class Nomination:
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """The pods (by uid) that a job loses to other teams, and the preemptors: uid to name."""
+    """The pods (by uid) that a job loses to other teams. `preemptors`: uid to name."""
 
     job_uid: str
     pods: tuple[str, ...]
@@ -109,10 +126,9 @@ class Eviction:
 class CreatePod:
     """Create the pod of that role and index for `incarnation`, with `nnodes` in its environment.
 
-    `node` is where it is pinned, None for the scheduler's choice. In Elastic mode its environment has the
-    `master_epoch` as well, and the master's pod the annotation `membership`. `old_secret`: it uses the Secret of the
-    pods of an older release that it joins. `own_class`: it has the operator's PriorityClass instead of the template's
-    (97).
+    `node` is the node that it is pinned to, None for the scheduler's choice. In Elastic mode its environment has the
+    `master_epoch` as well, and the master's pod the annotation `membership`. `old_secret`: it joins pods of an older
+    release, and uses their Secret. `own_class`: it has the operator's PriorityClass instead of the template's (97).
     """
 
     role: str
@@ -128,7 +144,7 @@ class CreatePod:
 
 @dataclass(frozen=True, slots=True)
 class DeletePod:
-    """Delete exactly that pod (UID precondition). `force`: its node is gone, so its grace is 0."""
+    """Delete exactly that pod (UID precondition). `force`: its node is lost, so its grace is 0."""
 
     name: str
     uid: str
@@ -164,13 +180,14 @@ class Membership:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What one pass wants done for one job, in this order: status if `commit_first`, deletes, creates, status, events.
+    """The writes of one pass for one job, in this order: status if `commit_first`, deletes, creates, status,
+    events.
 
-    `membership` is written to the master of an Elastic job together with the deletes.
+    `membership` is written to the master of an Elastic job at the same time as the deletes.
 
-    `commit_first` is set when the status records the decision that the other writes follow from (a new incarnation, an
+    `commit_first` is set when the status records a decision from which the other writes follow (a new incarnation, an
     end). A replica that takes over must find the decision before it finds the traces of these writes (25). `route` is
-    where the job's Service must lead; None leaves it as it is.
+    the required target of the job's Service; None leaves it as it is.
     """
 
     status: JobStatus
@@ -181,12 +198,4 @@ class Plan:
     delete_job: bool = False
     route: Route | None = None
     membership: Membership | None = None
-    wake_at: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Stopped:
-    """Why nothing is reclaimed now: one word, and a sentence."""
-
-    reason: str
-    message: str
+    requeue_at: float | None = None

@@ -1,7 +1,7 @@
-"""How long no pods go for a preemptor that could not use the room, time after time (139).
+"""How long no pods are preempted for a preemptor that repeatedly could not use the room (139).
 
-The first tries have no back-off: whatever was in the way may have passed. After that, the cause is unknown to the
-operator.
+The first tries have no back-off, because the obstacle may have passed. After these, the operator does not know the
+cause.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How many GPUs some amounts of resources are: whole devices of all extended resources that count as GPUs."""
+"""Counts the GPUs in amounts of resources: whole devices of all extended resources that count as GPUs."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ def count_gpus(amounts: Mapping[str, int], gpu_resources: Sequence[str]) -> int:
 
 
 def gpus_by_resource(amounts: Mapping[str, int], gpu_resources: Sequence[str]) -> dict[str, int]:
-    """Of these amounts, those of GPUs that are not zero."""
+    """The amounts of GPUs among these that are not zero."""
     return {name: amounts[name] for name in gpu_resources if amounts.get(name)}

@@ -1,4 +1,4 @@
-"""The immutable facts of one job with its pods, as the stores show it. The job's plan is made from them.
+"""The immutable facts of one job with its pods, as the stores show them. The job's plan is made from these facts.
 
 Times are seconds since the epoch on the API server's clock, as floats.
 """
@@ -12,9 +12,10 @@ from math import inf
 from elastic_api.job import JobSpec
 from elastic_api.status import JobStatus
 from elastic_api.what_if import KEEP, ONCE
-from elastic_operator.plan.facts.disruption import Disruption
-from elastic_operator.plan.facts.launcher_report import Report
+from elastic_operator.plan.facts.group_report import GroupReport
+from elastic_operator.plan.facts.node_outage import NodeOutage
 from elastic_operator.plan.facts.snapshot import Load
+from elastic_operator.plan.facts.text import Reason
 
 STARTS = ("", "ContainerCreating", "PodInitializing")
 """The kubelet's reasons for a container that starts without trouble."""
@@ -22,10 +23,11 @@ STARTS = ("", "ContainerCreating", "PodInitializing")
 
 @dataclass(frozen=True, slots=True)
 class LastOutput:
-    """What the process printed last that failed first. `pod` is its own, which need not be the one that says this.
+    """The last output of the process that failed first. `pod` is that process's pod, which may be another one than the
+    pod whose log this is.
 
-    `exit_code` is negative for a signal. `rank` is None and the lines are the whole container's where its log names no
-    rank.
+    `exit_code` is negative for a signal. If the log names no rank, `rank` is None and the lines are those of the whole
+    container.
     """
 
     pod: str
@@ -46,7 +48,7 @@ class MainContainer:
     waiting_reason: str = ""
     waiting_message: str = ""
     waiting_container: str = ""
-    """The container that the pod waits for: this one, or an init container."""
+    """The container that the pod waits for: the main one, or an init container."""
     waiting_since: float | None = None
     """The latest time at which an init container began or ended, or the volumes and network were there."""
     is_on_its_way: bool = False
@@ -54,24 +56,26 @@ class MainContainer:
     pulled (136).
     """
     is_consequence: bool = False
-    """Whether, by its log, it failed because another pod had failed."""
+    """Whether the log shows that it failed because another pod had failed."""
     script_exit_code: int | None = None
-    """The code of the process that failed first in it, negative for a signal, if its log names it."""
+    """The exit code of the process that failed first in it, negative for a signal; None if the log names none."""
     last_output: LastOutput | None = None
-    """None until it has failed and its log was read."""
+    """None until the container has failed and its log was read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnPod(Load):
     """A pod of a job: controlled by the job's uid, in its namespace, under an expected name.
 
-    `disrupted` says in words how the cluster ended it ("" = it did not): eviction, preemption, shutdown, admission.
-    `refused`: its kubelet never let it begin. `unschedulable` is the scheduler's message while it finds no node, and
-    `unschedulable_since` is the time since when. `gates` are the scheduling gates for whose removal it waits (176).
+    `disrupted` says in words how the cluster ended the pod ("" = it did not): eviction, preemption, shutdown,
+    admission. `refused`: the kubelet did not admit the pod. `unschedulable` is the scheduler's message while it finds
+    no node, `unschedulable_since` the time since when. `gates` are the scheduling gates that must be removed first
+    (176).
 
-    `nnodes` is the `min:max` in the pod's environment, `template` the fingerprint of what it was made from (19), "" for
-    pods that do not have it. The master of an Elastic job has a `master_epoch`, and `membership` as it was last
-    written. `own_secret` is False for pods of Elastic jobs of older releases, whose Secret has no uid in its name (97).
+    `nnodes` is the `min:max` in the pod's environment, `template` the fingerprint of the template that the pod was made
+    from (19); both are "" if the pod has none. The master of an Elastic job has a `master_epoch`, and `membership` as
+    it was last written. `own_secret` is False for pods of Elastic jobs of older releases, whose Secret has no uid in
+    its name (97).
     """
 
     name: str
@@ -118,18 +122,18 @@ class Group:
     Empty if the logs show no group, or one of more or fewer pods.
     """
 
-    asked_since: float
+    read_since: float
     pods: frozenset[str] = frozenset()
 
 
-NOBODY_ASKS = Group(-inf)
+LOGS_NOT_READ = Group(-inf)
 
 
 @dataclass(frozen=True, slots=True)
 class Survivors:
-    """The running pods on Ready nodes, master first, and the time since when the first of the other nodes is not Ready.
+    """The running pods on Ready nodes, master first, and since when the first of the other nodes is not Ready.
 
-    The time is inf if it is not known.
+    That time is inf if it is not known.
     """
 
     pods: tuple[OwnPod, ...]
@@ -143,64 +147,66 @@ class Survivors:
 
 @dataclass(frozen=True, slots=True)
 class Provisioning:
-    """How new nodes are requested: by pods that wait for the scheduler, after a delay and within a limit (49)."""
+    """The rules by which new nodes are requested: by pods that wait for the scheduler, after a delay, for a limited
+    time (49).
+    """
 
     delay_seconds: float = 30.0
     timeout_seconds: float = 900.0
 
 
 @dataclass(frozen=True, slots=True)
-class Undisturbed:
+class FlapWindow:
     """The time since when nothing has changed from outside (epoch seconds), and whether jobs of the team take turns
     (143).
     """
 
-    since: float
-    in_turns: bool = False
+    no_external_change_since: float
+    time_sharing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class JobReports:
-    """What is reported of a job beside its object and its pods: of writes for it, by its master, by its pods' logs."""
+class JobFeedback:
+    """News of a job beside its object and its pods: from the operator's writes, its master and its pods' logs."""
 
-    trouble: str = ""
+    write_error: str = ""
     """Why the last write for the job failed, while the write is retried."""
-    blocked: str = ""
+    pods_rejected: str = ""
     """Why the API server accepts no more of the job's pods for now (27)."""
-    refused: str = ""
-    """What the API server refused in the pods of this generation: it will not accept them until the spec changes."""
-    report: Report | None = None
+    pods_rejected_until_edit: str = ""
+    """The refusal of this generation's pods by the API server, which will not accept them until the spec changes."""
+    report: GroupReport | None = None
     """The last report of one of the job's masters."""
-    answered: float | None = -inf
+    last_answer_at: float | None = -inf
     """When a master last answered, or when the operator began to ask every second, if that is later. None: the operator
     is about to begin; -inf: no master is asked (92).
     """
-    group: Group | None = NOBODY_ASKS
-    """What the logs of the job's pods show since they are read; None: the reading is about to begin (146)."""
+    group: Group | None = LOGS_NOT_READ
+    """The group that the logs of the job's pods show since they are read; None: the reading is about to begin (146)."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobContext:
-    """What one job is judged by beside itself and its pods."""
+    """The facts outside a job that its plan depends on: nodes, classes, its team."""
 
     priority: int = 0
-    ignored_priority: tuple[str, str] = ("", "")
-    """The reason and message for a PriorityClass that does not count (96)."""
+    ignored_priority: Reason | None = None
+    """Why the PriorityClass that the job names does not count; None if it does (96)."""
     unready: Mapping[str, float] = field(default_factory=dict)
-    """By node of its pods that is not Ready, the time since when; -inf if somebody has tainted the node as out of
-    service.
+    """The nodes of its pods that are not Ready, each with the time since when; -inf if somebody has tainted the
+    node as out of service.
     """
-    disruption: Disruption | None = None
-    """Set if some nodes are not Ready, and too many are away for any to be given up (86)."""
+    node_outage: NodeOutage | None = None
+    """Set if so many nodes are not Ready that none of them is given up (86)."""
     misplaced: Mapping[str, str] = field(default_factory=dict)
-    """By uid, its unbound pods that their planned node does not take any more, with the reason (142)."""
+    """By uid, the unbound pods whose planned node does not take them any more, with the reason (142)."""
     grace_ceiling: int | None = None
-    """The most seconds that its leaving pods get, whatever they were made with."""
-    uncounted: str = ""
+    """The longest grace of a leaving pod of the job (seconds), whatever its spec says."""
+    uncounted_devices: str = ""
     """The devices that the job requests and that are not counted."""
-    left_out: str = ""
-    """PriorityClasses in its templates that its pods do not get (97)."""
-    undisturbed: Undisturbed | None = None
+    dropped_pod_priority: str = ""
+    """A sentence on PriorityClasses in its templates that its pods do not get (97)."""
+    flap_window: FlapWindow | None = None
     """Set if the job's size was changed often enough for it to matter (143)."""
 
 
@@ -219,27 +225,27 @@ class Job:
     invalid: str = ""
     """Why the present spec cannot be read, for the user; "" if it can."""
     deleted: bool = False
-    """Whether the job is deleted, and a finalizer keeps it."""
+    """Whether the job is deleted and kept by a finalizer."""
     unknown_fields: str = ""
     """Fields that this release does not know."""
     unused_flags: str = ""
     """Flags of torchrun in the templates that are not used (130)."""
     pods: tuple[OwnPod, ...] = ()
     foreign_names: frozenset[str] = frozenset()
-    """Pod names of this job that pods of others have (82)."""
+    """Names of this job's pods that pods of others use (82)."""
     fingerprints: Mapping[str, str] = field(default_factory=dict)
     """By role, the fingerprint that its pods must have (19)."""
-    reports: JobReports = JobReports()
+    feedback: JobFeedback = JobFeedback()
     context: JobContext = JobContext()
     fault: str = ""
     """Why the job is quarantined after an error of the operator's own (88)."""
     unallocated: bool = False
-    """Whether the allocation raised that error."""
+    """Whether the allocation raised the error in `fault`."""
     provisioning: Provisioning | None = None
-    """How the job's pods may request new nodes; None if they may not (49)."""
+    """The rules by which the job's pods may request new nodes; None if they may not (49)."""
     start_seconds: int = 0
     """How long its pods have to start on a node; 0 for no limit (136)."""
-    dropped_status_fields: frozenset[str] = frozenset()
+    pruned_status_fields: frozenset[str] = frozenset()
     """Fields of its status that the API server drops, because its definition is of an older release."""
     what_if: str = ""
     """The value of the annotation by which a suspended job asks what it would get (160)."""
@@ -261,5 +267,5 @@ class Job:
 
     @property
     def needs_edit(self) -> str:
-        """Why no pods are made for it before somebody edits it; "" if there is no such reason."""
-        return self.invalid or self.reports.refused
+        """Why the job gets no pods before somebody edits it; "" if there is no such reason."""
+        return self.invalid or self.feedback.pods_rejected_until_edit

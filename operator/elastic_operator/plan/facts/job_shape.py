@@ -1,4 +1,4 @@
-"""What the pods of one job require of nodes, and which flavor their GPUs are of."""
+"""The requirements of one job's pods, and the flavor of their GPUs."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, Flavor
 
 @dataclass(frozen=True, slots=True)
 class JobShape:
-    """What a job's pods require of a node, and the flavor of their GPUs.
+    """The requirements of a job's pods of a node, and the flavor of their GPUs.
 
-    `flavor` is "" for a job without GPUs; if it is not clear, `flavor_problem` says why in words. `priorities` are
-    those of the master's pod and of the workers', as kube-scheduler sees them.
+    `flavor` is "" for a job without GPUs; if it is not clear, `flavor_problem` says why in words. `priorities` are the
+    priorities of the master's pod and of the workers' pods, as kube-scheduler sees them.
     """
 
     master: PodShape
@@ -57,7 +57,7 @@ def _gpu_resources(shape: PodShape, flavors: Sequence[Flavor]) -> set[str]:
 
 
 def _may_be(shape: PodShape, flavor: Flavor) -> bool:
-    """Whether pods of that shape may go to nodes of the flavor, by their node selector."""
+    """Whether the node selector of that shape allows nodes of the flavor."""
     return all(shape.node_selector.get(key, value) == value for key, value in flavor.node_selector.items())
 
 

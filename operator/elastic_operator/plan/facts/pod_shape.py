@@ -1,12 +1,12 @@
-"""Reads from a pod template what kube-scheduler will require of a node for each pod made from it.
+"""Reads a pod template: kube-scheduler's requirements of a node for a pod made from the template.
 
-The planner cannot answer everything from nodes and pods: inter-pod rules, volumes tied to places, claims, other
-schedulers. These make the shape unpinnable, with the reason in words (10). `fit` and `board` say how much fits where.
+The planner cannot foresee the effect of inter-pod rules, volumes tied to places, claims and other schedulers. A shape
+with one of these is unpinnable, with the reason in words (10). `fit` and `node_board` find the nodes for a shape.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -26,16 +26,29 @@ NAME_FIELD = "metadata.name"
 
 
 def excluding_nodes(shape: PodShape, nodes: Sequence[str]) -> PodShape:
-    """The shape, kept from these nodes (137). Terms of affinity are alternatives, so each of them gets the rule."""
+    """The shape without these nodes: no pod of it may be placed on them (137)."""
     if not nodes:
         return shape
-    field, terms = {"key": NAME_FIELD, "operator": "NotIn", "values": list(nodes)}, shape.affinity or ({},)
-    added = tuple({**term, "matchFields": [*(term.get("matchFields") or ()), field]} for term in terms)
-    return replace(shape, affinity=added)
+    return replace(shape, affinity=tuple(with_node_names(shape.affinity, "NotIn", nodes)))
+
+
+def with_node_names(terms: Iterable[Mapping[str, Any]], operator: str, nodes: Sequence[str]) -> list[Mapping[str, Any]]:
+    """The nodeSelectorTerms, each with a requirement for the node's name; without terms, one term with it alone.
+
+    Terms are alternatives, so each of them gets the requirement. An empty term selects no node: it stays empty.
+    """
+    field = {"key": NAME_FIELD, "operator": operator, "values": list(nodes)}
+    found = list(terms)
+    if not found:
+        return [{"matchFields": [field]}]
+    return [
+        {**term, "matchFields": [*(term.get("matchFields") or ()), field]} if any(term.values()) else term
+        for term in found
+    ]
 
 
 def shape_of(template: Mapping[str, Any], *, gpu_resources: Sequence[str], volumes: VolumeFacts) -> PodShape:
-    """What a pod of `template` (a PodTemplateSpec that `api` has accepted) requires of its node.
+    """The requirements of a pod of `template`, a PodTemplateSpec that `api` has accepted.
 
     `requests` includes `pods: 1`.
     """
@@ -55,7 +68,7 @@ def shape_of(template: Mapping[str, Any], *, gpu_resources: Sequence[str], volum
 
 
 def _affinity_terms(pod: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
-    required = _at(pod, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+    required = _nested(pod, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
     return tuple(required.get("nodeSelectorTerms") or ())
 
 
@@ -69,7 +82,7 @@ def _toleration(toleration: Mapping[str, Any]) -> Toleration:
 
 
 def _host_ports(pod: Mapping[str, Any]) -> Iterator[HostPort]:
-    """What containers and sidecars take of the node's ports; with hostNetwork every container port is one."""
+    """The node's ports that containers and sidecars use; with hostNetwork every container port is one."""
     sidecars = [c for c in pod.get("initContainers") or [] if c.get("restartPolicy") == "Always"]
     for container in [*pod["containers"], *sidecars]:
         for port in container.get("ports") or []:
@@ -86,7 +99,7 @@ def _unknowable(pod: Mapping[str, Any], volumes: VolumeFacts) -> Iterator[str]:
     if pod.get("nodeName"):
         yield f"nodeName is set to {pod['nodeName']}"
     for kind in ("podAffinity", "podAntiAffinity"):
-        if _at(pod, "affinity", kind).get("requiredDuringSchedulingIgnoredDuringExecution"):
+        if _nested(pod, "affinity", kind).get("requiredDuringSchedulingIgnoredDuringExecution"):
             yield f"it has required {kind}"
     for constraint in pod.get("topologySpreadConstraints") or []:
         if constraint.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule":
@@ -98,9 +111,9 @@ def _unknowable(pod: Mapping[str, Any], volumes: VolumeFacts) -> Iterator[str]:
 
 
 def _unknowable_volume(volume: Mapping[str, Any], volumes: VolumeFacts) -> Iterator[str]:
-    if _at(volume, "ephemeral").get("volumeClaimTemplate"):
+    if _nested(volume, "ephemeral").get("volumeClaimTemplate"):
         yield f"its volume {volume.get('name', '')} is claimed per pod"
-    claim = _at(volume, "persistentVolumeClaim").get("claimName")
+    claim = _nested(volume, "persistentVolumeClaim").get("claimName")
     fact = volumes.get(claim, "unbound") if claim else "bound"
     if fact == "unbound":
         yield f"PersistentVolumeClaim {claim} is not bound"
@@ -108,7 +121,7 @@ def _unknowable_volume(volume: Mapping[str, Any], volumes: VolumeFacts) -> Itera
         yield f"the volume of PersistentVolumeClaim {claim} is reachable from some nodes only"
 
 
-def _at(value: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
+def _nested(value: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
     """The object at `path`, empty where any part of the path is absent or null."""
     for key in path:
         value = value.get(key) or {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol, TypeVar
 
 from elastic_worker.contract import ROLE_MASTER
@@ -23,6 +23,11 @@ def master_first(pod: _Pod) -> tuple[bool, int]:
     return pod.role != ROLE_MASTER, pod.index
 
 
+def master_in(pods: Sequence[P]) -> P | None:
+    """The master, which is the first of these pods; None if they have no master."""
+    return pods[0] if pods and pods[0].role == ROLE_MASTER else None
+
+
 def leaving_order(pods: Iterable[P]) -> list[P]:
-    """The pods in the order in which they go: the highest worker index first, the master last."""
+    """The pods in the order in which they are deleted: the highest worker index first, the master last."""
     return sorted(pods, key=master_first, reverse=True)

@@ -1,4 +1,4 @@
-"""The immutable facts that the allocator decides from: nodes, jobs' demands, pending pods of others.
+"""The immutable input of the allocator: nodes, jobs' demands, pending pods of others.
 
 `job.py` has the jobs themselves, `decisions.py` the decisions. Times are seconds since the epoch on the API server's
 clock, as floats. Resources are integers: cpu in millicores, memory and storage in bytes, everything else (GPUs, pods)
@@ -15,8 +15,8 @@ from math import inf
 from typing import Any, NamedTuple
 
 from elastic_operator.plan.facts.gpus import count_gpus
-from elastic_operator.plan.facts.growth_cost import worth_it_after
-from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, NO_POLICY, Flavor, Team
+from elastic_operator.plan.facts.resize_cost import worth_it_after
+from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, NO_POLICY, Flavor, Team, Teams
 from elastic_worker.contract import ROLE_MASTER
 
 Resources = Mapping[str, int]
@@ -38,8 +38,9 @@ _NODE_STATES = {
     "node.cloudprovider.kubernetes.io/uninitialized": "not initialized yet",
     "node.cloudprovider.kubernetes.io/shutdown": "shut down",
 }
-"""Taints that Kubernetes sets and takes away with a node's state, and what they say. Nothing new goes there, even where
-they are tolerated: a kubelet under pressure evicts."""
+"""The taints that Kubernetes sets and removes with a node's state, each with the state in words. No new pod is placed
+there, even if it tolerates the taint: a kubelet under pressure evicts.
+"""
 
 
 def host_port(host_ip: str, protocol: str, number: int) -> HostPort:
@@ -68,7 +69,7 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node, and what is used on it by anything but live members of our jobs.
+    """A node, and the resources that anything but live members of our jobs uses on it.
 
     `used` counts every bound pod whose phase is not Succeeded or Failed, of any kind and namespace, except the members
     listed in the snapshot's jobs and except `leaving`. `leaving` counts our own pods that are on their way out: their
@@ -91,7 +92,7 @@ class Node:
 
     @property
     def usable(self) -> bool:
-        """Whether new pods may go there at all (taints aside)."""
+        """Whether the node takes new pods at all (taints aside)."""
         return self.ready and not self.unschedulable
 
     @property
@@ -117,7 +118,7 @@ class Toleration:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a pod uses of its node. `gpus` are those among its `requests`."""
+    """A pod's use of its node. `gpus` are the GPUs among its `requests`."""
 
     requests: Resources
     gpus: int = 0
@@ -131,7 +132,7 @@ class PodShape(Load):
     `affinity` is `nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms` as written (a pod fits
     if any term matches; empty = no demand). `pinnable` is False if the planner cannot know everything that the
     scheduler will require (inter-pod affinity, DoNotSchedule spread, unbound or zonal volumes, resource claims, another
-    scheduler). The planner then decides how many such pods there are, and the scheduler where they run (10).
+    scheduler). The planner then decides the number of such pods, and the scheduler decides their nodes (10).
     """
 
     node_selector: Mapping[str, str] = field(default_factory=dict)
@@ -161,7 +162,7 @@ class Member(Load):
 
 @dataclass(frozen=True, slots=True)
 class JobDemand:
-    """What the allocator knows of one job."""
+    """One job as the allocator sees it."""
 
     uid: str
     namespace: str
@@ -175,34 +176,35 @@ class JobDemand:
     members: tuple[Member, ...] = ()
     used_indices: frozenset[int] = frozenset()
     """The worker indices whose pod object exists."""
-    holds_place: bool = False
-    """Whether the job runs, or is between two incarnations: it is served with the running jobs of its priority."""
+    is_admitted: bool = False
+    """Whether the job runs, or is between two incarnations. Such a job is served with the running jobs of its priority.
+    """
     undelayed_size: int = 0
-    """The size up to which growth is never delayed: the last granted size, or any size after an edit."""
+    """Growth up to this size is never delayed: the last granted size, or any size after an edit."""
     may_grow_at: float = 0.0
     """Larger sizes than `undelayed_size` wait until this time."""
-    growth_cost: float = 0.0
-    """The cost of one step of growth, in seconds of work of all the job's GPUs. Larger sizes wait until they are worth
-    it (148).
+    resize_cost: float = 0.0
+    """The cost of a change of size, in seconds of work of all the job's GPUs. Larger sizes wait until they are worth it
+    (148), and of jobs of equal priority the cheaper one gives pods first (170).
     """
-    changed_at: float = 0.0
-    """The last change of the job's size."""
+    changed_at: float = -inf
+    """The last change of the job's size; -inf if the job has never grown, because its first growth does not wait."""
     failed_size: int | None = None
-    """Sizes of this or more wait until `failed_until`; None: no size has failed."""
+    """This size and larger ones wait until `failed_until`; None: no size has failed."""
     failed_until: float = 0.0
     failed_reason: str = ""
     wants: bool = True
-    """False for a job that must have no pods: suspended, ended or invalid."""
+    """False for a job that may have no pods: suspended, ended or invalid."""
     flavor: str = DEFAULT_FLAVOR
     """The kind of GPU that the job uses; "" if it requests no GPUs."""
     flavor_problem: str = ""
     """Why the flavor is not clear, in words; "" if it is clear. Such a job gets nothing new."""
     preemptible: bool = True
-    """A job that is not preemptible never goes above its team's guarantee, and loses no pods to others."""
+    """A job that is not preemptible never exceeds its team's guarantee, and loses no pods to others."""
     may_preempt: bool = True
-    """Whether pods of others may go for the job (139). It always gets what is idle."""
+    """Whether pods of others may be preempted for the job (139). It always gets idle GPUs."""
     may_preempt_at: float = 0.0
-    """The time from which pods of others may go for the job (139)."""
+    """The time from which pods of others may be preempted for the job (139)."""
     running_since: float | None = None
     """When the job last began to run; None: it does not run."""
     waiting_since: float | None = None
@@ -210,15 +212,15 @@ class JobDemand:
     pod_priorities: tuple[int, int] = (1, 0)
     """The priorities of its master and of its workers, as kube-scheduler sees them."""
     avoided: tuple[str, ...] = ()
-    """The nodes that its shapes are kept from for a while, in words (137)."""
+    """The nodes that its pods avoid for a while, in words (137)."""
     provisioning_pods: tuple[Member, ...] = ()
-    """Pods that request new nodes from an autoscaler, for what the minimum lacks (49). They are no members: they hold
-    nothing.
+    """Pods that request new nodes from an autoscaler, for the missing part of the minimum (49). They are not members,
+    because they hold nothing.
     """
     may_request_nodes_at: float | None = None
     """The time from which pods of the job may request new nodes; None: never (49)."""
     request_ends_at: float = 0.0
-    """The time until which the provisioning pods request nodes."""
+    """The time until which the provisioning pods request nodes; 0.0 while none of them has been seen."""
 
     @property
     def gpus(self) -> int:
@@ -230,28 +232,30 @@ class JobDemand:
         """Whether the job has fewer pods than its smallest size."""
         return len(self.members) < min(self.sizes, default=0)
 
-    def gpus_at(self, size: int) -> int:
+    def gpus_of_size(self, size: int) -> int:
         """The GPUs of that size, master included."""
         return self.master.gpus + self.worker.gpus * (size - 1)
 
     def shape_of(self, role: str) -> PodShape:
-        """What the job's pods of that role require."""
+        """The requirements of the job's pods of that role."""
         return self.master if role == ROLE_MASTER else self.worker
 
     def starves_from(self, starvation_seconds: float) -> float:
-        """Epoch seconds from which it has waited too long for its minimum (37); infinity if it does not wait."""
+        """Epoch seconds from which the job has waited too long for its minimum (37); infinity if it does not wait."""
         return inf if self.waiting_since is None else self.waiting_since + starvation_seconds
 
     def grow_at(self, size: int) -> float:
-        """Epoch seconds from which it may have that size; 0 = any time. If growth costs work, large sizes are first."""
+        """Epoch seconds from which the job may have that size; 0 = any time. If growth costs work, larger sizes are
+        allowed earlier.
+        """
         if size <= self.undelayed_size:
             return 0.0
-        if not self.growth_cost:
+        if not self.resize_cost:
             return self.may_grow_at
-        return max(self.may_grow_at, self.changed_at + worth_it_after(self.growth_cost, self.undelayed_size, size))
+        return max(self.may_grow_at, self.changed_at + worth_it_after(self.resize_cost, self.undelayed_size, size))
 
     def next_growth(self, now: float) -> float:
-        """Epoch seconds at which it may have more sizes than now; infinity for never."""
+        """Epoch seconds from which the job may have more sizes than now; infinity for never."""
         at = bisect_right(self.sizes, self.undelayed_size)
         free_from = bisect_left(self.sizes, -now, lo=at, key=lambda size: -self.grow_at(size))
         return self.grow_at(self.sizes[free_from - 1]) if free_from > at else inf
@@ -271,25 +275,25 @@ class PendingPod:
     nominated: str = ""
     """The node that anybody but the operator has nominated the pod for."""
     reserved: str = ""
-    """The node that the operator has nominated the pod for: what is free there, or becomes free, belongs to the pod
-    (45).
+    """The node that the operator has nominated the pod for: the room that is free there, or becomes free, belongs to
+    the pod (45).
     """
     preempts: bool = True
     """Whether kube-scheduler would evict pods of lower priority for it by itself. Then the operator deletes no pod of
     lower priority for it.
     """
     unplannable: str = ""
-    """Why no place can be planned for it, in words (inter-pod rules, unbound volumes, claims); "" if one can."""
+    """Why no place can be planned for the pod, in words (inter-pod rules, unbound volumes, claims); "" if one can."""
     gang: str = ""
     """The pods of one gang get all their places in one pass, or none (144); "": no gang."""
     may_be_split: bool = False
     """Whether the gang is served pod by pod where the team is not guaranteed all of it."""
     may_preempt: bool = True
-    """Whether pods of others may go for it. Otherwise it only gets what is free."""
+    """Whether pods of others may be preempted for it. If not, it only gets free room."""
 
     @property
-    def promised(self) -> bool:
-        """Whether the pod has a place that nobody else may have."""
+    def has_reservation(self) -> bool:
+        """Whether a place is reserved for the pod."""
         return bool(self.reserved or self.nominated)
 
 
@@ -304,7 +308,7 @@ class EvictionLimit(StrEnum):
 
 
 class Preemptor(NamedTuple):
-    """The team, and the job, pending pod or gang of pending pods (uid), for which pods of others go."""
+    """The team, and the job, pending pod or gang of pending pods (uid), for which pods of others are evicted."""
 
     team: str
     uid: str
@@ -312,23 +316,23 @@ class Preemptor(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EvictionLimits:
-    """The most pods of others that may go within a minute (138), for each team and for all together.
+    """The most pods of others that may be evicted within a minute (138), for each team and for all together.
 
-    `gone` are the pods (uids) deleted for others within the last minute, each with its preemptor. A limit is `firm` if
-    somebody has set it. `kept` pods of the limit for all are for the preemptor `first` alone, which has waited for
-    long.
+    `evicted_last_minute` are the pods (uids) deleted for others within the last minute, each with its preemptor. A
+    limit is `configured` if somebody has set it. `longest_waiting` is the preemptor that has waited longest.
+    `reserved_evictions` evictions of the limit for all are reserved for it.
     """
 
     per_team: int = NO_LIMIT
     per_cluster: int = NO_LIMIT
-    gone: Mapping[str, Preemptor] = field(default_factory=dict)
-    firm: frozenset[EvictionLimit] = frozenset(EvictionLimit)
-    first: Preemptor | None = None
-    kept: int = 0
+    evicted_last_minute: Mapping[str, Preemptor] = field(default_factory=dict)
+    configured: frozenset[EvictionLimit] = frozenset(EvictionLimit)
+    longest_waiting: Preemptor | None = None
+    reserved_evictions: int = 0
 
     def withheld_from(self, preemptor: Preemptor) -> int:
-        """The part of the limit for all that this preemptor may not use."""
-        return self.kept if self.first is not None and self.first != preemptor else 0
+        """The evictions of the limit for all that are reserved for another preemptor."""
+        return self.reserved_evictions if self.longest_waiting is not None and self.longest_waiting != preemptor else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,9 +341,9 @@ class Snapshot:
 
     `gpu_resources` are the extended resources that count as GPUs. `team_of` names the team of each namespace that a
     policy covers. Every other namespace is a team called `namespace NAME`, like `default_team`. If that has a parent,
-    the parent is among the `teams`, and what all these namespaces get is divided among them (111). A job that has
-    waited for `starvation_seconds` reserves what becomes free (37). Without `reclaiming` no team loses a pod to another
-    team or to pending pods (43); with it, no more than the `eviction_limits` allow.
+    the parent is among the `teams`, and the GPUs that all these namespaces get are divided among them (111). For a job
+    that has waited for `starvation_seconds`, room that becomes free is held (37). Without `reclaiming` no team loses a
+    pod to another team or to pending pods (43); with it, no more than the `eviction_limits` allow.
     """
 
     now: float
@@ -355,7 +359,11 @@ class Snapshot:
     reclaiming: bool = True
     eviction_limits: EvictionLimits = field(default_factory=EvictionLimits)
 
+    def find_teams(self) -> Teams:
+        """An index of teams by namespace. Making it takes time in proportion to the number of teams."""
+        return Teams(self.teams, self.team_of, self.default_team)
+
 
 def gpus_in(snapshot: Snapshot) -> int:
-    """The GPUs of all nodes, whatever state they are in."""
+    """The GPUs of all nodes in any state."""
     return sum(count_gpus(node.allocatable, snapshot.gpu_resources) for node in snapshot.nodes)

@@ -1,13 +1,13 @@
-"""Teams, flavors and quotas as the allocator reads them: who shares GPUs, of which kinds, and by which rules."""
+"""Teams, flavors and quotas as the allocator reads them: the sharers of GPUs, the kinds of GPUs, and the rules."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 DEFAULT_FLAVOR = "default"
-"""The kind of all GPUs if the settings name no kinds."""
+"""The name of the one kind of GPU if the settings name no kinds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +25,13 @@ class Flavor:
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """What a team may use of one flavor, in GPUs."""
+    """The limits of a team for one flavor, in GPUs."""
 
     guaranteed: int = 0
     borrow_limit: int | None = None
     """How far the team may go above `guaranteed`; None = up to all idle GPUs, 0 = not at all."""
     weight: int = 1
-    """The team's part of the GPUs that nobody is guaranteed."""
+    """The team's weight in sharing unguaranteed GPUs."""
     lend_limit: int | None = None
     """How much of an idle guarantee others may use; None = all of it."""
 
@@ -43,7 +43,7 @@ class Quota:
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """A quota policy; or without one a namespace that no policy covers, or all of these together (111).
+    """The sharers of one quota: the namespaces of a policy; else one namespace without a policy, or all of these (111).
 
     A team with children owns no namespaces.
     """
@@ -53,12 +53,12 @@ class Team:
     created: float = 0.0
     parent: str | None = None
     quotas: Mapping[str, Quota] = field(default_factory=dict)
-    """By flavor. A flavor that is missing is `Quota()`: nothing is guaranteed, idle GPUs may be borrowed."""
+    """By flavor. A missing flavor is `Quota()`: nothing is guaranteed, idle GPUs may be borrowed."""
     priority: int = 0
     """The tier in which idle GPUs are handed out."""
     max_gpus_per_job: int | None = None
     min_runtime_seconds: int = 0
-    """No other team takes a whole job of the team before it has run for this long."""
+    """No other team preempts a whole job of the team before the job has run for this long."""
     quantum_seconds: int | None = None
     """Jobs of equal priority that cannot all run take turns of this length; None: they take no turns."""
     has_policy: bool = True
@@ -66,7 +66,7 @@ class Team:
 
 
 class Aged(Protocol):
-    """A policy, or the team that was made of it. `created` is in epoch seconds."""
+    """A policy, or the team made from it. `created` is in epoch seconds."""
 
     @property
     def created(self) -> float: ...
@@ -75,9 +75,9 @@ class Aged(Protocol):
 
 
 def by_age(one: Aged) -> tuple[float, str]:
-    """The order of teams that are otherwise equal: the older first, and of one age the first by name (177).
+    """A key to sort teams or policies that are otherwise equal: the older first; at equal age, by name (177).
 
-    Policies that are applied together are of one age, because Kubernetes writes times in whole seconds.
+    Policies that are applied together have the same age, because Kubernetes writes times in whole seconds.
     """
     return one.created, one.name
 
@@ -87,3 +87,32 @@ NO_POLICY = Team("namespace", has_policy=False)
 
 DEFAULT_POLICY = "default policy"
 """The name of the team that all namespaces without a policy are part of. No policy can have a name with a space."""
+
+
+class Teams:
+    """Teams by name, and the team of each namespace: its policy's team, or a team of its own like `default` (111)."""
+
+    def __init__(self, teams: Iterable[Team], team_of: Mapping[str, str], default: Team) -> None:
+        self._listed = {team.name: team for team in teams}
+        self._team_of, self._default = team_of, default
+        self._others: dict[str, Team] = {}
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._listed
+
+    def name_of(self, namespace: str) -> str:
+        """The name of the team that the namespace belongs to."""
+        name = self._team_of.get(namespace, "")
+        return name if name in self._listed else f"namespace {namespace}"
+
+    def named(self, name: str) -> Team:
+        """The team of that name; if none is listed, a team of that name like the default."""
+        if name in self._listed:
+            return self._listed[name]
+        if name not in self._others:
+            self._others[name] = replace(self._default, name=name)
+        return self._others[name]
+
+    def of(self, namespace: str) -> Team:
+        """The team that the namespace belongs to."""
+        return self.named(self.name_of(namespace))

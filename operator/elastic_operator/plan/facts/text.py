@@ -1,11 +1,19 @@
-"""Counts and names in the sentences that users read."""
+"""Reasons that users read, and counts and names in their sentences."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 MAX_NAMED = 5
-"""A message names this many things of a kind, and says how many more there are."""
+"""The most names of a kind in a message; the message counts the others."""
+
+
+class Reason(NamedTuple):
+    """Why something is as it is: one CamelCase word, as the reason of a condition or of an event, and a sentence."""
+
+    code: str
+    message: str
 
 
 def pods(count: int) -> str:
@@ -14,7 +22,7 @@ def pods(count: int) -> str:
 
 
 def names_of(named: Mapping[str, str]) -> tuple[str, ...]:
-    """The names of those with these uids, each once: uid to name."""
+    """The names of the things with these uids, each once. `named` maps uid to name."""
     return tuple(sorted({*named.values()}))
 
 

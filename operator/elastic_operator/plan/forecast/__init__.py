@@ -1,1 +1,1 @@
-"""What would be: who waits in which place, what a job would get that asks, and when jobs start (160, 161)."""
+"""Forecasts: places in line, what-if answers, estimated starts (160, 161)."""

@@ -1,7 +1,8 @@
-"""What a job would get that asks now: the allocator's own answer, on the snapshot with that job in it (160).
+"""The answer to a job's question what it would get now: the allocator's decision on the snapshot with that job in it
+(160).
 
-The answer names teams and amounts only. Whose jobs would give way is not for everybody to know, and anybody who may
-make a job may ask.
+The answer names teams and amounts only. It does not name the jobs that would be evicted, because anybody who may create
+a job may ask.
 """
 
 from __future__ import annotations
@@ -14,18 +15,19 @@ from elastic_operator.plan.allocation.accounts import Account, Accounts
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.snapshot import JobDemand, Snapshot
+from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.forecast.positions import positions, queued_jobs
 from elastic_operator.plan.forecast.starts import Steps, confidence, start_times
 from elastic_operator.plan.job.demand import demand_of
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.lookahead import LookaheadAllocator
 
-WOULD_NOT_LAST = "It would get pods that others would take back at once, so it gets none now."
+WOULD_NOT_LAST = "Its pods would be evicted for others at once, so it gets none now."
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the job would get: `replicas` pods with `gpus` in all, and what limits it.
+    """What the job would get: `replicas` pods with `gpus` in all, and the `reason` why not more.
 
     `reclaimed`: the GPUs of running pods that would be evicted for the job. `borrowed`: its GPUs beyond the guarantee.
     `lenders`: the teams that would lend them, each with the most GPUs that it would lend. If the job does not fit,
@@ -36,8 +38,7 @@ class Answer:
     fits: bool
     replicas: int
     gpus: int
-    limit: str
-    message: str
+    reason: Reason
     reclaimed: int = 0
     borrowed: int = 0
     lenders: tuple[tuple[str, int], ...] = ()
@@ -46,9 +47,9 @@ class Answer:
     confidence: float | None = None
 
 
-def no_answer(limit: str, message: str) -> Answer:
-    """The answer for a job about which nothing can be worked out."""
-    return Answer(fits=False, replicas=0, gpus=0, limit=limit, message=message)
+def no_answer(reason: Reason) -> Answer:
+    """The answer for a job without a forecast, with the reason."""
+    return Answer(fits=False, replicas=0, gpus=0, reason=reason)
 
 
 def demand_if_resumed(obs: Observation, shape: JobShape, now: float) -> JobDemand:
@@ -58,7 +59,7 @@ def demand_if_resumed(obs: Observation, shape: JobShape, now: float) -> JobDeman
 
 
 def work_out(snapshot: Snapshot, job: JobDemand, ends: Mapping[str, float]) -> Steps[Answer]:
-    """The answer for a job that asks: first what it would get, and where that is nothing, when it starts."""
+    """The answer for a job that asks: what it would get now; if nothing, when it would start."""
     resumed = with_job(snapshot, job)
     yield
     allocation = LookaheadAllocator().allocate(resumed)
@@ -73,23 +74,22 @@ def work_out(snapshot: Snapshot, job: JobDemand, ends: Mapping[str, float]) -> S
 
 
 def with_job(snapshot: Snapshot, job: JobDemand) -> Snapshot:
-    """The snapshot with that job in it, instead of what it holds as it is."""
+    """The snapshot with that demand of the job, instead of the job's present demand."""
     return replace(snapshot, jobs=(*(demand for demand in snapshot.jobs if demand.uid != job.uid), job))
 
 
 def answer(job: JobDemand, allocation: Allocation) -> Answer:
-    """What the job gets in this allocation."""
+    """The answer for the job by this allocation."""
     grant = allocation[job.uid]
     needs_nodes = grant.limit == SizeReason.WAITING_FOR_NODES
     size = 0 if needs_nodes else grant.assignment.replicas
-    gpus = job.gpus_at(size) if size else 0
+    gpus = job.gpus_of_size(size) if size else 0
     borrowed = _borrowed(job, gpus, allocation.accounts)
     return Answer(
         fits=size >= min(job.sizes, default=1),
         replicas=size,
         gpus=gpus,
-        limit=grant.limit,
-        message=WOULD_NOT_LAST if grant.limit == SizeReason.WOULD_NOT_LAST else grant.message,
+        reason=Reason(grant.limit, WOULD_NOT_LAST if grant.limit == SizeReason.WOULD_NOT_LAST else grant.message),
         reclaimed=allocation.gpus_taken_for(job.uid),
         borrowed=borrowed,
         lenders=tuple(_lenders(job, borrowed, allocation.accounts))[:MAX_LENDERS],
@@ -107,7 +107,7 @@ def _borrowed(job: JobDemand, gpus: int, accounts: Accounts) -> int:
 def _lenders(job: JobDemand, borrowed: int, accounts: Accounts) -> Iterator[tuple[str, int]]:
     """The teams that would lend GPUs to this job, the largest lender first, each with the most GPUs that it would lend.
 
-    GPUs that nobody is guaranteed are used first. Which team lends the rest is not decided: any with idle GPUs may.
+    Unguaranteed GPUs are used first. Which team lends the rest is not decided: any with idle GPUs may.
     """
     if not borrowed:
         return

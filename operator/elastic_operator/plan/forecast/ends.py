@@ -1,21 +1,23 @@
-"""When running jobs end, as far as that is known: by what their scripts report, and by their own time limits."""
+"""The known ends of running jobs: by the reports of their scripts, and by their own time limits."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
 from elastic_operator.plan.facts.times import seconds
-from elastic_operator.plan.job.active_time import active_for, holds_nodes
+from elastic_operator.plan.job.active_time import active_for, uses_nodes
 from elastic_operator.plan.job.observation import Observation
 
 OLD_SECONDS = 600.0
-"""A report that is older says nothing any more."""
+"""An older report does not count any more."""
 FARTHEST_SECONDS = 10 * 365 * 86400.0
-"""What is to end later has no known end: scripts say what they like, and no date is past the year 9999."""
+"""A later end counts as unknown: scripts may report any number, and no date is past the year 9999."""
 
 
 def known_ends(observed: Iterable[Observation], now: float) -> dict[str, float]:
-    """By job (uid), when it ends (epoch seconds); a job that is late by its own report ends any moment."""
+    """By job (uid), when it ends (epoch seconds). A job that should have ended by its own report counts as ending
+    now.
+    """
     found = {obs.job.uid: list(_ends(obs, now)) for obs in observed if obs.members}
     ends = {uid: max(now, min(ends)) for uid, ends in found.items() if ends}
     return {uid: end for uid, end in ends.items() if end <= now + FARTHEST_SECONDS}
@@ -28,4 +30,4 @@ def _ends(obs: Observation, now: float) -> Iterator[float]:
         if now - reported <= OLD_SECONDS:
             yield reported + training.estimated_remaining_seconds
     if spec is not None and spec.active_deadline_seconds is not None:
-        yield now + spec.active_deadline_seconds - active_for(obs.status, holds=holds_nodes(obs), now=now)
+        yield now + spec.active_deadline_seconds - active_for(obs.status, holds=uses_nodes(obs), now=now)

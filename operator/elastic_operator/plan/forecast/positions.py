@@ -1,8 +1,8 @@
-"""Where jobs stand in line that wait for their minimum (161).
+"""The places in line of the jobs that wait for their minimum (161).
 
 A line is the jobs of one team that wait for one kind of GPU. Their order is exact: within a team, jobs are served one
-after the other. Between teams there is no such order, because with each job that is served other teams stand lower. And
-another team's jobs are nobody else's business.
+after the other. Between teams there is no such order, because each job that is served changes the order of the teams.
+Also, a team's line must not show other teams' jobs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ EXACT = 10
 def queued_jobs(jobs: Iterable[JobDemand], allocation: Allocation) -> list[JobDemand]:
     """The jobs that wait for their minimum and have no pod, in the order in which they are served.
 
-    A job whose flavor is not clear does not wait: it gets nothing before somebody edits it.
+    A job whose flavor is not clear is not among them: it gets nothing before somebody edits it.
     """
     found = [job for job in jobs if _waits(job) and not allocation.assignment(job.uid).replicas]
     return sorted(found, key=lambda job: allocation.rank(job.uid))

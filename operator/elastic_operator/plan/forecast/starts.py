@@ -1,10 +1,11 @@
-"""When waiting jobs start: running jobs end when they say, and each time everything is decided again (161).
+"""Estimates when waiting jobs start: each running job ends when its reports say, and after each end everything is
+decided again (161).
 
-The decisions are those of the allocator, on the snapshot as it will be. What is assumed is written down here:
+The decisions are those of the allocator, on the snapshot as it will be. The assumptions are:
 
-1. A job whose end is known ends then. Where its size changes before, so does the rest of its time: twice the pods need
-   half of it.
-2. All others run on, also those that start meanwhile, and no new job comes.
+1. A job whose end is known ends then. If its size changes before, its remaining time changes in proportion: twice the
+   pods need half of it.
+2. All other jobs run on, those that start meanwhile included, and no new job is created.
 3. Pods leave and start at once.
 """
 
@@ -22,10 +23,10 @@ from elastic_operator.plan.forecast.ends import FARTHEST_SECONDS
 from elastic_operator.plan.lookahead import carried_out
 
 MAX_STEPS = 50
-"""At most this many times everything is decided again for one forecast. What starts later has no estimate."""
+"""The most decisions for one forecast. Jobs that start later have no estimate."""
 SAME_MOMENT_SECONDS, SAME_MOMENT_PART = 60.0, 0.1
-"""Moments that differ by TOGETHER_SECONDS at most, or by TOGETHER_PART of the time from now, are one step. So MAX_STEPS
-steps reach hours, however many jobs end meanwhile.
+"""Moments are one step if they differ by SAME_MOMENT_SECONDS at most, or by SAME_MOMENT_PART of the time from now.
+MAX_STEPS steps therefore reach hours ahead, however many jobs end meanwhile.
 """
 EVICTION_COUNTS_SECONDS = 60.0
 """Seconds for which an eviction counts under the limits on evictions (138)."""
@@ -33,7 +34,7 @@ EVICTION_COUNTS_SECONDS = 60.0
 
 T = TypeVar("T")
 Steps = Generator[None, bool | None, T]
-"""Something that yields before each decision, and returns what it has so far once it is sent True."""
+"""A generator that yields before each decision. Once it is sent True, it returns its result so far."""
 
 
 @dataclass(slots=True)
@@ -45,14 +46,14 @@ class _Run:
 
 
 def of_now(snapshot: Snapshot, allocation: Allocation, now: float) -> Snapshot:
-    """What the allocation was made from, as it would be `now`, with the jobs that it has left out (143)."""
+    """The allocation's snapshot as it would be `now`, including the jobs that the look ahead left out (143)."""
     return replace(allocation.snapshot, jobs=snapshot.jobs, now=now)
 
 
 def start_times(
     snapshot: Snapshot, allocation: Allocation, ends: Mapping[str, float], waiting: Iterable[str]
 ) -> Steps[dict[str, float]]:
-    """When each of the waiting jobs (uids) starts (epoch seconds), as far as that is found.
+    """By waiting job (uid), when it starts (epoch seconds). Jobs without an estimate are missing.
 
     `allocation` was made from the snapshot, and is read before the first step only.
     """
@@ -70,7 +71,7 @@ def start_times(
             del runs[uid]
         limits = snapshot.eviction_limits
         if now >= counts_since + EVICTION_COUNTS_SECONDS:
-            limits, counts_since = replace(limits, gone={}), now
+            limits, counts_since = replace(limits, evicted_last_minute={}), now
         jobs = tuple(job for job in snapshot.jobs if job.uid not in ended)
         snapshot = replace(snapshot, now=now, jobs=jobs, eviction_limits=limits)
         if (yield):
@@ -89,7 +90,7 @@ def _starts(job: JobDemand, allocation: Allocation) -> bool:
 
 
 def _going_on(runs: Mapping[str, _Run], allocation: Allocation, now: float) -> Iterator[tuple[str, _Run]]:
-    """The runs at their new sizes. Nobody knows when a job ends that had to start anew."""
+    """The runs at their new sizes. A job that had to start anew has no known end."""
     for uid, run in runs.items():
         size = allocation.assignment(uid).replicas
         if size == run.size:
@@ -99,10 +100,10 @@ def _going_on(runs: Mapping[str, _Run], allocation: Allocation, now: float) -> I
 
 
 def _next_moment(snapshot: Snapshot, runs: Mapping[str, _Run], left: Set[str], began: float) -> float | None:
-    """When to decide next: the last of the moments that make one step; None if no end is left that matters.
+    """When to decide next: the last of the moments of one step; None if no end that matters is left.
 
-    What frees other kinds of GPU than those that the jobs `left` wait for makes no moment. A job without GPUs waits for
-    anything.
+    An end that frees only other kinds of GPU than the jobs `left` wait for makes no moment. A job without GPUs waits
+    for any end.
     """
     flavors = {job.flavor for job in snapshot.jobs if job.uid in left}
     jobs = [job for job in snapshot.jobs if job.flavor in flavors or "" in flavors]
@@ -116,17 +117,17 @@ def _next_moment(snapshot: Snapshot, runs: Mapping[str, _Run], left: Set[str], b
 
 
 def _turning_points(snapshot: Snapshot, jobs: Iterable[JobDemand]) -> Iterator[float]:
-    """The times to come from which on a waiting job may get what it may not get now.
+    """The future times from which a waiting job may get more than now.
 
-    When running jobs may grow is left out: that is decided with the next step.
+    Times of the growth of running jobs are left out: the next step decides about growth.
     """
-    teams = {team.name: team for team in snapshot.teams}
+    teams = snapshot.find_teams()
     for job in jobs:
-        team = teams.get(snapshot.team_of.get(job.namespace, ""))
-        yield from (time for time in _times(job, team, snapshot.starvation_seconds) if time > snapshot.now)
+        times = _turning_times(job, teams.of(job.namespace), snapshot.starvation_seconds)
+        yield from (time for time in times if time > snapshot.now)
 
 
-def _times(job: JobDemand, team: Team | None, starvation_seconds: float) -> Iterator[float]:
+def _turning_times(job: JobDemand, team: Team, starvation_seconds: float) -> Iterator[float]:
     if not job.members:
         yield job.failed_until
         yield job.may_preempt_at
@@ -136,7 +137,7 @@ def _times(job: JobDemand, team: Team | None, starvation_seconds: float) -> Iter
 
 
 def confidence(snapshot: Snapshot, allocation: Allocation, ends: Mapping[str, float], flavor: str) -> float | None:
-    """The part of the GPUs in use, of that kind, that jobs use whose end is known; None if none are in use."""
+    """Of the GPUs of that kind in use, the part that jobs with a known end use; None if none are in use."""
     used = sum(top.used_now for top in allocation.accounts.tops(flavor)) if flavor else 0
     known = sum(job.gpus for job in snapshot.jobs if job.uid in ends and job.flavor == flavor)
     return min(1.0, round(known / used, 2)) if used > 0 else None

@@ -1,4 +1,4 @@
-"""What a job's status shows of forecasts: its place in line while it waits, and the answer to its what-if question."""
+"""The forecasts in a job's status: its place in line while it waits, and the answer to its what-if question."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ def awaits_answer(obs: Observation) -> bool:
 def with_place(obs: Observation, status: JobStatus, place: QueuePlace | None) -> JobStatus:
     """The status of a job that asks nothing, with its place in line, if it has one.
 
-    A job that has stopped waiting has no place. The place goes with the write that says why the job has stopped.
+    A job that has stopped waiting has no place. The write that says why the job has stopped removes the place.
     """
     waits = obs.wants_pods and not status.target_replicas and not status.finished
     return with_answer(status, place if waits else None, None)
 
 
 def with_answer(status: JobStatus, place: QueuePlace | None, forecast: Forecast | None) -> JobStatus:
-    """The status of a job that asks what it would get, with the answer."""
+    """The status of a job that asks what it would get, with its answer."""
     if (place, forecast) == (status.queue, status.forecast):
         return status
     return status.model_copy(update={"queue": place, "forecast": forecast})

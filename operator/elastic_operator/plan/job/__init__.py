@@ -1,3 +1,3 @@
-"""Decides about one job: what has happened to it, what it demands, and what is done for it. This package knows no other
+"""Decides about one job: what has happened to it, what it demands, and the writes for it. This package knows no other
 job.
 """

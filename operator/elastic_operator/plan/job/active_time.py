@@ -1,15 +1,15 @@
-"""How long a job has had pods on nodes, in all: the time that `activeDeadlineSeconds` counts (135)."""
+"""Counts how long a job has had pods on nodes, in all: the time of `activeDeadlineSeconds` (135)."""
 
 from __future__ import annotations
 
 from datetime import datetime
 
 from elastic_api.status import ConditionType, JobStatus
-from elastic_operator.plan.facts.times import at, seconds
+from elastic_operator.plan.facts.times import seconds, status_time
 from elastic_operator.plan.job.observation import Observation
 
 
-def holds_nodes(obs: Observation) -> bool:
+def uses_nodes(obs: Observation) -> bool:
     """Whether the job has pods on nodes.
 
     A pod that is being deleted on a node that is not Ready stays until the node is back or removed. It does not count.
@@ -21,7 +21,8 @@ def holds_nodes(obs: Observation) -> bool:
 def active_for(status: JobStatus, *, holds: bool, now: float) -> float:
     """Seconds with pods on nodes up to now (`holds` as in `account`); without an account, by the job's history.
 
-    There is no account before the first pass of this release, and under an older definition, which has no such field.
+    An account is missing before the first pass of this release, and if the custom resource definition is of an older
+    release without that field.
     """
     if status.active_seconds is None:
         spent, since = _from_history(status, holds=holds, now=now)
@@ -39,15 +40,15 @@ def account(status: JobStatus, *, holds: bool, now: float) -> dict[str, object]:
     if holds == (status.active_since is not None):
         return {}
     if holds:
-        return _account(status.active_seconds, at(now))
+        return _account(status.active_seconds, status_time(now))
     return _account(max(float(status.active_seconds), active_for(status, holds=False, now=now)), None)
 
 
 def _from_history(status: JobStatus, *, holds: bool, now: float) -> tuple[float, datetime | None]:
     """The account of a job that has none: a new job, or one of a release that counted from the first start.
 
-    Such a release recorded when the job got its pods and when it lost them. What it did not record counts as time with
-    pods, as all time counted then. So the job is not over at once, and its deadline does not begin again.
+    Such a release recorded when the job got its pods and when it lost them. Time that it did not record counts as time
+    with pods, as all time did in that release. So the job does not end at once, and its deadline does not begin again.
     """
     spent, since, ended = 0.0, status.start_time, None
     for change in reversed(status.history):
@@ -56,13 +57,13 @@ def _from_history(status: JobStatus, *, holds: bool, now: float) -> tuple[float,
         elif change.from_ == 0 and since is None:
             since = change.time
     if holds:
-        return spent, since or ended or at(now)  # pods that replace lost ones are no change that is written down
+        return spent, since or ended or status_time(now)  # the replacement of lost pods is not recorded as a change
     until = _without_pods_since(status)
     return spent + (max(0.0, (until or now) - seconds(since)) if since else 0.0), None
 
 
 def _without_pods_since(status: JobStatus) -> float | None:
-    """The time since when the job has been granted no pods; None if it is granted some."""
+    """Since when the job has been granted no pods; None if it has a grant."""
     admitted = status.condition(ConditionType.ADMITTED)
     return seconds(admitted.last_transition_time) if admitted is not None and admitted.status == "False" else None
 

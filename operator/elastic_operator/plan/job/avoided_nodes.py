@@ -1,4 +1,4 @@
-"""Nodes whose kubelets refused pods of a job: the job avoids them for a while, longer each time (137)."""
+"""Keeps a job from nodes whose kubelets refused its pods: for a while, longer each time (137)."""
 
 from __future__ import annotations
 
@@ -6,25 +6,24 @@ from dataclasses import replace
 
 from elastic_api.status import MAX_AVOIDED, AvoidedNode, JobStatus, rfc3339
 from elastic_operator.plan.facts.job import OwnPod
-from elastic_operator.plan.facts.times import at, doubled, round_up, seconds
+from elastic_operator.plan.facts.times import end_of_wait, seconds
+from elastic_operator.plan.facts.waits import avoided_seconds
 from elastic_operator.plan.job.observation import Observation
 
 ONE_LOSS_SECONDS = 10.0
-"""Losses within this time after the first one count as one: they have one cause, a machine or a person."""
-REFUSING_NODE_SECONDS, MAX_REFUSING_NODE_SECONDS = 10, 600
-"""How long a node whose kubelet refused a pod is avoided: at first, and doubled each time up to the maximum."""
+"""Losses within this time after the first one count as one loss: they have one cause, a machine or a person."""
 REFUSAL_REMEMBERED_SECONDS = 600.0
 """The refusals are forgotten this long after the node is not avoided any more."""
 
 
 def refused_by(obs: Observation) -> dict[str, OwnPod]:
-    """The nodes whose kubelets have just refused members, each with one of them."""
-    refused = (pod for pod, _ in obs.to_delete if pod.refused and pod.incarnation == obs.status.incarnation)
-    return {pod.node: pod for pod in refused if pod.node}
+    """The nodes whose kubelets have just refused members, each with one of these members."""
+    pods = (deletion.pod for deletion in obs.to_delete if deletion.pod.incarnation == obs.status.incarnation)
+    return {pod.node: pod for pod in pods if pod.refused and pod.node}
 
 
 def remembered(status: JobStatus, now: float) -> dict[str, AvoidedNode]:
-    """The nodes that are avoided, or were so lately, by name."""
+    """By name, the nodes that are avoided now or were avoided lately."""
     return {node.name: node for node in status.avoided_nodes if now < seconds(node.until) + REFUSAL_REMEMBERED_SECONDS}
 
 
@@ -35,28 +34,23 @@ def avoided_nodes(obs: Observation, now: float) -> list[AvoidedNode]:
         before = known.pop(node, None)
         if before is None or not is_together(before, now):
             times = 1 if before is None else before.times + 1
-            until = at(round_up(now + avoided_seconds(times)))
+            until = end_of_wait(now + avoided_seconds(times))
             before = AvoidedNode(name=node, until=until, times=times, reason=f"{pod.name}: {pod.disrupted}")
         known[node] = before
     return list(known.values())[-MAX_AVOIDED:]
 
 
 def avoiding(obs: Observation, now: float) -> Observation:
-    """The job with the nodes on which none of its pods is placed for now."""
+    """The observation with the nodes that the job avoids now."""
     known = [node for node in obs.status.avoided_nodes if now < seconds(node.until)]
     if not known:
         return obs
     avoided = {
         node.name: f"{node.name} until {rfc3339(node.until)}, because it refused {node.reason}" for node in known
     }
-    return replace(obs, avoided=avoided, wake_at=(*obs.wake_at, *(seconds(node.until) for node in known)))
-
-
-def avoided_seconds(times: int) -> int:
-    """How long a node is avoided after this many refusals in a row."""
-    return doubled(REFUSING_NODE_SECONDS, MAX_REFUSING_NODE_SECONDS, times)
+    return replace(obs, avoided=avoided, requeue_at=(*obs.requeue_at, *(seconds(node.until) for node in known)))
 
 
 def is_together(known: AvoidedNode, now: float) -> bool:
-    """Whether the node's refusal now belongs to its refusal before."""
+    """Whether the node's present refusal counts as one with its last one."""
     return now < seconds(known.until) - avoided_seconds(known.times) + ONE_LOSS_SECONDS

@@ -9,11 +9,11 @@ from __future__ import annotations
 from elastic_api.leftovers import removal
 from elastic_api.status import ConditionType, JobStatus, Phase, RetryCause, SizeReason, Truth, rfc3339
 from elastic_operator.plan.facts.decisions import Grant
-from elastic_operator.plan.facts.text import listed, pods
-from elastic_operator.plan.facts.times import at, round_up
+from elastic_operator.plan.facts.text import Reason, listed, pods
+from elastic_operator.plan.facts.times import round_up, status_time
 from elastic_operator.plan.job.flapping import why_held
 from elastic_operator.plan.job.losses import REASONS as LOSSES
-from elastic_operator.plan.job.master_report import is_to_be_heard, is_whole, report_of
+from elastic_operator.plan.job.master_report import awaits_first_report, is_whole, report_of
 from elastic_operator.plan.job.observation import Observation, is_running, set_condition
 from elastic_operator.plan.job.pending_reasons import why_pods_wait
 from elastic_worker.contract import ROLE_MASTER
@@ -21,85 +21,87 @@ from elastic_worker.contract import ROLE_MASTER
 READY_TRUE = frozenset({Phase.RUNNING, Phase.RESIZING, Phase.DEGRADED, Phase.SUSPENDED, Phase.SUCCEEDED})
 STALLED = frozenset({Phase.FAILED, Phase.INVALID_SPEC})
 TAKEN = frozenset({"QuotaReclaimed", "PreemptedByJob"})
-"""Reasons of changes by which a job's room went to others. Their messages name the others."""
+"""Reasons of changes that gave a job's room to others. Their messages name the others."""
 
 
 def with_conditions(obs: Observation, grant: Grant | None, now: float) -> JobStatus:
     """The status with all its conditions. `obs.status` has its counts already; `obs.members` are the pods that stay."""
-    phase, text = _phase(obs, grant, now)
-    status, stalled, granted = obs.status, phase in STALLED, obs.status.target_replicas
-    admitted = ("Admitted", f"{pods(granted)} granted.") if granted else ("NotAdmitted", "")
-    answers: list[tuple[ConditionType, bool, str, str]] = [
-        (ConditionType.READY, phase in READY_TRUE, phase, text),
-        (ConditionType.STALLED, stalled, *((phase, text) if stalled else ("Progressing", ""))),
-        (ConditionType.SUSPENDED, phase == Phase.SUSPENDED, *_suspended(obs)),
-        (ConditionType.ADMITTED, granted > 0, *admitted),
+    ready, status, granted = _phase(obs, grant, now), obs.status, obs.status.target_replicas
+    phase, stalled = ready.code, ready.code in STALLED
+    admitted = Reason("Admitted", f"{pods(granted)} granted.") if granted else Reason("NotAdmitted", "")
+    answers: list[tuple[ConditionType, bool, Reason]] = [
+        (ConditionType.READY, phase in READY_TRUE, ready),
+        (ConditionType.STALLED, stalled, ready if stalled else Reason("Progressing", "")),
+        (ConditionType.SUSPENDED, phase == Phase.SUSPENDED, _suspended(obs)),
+        (ConditionType.ADMITTED, granted > 0, admitted),
         (ConditionType.RESIZING, *_resizing(obs, phase)),
     ]
     if not status.finished:
         answers += [
             (ConditionType.FULL_SIZE, *_full_size(obs, grant)),
-            (ConditionType.SUCCEEDED, False, "NotFinished", ""),
-            (ConditionType.FAILED, False, "NotFailed", ""),
+            (ConditionType.SUCCEEDED, False, Reason("NotFinished", "")),
+            (ConditionType.FAILED, False, Reason("NotFailed", "")),
         ]
     else:
         left = [c for c in status.conditions if c.type != ConditionType.FULL_SIZE]
         status = status.model_copy(update={"conditions": left})
-    for kind, value, reason, message in answers:
+    for kind, value, reason in answers:
         truth: Truth = "True" if value else "False"
-        status = set_condition(status, kind, truth, reason, message, obs.job.generation, now)
+        status = set_condition(status, kind, truth, reason, obs.job.generation, now)
     return status
 
 
-def _phase(obs: Observation, grant: Grant | None, now: float) -> tuple[Phase, str]:
-    """Reason and message of Ready."""
+def _phase(obs: Observation, grant: Grant | None, now: float) -> Reason:
+    """The reason of Ready; its code is a `Phase`."""
     status, job = obs.status, obs.job
     for kind, phase in ((ConditionType.FAILED, Phase.FAILED), (ConditionType.SUCCEEDED, Phase.SUCCEEDED)):
         outcome = status.condition(kind)
         if status.finished and outcome and outcome.status == "True":
-            return phase, outcome.message
+            return Reason(phase, outcome.message)
     if job.needs_edit:
-        return Phase.INVALID_SPEC, _why_it_needs_an_edit(obs)
+        return Reason(Phase.INVALID_SPEC, _why_it_needs_an_edit(obs))
     if job.spec is None or job.spec.suspend:
         left = sum(not pod.ended for pod in job.pods)
-        return Phase.SUSPENDED, f"Still stopping: {pods(left)}." if left else "Set spec.suspend to false to resume."
-    if obs.backs_off and status.failed_size:
-        return Phase.QUEUED, status.failed_size.reason
+        return Reason(
+            Phase.SUSPENDED, f"Still stopping: {pods(left)}." if left else "Set spec.suspend to false to resume."
+        )
+    if obs.is_in_backoff and status.failed_size:
+        return Reason(Phase.QUEUED, status.failed_size.reason)
     if not obs.members and (held := why_held(status)):
-        return Phase.QUEUED, held
-    if now < obs.hold_until and status.retry:
-        wait = round_up(obs.hold_until - now)
+        return Reason(Phase.QUEUED, held)
+    if now < obs.no_pods_before and status.retry:
+        wait = round_up(obs.no_pods_before - now)
         again = f"{status.retry.reason} Tried again in about {max(5, -(-wait // 5) * 5)} s."
-        return (Phase.DEGRADED if _enough(obs) else Phase.RESTARTING), again
-    if job.reports.trouble:
-        return (Phase.DEGRADED if _enough(obs) else Phase.STARTING), _left_behind(obs) or job.reports.trouble
+        return Reason(Phase.DEGRADED if _enough(obs) else Phase.RESTARTING, again)
+    if job.feedback.write_error:
+        return Reason(Phase.DEGRADED if _enough(obs) else Phase.STARTING, _left_behind(obs) or job.feedback.write_error)
     nodes_asked = (
         grant is not None and grant.limit == SizeReason.WAITING_FOR_NODES and not any(map(is_running, obs.members))
     )
     if status.target_replicas == 0 or nodes_asked:
         texts = (grant.message if grant else "", _suspended_by(status), _left_behind(obs))
-        return Phase.QUEUED, " ".join(filter(None, texts))
+        return Reason(Phase.QUEUED, " ".join(filter(None, texts)))
     return _group_phase(obs, now)
 
 
 def _suspended_by(status: JobStatus) -> str:
-    """The preemptors of its pods, if the operator took all of them."""
+    """The preemptors of its pods, if the operator preempted all pods."""
     last = status.history[0] if status.history else None
     return last.message if last is not None and last.to == 0 and last.reason in TAKEN else ""
 
 
 def _why_it_needs_an_edit(obs: Observation) -> str:
-    """The mistakes in its spec, and the fate of its pods until the spec is corrected."""
+    """The mistakes in the job's spec, and the fate of its pods until the spec is corrected."""
     if not obs.members:
         return obs.job.needs_edit
     return (
-        f"{obs.job.needs_edit.rstrip('.')}. Until it is edited it goes on with {pods(len(obs.members))}"
+        f"{obs.job.needs_edit.rstrip('.')}. Until it is edited it continues with {pods(len(obs.members))}"
         " and gets no more."
     )
 
 
-def _group_phase(obs: Observation, now: float) -> tuple[Phase, str]:
-    """The phase of a job that has its place: how far its group is."""
+def _group_phase(obs: Observation, now: float) -> Reason:
+    """The phase of a job that has its grant: the progress of its group."""
     status = obs.status
     running = sum(is_running(pod) for pod in obs.members)
     text = f"{running} of {pods(status.target_replicas)} run."
@@ -108,25 +110,22 @@ def _group_phase(obs: Observation, now: float) -> tuple[Phase, str]:
     if not _enough(obs):
         if running == 0:
             again = status.incarnation > 1 and status.restarts > 0
-            return (Phase.RESTARTING if again else Phase.STARTING), text
+            return Reason(Phase.RESTARTING if again else Phase.STARTING, text)
         until = f"the minimum of {obs.spec.minimum} runs" if not _lacks_master(obs) else "a new master runs"
-        return Phase.RENDEZVOUSING, f"{text} Training waits until {until}."
+        return Reason(Phase.RENDEZVOUSING, f"{text} Training waits until {until}.")
     if not _have_met(obs, now):
         report = report_of(obs)
-        why = report.reason if report and report.reason else "The pods have not met yet"
-        return Phase.RENDEZVOUSING, f"{text} {why.rstrip('.')}."
+        why = report.reason if report and report.reason else "The pods have not formed a group yet"
+        return Reason(Phase.RENDEZVOUSING, f"{text} {why.rstrip('.')}.")
     if _complete(obs, now):
-        return (
-            Phase.RUNNING,
-            f"{pods(status.target_replicas)}, world size {status.world_size}."
-            f"{_failed_before(obs)}{_silence(obs)}{_kept(obs)}",
-        )
+        extra = f"{_failed_before(obs)}{_silence(obs)}{_kept(obs)}"
+        return Reason(Phase.RUNNING, f"{pods(status.target_replicas)}, world size {status.world_size}.{extra}")
     lost = bool(status.history) and status.history[0].reason in LOSSES
-    return (Phase.DEGRADED if lost or trouble else Phase.RESIZING), text
+    return Reason(Phase.DEGRADED if lost or trouble else Phase.RESIZING, text)
 
 
 def _failed_before(obs: Observation) -> str:
-    """How the start before failed, until that is forgotten: pods that run do not prove that the script works."""
+    """How the last start failed, until the failure is forgotten: running pods do not prove that the script works."""
     status, spec, retry = obs.status, obs.job.spec, obs.status.retry
     if spec is None or retry is None or retry.cause is not RetryCause.POD_FAILED or not status.failures:
         return ""
@@ -135,24 +134,28 @@ def _failed_before(obs: Observation) -> str:
 
 
 def _silence(obs: Observation) -> str:
-    """A sentence if it is not known how the training goes; else ""."""
+    """A sentence if the state of the training is unknown; else ""."""
     report = report_of(obs)
     if report is None or report.silent_since is None:
         return ""
-    since = rfc3339(at(report.silent_since))
-    return f" The master has not answered since {since}: whether it trains is not known. Look at its log and its node."
+    since = rfc3339(status_time(report.silent_since))
+    return (
+        f" The master has not answered since {since}. The operator does not know whether it trains. Look at its log and"
+        " its node."
+    )
 
 
 def _kept(obs: Observation) -> str:
-    """A sentence if nodes cannot be heard but are waited for: since too many are away (86), or its pods there train
-    (92).
-    """
+    """A sentence if nodes are not Ready but not given up: too many are away (86), or its pods there train (92)."""
     if obs.training_nodes:
-        return f" Not Ready: {listed(sorted(obs.training_nodes))}; its pods there train, and are not given up."
-    if not obs.kept_nodes or obs.job.context.disruption is None:
+        return (
+            f" Not Ready: {listed(sorted(obs.training_nodes))}. Its pods there still train, so the operator keeps them."
+        )
+    if not obs.kept_nodes or obs.job.context.node_outage is None:
         return ""
-    many = f"{obs.job.context.disruption.away} of {obs.job.context.disruption.of} nodes"
-    return f" {many} are not Ready, {listed(sorted(obs.kept_nodes))} among them: its pods there are not given up yet."
+    many = f"{obs.job.context.node_outage.unready} of {obs.job.context.node_outage.total} nodes"
+    kept = listed(sorted(obs.kept_nodes))
+    return f" {many} are not Ready, {kept} among them. The operator keeps its pods there for now."
 
 
 def _enough(obs: Observation) -> bool:
@@ -163,10 +166,10 @@ def _enough(obs: Observation) -> bool:
 
 
 def _have_met(obs: Observation, now: float) -> bool:
-    """Whether there is a group, by the report of an Elastic job's master."""
+    """Whether a group has formed, by the report of an Elastic job's master."""
     report = report_of(obs)
     if report is None:
-        return not is_to_be_heard(obs, now)
+        return not awaits_first_report(obs, now)
     return report.state != "Waiting" or report.world_size > 0
 
 
@@ -178,7 +181,9 @@ def _lacks_master(obs: Observation) -> bool:
 def _complete(obs: Observation, now: float) -> bool:
     if obs.finishing:
         return True
-    leaving = any((pod.deleting_since is not None or pod.uid in obs.going) and not pod.ended for pod in obs.job.pods)
+    leaving = any(
+        (pod.deleting_since is not None or pod.uid in obs.planned_deletions) and not pod.ended for pod in obs.job.pods
+    )
     return (
         len(obs.members) == obs.status.target_replicas
         and all(map(is_running, obs.members))
@@ -190,45 +195,47 @@ def _complete(obs: Observation, now: float) -> bool:
 def _held_name(obs: Observation) -> str:
     """Whether a start waits until the previous master's name is free."""
     held = [pod.name for pod in obs.job.pods if pod.role == ROLE_MASTER and pod.deleting_since is not None]
-    return f"{held[0]} is still being deleted; the job goes on when it is gone." if held and not obs.members else ""
+    return (
+        f"{held[0]} is still being deleted; the job continues when it is deleted." if held and not obs.members else ""
+    )
 
 
 def _left_behind(obs: Observation) -> str:
-    """A sentence on pods of others that have names of its pods while it has none, and what to do about them (82)."""
+    """A sentence on pods of others that use names of its pods while it has none, and the remedy (82)."""
     if obs.members or not obs.job.foreign_names:
         return ""
     job, names = obs.job, sorted(obs.job.foreign_names)
     return (
-        f"{listed(names)}: not of this job, but named like its pods. What an earlier job of this name left behind goes"
-        f" with: {removal(job.namespace, job.name, job.uid)}"
+        f"{listed(names)}: not of this job, but named like its pods. To delete what an earlier job of"
+        f" this name left behind, run: {removal(job.namespace, job.name, job.uid)}"
     )
 
 
-def _suspended(obs: Observation) -> tuple[str, str]:
+def _suspended(obs: Observation) -> Reason:
     suspended = obs.job.spec is not None and obs.job.spec.suspend
-    return ("Suspended", "spec.suspend is true.") if suspended else ("NotSuspended", "")
+    return Reason("Suspended", "spec.suspend is true.") if suspended else Reason("NotSuspended", "")
 
 
-def _resizing(obs: Observation, phase: Phase) -> tuple[bool, str, str]:
+def _resizing(obs: Observation, phase: str) -> tuple[bool, Reason]:
     history = obs.status.history
     if phase == Phase.RESIZING and history:
-        return True, history[0].reason, f"From {history[0].from_} to {pods(history[0].to)}."
-    return False, "Steady", ""
+        return True, Reason(history[0].reason, f"From {history[0].from_} to {pods(history[0].to)}.")
+    return False, Reason("Steady", "")
 
 
-def _full_size(obs: Observation, grant: Grant | None) -> tuple[bool, str, str]:
-    """Why the job is not bigger, or not running."""
+def _full_size(obs: Observation, grant: Grant | None) -> tuple[bool, Reason]:
+    """Whether the job has its full size, and why it is not bigger or not running."""
     if obs.job.needs_edit:
-        return False, Phase.INVALID_SPEC, _why_it_needs_an_edit(obs)
+        return False, Reason(Phase.INVALID_SPEC, _why_it_needs_an_edit(obs))
     if obs.job.spec is not None and obs.job.spec.suspend:
-        return False, SizeReason.SUSPENDED, "spec.suspend is true. Set it to false to resume."
+        return False, Reason(SizeReason.SUSPENDED, "spec.suspend is true. Set it to false to resume.")
     if held := why_held(obs.status):
-        return False, SizeReason.CHANGED_TOO_OFTEN, held
+        return False, Reason(SizeReason.CHANGED_TOO_OFTEN, held)
     known = obs.status.condition(ConditionType.FULL_SIZE)
     if obs.finishing and known:
-        return known.status == "True", known.reason, known.message
+        return known.status == "True", Reason(known.reason, known.message)
     failed = obs.status.failed_size
-    if failed and obs.backs_off:
-        return False, SizeReason.SCALE_UP_FAILED, failed.reason
-    assert grant is not None, "a job that has no say in this is suspended, backs off or cannot be read"
-    return grant.limit == SizeReason.AT_MAXIMUM, grant.limit, grant.message
+    if failed and obs.is_in_backoff:
+        return False, Reason(SizeReason.SCALE_UP_FAILED, failed.reason)
+    assert grant is not None, "only suspended, backing-off and unreadable jobs have no grant"
+    return grant.limit == SizeReason.AT_MAXIMUM, grant.why.reason

@@ -1,4 +1,6 @@
-"""The counts in a job's status: how many pods, processes and GPUs, and which pods. From the pods alone."""
+"""The counts in a job's status: the numbers of pods, processes and GPUs, and the list of pods. They come from the pods
+alone.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,8 @@ from elastic_api.template import nproc_of
 from elastic_operator.plan.facts.decisions import CreatePod
 from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.facts.roles import master_first
-from elastic_operator.plan.facts.times import at, seconds
-from elastic_operator.plan.job.active_time import account, holds_nodes
+from elastic_operator.plan.facts.times import seconds, status_time
+from elastic_operator.plan.job.active_time import account, uses_nodes
 from elastic_operator.plan.job.master_report import first_ranks, is_whole, world_size
 from elastic_operator.plan.job.observation import Observation, is_running
 from elastic_worker.contract import LABEL_JOB_NAME, ROLE_MASTER
@@ -25,7 +27,7 @@ def with_counts(obs: Observation, now: float) -> JobStatus:
     ranks = first_ranks(obs)
     complete = _change_is_complete(obs, running, now)
     listed = [
-        _pod_status(pod, ranks.get(pod.name), leaves=pod.uid in obs.going and _may_be_listed(pod, status))
+        _pod_status(pod, ranks.get(pod.name), leaves=pod.uid in obs.planned_deletions and _may_be_listed(pod, status))
         for pod in sorted(job.pods, key=master_first)[:MAX_LISTED_PODS]
     ]
     update: dict[str, object] = {
@@ -39,18 +41,18 @@ def with_counts(obs: Observation, now: float) -> JobStatus:
         "pods_not_listed": max(0, len(job.pods) - MAX_LISTED_PODS),
         "running_since": _running_since(obs, running, now),
     }
-    update |= account(status, holds=holds_nodes(obs), now=now)
+    update |= account(status, holds=uses_nodes(obs), now=now)
     if status.finished:
         update["target_replicas"] = 0
     if complete and _resizing(status):
-        update["last_resize_time"] = at(now)
+        update["last_resize_time"] = status_time(now)
     return status.model_copy(update=update)
 
 
 def with_created(status: JobStatus, job: Job, creates: Sequence[CreatePod], pods: Iterable[OwnPod]) -> JobStatus:
-    """The status after all of these pods were made; `pods` are the job's, as far as they are there still.
+    """The status after all of these pods were created; `pods` are the job's pods that still exist.
 
-    One that is gone again already counts and is listed, so that its loss will be noticed.
+    A created pod that is deleted already counts and is listed, so that its loss will be noticed.
     """
     known = {(pod.role, pod.index): pod for pod in pods}
     made = [_created(job, create, known.get((create.role, create.index))) for create in creates]
@@ -81,13 +83,13 @@ def _change_is_complete(obs: Observation, running: list[OwnPod], now: float) -> 
 
 
 def _running_since(obs: Observation, running: list[OwnPod], now: float) -> object:
-    """The time since when the whole minimum runs; kept while it does."""
+    """Since when the whole minimum runs; the same time while it does."""
     if obs.job.spec is None or obs.status.finished:
         return obs.status.running_since
     if len(running) < obs.job.spec.minimum or obs.status.master_lost_time is not None:
         return None
     started = max((pod.main.running_since or 0.0 for pod in running), default=0.0)
-    return obs.status.running_since or at(min(started, now))  # nodes' clocks may be ahead
+    return obs.status.running_since or status_time(min(started, now))  # nodes' clocks may be ahead
 
 
 def _world_size(obs: Observation, running: list[OwnPod]) -> int:
@@ -101,10 +103,9 @@ def _world_size(obs: Observation, running: list[OwnPod]) -> int:
 
 
 def _may_be_listed(pod: OwnPod, status: JobStatus) -> bool:
-    """Whether the pod may be listed as Terminating before its deletion: a master whose place is still to be filled may
-    not.
+    """Whether the pod may be listed as Terminating before its deletion. A master without a successor may not.
 
-    Where the status lists a master as alive, its number is known to be used (`elastic_rules.losses`).
+    If the status lists a master as alive, its number counts as used (`elastic_rules.record_lost_pods`).
     """
     return pod.role != ROLE_MASTER or pod.incarnation != status.incarnation or status.finished
 

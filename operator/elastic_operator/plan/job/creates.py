@@ -1,4 +1,4 @@
-"""The pods that a job gets in its slots: those to create, and those that are only tried before others go (139)."""
+"""The pods for a job's slots: pods to create, and pods that are only tried before others are preempted (139)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from elastic_operator.plan.job.observation import Observation
 
 
 def creates(obs: Observation, slots: Iterable[Slot], *, membership: str = "") -> tuple[CreatePod, ...]:
-    """A pod for each slot, as the job is now; none if its spec cannot be read.
+    """A pod for each slot by the job's present spec; none if the spec cannot be read.
 
-    All pods of an incarnation have the `min:max` in their environment that its first ones got (11), and their
-    token from an older release's Secret if any of them has (97).
+    All pods of an incarnation have the `min:max` of its first pods in their environment (11). All have their token from
+    an older release's Secret if any of them has (97).
     """
     if obs.job.spec is None:
         return ()
@@ -29,7 +29,7 @@ def creates(obs: Observation, slots: Iterable[Slot], *, membership: str = "") ->
             obs.status.master_epoch or 0,
             membership,
             old_secret=not all(pod.own_secret for pod in present),
-            own_class=bool(obs.job.context.left_out),
+            own_class=bool(obs.job.context.dropped_pod_priority),
         )
         for slot in slots
     )

@@ -1,25 +1,26 @@
-"""What one job demands of the allocator, from its observation, its allowed sizes and the shapes of its pods."""
+"""Makes a job's demand to the allocator, from its observation, its allowed sizes and the shapes of its pods."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
 from dataclasses import replace
+from math import inf
 
 from elastic_api.pod_names import parse_pod_name
 from elastic_api.status import ConditionType, Retry, RetryCause
-from elastic_operator.plan.facts.growth_cost import growth_cost
 from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.pod_shape import excluding_nodes
+from elastic_operator.plan.facts.resize_cost import has_grown, resize_cost
 from elastic_operator.plan.facts.snapshot import JobDemand, Member
 from elastic_operator.plan.facts.times import seconds
-from elastic_operator.plan.job.holding import member_of
 from elastic_operator.plan.job.observation import Observation
+from elastic_operator.plan.job.remaining_pods import member_of
 from elastic_operator.plan.job.unplaceable import may_preempt_at
 from elastic_worker.contract import ROLE_WORKER
 
 
 def demand_of(obs: Observation, shape: JobShape) -> JobDemand:
-    """The allocator's view of a job whose spec could be read."""
+    """The demand of a job whose spec could be read."""
     job, status, spec = obs.job, obs.status, obs.spec
     sizes = spec.sizes() if not obs.finishing else (max(1, len(obs.members)),)
     running = obs.wants_pods and status.target_replicas > 0
@@ -38,11 +39,11 @@ def demand_of(obs: Observation, shape: JobShape) -> JobDemand:
         worker=excluding_nodes(shape.worker, avoided),
         members=tuple(member_of(pod) for pod in obs.members),
         used_indices=_used_indices(obs),
-        holds_place=running,
+        is_admitted=running,
         undelayed_size=max(sizes, default=0) if edited or not running else status.target_replicas,
         may_grow_at=seconds(resized) + delay if running and resized else 0.0,
-        growth_cost=growth_cost(spec, status) if running else 0.0,
-        changed_at=seconds(status.history[0].time) if status.history else 0.0,
+        resize_cost=resize_cost(spec, status) if running else 0.0,
+        changed_at=seconds(status.history[0].time) if has_grown(status) and status.history else -inf,
         failed_size=_failed_size(failed, shape),
         failed_until=seconds(failed.not_before) if failed else 0.0,
         failed_reason=failed.reason if failed else "",
@@ -58,24 +59,24 @@ def demand_of(obs: Observation, shape: JobShape) -> JobDemand:
         may_request_nodes_at=_nodes_from(obs),
         request_ends_at=_nodes_until(obs),
     )
-    return _apart(
+    return _split_off_provisioning_pods(
         demand, {pod.uid for pod in obs.members if pod.node is None and (pod.unschedulable or shape.pinnable)}
     )
 
 
 def with_members(demand: JobDemand, members: Sequence[Member]) -> JobDemand:
-    """The demand of a job that also has these pods, which are being created (48)."""
+    """The demand with these further pods of the job, which are being created (48)."""
     indices = frozenset(member.index for member in members if member.role == ROLE_WORKER)
     more = replace(demand, members=(*demand.members, *members), used_indices=demand.used_indices | indices)
     pinnable = demand.master.pinnable and demand.worker.pinnable
-    return _apart(more, {member.uid for member in members if member.node is None and pinnable})
+    return _split_off_provisioning_pods(more, {member.uid for member in members if member.node is None and pinnable})
 
 
-def _apart(demand: JobDemand, uids: Set[str]) -> JobDemand:
-    """The demand with the pods of these uids, which have no node, as provisioning pods and not as members, if they may
-    request nodes.
+def _split_off_provisioning_pods(demand: JobDemand, uids: Set[str]) -> JobDemand:
+    """The demand in which the pods of these uids, which have no node, are provisioning pods instead of members, if they
+    may request nodes.
 
-    They may while the other members are fewer than the minimum (49).
+    They may while the job has fewer other members than its minimum (49).
     """
     members = tuple(member for member in demand.members if member.uid not in uids)
     if demand.may_request_nodes_at is None or len(members) == len(demand.members) or len(members) >= demand.sizes[0]:
@@ -85,7 +86,7 @@ def _apart(demand: JobDemand, uids: Set[str]) -> JobDemand:
 
 
 def _since_not(obs: Observation, *conditions: ConditionType) -> float:
-    """The latest time at which one of these conditions became False; without one, when the job was created."""
+    """The latest time at which one of these conditions became False; else the time of the job's creation."""
     known = [obs.status.condition(kind) for kind in conditions]
     since = [c.last_transition_time for c in known if c is not None and c.status == "False"]
     return max((seconds(time) for time in since), default=obs.job.created)
@@ -94,7 +95,7 @@ def _since_not(obs: Observation, *conditions: ConditionType) -> float:
 def _failed_size(failed: Retry | None, shape: JobShape) -> int | None:
     """The smallest size to skip until `failed_until`.
 
-    None if only node requests back off and the planner knows what fits.
+    None if only node requests are in back-off and the planner knows all requirements.
     """
     if failed and failed.cause is RetryCause.NODES_NOT_PROVISIONED and not shape.pinnable:
         return 1
@@ -102,11 +103,10 @@ def _failed_size(failed: Retry | None, shape: JobShape) -> int | None:
 
 
 def _nodes_from(obs: Observation) -> float | None:
-    """When the job may request new nodes: some time after it began to wait, or after no node came for its last request
+    """When the job may request new nodes: some time after it began to wait, or after its last request brought no node
     (49).
 
-    A job with some of its pods began to wait when it stopped being Ready. While it is Ready, it lacks none of its
-    minimum.
+    A job with some of its pods began to wait when it stopped being Ready. While a job is Ready, it has its minimum.
     """
     provisioning, failed = obs.job.provisioning, obs.status.failed_size
     if provisioning is None or obs.finishing:
@@ -122,7 +122,7 @@ def _nodes_from(obs: Observation) -> float | None:
 
 
 def _nodes_until(obs: Observation) -> float:
-    """Until when the job's pods without a node request one; 0 if there are none."""
+    """Until when the job's pods without a node request nodes; 0 if there are no such pods."""
     provisioning = obs.job.provisioning
     if provisioning is None:
         return 0.0
@@ -131,7 +131,7 @@ def _nodes_until(obs: Observation) -> float:
 
 
 def _used_indices(obs: Observation) -> frozenset[int]:
-    """Worker indices whose pod object exists, living or not, its own or of others."""
+    """Worker indices for which a pod object exists: live or ended, of this job or of others."""
     own = {pod.index for pod in obs.job.pods if pod.role == ROLE_WORKER}
     foreign = (parse_pod_name(obs.job.name, name) for name in obs.job.foreign_names)
     return frozenset(own | {place[1] for place in foreign if place is not None and place[0] == ROLE_WORKER})

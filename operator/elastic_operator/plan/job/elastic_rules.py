@@ -1,9 +1,9 @@
-"""What has happened to an Elastic job. A lost pod, even the master, ends no incarnation (51).
+"""The rules of an Elastic job's observation. A lost pod, even the master, ends no incarnation (51).
 
-The launchers find out by themselves which pods are gone, and the others wait for a new master with their state in
+The launchers find out by themselves which pods are lost, and the other pods wait for a new master with their state in
 memory. Masters are counted (`status.masterEpoch`), and the number is written down before the next one is created. Pods
-obey the newest, so an old master that comes back does no harm (52). A job starts over only if it has no master for too
-long.
+obey the newest master, so an old master that comes back does no harm (52). A job starts over only if it has no master
+for too long.
 """
 
 from __future__ import annotations
@@ -13,32 +13,39 @@ from dataclasses import replace
 from elastic_api.status import JobStatus
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import OwnPod
-from elastic_operator.plan.facts.times import at, seconds
+from elastic_operator.plan.facts.times import seconds, status_time
 from elastic_operator.plan.job.failures import (
     count_failure,
+    fail_if_not_retryable,
     failed_pods,
     note_last_output,
-    over_for_good,
     short_failure,
     too_many_in_all,
 )
-from elastic_operator.plan.job.losses import MASTER_LOST, count_losses, due_for_a_master, lost_count
+from elastic_operator.plan.job.losses import MASTER_LOST, count_losses, end_backoff_for_master, lost_count
 from elastic_operator.plan.job.master_report import new_failures
-from elastic_operator.plan.job.observation import Observation, end_incarnation, fail, is_running, master_of, replace_all
+from elastic_operator.plan.job.observation import (
+    Deletion,
+    Observation,
+    end_incarnation,
+    fail,
+    is_running,
+    master_of,
+    replace_all,
+)
 from elastic_worker.contract import ROLE_MASTER
 
 
 def failure(obs: Observation, now: float) -> Observation:
-    """A launcher that says that no pod would fare better ends the job (135). A master that fails is replaced.
+    """If a launcher reports that another try would fail as well, the job ends (135). A failed master is replaced.
 
-    A worker that fails counts as a lost pod here: the coordinator says whose fault a failure is, and how many there
-    were.
+    A failed worker counts as a lost pod here: the coordinator reports the cause and the number of failures.
     """
     failed = failed_pods(obs)
     if not failed or obs.spec.suspend:
         return obs
     obs = note_last_output(obs, failed[0], now)
-    if over := over_for_good(obs, failed, now):
+    if over := fail_if_not_retryable(obs, failed, now):
         return over
     master = next((pod for pod in failed if pod.role == ROLE_MASTER), None)
     return obs if master is None else _replace_failed_master(obs, master, now)
@@ -47,7 +54,7 @@ def failure(obs: Observation, now: float) -> Observation:
 def over_after_restarts(obs: Observation, now: float) -> Observation:
     """End the job with the first failure in its master's report beyond `maxRestarts` (135).
 
-    An edit that allows fewer failures than there were ends no job that trains.
+    An edit to fewer allowed failures than there were does not end a job that trains.
     """
     new = new_failures(obs)
     in_all = obs.status.total_failures + new
@@ -58,8 +65,8 @@ def over_after_restarts(obs: Observation, now: float) -> Observation:
     return fail(replace(obs, status=status), now, "RestartLimitReached", too_many)
 
 
-def losses(obs: Observation, now: float) -> Observation:
-    """Lost pods are replaced one by one. The others go on, or wait for a new master."""
+def record_lost_pods(obs: Observation, now: float) -> Observation:
+    """Replace lost pods one by one. The other pods train on, or wait for a new master."""
     master_is_lost = bool(obs.members and obs.status.replicas) and master_of(obs) is None
     lost = lost_count(obs)
     if master_is_lost and obs.status.master_lost_time is None:
@@ -77,8 +84,8 @@ def losses(obs: Observation, now: float) -> Observation:
     return replace(obs, status=status, events=(*obs.events, _replaced("The master is gone", status)))
 
 
-def absence(obs: Observation, now: float) -> Observation:
-    """The others wait for a new master only for a limited time."""
+def end_without_master(obs: Observation, now: float) -> Observation:
+    """End the incarnation if the other pods have waited too long for a new master."""
     since = obs.status.master_lost_time
     if since is None:
         return obs
@@ -88,20 +95,25 @@ def absence(obs: Observation, now: float) -> Observation:
     limit = obs.spec.recovery.master_loss_timeout_seconds
     until = seconds(since) + limit
     if now < until:
-        return replace(obs, wake_at=(*obs.wake_at, until))
+        return replace(obs, requeue_at=(*obs.requeue_at, until))
     text = f"No master has run for {limit} s (recovery.masterLossTimeoutSeconds): all pods are replaced."
     return replace_all(obs, end_incarnation(obs.status), Event("NewIncarnation", text, "Warning"))
 
 
 def next_master(status: JobStatus, now: float) -> JobStatus:
-    """The status by which another master is created, and the present one goes."""
-    since = status.master_lost_time or at(now)
+    """The status by which another master is created and the present one is deleted."""
+    since = status.master_lost_time or status_time(now)
     return status.model_copy(update={"master_epoch": (status.master_epoch or 0) + 1, "master_lost_time": since})
 
 
 def _replace_failed_master(obs: Observation, master: OwnPod, now: float) -> Observation:
-    """A failed master counts as a failure, but the other pods stay. Only that failure keeps the next one waiting."""
-    obs = replace(obs, status=due_for_a_master(obs.status, obs.spec.minimum, now))
+    """A failed master counts as a failure, but the other pods stay. Only the back-off of that failure delays the next
+    master.
+
+    The failed master is a member no longer, also if a sidecar keeps its pod in the phase Running.
+    """
+    others = tuple(pod for pod in obs.members if pod is not master)
+    obs = replace(obs, status=end_backoff_for_master(obs.status, obs.spec.minimum, now), members=others)
     obs, text, wait = count_failure(obs, master, now)
     if obs.status.finished:
         return obs
@@ -109,16 +121,16 @@ def _replace_failed_master(obs: Observation, master: OwnPod, now: float) -> Obse
         event = Event("NewIncarnation", f"{text}; all pods are replaced after {wait} s.", "Warning")
         return replace_all(obs, end_incarnation(obs.status), event)
     status = next_master(obs.status, now)
-    status = status.model_copy(update={"replicas": max(0, status.replicas - 1)})
-    to_delete = (*obs.to_delete, (master, short_failure(master)))
+    status = status.model_copy(update={"replicas": len(others)})
+    to_delete = (*obs.to_delete, Deletion(master, short_failure(master)))
     return replace(obs, status=status, to_delete=to_delete, commit=True, events=(*obs.events, _replaced(text, status)))
 
 
 def _had_master(obs: Observation) -> bool:
-    """Whether the last status knew of a master: then that one is gone, too, and its number is used."""
+    """Whether the last status lists a master: then this one is lost, too, and its number is used."""
     return any(pod.role == ROLE_MASTER and pod.phase in ("Pending", "Running") for pod in obs.status.pods)
 
 
 def _replaced(why: str, status: JobStatus) -> Event:
-    text = f"{why.rstrip('.')}. Another one comes (number {status.master_epoch}); the other pods stay."
+    text = f"{why.rstrip('.')}. The operator creates master {status.master_epoch}. The other pods stay."
     return Event("MasterReplaced", text, "Warning")

@@ -1,4 +1,4 @@
-"""Pods whose main container ended badly: which of them count as failures, and what users read about them."""
+"""Pods whose main container ended badly: which of them count as failures, and the sentences about them."""
 
 from __future__ import annotations
 
@@ -10,21 +10,23 @@ from elastic_api.status import JobStatus, LastFailure, Retry, RetryCause, Traini
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.roles import master_first
-from elastic_operator.plan.facts.times import at, doubled, round_up, seconds
+from elastic_operator.plan.facts.times import doubled, end_of_wait, seconds, status_time
+from elastic_operator.plan.facts.waits import MAX_BACKOFF_SECONDS
 from elastic_operator.plan.job.observation import Observation, end_incarnation, fail, present, replace_all
 from elastic_worker.contract import EXIT_DO_NOT_RETRY, ROLE_MASTER
 
-DISTURBANCE_SECONDS = 120.0
+JUST_CHANGED_SECONDS = 120.0
 """A failure this soon after a pod joined, left or was lost is not held against the script (13)."""
 CAUSE_SECONDS = 5.0
-"""torchrun's other agents end within a second of the one that had their store, and its kubelet may be slower."""
-MAX_BACKOFF_SECONDS = 60
+"""torchrun's other agents end within a second of the agent with their store, whose kubelet may report later."""
 TORCHRUN_FAILED = 1
 
 
 def failed_pods(obs: Observation) -> list[OwnPod]:
-    """Failed pods that nobody asked to go and that the cluster did not end, the one to blame first."""
-    failed = [p for p in present(obs) if has_failed(p) and not was_asked_to_go(p) and p.node not in obs.lost_nodes]
+    """Failed pods that were neither deleted nor ended by the cluster, the pod to blame first."""
+    failed = [
+        p for p in present(obs) if has_failed(p) and not was_deleted_before_exit(p) and p.node not in obs.lost_nodes
+    ]
     return sorted(failed, key=lambda p: (p.main.is_consequence, _failed_at(p), *master_first(p)))
 
 
@@ -34,9 +36,9 @@ def give_up_after_failure(obs: Observation, now: float) -> Observation:
     if not failed or obs.spec.suspend:
         return obs
     if now < (until := _cause_known_by(obs, failed)) <= now + CAUSE_SECONDS:
-        return replace(obs, wake_at=(*obs.wake_at, until))
+        return replace(obs, requeue_at=(*obs.requeue_at, until))
     obs = note_last_output(obs, failed[0], now)
-    if over := over_for_good(obs, failed, now):
+    if over := fail_if_not_retryable(obs, failed, now):
         return over
     obs, text, wait = count_failure(obs, failed[0], now)
     if obs.status.finished:
@@ -46,8 +48,8 @@ def give_up_after_failure(obs: Observation, now: float) -> Observation:
 
 
 def _cause_known_by(obs: Observation, failed: Sequence[OwnPod]) -> float:
-    """Until when failures are not judged that are consequences of another one: that pod's end may be heard of later
-    (165). Infinity if no node says when they failed, and too far away if a node's clock is ahead.
+    """Until when failures that are consequences of another one are not judged: news of the other pod's end may come
+    later (165). Infinity if no node says when they failed, and too late if a node's clock is ahead.
     """
     if not all(pod.main.is_consequence for pod in failed):
         return -inf
@@ -56,15 +58,16 @@ def _cause_known_by(obs: Observation, failed: Sequence[OwnPod]) -> float:
 
 
 def note_last_output(obs: Observation, pod: OwnPod, now: float) -> Observation:
-    """Keep in the status what that pod printed last: its log goes with the pod.
+    """Keep the pod's last output in the status, because its log is deleted with the pod.
 
-    Whoever may read a job's status in a namespace may read its pods' logs there by the same roles (163).
+    This discloses nothing: roles that allow reading a job's status in a namespace also allow reading its pods' logs
+    (163).
     """
     last, known, ended_at = pod.main.last_output, obs.status.last_failure, pod.main.finished_at
     if last is None or (known is not None and _is_consequence_of(known, pod, now)):
         return obs
     noted = LastFailure(
-        time=at(now if ended_at is None else ended_at),
+        time=status_time(now if ended_at is None else ended_at),
         pod=last.pod,
         rank=last.rank,
         exit_code=last.exit_code,
@@ -77,19 +80,19 @@ def note_last_output(obs: Observation, pod: OwnPod, now: float) -> Observation:
 
 
 def _is_consequence_of(known: LastFailure, pod: OwnPod, now: float) -> bool:
-    """Whether the pod only failed because of the failure that is known; that one's pod may be gone by now."""
+    """Whether the pod failed only because of the known failure, whose pod may be deleted by now."""
     after = (pod.main.finished_at or now) - seconds(known.time)
-    return pod.main.is_consequence and known.pod != pod.name and 0 <= after <= DISTURBANCE_SECONDS
+    return pod.main.is_consequence and known.pod != pod.name and 0 <= after <= JUST_CHANGED_SECONDS
 
 
-def over_for_good(obs: Observation, failed: Sequence[OwnPod], now: float) -> Observation | None:
-    """The end of the job, if one of these pods says that another try would fare no better; else None."""
+def fail_if_not_retryable(obs: Observation, failed: Sequence[OwnPod], now: float) -> Observation | None:
+    """The end of the job, if one of these pods reports that another try would fail as well; else None."""
     last = next((pod for pod in failed if pod.main.exit_code == EXIT_DO_NOT_RETRY), None)
     if last is not None:
         return fail(obs, now, "RestartLimitReached", last.main.message.strip() or describe_failure(last))
     final = obs.spec.recovery.final_exit_codes
     last = next((pod for pod in failed if not pod.main.is_consequence and _exit_code(pod) in final), None)
-    if last is None or _disturbed(obs, _known_at(last, now)):
+    if last is None or _group_had_just_changed(obs, _known_at(last, now)):
         return None
     return fail(obs, now, "FinalExitCode", f"{describe_failure(last)} (one of recovery.finalExitCodes)")
 
@@ -107,15 +110,15 @@ def _exit_code(pod: OwnPod) -> int | None:
 
 
 def too_many_in_all(obs: Observation, failures: int) -> str:
-    """In words, that there were more failures than `maxRestarts` allows; "" if there were not."""
+    """A sentence if there were more failures than `maxRestarts` allows; else ""."""
     most = obs.spec.recovery.max_restarts
     return (
         f"failure {failures} in all, and recovery.maxRestarts is {most}" if most is not None and failures > most else ""
     )
 
 
-UNMARKED: dict[str, object] = {"checkpoint_at_failure": None, "step_at_failure": None}
-FORGOTTEN: dict[str, object] = {"failures": 0, **UNMARKED}
+NO_PROGRESS_MARKS: dict[str, object] = {"checkpoint_at_failure": None, "step_at_failure": None}
+NO_FAILURES: dict[str, object] = {"failures": 0, **NO_PROGRESS_MARKS}
 """The fields of a status without failures in a row."""
 
 
@@ -123,9 +126,8 @@ def has_progressed(status: JobStatus) -> bool | None:
     """Whether the training is further than at the failures in a row; None if that is not known (135).
 
     Checkpoints are compared with checkpoints. Steps are compared with steps if no checkpoint is known. A script that
-    counts from 0 in each run has fewer steps than before, and may repeat them or do new ones: nobody knows which. A
-    run without a checkpoint is no further than one that had some. A report from before the job ran again says nothing
-    of this run.
+    counts from 0 in each run has fewer steps than before: whether these repeat old ones is unknown. A run without a
+    checkpoint is no further than one that had some. A report from before the job ran again does not count for this run.
     """
     training, since = status.training or Training(), status.running_since
     if since is not None and (training.last_updated_time is None or training.last_updated_time < since):
@@ -140,8 +142,8 @@ def has_progressed(status: JobStatus) -> bool | None:
     return reached > before
 
 
-def _marked(status: JobStatus) -> dict[str, object]:
-    """How far the training was at this failure, or at an earlier one of the row if that was further."""
+def _progress_marks(status: JobStatus) -> dict[str, object]:
+    """The progress of the training at this failure, or at an earlier failure of the row if that was further."""
     training, in_a_row = status.training or Training(), status.failures and not has_progressed(status)
     before = status if in_a_row else JobStatus()
     marks = (
@@ -157,13 +159,13 @@ def count_failure(obs: Observation, first: OwnPod, now: float) -> tuple[Observat
     Returns also the sentence for the event, and how many seconds to wait.
     """
     what = describe_failure(first)
-    counts = not _disturbed(obs, _known_at(first, now))
+    counts = not _group_had_just_changed(obs, _known_at(first, now))
     failures = (0 if has_progressed(obs.status) else obs.status.failures) + counts
     in_all, attempt = obs.status.total_failures + counts, _attempts(obs.status) + 1
     update = {
         "failures": failures,
         "total_failures": in_all,
-        **_marked(obs.status),
+        **_progress_marks(obs.status),
         "restarts": obs.status.restarts + 1,
         "running_since": None,
     }
@@ -173,14 +175,13 @@ def count_failure(obs: Observation, first: OwnPod, now: float) -> tuple[Observat
     if counts and over:
         return fail(replace(obs, status=status), now, "RestartLimitReached", f"{what} ({over})"), "", 0
     wait = doubled(1, MAX_BACKOFF_SECONDS, attempt)
-    not_before = at(round_up(now + wait))
-    retry = Retry(reason=f"{what}.", not_before=not_before, attempt=attempt, cause=RetryCause.POD_FAILED)
+    retry = Retry(reason=f"{what}.", not_before=end_of_wait(now + wait), attempt=attempt, cause=RetryCause.POD_FAILED)
     kind = f"Failure {failures} of {max(1, limit)}" if counts else "Not counted as a failure (the group just changed)"
     return replace(obs, status=status.model_copy(update={"retry": retry})), f"{what}. {kind}", wait
 
 
 def _attempts(status: JobStatus) -> int:
-    """How many times in a row the job was started over."""
+    """How often in a row the job was started over."""
     return status.retry.attempt if status.retry else 0
 
 
@@ -204,11 +205,13 @@ def has_failed(pod: OwnPod) -> bool:
     return bool(pod.main.exit_code) or (pod.phase == "Failed" and pod.main.exit_code is None)
 
 
-def was_asked_to_go(pod: OwnPod) -> bool:
-    """Whether the pod was asked to stop before its main container ended: its exit code then says nothing (18).
+def was_deleted_before_exit(pod: OwnPod) -> bool:
+    """Whether the pod's deletion was requested before its main container ended: its exit code then does not count
+    (18).
 
-    The kubelet ends each deletion with a second one of grace 0, which moves the time. So that time does not tell when
-    the pod was asked. A pod that ended by itself has no such deletion, because its own takes effect at once.
+    The kubelet ends each deletion with a second one of grace 0, which moves the deletion's time. So that time does not
+    show when the deletion was requested. A pod that ended by itself has no second deletion, because the first takes
+    effect at once.
     """
     if pod.deleting_since is None:
         return False
@@ -217,17 +220,15 @@ def was_asked_to_go(pod: OwnPod) -> bool:
     return pod.main.finished_at is None or pod.main.finished_at >= pod.deleting_since
 
 
-def _disturbed(obs: Observation, failed_at: float) -> bool:
-    """Whether a pod joined, left or was lost shortly before (13). The pods that an incarnation begins with do not
-    count.
-    """
+def _group_had_just_changed(obs: Observation, failed_at: float) -> bool:
+    """Whether a pod joined, left or was lost shortly before (13). The first pods of an incarnation do not count."""
     changes = [seconds(c.time) for c in obs.status.history if c.from_ > 0 and c.to > 0]
     master = next((p for p in present(obs) if p.role == ROLE_MASTER), None)
     if master and master.main.running_since is not None:
         started = master.main.running_since
         changes += [p.main.running_since or 0.0 for p in present(obs) if p.created > started]
     changes += [p.deleting_since for p in present(obs) if p.deleting_since is not None]
-    return any(0 <= failed_at - change <= DISTURBANCE_SECONDS for change in changes)
+    return any(0 <= failed_at - change <= JUST_CHANGED_SECONDS for change in changes)
 
 
 def _failed_at(pod: OwnPod) -> float:

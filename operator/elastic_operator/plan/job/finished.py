@@ -1,4 +1,6 @@
-"""What is done for a job that is over, suspended, or was only made for a question: its pods go, and it may go, too."""
+"""Plans for jobs that get no pods: ended, suspended, or created only to ask what they would get. Their pods are
+deleted, and the job may be, too.
+"""
 
 from __future__ import annotations
 
@@ -10,36 +12,36 @@ from elastic_api.what_if import ONCE, ONCE_SECONDS
 from elastic_operator.plan.facts.decisions import DeletePod, Grant, Plan
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.times import lasts, seconds
-from elastic_operator.plan.job.holding import clean_pod_policy, goes_at_the_end
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.plan_writes import deletes_of, make_plan, reclaimed
+from elastic_operator.plan.job.remaining_pods import clean_pod_policy, is_deleted_at_the_end
 
 FINISH_SECONDS = 60.0
-"""How long the workers have to end by themselves after the master has succeeded."""
+"""The time in which the workers are to end by themselves after the master has succeeded."""
 
 
-def after_the_end(obs: Observation, grant: Grant | None, now: float) -> Plan:
+def plan_finished(obs: Observation, grant: Grant | None, now: float) -> Plan:
     """The plan of a job that has ended.
 
-    Pods go as cleanPodPolicy says. Those that it keeps go when others are entitled to their GPUs (99). The job itself
-    goes when its time is over.
+    Pods are deleted as cleanPodPolicy says. Pods that it keeps are deleted when others are entitled to their GPUs (99).
+    The job itself is deleted when its time is over.
     """
     spec, status = obs.job.spec, obs.status
     ended = seconds(status.completion_time)
     failed = status.condition(ConditionType.FAILED)
     at_once = (failed and failed.status == "True") or all(pod.ended for pod in obs.job.pods)
     policy = clean_pod_policy(obs)
-    going = [p for p in obs.job.pods if p.deleting_since is None and goes_at_the_end(p, policy)]
-    due = {p.uid: ended if at_once and not _is_ending(p, policy) else ended + FINISH_SECONDS for p in going}
+    to_delete = [p for p in obs.job.pods if p.deleting_since is None and is_deleted_at_the_end(p, policy)]
+    due = {p.uid: ended if at_once and not _is_ending(p, policy) else ended + FINISH_SECONDS for p in to_delete}
     why = f"the job has ended ({policy})"
-    deletes = (*(DeletePod(p.name, p.uid, why) for p in going if now >= due[p.uid]), *reclaimed(obs, grant))
+    deletes = (*(DeletePod(p.name, p.uid, why) for p in to_delete if now >= due[p.uid]), *reclaimed(obs, grant))
     wakes = list(due.values())
     ttl = spec.ttl_seconds_after_finished if spec else None
     if ttl is not None:
         wakes.append(ended + ttl)
     plan = make_plan(replace(obs, members=()), None, deletes, (), now)
     expired = ttl is not None and now >= ended + ttl
-    return replace(plan, delete_job=expired, wake_at=min((w for w in wakes if w > now), default=None))
+    return replace(plan, delete_job=expired, requeue_at=min((w for w in wakes if w > now), default=None))
 
 
 def _is_ending(pod: OwnPod, policy: CleanPodPolicy) -> bool:
@@ -50,14 +52,16 @@ def _is_ending(pod: OwnPod, policy: CleanPodPolicy) -> bool:
 def without_pods(obs: Observation, now: float) -> Plan:
     """Delete all pods of a suspended job. If it is not suspended, its pods without GPUs run on; none are created."""
     suspended = obs.job.spec is not None and obs.job.spec.suspend
-    going = tuple(DeletePod(p.name, p.uid, "spec.suspend is true") for p in obs.members) if suspended else ()
-    plan = make_plan(obs, None, (*deletes_of(obs), *going), (), now)
+    suspended_pods = tuple(DeletePod(p.name, p.uid, "spec.suspend is true") for p in obs.members) if suspended else ()
+    plan = make_plan(obs, None, (*deletes_of(obs), *suspended_pods), (), now)
     return _for_a_question(obs, plan, now) if obs.job.is_what_if and obs.job.what_if == ONCE else plan
 
 
 def _for_a_question(obs: Observation, plan: Plan, now: float) -> Plan:
-    """The plan of a job that was made to ask once: it goes after a while, if it never had a pod (160)."""
+    """The plan of a job that was created to ask once. The job is deleted after a while, if it never had a pod (160)."""
     if obs.job.pods or obs.status.start_time is not None:
         return plan
     expiry = obs.job.created + ONCE_SECONDS
-    return replace(plan, delete_job=not lasts(expiry, ONCE_SECONDS, now), wake_at=min(plan.wake_at or expiry, expiry))
+    return replace(
+        plan, delete_job=not lasts(expiry, ONCE_SECONDS, now), requeue_at=min(plan.requeue_at or expiry, expiry)
+    )

@@ -1,8 +1,8 @@
-"""Holds a job at what it has if its size is changed again and again although nothing changes from outside (143).
+"""Holds a job at its present pods if its size is changed again and again although nothing changes from outside (143).
 
 Decisions depend only on the facts. So a decision that undoes the one before, and is undone by the next, is a mistake or
 a limit of the planner, and each round costs the job a restart. While a job is held, it gets nothing new and none of its
-pods moves. Others still get what they are entitled to.
+pods moves. Entitled teams may still take GPUs from it.
 """
 
 from __future__ import annotations
@@ -10,69 +10,71 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from elastic_api.status import Change, JobStatus, SizeReason, rfc3339
-from elastic_operator.plan.facts.job import Undisturbed
-from elastic_operator.plan.facts.times import at, seconds
+from elastic_api.status import Change, ConditionType, JobStatus, SizeReason, rfc3339
+from elastic_operator.plan.facts.job import FlapWindow
+from elastic_operator.plan.facts.times import end_of_wait, seconds
+from elastic_operator.plan.facts.waits import (
+    FLAPPING_WINDOW_SECONDS,
+    HELD_SECONDS,
+    HELD_WITHOUT_PODS_SECONDS,
+    MAX_CHANGES,
+)
 from elastic_operator.plan.job.observation import Observation
 
-MAX_CHANGES = 3
-WITHIN_SECONDS = 600.0
-"""More than `MAX_CHANGES` within this time are too many. Changes in the same direction count once."""
-HELD_SECONDS = 600
-EMPTY_SECONDS = 60
-"""Both times for a job without pods: the job has nothing to lose, and may be entitled to what it waits for."""
 _OWN = frozenset(
     {"Started", "ScaledUp", "ScaledDown", "QuotaReclaimed", "PreemptedByJob", SizeReason.WAITING_FOR_NODES}
 )
 """Reasons of changes that the operator decided."""
 
 
-def may_flap(status: JobStatus, now: float) -> bool:
-    """Whether the job is held or has changed often enough; else it does not matter since when it is undisturbed."""
-    lately = status.history[MAX_CHANGES : MAX_CHANGES + 1]
-    return status.held_until is not None or any(seconds(change.time) > now - WITHIN_SECONDS for change in lately)
+def hold_if_flapping(obs: Observation, now: float) -> Observation:
+    """Hold the job if it was changed too often; end the hold when its time is over or something has changed.
 
-
-def hold_still(obs: Observation, now: float) -> Observation:
-    """Hold the job if it was changed too often; let it go when the time is over or something has changed.
-
-    An edit ends the hold, and so do a loss and a failure (`end_incarnation`, `count_losses`), and that no pod can start
-    (`misplaced`). For a job below its minimum any change from outside ends it: the job loses nothing by another try.
+    An edit ends the hold. So do a loss and a failure (`end_incarnation`, `count_losses`), and pods that cannot start on
+    their nodes (`recreate_misplaced_pods`). For a job below its minimum any change from outside ends it: the job loses
+    nothing by another try.
     """
-    status, undisturbed = obs.status, obs.job.context.undisturbed
+    status, flap_window = obs.status, obs.job.context.flap_window
     if status.held_until is None:
         if (
-            undisturbed is None
+            flap_window is None
             or _waits_by_itself(status)
-            or len(_counted_changes(obs, undisturbed, now)) <= MAX_CHANGES
+            or len(_counted_changes(obs, flap_window, now)) <= MAX_CHANGES
         ):
             return obs
-        until = at(now + _held_seconds(obs))
+        until = end_of_wait(now + _held_seconds(obs))
         granted = status.target_replicas if obs.members else 0
         status = status.model_copy(update={"held_until": until, "target_replicas": granted})
-        return replace(obs, status=status, wake_at=(*obs.wake_at, seconds(until)))
+        return replace(obs, status=status, requeue_at=(*obs.requeue_at, seconds(until)))
     until, edited = status.held_until, obs.job.generation != status.observed_generation
-    began = seconds(until) - _held_seconds(obs)
-    is_another = undisturbed is not None and undisturbed.since > began + 1 and len(obs.members) < obs.spec.minimum
+    began = seconds(until) - _held_seconds(obs)  # or up to a second earlier: the end is a whole second
+    is_another = (
+        flap_window is not None
+        and flap_window.no_external_change_since > began - 1
+        and len(obs.members) < obs.spec.minimum
+    )
     if now >= seconds(until) or edited or is_another:
         return replace(obs, status=status.model_copy(update={"held_until": None}))
-    return replace(obs, wake_at=(*obs.wake_at, seconds(until)))
+    return replace(obs, requeue_at=(*obs.requeue_at, seconds(until)))
 
 
 def why_held(status: JobStatus) -> str:
-    """In words, what happened, until when the job is held, and what a person can do; "" for a job that is not held."""
-    until = status.held_until
+    """In words, what happened before the hold, until when it lasts, and what a person can do; "" for a job that is not
+    held.
+
+    The hold began when the condition became True, or begins now if it is not True yet.
+    """
+    until, known = status.held_until, status.condition(ConditionType.FLAPPING)
     if until is None:
         return ""
-    latest = seconds(until) - EMPTY_SECONDS
-    changes = [
-        change for change in _since(status, latest - HELD_SECONDS - WITHIN_SECONDS) if seconds(change.time) <= latest
-    ]
-    sizes = [change.to for change in changes[-MAX_CHANGES - 2 :]]
+    began = seconds(known.last_transition_time) if known is not None and known.status == "True" else seconds(until)
+    lately = _since(status, seconds(until) - HELD_SECONDS - FLAPPING_WINDOW_SECONDS)
+    sizes = [change.to for change in lately if seconds(change.time) <= began][-MAX_CHANGES - 2 :]
     return (
         f"Its size was changed again and again ({', '.join(map(str, sizes))} pods) though nothing changed from outside."
-        f" It keeps what it has until {rfc3339(until)}, and still gives back what others are entitled to. An edit of"
-        " the job ends this at once. If this happens again, report it with the output of `elastic-operator snapshot`."
+        f" The job keeps its size until {rfc3339(until)}, but the operator still evicts its pods for others that"
+        " are entitled to their GPUs. An edit of the job ends this at once. If this happens again, report it with the"
+        " output of `elastic-operator snapshot`."
     )
 
 
@@ -82,22 +84,22 @@ def _waits_by_itself(status: JobStatus) -> bool:
 
 
 def _held_seconds(obs: Observation) -> int:
-    return HELD_SECONDS if obs.members else EMPTY_SECONDS
+    return HELD_SECONDS if obs.members else HELD_WITHOUT_PODS_SECONDS
 
 
-def _counted_changes(obs: Observation, undisturbed: Undisturbed, now: float) -> list[Change]:
-    """The changes that count, of those since nothing has changed from outside.
+def _counted_changes(obs: Observation, flap_window: FlapWindow, now: float) -> list[Change]:
+    """The changes that count, among those since the last external change.
 
-    Changes that were due do not count: what an owner takes back, and turns. Nor does a change in the same direction as
-    the one before, or growth that is withdrawn before its pod is there: no pod goes by it.
+    Changes that were due do not count: GPUs that an entitled team takes back, and turns. Nor does a change in the same
+    direction as the change before. Nor does growth that is withdrawn before its pod exists, because no pod is deleted.
     """
     counted, direction, turn_is_over = [], 0, False
-    within = WITHIN_SECONDS if obs.members else EMPTY_SECONDS
-    for change in _since(obs.status, max(now - within, undisturbed.since)):
+    within = FLAPPING_WINDOW_SECONDS if obs.members else HELD_WITHOUT_PODS_SECONDS
+    for change in _since(obs.status, max(now - within, flap_window.no_external_change_since)):
         before, direction = direction, (change.to > change.from_) - (change.to < change.from_)
         next_turn, turn_is_over = (
             turn_is_over,
-            undisturbed.in_turns and change.to == 0 and change.reason == "PreemptedByJob",
+            flap_window.time_sharing and change.to == 0 and change.reason == "PreemptedByJob",
         )
         taken_back = direction < 0 and change.reason == "QuotaReclaimed"
         if change.excused:

@@ -1,8 +1,8 @@
 """Lost pods: how they are counted and described, and how long the job waits before it replaces them.
 
-Repeated losses make a job wait, depending on their cause (137). Losses that come together are one. A running pod that
-is deleted or evicted makes nobody wait, because somebody had a reason for it. A kubelet that refuses pods is the node's
-trouble: the job avoids that node for a while.
+Repeated losses make a job wait, depending on their cause (137). Losses that come together are one. The deletion or
+eviction of a running pod causes no wait, because somebody had a reason for it. A kubelet that refuses pods is the
+node's trouble: the job avoids that node for a while.
 """
 
 from __future__ import annotations
@@ -15,25 +15,32 @@ from elastic_api.status import MAX_AVOIDED, JobStatus, Retry, RetryCause
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.text import pods
-from elastic_operator.plan.facts.times import at, doubled, seconds
+from elastic_operator.plan.facts.times import doubled, end_of_wait, seconds, status_time
+from elastic_operator.plan.facts.waits import MAX_BACKOFF_SECONDS
 from elastic_operator.plan.job.avoided_nodes import ONE_LOSS_SECONDS, avoided_nodes, is_together, refused_by, remembered
-from elastic_operator.plan.job.failures import DISTURBANCE_SECONDS, MAX_BACKOFF_SECONDS, has_failed
-from elastic_operator.plan.job.observation import Observation, add_change, end_incarnation, present, replace_all
-from elastic_operator.plan.job.survivors import go_on
-from elastic_worker.contract import ROLE_MASTER
+from elastic_operator.plan.job.failures import JUST_CHANGED_SECONDS, has_failed
+from elastic_operator.plan.job.observation import (
+    Observation,
+    add_change,
+    end_incarnation,
+    master_of,
+    present,
+    replace_all,
+)
+from elastic_operator.plan.job.survivors import trains_on
 
 MASTER_LOST = "MasterLost"
 REASONS = ("PodLost", MASTER_LOST)
 """The reasons of losses in a job's history."""
 
 
-def losses(obs: Observation, now: float) -> Observation:
+def record_lost_pods(obs: Observation, now: float) -> Observation:
     """Fewer members than last reported: pods were lost. Without its master, an incarnation is over (13).
 
     It is also over if it lost a node (47), unless the others have formed a group without that node (146). Nothing ends
     the connections to a machine that is off, so the others would wait for it for ever.
     """
-    has_master = bool(obs.members) and obs.members[0].role == ROLE_MASTER
+    has_master = master_of(obs) is not None
     lost = lost_count(obs)
     if obs.members and obs.status.replicas and not has_master:
         lost = max(lost, 1)
@@ -43,19 +50,19 @@ def losses(obs: Observation, now: float) -> Observation:
     if not has_master:
         text = "The master is gone: all pods are replaced under a new rendezvous id."
         return replace_all(obs, end_incarnation(obs.status), Event("MasterReplaced", text, "Warning"))
-    if node_is_lost(obs) and not go_on(obs.job, obs.survivors):
+    if node_is_lost(obs) and not trains_on(obs.job, obs.survivors):
         text = "A node is gone, and connections to it may never end: all pods are replaced under a new rendezvous id."
         return replace_all(obs, end_incarnation(obs.status), Event("NewIncarnation", text, "Warning"))
     return obs
 
 
 def lost_count(obs: Observation) -> int:
-    """How many of the members that the last status counts are gone."""
+    """How many of the members in the last status are lost."""
     return obs.status.replicas - len(reported(obs))
 
 
 def count_losses(obs: Observation, lost: int, now: float, *, reason: str = "PodLost") -> Observation:
-    """The job with these losses recorded, and an event for them."""
+    """The observation with these losses recorded, and an event for them."""
     why = _why_lost(obs, lost)
     avoided, excused = avoided_nodes(obs, now), _is_excused(obs, lost, now)
     update: dict[str, object] = {"restarts": obs.status.restarts + lost, "replicas": len(obs.members)}
@@ -63,7 +70,7 @@ def count_losses(obs: Observation, lost: int, now: float, *, reason: str = "PodL
     status = obs.status.model_copy(update=update)
     reasons: tuple[str, ...] = REASONS
     if reason == MASTER_LOST:
-        status, reasons = due_for_a_master(status, obs.spec.minimum, now), (MASTER_LOST,)
+        status, reasons = end_backoff_for_master(status, obs.spec.minimum, now), (MASTER_LOST,)
     status = _wait_if_repeated(status, now, why, reasons=reasons, excused=excused)
     before = obs.status.replicas
     status = add_change(status, now, before, before - lost, reason, why, excused=excused)
@@ -72,28 +79,29 @@ def count_losses(obs: Observation, lost: int, now: float, *, reason: str = "PodL
 
 
 def node_is_lost(obs: Observation) -> bool:
-    """Whether any of the pods that go is on a lost node."""
-    return any(pod.node in obs.lost_nodes for pod, _ in obs.to_delete)
+    """Whether any of the pods to delete is on a lost node."""
+    return any(deletion.pod.node in obs.lost_nodes for deletion in obs.to_delete)
 
 
 def reported(obs: Observation) -> list[OwnPod]:
-    """The members that the last status knew. A pod created since does not stand in for one that was lost meanwhile."""
+    """The members that the last status lists. A pod created since does not hide the loss of another one."""
     listed = {pod.name for pod in obs.status.pods}
     return [pod for pod in obs.members if not listed or obs.status.pods_not_listed or pod.name in listed]
 
 
 def _is_excused(obs: Observation, lost: int, now: float) -> bool:
-    """Whether the loss makes nobody wait: the pods ran and were deleted or evicted, or a node refused them (137).
+    """Whether the loss causes no wait: the pods ran and were deleted or evicted, or a node refused them (137).
 
-    An avoided node that refuses more pods was not the planner's choice. Pods that more nodes refuse than can be avoided
-    are to blame themselves, or they would go from node to node for ever. A pod that is gone before it ran may be gone
-    at once again, whoever deletes it. If the status does not list a pod, nobody may know whether it ran.
+    More refusals by an avoided node are not excused, because the planner did not choose it. If more nodes refuse pods
+    than can be avoided, the pods are to blame; otherwise they would move from node to node for ever. A pod that was
+    deleted before it ran is not excused, because its successor may be deleted at once again. Nor is a pod that the
+    status does not list, because it is unknown whether it ran.
     """
-    gone = [pod for pod, _ in obs.to_delete if pod.incarnation == obs.status.incarnation]
+    gone = [deletion.pod for deletion in obs.to_delete if deletion.pod.incarnation == obs.status.incarnation]
     if node_is_lost(obs) or any(map(has_failed, gone)):
         return False
     known, refused = remembered(obs.status, now), refused_by(obs)
-    if refused and "avoidedNodes" in obs.job.dropped_status_fields:
+    if refused and "avoidedNodes" in obs.job.pruned_status_fields:
         return False
     if len(known.keys() | refused.keys()) > MAX_AVOIDED:
         return False
@@ -107,9 +115,9 @@ def _is_excused(obs: Observation, lost: int, now: float) -> bool:
 
 
 def _known_to_go(obs: Observation) -> set[str]:
-    """The lost pods that the status lists, and those that are still there and have run or were refused.
+    """The lost pods that the status lists, and existing ones that have run or were refused.
 
-    Pods that were asked to go before the newest change was written down belong to an earlier loss.
+    Pods whose deletion was requested before the newest change was recorded belong to an earlier loss.
     """
     alive, counted = {pod.name for pod in obs.members}, seconds(obs.status.history[0].time) if obs.status.history else 0
     listed = {pod.name for pod in obs.status.pods if pod.phase in ("Pending", "Running")}
@@ -126,7 +134,7 @@ def _has_run(pod: OwnPod) -> bool:
 
 
 def _times_apart(times: Iterable[float]) -> int:
-    """How many losses these are: those that came together are one."""
+    """The number of losses: losses that come together are one."""
     count, first = 0, -inf
     for time in sorted(times):
         if time >= first + ONE_LOSS_SECONDS:
@@ -135,25 +143,25 @@ def _times_apart(times: Iterable[float]) -> int:
 
 
 def _wait_if_repeated(status: JobStatus, now: float, why: str, *, reasons: tuple[str, ...], excused: bool) -> JobStatus:
-    """The status with a wait if pods are lost as fast as they are created (20)."""
+    """The status with a wait, if pods are lost as fast as they are created (20)."""
     lost = [seconds(c.time) for c in status.history if c.reason in reasons and not c.excused]
-    before = _times_apart([now, *(time for time in lost if now - time <= DISTURBANCE_SECONDS)]) - 1
+    before = _times_apart([now, *(time for time in lost if now - time <= JUST_CHANGED_SECONDS)]) - 1
     if excused or before < 2:
         return status
     wait = doubled(1, MAX_BACKOFF_SECONDS, before)
     why = f"{before + 1} losses in two minutes. {why}"
-    retry = Retry(reason=why, not_before=at(now + wait), attempt=before, cause=RetryCause.POD_LOST)
+    retry = Retry(reason=why, not_before=end_of_wait(now + wait), attempt=before, cause=RetryCause.POD_LOST)
     return status.model_copy(update={"retry": retry})
 
 
-def due_for_a_master(status: JobStatus, least: int, now: float) -> JobStatus:
+def end_backoff_for_master(status: JobStatus, least: int, now: float) -> JobStatus:
     """The status of a job whose new master comes at once, because no pod trains without it.
 
     A back-off for lost workers, or for a size up to the minimum (`least`), ends at once. The number of its tries is
     kept (139), and so is the back-off for a size beyond the minimum.
     """
     due = {
-        name: waits.model_copy(update={"not_before": min(waits.not_before, at(now))})
+        name: waits.model_copy(update={"not_before": min(waits.not_before, status_time(now))})
         for name, waits in (("retry", status.retry), ("failed_size", status.failed_size))
         if waits is not None and (waits.size or 0) <= least
     }
@@ -161,8 +169,8 @@ def due_for_a_master(status: JobStatus, least: int, now: float) -> JobStatus:
 
 
 def _why_lost(obs: Observation, lost: int) -> str:
-    """A sentence with the pods: first those that the cluster ended, then those that the last status listed and that are
-    gone.
+    """A sentence with the lost pods: first pods that the cluster ended, then deleted pods that the last status
+    lists.
     """
     alive = {pod.name for pod in obs.members}
     going = ((pod, why) for pod, why in obs.to_delete if pod.uid not in obs.job.context.misplaced)
@@ -172,6 +180,6 @@ def _why_lost(obs: Observation, lost: int) -> str:
     names = list(dict.fromkeys([*causes, *listed]))[:lost]
     texts = [f"{name} ({causes[name]})" if causes.get(name) else name for name in names]
     why = f"Lost {', '.join(texts) or 'a pod'}; not counted as a failure."
-    if node_is_lost(obs) and obs.survivors is not None and go_on(obs.job, obs.survivors):
+    if node_is_lost(obs) and obs.survivors is not None and trains_on(obs.job, obs.survivors):
         return f"{why} A group of {pods(len(obs.survivors.pods))} trains on without it and is left alone."
     return why

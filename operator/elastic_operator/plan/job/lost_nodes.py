@@ -1,4 +1,4 @@
-"""Which nodes with pods of a job are lost, and for which nodes that are not Ready this is not known yet."""
+"""Decides which nodes with pods of a job are lost, and for which nodes that are not Ready this is still open."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from elastic_operator.plan.job.still_training import fresh_until, still_training
 from elastic_operator.plan.job.survivors import SURVIVOR_READ_SECONDS, decided_at, survivors
 
 
-def judge_nodes(obs: Observation, now: float) -> Observation:
-    """Which nodes of its pods are not Ready, which of these are given up (86, 92 and 146), and when that may change."""
-    patience, disruption = obs.spec.recovery.node_loss_seconds, obs.job.context.disruption
+def find_lost_nodes(obs: Observation, now: float) -> Observation:
+    """The observation with the nodes of its pods that are not Ready, the given-up ones among them (86, 92 and 146), and
+    when that may change.
+    """
+    patience, outage = obs.spec.recovery.node_loss_seconds, obs.job.context.node_outage
     unready = obs.job.context.unready
     if not unready:
         return obs
     due = {node: since + patience for node, since in unready.items() if now >= since + patience}
-    kept = disruption.kept & due.keys() if disruption else frozenset()
+    kept = outage.kept_nodes & due.keys() if outage else frozenset()
     in_question = {node: time for node, time in due.items() if node not in kept and time > -inf}
     training = still_training(obs.job, obs.status, in_question, now) if in_question else frozenset()
     obs = _read_logs_of_survivors(obs, unready, now)
@@ -27,14 +29,14 @@ def judge_nodes(obs: Observation, now: float) -> Observation:
     wake = {node: since + patience for node, since in unready.items() if node not in due}
     wake |= dict.fromkeys(training, fresh_until(obs.job, now))
     wake |= dict.fromkeys(undecided, decided)
-    wake |= dict.fromkeys(kept, disruption.until if disruption else inf)
+    wake |= dict.fromkeys(kept, outage.until if outage else inf)
     return replace(
         obs,
         unready_nodes=frozenset(unready),
         lost_nodes=frozenset(due) - kept - training - undecided,
         kept_nodes=kept,
         training_nodes=training,
-        wake_at=(*obs.wake_at, *(time for time in wake.values() if time < inf)),
+        requeue_at=(*obs.requeue_at, *(time for time in wake.values() if time < inf)),
     )
 
 
@@ -43,11 +45,11 @@ def _read_logs_of_survivors(obs: Observation, unready: Mapping[str, float], now:
     left = survivors(obs.job, obs.status, unready)
     if left is None:
         return obs
-    patience, disruption = obs.spec.recovery.node_loss_seconds, obs.job.context.disruption
-    times = [time for node, time in unready.items() if disruption is None or node not in disruption.kept]
+    patience, outage = obs.spec.recovery.node_loss_seconds, obs.job.context.node_outage
+    times = [time for node, time in unready.items() if outage is None or node not in outage.kept_nodes]
     begins = min(times, default=inf) + patience - SURVIVOR_READ_SECONDS
     if now < begins:
-        return replace(obs, wake_at=(*obs.wake_at, begins)) if begins < inf else obs
+        return replace(obs, requeue_at=(*obs.requeue_at, begins)) if begins < inf else obs
     return replace(obs, survivors=left)
 
 

@@ -1,4 +1,4 @@
-"""A new master that finds no place gets the place of the highest worker, because the workers only wait without a
+"""Gives a new master without a place the place of the highest worker, because the workers cannot train without a
 master.
 """
 
@@ -9,18 +9,19 @@ from dataclasses import replace
 from elastic_api.pod_names import pod_name
 from elastic_operator.plan.facts.decisions import Assignment, Grant
 from elastic_operator.plan.facts.job import OwnPod
+from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.facts.times import seconds
 from elastic_operator.plan.job.observation import Observation, master_of
 from elastic_worker.contract import ROLE_MASTER
 
 PLACE_SECONDS = 30.0
-"""A new master has this long to find a place by itself, and as long again after each worker that makes room for it."""
+"""How long a new master waits for a place before a worker is released for it, and again before the next worker is."""
 
 
 def make_room_for_master(obs: Observation, grant: Grant, now: float) -> tuple[Observation, Grant]:
     """The grant without the highest worker, if the master has waited too long for a place.
 
-    Not if the others would then be fewer than the minimum: nothing would be gained.
+    The grant is unchanged if the other pods would then be fewer than the minimum.
     """
     lost_at = obs.status.master_lost_time
     workers = [pod for pod in obs.members if pod.role != ROLE_MASTER and pod.uid in grant.assignment.keep]
@@ -29,23 +30,24 @@ def make_room_for_master(obs: Observation, grant: Grant, now: float) -> tuple[Ob
     latest = max([lost_at, *(change.time for change in obs.status.history[:1])])
     due = seconds(latest) + PLACE_SECONDS
     if now < due:
-        return replace(obs, wake_at=(*obs.wake_at, due)), grant
+        return replace(obs, requeue_at=(*obs.requeue_at, due)), grant
     return obs, _without(grant, workers[-1])
 
 
 def _finds_no_place(obs: Observation, grant: Grant, now: float) -> bool:
-    """Whether there is no node for the master, now or soon. False if something else keeps it from being created."""
+    """Whether there is no node for the master, now or soon. False if its creation fails for another reason."""
     master = master_of(obs)
     if master is not None:
         return master.node is None and bool(master.unschedulable)
     name = pod_name(obs.job.name, ROLE_MASTER, 0)
     name_is_free = name not in obs.job.foreign_names and all(pod.name != name for pod in obs.job.pods)
     gets_one = any(slot.role == ROLE_MASTER for slot in grant.assignment.create)
-    return name_is_free and not gets_one and not obs.finishing and now >= obs.hold_until
+    return name_is_free and not gets_one and not obs.finishing and now >= obs.no_pods_before
 
 
 def _without(grant: Grant, worker: OwnPod) -> Grant:
-    gets = grant.assignment
-    kept, released = tuple(uid for uid in gets.keep if uid != worker.uid), (worker.uid, *gets.release)
-    message = f"{worker.name} makes room for a new master, which finds no other place."
-    return replace(grant, assignment=Assignment(gets.replicas - 1, kept, released, gets.create), message=message)
+    assignment = grant.assignment
+    kept, released = tuple(uid for uid in assignment.keep if uid != worker.uid), (worker.uid, *assignment.release)
+    why = Reason(grant.limit, f"{worker.name} makes room for a new master, which finds no other place.")
+    without = Assignment(assignment.replicas - 1, kept, released, assignment.create)
+    return replace(grant, assignment=without, why=replace(grant.why, reason=why))

@@ -1,5 +1,5 @@
-"""What an Elastic job's status says of its group, from its master's report (`facts/launcher_report.py`) if
-that fits.
+"""Puts the group of an Elastic job into its status, from its master's report (`facts/group_report.py`) if that fits
+the job.
 """
 
 from __future__ import annotations
@@ -11,43 +11,45 @@ from elastic_api.status import MAX_METRICS, Change, JobStatus, Metric, Training
 from elastic_api.template import nproc_of
 from elastic_api.times import span
 from elastic_operator.plan.facts.decisions import Event
-from elastic_operator.plan.facts.launcher_report import GroupChange, Report
+from elastic_operator.plan.facts.group_report import GroupChange, GroupReport
 from elastic_operator.plan.facts.text import pods
-from elastic_operator.plan.facts.times import at, lasts, seconds
+from elastic_operator.plan.facts.times import lasts, seconds, status_time
 from elastic_operator.plan.job.losses import MASTER_LOST
 from elastic_operator.plan.job.observation import Observation, is_running, master_of
 from elastic_worker.contract import ROLE_WORKER
 
 MEASURED_SECONDS = 30.0
-"""The first step after a change shows how long the pause was. It is waited for no longer than this."""
+"""The first step after a change shows how long the pause was. The report of that step is awaited for no longer than
+this.
+"""
 TRAINING_SECONDS = 20.0
 """The progress of the training is written no more often than this."""
-HEARD_SECONDS = 60.0
+FIRST_REPORT_SECONDS = 60.0
 """A launcher answers soon after its container runs. If it does not within this time, it may be out of reach
 for good.
 """
 FAILURE = "Failure"
 """The reason of a group's change that was caused by a failure of the script."""
 CLOCKS_APART_SECONDS = 60.0
-"""A change in a report may be this much earlier than the same change in the history: other clocks, and pods notice
-sooner.
+"""A change in a report may be this much earlier than the same change in the history: clocks differ, and pods notice
+changes sooner.
 """
 
 
-def report_of(obs: Observation) -> Report | None:
-    """The report of the master that is a member; None without a credible one."""
-    report, master = obs.job.reports.report, master_of(obs)
+def report_of(obs: Observation) -> GroupReport | None:
+    """The report of the master, if the master is a member; None without a credible report."""
+    report, master = obs.job.feedback.report, master_of(obs)
     spec = obs.job.spec
     if report is None or master is None or spec is None or not spec.is_elastic:
         return None
     return report if report.master_uid == master.uid else None
 
 
-def take_report(obs: Observation, now: float) -> Observation:
-    """Put the report into the status: the training, the generation, and what the latest change cost."""
+def merge_report(obs: Observation, now: float) -> Observation:
+    """Put the report into the status: the training, the generation, and the cost of the latest change."""
     report = report_of(obs)
     if report is None:
-        return replace(obs, wake_at=(*obs.wake_at, heard_by(obs)))
+        return replace(obs, requeue_at=(*obs.requeue_at, first_report_due(obs)))
     if obs.finishing:
         return obs
     status = obs.status.model_copy(update={"training": _training(obs.status, report)})
@@ -58,7 +60,7 @@ def take_report(obs: Observation, now: float) -> Observation:
     measured_by = report.read_at + MEASURED_SECONDS
     may_be_measured = latest is not None and latest.pause_seconds is None and latest.before > 0
     if may_be_measured and report.state == "Running" and now < measured_by:
-        return replace(obs, status=status, wake_at=(*obs.wake_at, measured_by))
+        return replace(obs, status=status, requeue_at=(*obs.requeue_at, measured_by))
     failed = status.total_failures + new_failures(obs)
     status = status.model_copy(update={"membership_generation": report.generation, "total_failures": failed})
     events = (*obs.events, _formed(report, latest)) if report.members else obs.events
@@ -66,7 +68,7 @@ def take_report(obs: Observation, now: float) -> Observation:
 
 
 def new_failures(obs: Observation) -> int:
-    """How many groups were formed after a failure since the generation that the status knows.
+    """How many groups were formed after a failure since the generation in the status.
 
     Each incarnation counts its groups from 1.
     """
@@ -77,31 +79,31 @@ def new_failures(obs: Observation) -> int:
     return sum(change.reason == FAILURE and change.generation > since for change in report.changes)
 
 
-def heard_by(obs: Observation) -> float:
-    """Until when a running master's first report is waited for (epoch seconds); 0.0 if none is."""
+def first_report_due(obs: Observation) -> float:
+    """Until when a running master's first report is awaited (epoch seconds); 0.0 if none is."""
     spec, master = obs.job.spec, master_of(obs)
     if spec is None or not spec.is_elastic or master is None or report_of(obs) is not None:
         return 0.0
-    return (master.main.running_since or 0.0) + HEARD_SECONDS if is_running(master) else 0.0
+    return (master.main.running_since or 0.0) + FIRST_REPORT_SECONDS if is_running(master) else 0.0
 
 
-def is_to_be_heard(obs: Observation, now: float) -> bool:
-    """Whether a running master's first report is still waited for."""
-    return lasts(heard_by(obs), HEARD_SECONDS, now)
+def awaits_first_report(obs: Observation, now: float) -> bool:
+    """Whether a running master's first report is still awaited."""
+    return lasts(first_report_due(obs), FIRST_REPORT_SECONDS, now)
 
 
 def is_whole(obs: Observation, now: float) -> bool:
     """Whether all members train, by the report. A group without a report for a minute counts as whole."""
     report = report_of(obs)
     if report is None:
-        return not is_to_be_heard(obs, now)
+        return not awaits_first_report(obs, now)
     if report.world_size and not report.members:
         return True
     return set(report.members) == {pod.name for pod in obs.members}
 
 
 def world_size(obs: Observation) -> int | None:
-    """The number of training processes in the report, but no more than all pods could have; None without a report."""
+    """The number of training processes by the report, capped at what the pods can have; None without a report."""
     report, spec = report_of(obs), obs.job.spec
     if report is None or spec is None:
         return None
@@ -122,10 +124,11 @@ def first_ranks(obs: Observation) -> dict[str, int]:
     return ranks
 
 
-def _training(status: JobStatus, report: Report) -> Training | None:
-    """The training as reported. A recent one stays, so that news of the group do not each write a new step.
+def _training(status: JobStatus, report: GroupReport) -> Training | None:
+    """The training as reported. A recently written one stays, so that not each news of the group writes a new step.
 
-    It does not stay if it has no remaining time and there is one now: the pace is known only from the second report on.
+    It does not stay if it has no remaining time and the report has one: the pace is known only from the second report
+    on.
     """
     known, left = status.training, report.estimated_remaining_seconds
     is_first = left is not None and known is not None and known.estimated_remaining_seconds is None
@@ -143,22 +146,25 @@ def _training(status: JobStatus, report: Report) -> Training | None:
         eta=span(left) if left is not None else None,
         metrics=[Metric(name=name, value=value) for name, value in _metrics(report)][:MAX_METRICS],
     )
-    return training.model_copy(update={"last_updated_time": at(report.read_at)}) if training != Training() else None
+    return (
+        training.model_copy(update={"last_updated_time": status_time(report.read_at)})
+        if training != Training()
+        else None
+    )
 
 
-def _metrics(report: Report) -> Iterator[tuple[str, str]]:
-    """The metrics that the script reports. The loss that the library knows comes first, unless the script reports
-    one.
-    """
+def _metrics(report: GroupReport) -> Iterator[tuple[str, str]]:
+    """The metrics that the script reports. The library's loss comes first, unless the script reports one."""
     if report.loss is not None and "loss" not in dict(report.metrics):
         yield "loss", f"{report.loss:.6g}"
     yield from report.metrics
 
 
-def _with_costs(status: JobStatus, report: Report) -> list[Change]:
-    """The history, in which each change of a running group has its cost once that is reported.
+def _with_costs(status: JobStatus, report: GroupReport) -> list[Change]:
+    """The history, in which each change of a running group has its cost once the cost is reported.
 
-    The next change may have been decided on before: the newest change is looked up first, then the ones before it.
+    The newest change is looked up first, then earlier ones, because the next change may be decided before the cost is
+    reported.
     """
     history = list(status.history)
     reported = [one for one in reversed(report.changes) if one.generation >= (status.membership_generation or 0)]
@@ -176,15 +182,17 @@ def _with_costs(status: JobStatus, report: Report) -> list[Change]:
 
 
 def _is_of(reported: GroupChange, change: Change) -> bool:
-    """Whether this change of the group, one since the last known generation, belongs to that change in the history."""
-    in_time = reported.at >= seconds(change.time) - CLOCKS_APART_SECONDS and reported.pause_seconds is not None
+    """Whether this change of the group belongs to that change in the history. The change of the group is newer than the
+    last known generation.
+    """
+    in_time = reported.time >= seconds(change.time) - CLOCKS_APART_SECONDS and reported.pause_seconds is not None
     if reported.reason == change.reason == MASTER_LOST:
         return in_time
     same_way = (reported.after > reported.before) == (change.to > change.from_) and reported.after != reported.before
     return in_time and same_way and reported.after == change.to
 
 
-def _formed(report: Report, latest: GroupChange | None) -> Event:
+def _formed(report: GroupReport, latest: GroupChange | None) -> Event:
     processes = "1 process" if report.world_size == 1 else f"{report.world_size} processes"
     parts = [f"Generation {report.generation}: {pods(len(report.members))}, {processes}"]
     if latest is not None:

@@ -1,8 +1,8 @@
 """The pods that take part in an Elastic job, as its master reads them from an annotation of its pod (51).
 
-The number of a list has the key "wish": the word of the launcher for one such list. The members are worked out in each
-pass and compared with the annotation, so a restart of the operator loses nothing. A new list has a higher number than
-the one before; a new master begins with 1.
+The number of a list has the key "wish", which is the launcher's word for such a list. The members are worked out in
+each pass and compared with the annotation, so a restart of the operator loses nothing. A new list has a higher number
+than the one before; a new master begins with 1.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from elastic_operator.plan.facts.decisions import Membership, Slot
 from elastic_operator.plan.job.observation import Observation, master_of
 
 _MAX_NUMBER = 2**53
-"""The operator writes no higher number. Python could read a number of 4,300 digits, but not write it."""
+"""The highest number that the operator writes. Python could read a number of 4,300 digits, but not write it."""
 
 MAX_NAMED = 1000
 """In a larger job members are listed by uid alone, because all annotations of a pod together may have 256 KiB. Names
-help only a person who reads them.
+only help people.
 """
 
 
@@ -43,7 +43,7 @@ def changed_membership(obs: Observation, now: float) -> Membership | None:
 
 
 def first_membership(obs: Observation, release: Collection[str], slots: Sequence[Slot]) -> str:
-    """The list for a new master: the present pods except those being released (uids), plus the pods created with it."""
+    """The list for a new master: the present pods except the released ones (uids), plus the pods created with it."""
     spec = obs.job.spec
     if spec is None or not spec.is_elastic:
         return ""
@@ -53,7 +53,7 @@ def first_membership(obs: Observation, release: Collection[str], slots: Sequence
 
 
 def _content(spec: JobSpec, members: Iterable[tuple[str, str]]) -> dict[str, Any]:
-    """The annotation without its number. A member is a name and a uid, "" if the pod is not there yet."""
+    """The annotation without its number. A member is a name and a uid, "" if the pod does not exist yet."""
     named = [{"name": name, "uid": uid} for name, uid in members]
     content: dict[str, Any] = {
         "members": named if len(named) <= MAX_NAMED else [{"uid": member["uid"]} for member in named],
@@ -72,7 +72,7 @@ def _text(number: int, content: dict[str, Any]) -> str:
 
 
 def _read(text: str) -> dict[str, Any]:
-    """The annotation as it was written; empty if somebody else wrote it."""
+    """The annotation as the operator wrote it; empty if somebody else wrote it."""
     try:
         read = json.loads(text)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Pods that have a node and do not start there. They are taken back, and tried again later without anybody's doing
+"""Pods that have a node and do not start there. They are deleted, and created again later without anybody's doing
 (136).
 """
 
@@ -8,21 +8,23 @@ from dataclasses import replace
 
 from elastic_api.status import ConditionType, RetryCause
 from elastic_operator.plan.facts.job import STARTS, OwnPod
+from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.observation import Observation, set_condition
-from elastic_operator.plan.job.unplaceable import is_awaited, try_later
+from elastic_operator.plan.job.unplaceable import back_off, is_awaited
 
-UNNAMED = 12
-"""Pods get this many times as long if the kubelet names no trouble: a volume is attached, or its files get another
-owner, or an older kubelet pulls an image.
+NO_REASON_FACTOR = 12
+"""The limit is this many times as long if the kubelet names no trouble: it may attach a volume, change the owner of its
+files, or, if older, pull an image.
 """
 
 
 def not_started(obs: Observation, now: float) -> Observation:
-    """Take back pods that have a node and do not start there, because an image, a volume or a setting is missing (136).
+    """Delete pods that have a node and do not start there, because an image, a volume or a setting is missing
+    (136).
 
-    The other pods go with them if they are fewer than the minimum: they would hold GPUs for nothing. A running init
-    container is the user's own code, like the main container later. An image that is being pulled has all the time it
-    needs: the container runtime itself gives up a pull that stands still, and the kubelet then names that.
+    The other pods are deleted with them if they are fewer than the minimum, because they would hold GPUs for nothing. A
+    running init container is the user's own code, like the main container later. The pull of an image has no limit: the
+    container runtime itself gives up a pull that makes no progress, and the kubelet then reports that.
     """
     waiting = [pod for pod in obs.members if _starts(pod) and not is_awaited(obs, pod)]
     waiting = [pod for pod in waiting if pod.node not in obs.unready_nodes and not pod.main.is_on_its_way]
@@ -31,11 +33,11 @@ def not_started(obs: Observation, now: float) -> Observation:
     waits = [(pod, _since(pod) + _start_seconds(obs, pod)) for pod in waiting]
     due = [pod for pod, until in waits if now >= until]
     if not due:
-        return replace(obs, wake_at=(*obs.wake_at, *(until for _, until in waits)))
+        return replace(obs, requeue_at=(*obs.requeue_at, *(until for _, until in waits)))
     why, left = _why_not_started(obs, due), tuple(pod for pod in obs.members if pod not in due)
-    obs = try_later(obs, now, left, RetryCause.PODS_NOT_STARTED, why)
-    reason = due[0].main.waiting_reason or "ContainerCreating"
-    status = set_condition(obs.status, ConditionType.PODS_NOT_STARTED, "True", reason, why, obs.job.generation, now)
+    obs = back_off(obs, now, left, RetryCause.PODS_NOT_STARTED, why)
+    reason = Reason(due[0].main.waiting_reason or "ContainerCreating", why)
+    status = set_condition(obs.status, ConditionType.PODS_NOT_STARTED, "True", reason, obs.job.generation, now)
     return replace(obs, status=status)
 
 
@@ -46,8 +48,8 @@ def _starts(pod: OwnPod) -> bool:
 
 
 def _since(pod: OwnPod) -> float:
-    """The time since when the pod waits for its present step: images of later containers are pulled when the earlier
-    ones end.
+    """Since when the pod waits for its present step. The image of a container is pulled when the container before it
+    has ended.
     """
     bound = pod.created if pod.bound_since is None else pod.bound_since
     return max(bound, pod.main.waiting_since or bound)
@@ -55,11 +57,11 @@ def _since(pod: OwnPod) -> float:
 
 def _start_seconds(obs: Observation, pod: OwnPod) -> int:
     """How long the pod has to start."""
-    return obs.job.start_seconds * (UNNAMED if pod.main.waiting_reason in STARTS else 1)
+    return obs.job.start_seconds * (NO_REASON_FACTOR if pod.main.waiting_reason in STARTS else 1)
 
 
 def _why_not_started(obs: Observation, due: list[OwnPod]) -> str:
-    """Names the first pod, the container and the reason."""
+    """A sentence with the first pod, the container and the reason."""
     pod, main = due[0], due[0].main
     more = f" ({len(due) - 1} more have not started)" if len(due) > 1 else ""
     if main.waiting_reason in STARTS:

@@ -1,61 +1,69 @@
-"""What is known of one job after a look at it, and how news is put into its status.
+"""The observation of one job, and how news is put into its status.
 
 An incarnation is all pods of a job under one rendezvous id. `status.incarnation` names the present one, and a pod with
-a lower number goes, whatever else it says. So raising the number is the whole decision to replace all pods. Any replica
-of the operator that reads it later carries out the rest.
+a lower number is deleted in any case. So raising the number is the whole decision to replace all pods. Any replica of
+the operator that reads it later carries out the rest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from elastic_api.job import JobSpec
 from elastic_api.status import MAX_HISTORY, Change, ConditionType, JobStatus, Truth
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import Job, OwnPod, Survivors
-from elastic_operator.plan.facts.times import at, condition
-from elastic_worker.contract import ROLE_MASTER
+from elastic_operator.plan.facts.roles import master_in
+from elastic_operator.plan.facts.text import Reason
+from elastic_operator.plan.facts.times import condition, status_time
+
+
+class Deletion(NamedTuple):
+    """A pod to delete, and why in words. The plan makes a `DeletePod` of it, unless the pod is leaving already."""
+
+    pod: OwnPod
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One job after a look at it: its members, and its status with the news written into it."""
+    """The knowledge of one job in one pass: its members, and its status with the news written into it."""
 
     job: Job
     status: JobStatus
     members: tuple[OwnPod, ...] = ()
     """The members, master first."""
-    to_delete: tuple[tuple[OwnPod, str], ...] = ()
-    """Pods to delete, each with the reason."""
+    to_delete: tuple[Deletion, ...] = ()
     unready_nodes: frozenset[str] = frozenset()
     """The nodes of its pods that are not Ready."""
     lost_nodes: frozenset[str] = frozenset()
     """The nodes among these that have not been Ready for too long."""
     kept_nodes: frozenset[str] = frozenset()
-    """Nodes that would be lost, too, if fewer nodes were away at once (86)."""
+    """Nodes that would also be lost if fewer nodes were away at once (86)."""
     training_nodes: frozenset[str] = frozenset()
-    """Nodes that would be lost, too, if the master did not report that pods there train (92)."""
+    """Nodes that would also be lost if the master did not report that pods there train (92)."""
     survivors: Survivors | None = None
     """The pods of a Torchrun job whose logs are read, to see whether they train on (146)."""
     avoided: Mapping[str, str] = field(default_factory=dict)
     """Nodes on which no pod is created now, with reason and time in words (137)."""
-    hold_until: float = 0.0
+    no_pods_before: float = 0.0
     """No pods are created before this time."""
-    backs_off: bool = False
+    is_in_backoff: bool = False
     """Whether the job takes no part in the allocation until then."""
     finishing: bool = False
     """Whether a worker has ended well, so that the others will end soon."""
     commit: bool = False
-    """Whether the status holds a decision that is written before anything is done."""
-    going: frozenset[str] = frozenset()
+    """Whether the status holds a decision that must be written before all other writes."""
+    planned_deletions: frozenset[str] = frozenset()
     """The pods (uids) that the plan deletes."""
     events: tuple[Event, ...] = ()
-    wake_at: tuple[float, ...] = ()
+    requeue_at: tuple[float, ...] = ()
 
     @property
     def spec(self) -> JobSpec:
-        """The job's spec; asked of jobs whose spec could be read."""
+        """The job's spec. Only for jobs whose spec could be read."""
         assert self.job.spec is not None
         return self.job.spec
 
@@ -67,16 +75,16 @@ class Observation:
         """
         spec = self.job.spec
         waits = self.job.needs_edit or self.status.held_until
-        over = self.status.finished or self.backs_off or (waits and not self.members)
+        over = self.status.finished or self.is_in_backoff or (waits and not self.members)
         return spec is not None and not spec.suspend and not over
 
 
 def set_condition(
-    status: JobStatus, kind: ConditionType, value: Truth, reason: str, message: str, generation: int, now: float
+    status: JobStatus, kind: ConditionType, value: Truth, reason: Reason, generation: int, now: float
 ) -> JobStatus:
     """The status with that condition; its transition time changes only when its truth does."""
     old = status.condition(kind)
-    new = condition(old, kind, value, reason, message, generation, now)
+    new = condition(old, kind, value, reason, generation, now)
     if new == old:
         return status
     others = [c for c in status.conditions if c.type != kind]
@@ -87,12 +95,14 @@ def add_change(
     status: JobStatus, now: float, before: int, after: int, reason: str, message: str, *, excused: bool = False
 ) -> JobStatus:
     """The status with this change of size added to its history."""
-    change = Change(time=at(now), from_=before, to=after, reason=reason, message=message, excused=excused or None)
+    change = Change(
+        time=status_time(now), from_=before, to=after, reason=reason, message=message, excused=excused or None
+    )
     return status.model_copy(update={"history": [change, *status.history][:MAX_HISTORY]})
 
 
 def end_incarnation(status: JobStatus, **more: object) -> JobStatus:
-    """The status by which every present pod goes."""
+    """The status by which every present pod is deleted."""
     update = {
         "incarnation": status.incarnation + 1,
         "running_since": None,
@@ -106,21 +116,22 @@ def end_incarnation(status: JobStatus, **more: object) -> JobStatus:
 
 
 NO_WAITS: dict[str, object] = {"retry": None, "failed_size": None}
-"""The fields of a status in which nothing waits before it is tried again."""
+"""The fields of a status without any back-off."""
 
 
 def fail(obs: Observation, now: float, reason: str, message: str) -> Observation:
     """The job, ended as failed."""
-    status = obs.status.model_copy(update={"completion_time": at(now), **NO_WAITS})
-    status = set_condition(status, ConditionType.FAILED, "True", reason, message, obs.job.generation, now)
+    status = obs.status.model_copy(update={"completion_time": status_time(now), **NO_WAITS})
+    status = set_condition(status, ConditionType.FAILED, "True", Reason(reason, message), obs.job.generation, now)
     event = Event(reason if reason == "RestartLimitReached" else "Failed", message, "Warning")
     return replace(obs, status=status, commit=True, events=(*obs.events, event))
 
 
 def replace_all(obs: Observation, status: JobStatus, event: Event) -> Observation:
     """Delete every present pod; `end_incarnation` has made the `status`."""
-    to_delete = (*obs.to_delete, *((p, f"incarnation {p.incarnation} is over") for p in obs.members))
-    ended = tuple((p, "ended") for p in present(obs) if p.ended and all(p.uid != g.uid for g, _ in to_delete))
+    to_delete = (*obs.to_delete, *map(of_ended_incarnation, obs.members))
+    uids = {deletion.pod.uid for deletion in to_delete}
+    ended = tuple(Deletion(pod, "ended") for pod in present(obs) if pod.ended and pod.uid not in uids)
     return replace(
         obs,
         status=status,
@@ -132,20 +143,25 @@ def replace_all(obs: Observation, status: JobStatus, event: Event) -> Observatio
     )
 
 
+def of_ended_incarnation(pod: OwnPod) -> Deletion:
+    """The deletion of a pod whose incarnation is over."""
+    return Deletion(pod, f"incarnation {pod.incarnation} is over")
+
+
 def present(obs: Observation) -> list[OwnPod]:
-    """The pods of the present incarnation in any state, without a master that another one has followed."""
+    """The pods of the present incarnation in any state, without a superseded master."""
     own = (p for p in obs.job.pods if p.incarnation == obs.status.incarnation)
     return [p for p in own if not is_superseded(p, obs.status)]
 
 
 def is_superseded(pod: OwnPod, status: JobStatus) -> bool:
-    """Whether the pod is the master of an Elastic job, and a newer one replaces it or is about to."""
+    """Whether the pod is a master of an Elastic job that a newer one replaces, or is about to replace."""
     return pod.master_epoch is not None and pod.master_epoch < (status.master_epoch or 0)
 
 
 def master_of(obs: Observation) -> OwnPod | None:
     """The master, if it is a member."""
-    return obs.members[0] if obs.members and obs.members[0].role == ROLE_MASTER else None
+    return master_in(obs.members)
 
 
 def is_running(pod: OwnPod) -> bool:

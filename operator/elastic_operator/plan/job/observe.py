@@ -1,7 +1,8 @@
-"""What has happened to one job since its status was written: ends, failures, losses, incarnations that are over.
+"""Finds what has happened to one job since its status was written: ends, failures, losses, incarnations that are
+over.
 
 The input is the job's pods and its last status. The result is the status with the news recorded, and the pods that are
-still members. The allocator then says what the job gets (`allocation`), and `reconcile` what is done.
+still members. Then `allocation` decides the job's grant, and `reconcile` plans the writes.
 """
 
 from __future__ import annotations
@@ -11,15 +12,21 @@ from dataclasses import replace
 from elastic_api.status import Retry, RetryCause
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.times import seconds
-from elastic_operator.plan.job import elastic_rules, life, sorting
+from elastic_operator.plan.job import elastic_rules, lifecycle
 from elastic_operator.plan.job.avoided_nodes import avoiding
+from elastic_operator.plan.job.classify_pods import classify_pods, classify_unread_pods
 from elastic_operator.plan.job.failures import give_up_after_failure
-from elastic_operator.plan.job.flapping import hold_still
-from elastic_operator.plan.job.losses import losses
-from elastic_operator.plan.job.lost_nodes import judge_nodes
+from elastic_operator.plan.job.flapping import hold_if_flapping
+from elastic_operator.plan.job.losses import record_lost_pods
+from elastic_operator.plan.job.lost_nodes import find_lost_nodes
 from elastic_operator.plan.job.not_started import not_started
 from elastic_operator.plan.job.observation import Observation
-from elastic_operator.plan.job.unplaceable import blocked, misplaced, refused, unschedulable
+from elastic_operator.plan.job.unplaceable import (
+    back_off_after_rejection,
+    delete_rejected_pods,
+    delete_unschedulable_pods,
+    recreate_misplaced_pods,
+)
 from elastic_operator.plan.job.warnings import warn
 
 
@@ -32,8 +39,8 @@ def observe(job: Job, now: float) -> Observation:
     if status.finished or job.deleted:
         return obs
     if job.spec is None:
-        return life.success(sorting.sort_unread(obs), now)
-    obs = sorting.sort_pods(judge_nodes(obs, now))
+        return lifecycle.complete_on_success(classify_unread_pods(obs), now)
+    obs = classify_pods(find_lost_nodes(obs, now))
     for rule in _ELASTIC if job.spec.is_elastic else _TORCHRUN:
         before, obs = obs.status, rule(obs, now)
         if obs.status is before:
@@ -42,61 +49,61 @@ def observe(job: Job, now: float) -> Observation:
             return obs
         if obs.status.incarnation != status.incarnation:
             break
-    return _hold(obs, now)
+    return _back_off(obs, now)
 
 
-def _hold(obs: Observation, now: float) -> Observation:
-    """A job between two incarnations keeps its place while it waits. One that could not start lets others pass.
+def _back_off(obs: Observation, now: float) -> Observation:
+    """A job between two incarnations keeps its place while it waits. A job that could not start lets others pass.
 
-    One that can start with fewer pods than the failed size does not wait: it trained on them, and has lost them.
+    A job that can start with fewer pods than the failed size does not wait: it trained on such pods, and has lost them.
     """
     obs = avoiding(obs, now)
     retry, failed = obs.status.retry, obs.status.failed_size
     waits = seconds(failed.not_before) if failed is not None and _is_needed(obs, failed) else 0.0
-    hold_until = max(waits, seconds(retry.not_before) if retry else 0.0)
-    return replace(obs, hold_until=hold_until, backs_off=now < waits) if hold_until else obs
+    no_pods_before = max(waits, seconds(retry.not_before) if retry else 0.0)
+    return replace(obs, no_pods_before=no_pods_before, is_in_backoff=now < waits) if no_pods_before else obs
 
 
 def _is_needed(obs: Observation, failed: Retry) -> bool:
-    """Whether the job cannot start without the size that could not be had."""
+    """Whether the job cannot start without the failed size."""
     if obs.members or failed.cause is RetryCause.NODES_NOT_PROVISIONED:
         return False
     return failed.size is None or obs.job.spec is None or failed.size <= obs.spec.minimum
 
 
 _TORCHRUN = (
-    life.edited,
-    life.deadline,
-    life.success,
+    lifecycle.end_backoff_after_edit,
+    lifecycle.fail_after_deadline,
+    lifecycle.complete_on_success,
     give_up_after_failure,
-    life.suspension,
-    life.outdated,
-    hold_still,
+    lifecycle.suspend,
+    lifecycle.replace_outdated_pods,
+    hold_if_flapping,
     warn,
-    misplaced,
-    losses,
-    refused,
-    blocked,
-    unschedulable,
+    recreate_misplaced_pods,
+    record_lost_pods,
+    delete_rejected_pods,
+    back_off_after_rejection,
+    delete_unschedulable_pods,
     not_started,
-    life.steady,
+    lifecycle.forget_old_failures,
 )
 _ELASTIC = (
-    life.edited,
-    life.deadline,
-    life.success,
+    lifecycle.end_backoff_after_edit,
+    lifecycle.fail_after_deadline,
+    lifecycle.complete_on_success,
     elastic_rules.over_after_restarts,
     elastic_rules.failure,
-    life.suspension,
-    life.outdated,
-    hold_still,
+    lifecycle.suspend,
+    lifecycle.replace_outdated_pods,
+    hold_if_flapping,
     warn,
-    misplaced,
-    elastic_rules.losses,
-    elastic_rules.absence,
-    refused,
-    blocked,
-    unschedulable,
+    recreate_misplaced_pods,
+    elastic_rules.record_lost_pods,
+    elastic_rules.end_without_master,
+    delete_rejected_pods,
+    back_off_after_rejection,
+    delete_unschedulable_pods,
     not_started,
-    life.steady,
+    lifecycle.forget_old_failures,
 )

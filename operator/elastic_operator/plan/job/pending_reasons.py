@@ -1,8 +1,9 @@
-"""Why pods do not run yet, if a person can do something about it: no node, no image, no scheduler, a scheduling gate.
+"""Says why pods do not run yet, if a person can do something about it: no node, no image, no scheduler, a scheduling
+gate.
 
 A scheduler that finds no node for a pod says so in the pod's condition PodScheduled. Without that condition, no
-scheduler has looked at the pod: it is away, the pod names one that does not exist, or the pod has scheduling gates.
-Whoever set a gate removes it. Until then the pod waits, however long that takes (176).
+scheduler has looked at the pod: it does not run, the pod names one that does not exist, or the pod has scheduling
+gates. A gate is removed by the controller that set it. Until then the pod waits without a limit (176).
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ UNSEEN_SECONDS = 30.0
 """kube-scheduler looks at a new pod within milliseconds, or within seconds if its queue is long."""
 
 
-def seen_by(obs: Observation) -> list[float]:
-    """When a scheduler should have looked at the pods that none has looked at."""
+def scheduler_deadlines(obs: Observation) -> list[float]:
+    """By when a scheduler should look at the pods that no scheduler has looked at yet."""
     return [pod.created + UNSEEN_SECONDS for pod in obs.members if _is_unseen(pod)]
 
 
 def why_pods_wait(obs: Observation, now: float) -> list[str]:
-    """A sentence for each reason, with the pods that wait for it. Not all of many reasons are named."""
+    """A sentence for each reason, with the pods that wait for it. If there are many reasons, only some are named."""
     waiting: defaultdict[str, list[str]] = defaultdict(list)
     for pod in obs.members:
         if why := _why(obs, pod, now):
@@ -42,7 +43,7 @@ def _why(obs: Observation, pod: OwnPod, now: float) -> str:
     if pod.main.waiting_reason not in STARTS:
         return f"{pod.main.waiting_reason}: {pod.main.waiting_message}".rstrip(": ")
     if _is_unseen(pod) and now >= pod.created + UNSEEN_SECONDS:
-        return f"looked at by no scheduler in {UNSEEN_SECONDS:.0f} s. See whether {_scheduler(obs, pod)} runs."
+        return f"no scheduler has tried it within {UNSEEN_SECONDS:.0f} s. Check that {_scheduler(obs, pod)} runs."
     return ""
 
 

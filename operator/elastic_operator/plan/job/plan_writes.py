@@ -1,4 +1,4 @@
-"""What a plan writes: which pods go, and the status with its conditions and counts."""
+"""The writes of a plan: the pods to delete, and the status with its conditions and counts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from elastic_operator.plan.facts.roles import leaving_order
 from elastic_operator.plan.job.conditions import with_conditions
 from elastic_operator.plan.job.counts import with_counts
 from elastic_operator.plan.job.observation import Observation
-from elastic_operator.plan.job.pending_reasons import seen_by
+from elastic_operator.plan.job.pending_reasons import scheduler_deadlines
 from elastic_operator.plan.job.resize import why_smaller
 from elastic_worker.contract import ROLE_MASTER
 
@@ -24,12 +24,12 @@ def make_plan(
     creates: tuple[CreatePod, ...],
     now: float,
 ) -> Plan:
-    """The plan with these deletions and creations, and the status that they and what has happened lead to."""
-    obs = replace(obs, going=frozenset(pod.uid for pod in deletes))
-    status = _as_it_can_be_kept(
-        with_conditions(replace(obs, status=with_counts(obs, now)), grant, now), obs.job.dropped_status_fields
+    """The plan with these deletions and creations, and the status that follows from them and from the observation."""
+    obs = replace(obs, planned_deletions=frozenset(pod.uid for pod in deletes))
+    status = _for_older_crd(
+        with_conditions(replace(obs, status=with_counts(obs, now)), grant, now), obs.job.pruned_status_fields
     )
-    due = (*obs.wake_at, *seen_by(obs), obs.hold_until, grant.wake_at if grant else None)
+    due = (*obs.requeue_at, *scheduler_deadlines(obs), obs.no_pods_before, grant.why.requeue_at if grant else None)
     wakes = [w for w in due if w and w > now]
     return Plan(
         status=status,
@@ -38,22 +38,22 @@ def make_plan(
         creates=creates,
         events=obs.events,
         route=next((Route(p.pod_ip, p.node or "") for p in obs.members if p.role == ROLE_MASTER and p.pod_ip), Route()),
-        wake_at=min(wakes, default=None),
+        requeue_at=min(wakes, default=None),
     )
 
 
-def _as_it_can_be_kept(status: JobStatus, dropped_status_fields: frozenset[str]) -> JobStatus:
-    """Where definitions of an older release drop `failedSize`, the wait that ends last is in `retry`, from where it is
-    read (154).
+def _for_older_crd(status: JobStatus, pruned_status_fields: frozenset[str]) -> JobStatus:
+    """The status for a custom resource definition of an older release, which drops `failedSize`: the wait that ends
+    last is in `retry`, and is read from there (154).
     """
-    if "failedSize" not in dropped_status_fields or status.failed_size is None:
+    if "failedSize" not in pruned_status_fields or status.failed_size is None:
         return status
     waits = (one for one in (status.failed_size, status.retry) if one is not None)
     return status.model_copy(update={"retry": max(waits, key=lambda one: one.not_before)})
 
 
 def deletes_of(obs: Observation) -> tuple[DeletePod, ...]:
-    """The pods that must go for reasons of the job's own; on a lost node also those that are being deleted."""
+    """The deletions for reasons of the job's own; on a lost node also of pods that are being deleted."""
     return tuple(
         DeletePod(pod.name, pod.uid, why, force=pod.node in obs.lost_nodes)
         for pod, why in obs.to_delete
@@ -62,12 +62,12 @@ def deletes_of(obs: Observation) -> tuple[DeletePod, ...]:
 
 
 def deletes_of_released(pods: Iterable[OwnPod], release: Collection[str], why: str) -> tuple[DeletePod, ...]:
-    """The deletion of those pods that are released (uids): highest worker index first, the master last."""
+    """The deletions of the released pods (uids): highest worker index first, the master last."""
     return tuple(DeletePod(pod.name, pod.uid, why) for pod in leaving_order(pod for pod in pods if pod.uid in release))
 
 
 def reclaimed(obs: Observation, grant: Grant | None) -> tuple[DeletePod, ...]:
-    """The pods of a job that gets no new ones to whose GPUs another team is entitled (99)."""
-    return (
-        deletes_of_released(obs.job.pods, grant.assignment.release, why_smaller(grant)[1]) if grant is not None else ()
-    )
+    """Deletions of the job's pods whose GPUs another team is entitled to. The job gets no new pods (99)."""
+    if grant is None:
+        return ()
+    return deletes_of_released(obs.job.pods, grant.assignment.release, why_smaller(grant).message)

@@ -1,6 +1,7 @@
-"""A job that is quarantined after an error of the operator's own (88). Its pods run on, and others get what is theirs.
+"""A job that is quarantined after an error of the operator's own (88). Its pods run on, and others may reclaim its
+GPUs.
 
-What is done for the job is decided from as little as possible: its name, its pods, and its last good demand.
+Decisions about the job use as little as possible: its name, its pods, and its last good demand.
 """
 
 from __future__ import annotations
@@ -12,14 +13,15 @@ from elastic_api.status import ConditionType, JobStatus, Phase
 from elastic_operator.plan.facts.decisions import Plan
 from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.facts.snapshot import JobDemand
-from elastic_operator.plan.job.holding import frozen_demand, member_of
+from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.observation import add_change, end_incarnation, set_condition
 from elastic_operator.plan.job.plan_writes import deletes_of_released
+from elastic_operator.plan.job.remaining_pods import frozen_demand, member_of
 from elastic_worker.contract import ROLE_WORKER
 
 
 def demand_in_quarantine(last: JobDemand, pods: Sequence[OwnPod]) -> JobDemand | None:
-    """The last good demand, with the present pods: others may be entitled to them, and it never gets more.
+    """The last good demand, with the present pods. Others may be entitled to these, and the job never gets more.
 
     None if no pod is left.
     """
@@ -31,23 +33,24 @@ def demand_in_quarantine(last: JobDemand, pods: Sequence[OwnPod]) -> JobDemand |
 
 
 def plan_in_quarantine(job: Job, release: Collection[str], now: float) -> Plan:
-    """Delete the pods (uids) whose GPUs go to others, workers before the master. The status says why nothing else is
+    """Delete the pods (uids) whose GPUs others get, workers before the master. The status says why nothing else is
     done.
     """
     why = "Others are entitled to its GPUs."
     deletes = deletes_of_released(job.pods, release, why)
     if job.status.finished or job.deleted:
         return Plan(status=job.status, deletes=deletes)
-    status = set_condition(
-        job.status, ConditionType.READY, "False", Phase.INTERNAL_ERROR, job.fault, job.generation, now
-    )
+    fault = Reason(Phase.INTERNAL_ERROR, job.fault)
+    status = set_condition(job.status, ConditionType.READY, "False", fault, job.generation, now)
     if deletes:
         status = _of_size(status, len(job.active_pods) - len(deletes), why, now)
     return Plan(status=status, commit_first=bool(deletes), deletes=deletes)
 
 
 def _of_size(status: JobStatus, after: int, why: str, now: float) -> JobStatus:
-    """The status with that many pods; the same one if it says so already, because each deletion may be tried again."""
+    """The status with that many pods; unchanged if it has that number already, because each deletion may be tried
+    again.
+    """
     before = status.target_replicas
     if after == before:
         return status

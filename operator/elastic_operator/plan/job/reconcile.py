@@ -1,6 +1,6 @@
-"""What is done for one job, given what has happened (`observe`) and what it was granted (`allocation`).
+"""Plans the writes for one job, from its observation (`observe`) and its grant (`allocation`).
 
-It creates the pods that fit now, deletes those that must go, and writes both down. `Plan` says in which order.
+A plan creates the pods that fit now, deletes pods, and records both. `Plan` says in which order.
 """
 
 from __future__ import annotations
@@ -9,29 +9,29 @@ from dataclasses import replace
 
 from elastic_api.pod_names import pod_name
 from elastic_operator.plan.facts.decisions import Assignment, CreatePod, Grant, Plan, Slot
-from elastic_operator.plan.facts.roles import master_first
+from elastic_operator.plan.facts.roles import master_first, master_in
 from elastic_operator.plan.job.creates import creates
-from elastic_operator.plan.job.finished import after_the_end, without_pods
+from elastic_operator.plan.job.finished import plan_finished, without_pods
 from elastic_operator.plan.job.master_place import make_room_for_master
-from elastic_operator.plan.job.master_report import take_report
+from elastic_operator.plan.job.master_report import merge_report
 from elastic_operator.plan.job.membership import changed_membership, first_membership
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.plan_writes import deletes_of, deletes_of_released, make_plan, reclaimed
-from elastic_operator.plan.job.resize import start_over_if_needed, write_down_change
+from elastic_operator.plan.job.resize import record_change, restart_if_needed
 from elastic_worker.contract import ROLE_MASTER
 
 
 def reconcile(obs: Observation, grant: Grant | None, *, now: float) -> Plan:
-    """The plan for one job. `grant` is None if it takes no part in the allocation: it has no pods, or must."""
+    """The plan for one job. `grant` is None if the job takes no part in the allocation."""
     if obs.job.deleted:
         return Plan(status=obs.job.status, deletes=reclaimed(obs, grant))
     if obs.status.finished:
-        return after_the_end(obs, grant, now)
+        return plan_finished(obs, grant, now)
     if grant is None:
         return without_pods(obs, now)
     if obs.job.spec is not None:
-        obs, grant = make_room_for_master(take_report(obs, now), grant, now)
-    obs = write_down_change(start_over_if_needed(obs, grant), grant, now)
+        obs, grant = make_room_for_master(merge_report(obs, now), grant, now)
+    obs = record_change(restart_if_needed(obs, grant), grant, now)
     release = grant.assignment.release
     deletes = (*deletes_of(obs), *deletes_of_released(obs.members, release, grant.message))
     remaining = replace(obs, members=tuple(pod for pod in obs.members if pod.uid not in release))
@@ -39,32 +39,31 @@ def reconcile(obs: Observation, grant: Grant | None, *, now: float) -> Plan:
     return replace(plan, membership=changed_membership(remaining, now))
 
 
-def _creates(obs: Observation, gets: Assignment, now: float) -> tuple[CreatePod, ...]:
+def _creates(obs: Observation, assignment: Assignment, now: float) -> tuple[CreatePod, ...]:
     """Pods whose room and name are free. A group starts only when its whole minimum can be created at once.
 
-    There are none for a job of which only the pods are known: they run on, and give back borrowed GPUs (99).
+    None are created for a job of which only the pods are known. Its pods run on, and borrowed GPUs are given back (99).
     """
-    if obs.job.spec is None or obs.finishing or obs.job.needs_edit or now < obs.hold_until:
+    if obs.job.spec is None or obs.finishing or obs.job.needs_edit or now < obs.no_pods_before:
         return ()
     names = {(pod.role, pod.index) for pod in obs.job.pods}
     if pod_name(obs.job.name, ROLE_MASTER, 0) in obs.job.foreign_names:
         names.add((ROLE_MASTER, 0))
-    slots = [slot for slot in gets.create if slot.ready and (slot.role, slot.index) not in names]
+    slots = [slot for slot in assignment.create if slot.ready and (slot.role, slot.index) not in names]
     if not obs.members and not _can_start(obs, slots):
         return ()
     slots = _to_an_allowed_size(obs, sorted(slots, key=master_first))
-    return creates(obs, slots, membership=first_membership(obs, gets.release, slots))
+    return creates(obs, slots, membership=first_membership(obs, assignment.release, slots))
 
 
 def _to_an_allowed_size(obs: Observation, slots: list[Slot]) -> list[Slot]:
-    """As many pods as lead to an allowed size: a step of growth waits until all its room is free (36).
+    """As many of these pods as lead to an allowed size: a step of growth waits until all its room is free (36).
 
     Below the minimum, and between two sizes, every pod that can be created is created; a master always is.
     """
     now = len(obs.members)
     reached = [size for size in obs.spec.sizes() if now <= size <= now + len(slots)]
-    has_master = bool(slots) and slots[0].role == ROLE_MASTER
-    return slots[: max(reached[-1] - now, has_master)] if reached else slots
+    return slots[: max(reached[-1] - now, master_in(slots) is not None)] if reached else slots
 
 
 def _can_start(obs: Observation, slots: list[Slot]) -> bool:

@@ -1,4 +1,4 @@
-"""How a change of a job's size is recorded: in its status and an event, before pods go for it (25)."""
+"""Records a change of a job's size in its status and an event, before pods are deleted for it (25)."""
 
 from __future__ import annotations
 
@@ -7,40 +7,41 @@ from math import floor
 
 from elastic_api.status import SizeReason
 from elastic_operator.plan.facts.decisions import Event, Grant
-from elastic_operator.plan.facts.text import listed, names_of, pods
-from elastic_operator.plan.facts.times import at, seconds
-from elastic_operator.plan.job.observation import Observation, add_change, end_incarnation
+from elastic_operator.plan.facts.text import Reason, listed, names_of, pods
+from elastic_operator.plan.facts.times import seconds, status_time
+from elastic_operator.plan.job.observation import Deletion, Observation, add_change, end_incarnation
 
 
-def start_over_if_needed(obs: Observation, grant: Grant) -> Observation:
-    """End the incarnation of a group that is given up as a whole, or whose pods cannot take the new size (11).
+def restart_if_needed(obs: Observation, grant: Grant) -> Observation:
+    """Begin a new incarnation if all pods are given up, or if the running pods were made with a `min:max` that excludes
+    the new size (11).
 
-    A group below the job's minimum does not train at any size. Its pods stay and wait for the others (16). Exception:
-    it has never run as a whole, and loses a pod that is not replaced (142).
+    A group below the job's minimum does not train at any size. Its pods stay and wait for the others (16). A group that
+    never ran as a whole also starts over when it loses a pod for good (142).
     """
     if not obs.members or obs.finishing:
         return obs
-    gets = grant.assignment
-    size, release = gets.replicas, gets.release
+    assignment = grant.assignment
+    size, release = assignment.replicas, assignment.release
     may_run = obs.job.spec is None or size >= obs.job.spec.minimum
     frozen = next((pod.nnodes for pod in obs.members if pod.nnodes), None)
     if size == 0:
-        why = f"All GPUs are given back: {grant.message}"
-    elif frozen and not frozen[0] <= size <= frozen[1] and size > len(gets.keep):
+        why = f"All pods are deleted: {grant.message}"
+    elif frozen and not frozen[0] <= size <= frozen[1] and size > len(assignment.keep):
         why = f"{size} pods are outside of {frozen[0]}:{frozen[1]}, which the running pods were made with"
     elif frozen and may_run and size < frozen[0] and release:
         why = f"{size} pods are fewer than {frozen[0]}, which the running pods were made with"
-    elif not may_run and (obs.to_delete or release) and _begins(obs):
-        why = f"All GPUs are given back before the start: {grant.message}"
+    elif not may_run and (obs.to_delete or release) and _is_starting(obs):
+        why = f"All pods are deleted before the start: {grant.message}"
     else:
         return obs
-    to_delete = (*obs.to_delete, *((pod, why) for pod in obs.members))
+    to_delete = (*obs.to_delete, *(Deletion(pod, why) for pod in obs.members))
     event = Event("NewIncarnation", f"{why}; all pods are replaced.")
     status = end_incarnation(obs.status)
     return replace(obs, status=status, members=(), to_delete=to_delete, commit=True, events=(*obs.events, event))
 
 
-def _begins(obs: Observation) -> bool:
+def _is_starting(obs: Observation) -> bool:
     """Whether the group has not run as a whole yet: all of its pods were made since the last change of size.
 
     The API server's times are whole seconds, and its start may not be written yet (25).
@@ -50,7 +51,7 @@ def _begins(obs: Observation) -> bool:
     return obs.status.running_since is None and all(pod.created >= last for pod in obs.members)
 
 
-def write_down_change(obs: Observation, grant: Grant, now: float) -> Observation:
+def record_change(obs: Observation, grant: Grant, now: float) -> Observation:
     """Record a new target in the history, with an event. Shrinking is written down before it is done.
 
     Growth is not (25): a replica that finds the new pods without the status decides the same again, and no pod waits
@@ -67,8 +68,8 @@ def write_down_change(obs: Observation, grant: Grant, now: float) -> Observation
         update["turn_started"] = None
     if before == 0:
         needs_nodes = grant.limit == SizeReason.WAITING_FOR_NODES
-        update["start_time"] = status.start_time or at(now)
-        update["turn_started"] = None if needs_nodes else at(now)
+        update["start_time"] = status.start_time or status_time(now)
+        update["turn_started"] = None if needs_nodes else status_time(now)
         reason, event = "Started", Event("ScaledUp", f"Starts with {pods(after)}.")
         if needs_nodes:
             reason, event = SizeReason.WAITING_FOR_NODES, Event(SizeReason.WAITING_FOR_NODES, grant.message)
@@ -81,7 +82,7 @@ def write_down_change(obs: Observation, grant: Grant, now: float) -> Observation
         what = "Suspended:" if after == 0 and grant.preemptors else f"Shrinks from {before} to {pods(after)}:"
         event = Event(reason, f"{what} {why}")
     if after > before and grant.victim_jobs:
-        event = Event("QuotaReclaimed", f"{event.message} {listed(names_of(grant.victim_jobs))} make way.")
+        event = Event("QuotaReclaimed", f"{event.message} {listed(names_of(grant.victim_jobs))} give up pods for it.")
     message = event.message if grant.preemptors or grant.victim_jobs else grant.message
     withdrawn = after < before and not planned
     status = add_change(status.model_copy(update=update), now, before, after, reason, message, excused=withdrawn)
@@ -90,30 +91,32 @@ def write_down_change(obs: Observation, grant: Grant, now: float) -> Observation
 
 
 def _record_exchange(obs: Observation, grant: Grant, now: float) -> Observation:
-    """Record that some pods go for others and come again elsewhere, with the size unchanged.
+    """Record that some pods are released for others and created again elsewhere, with the size unchanged.
 
-    If none comes again, an earlier leader has already recorded the change and got no further.
+    If none is created again, an earlier leader has already recorded the change and got no further.
     """
-    gets = grant.assignment
+    assignment = grant.assignment
     if (
         obs.finishing
         or not grant.preemptors
-        or not gets.create
-        or not any(pod.uid in gets.release for pod in obs.members)
+        or not assignment.create
+        or not any(pod.uid in assignment.release for pod in obs.members)
     ):
         return obs
-    reason, why = why_smaller(grant)
-    text = f"{why} As many pods come elsewhere."
-    status = add_change(obs.status, now, gets.replicas, gets.replicas, reason, text)
-    return replace(obs, status=status, events=(*obs.events, Event(reason, text)))
+    smaller = why_smaller(grant)
+    why = Reason(smaller.code, f"{smaller.message} As many pods are created elsewhere.")
+    status = add_change(obs.status, now, assignment.replicas, assignment.replicas, *why)
+    return replace(obs, status=status, events=(*obs.events, Event(*why)))
 
 
-def why_smaller(grant: Grant) -> tuple[str, str]:
-    """The reason and the sentence: the preemptors, if there are any."""
+def why_smaller(grant: Grant) -> Reason:
+    """The reason of the smaller size: the preemptors, if there are any."""
     if not grant.preemptors:
-        return "ScaledDown", grant.message
-    going, which = len(grant.assignment.release), "which is" if len(grant.preemptors) == 1 else "which are"
-    what = f"{pods(going)} {'goes' if going == 1 else 'go'} for {listed(names_of(grant.preemptors))}, {which}"
+        return Reason("ScaledDown", grant.message)
+    deleted, which = len(grant.assignment.release), "which is" if len(grant.preemptors) == 1 else "which are"
+    what = (
+        f"{pods(deleted)} {'is' if deleted == 1 else 'are'} evicted for {listed(names_of(grant.preemptors))}, {which}"
+    )
     if grant.reclaimed:
-        return "QuotaReclaimed", f"{what} entitled to the GPUs."
-    return "PreemptedByJob", f"{what} next in the team."
+        return Reason("QuotaReclaimed", f"{what} entitled to the GPUs.")
+    return Reason("PreemptedByJob", f"{what} next in the team.")

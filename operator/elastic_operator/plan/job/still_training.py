@@ -1,10 +1,10 @@
-"""Nodes that are not Ready and yet train: the master of an Elastic job reports that its pods there do (92).
+"""Nodes that are not Ready but whose pods train, by the report of an Elastic job's master (92).
 
-Ready is what a kubelet could tell the API server. A node that only the API server cannot hear trains on. To give it up
-would cost the job its work, and start a second copy of the pod beside the first. So the master is asked, and believed
-while it answers, except about pods that are being deleted. A user who makes it lie keeps pods on a node where nobody
-else gets any, and no more. In Torchrun mode there is no master to ask. A node that is deleted or tainted out-of-service
-is lost, whatever the master says.
+A node is Ready if its kubelet reaches the API server. The pods of a node that only the API server cannot hear train on.
+To give the node up would cost the job its work, and start a second copy of the pod beside the first. So the master is
+asked, and believed while it answers, except about pods that are being deleted. If a user makes the master lie, the only
+effect is that pods stay on a node that takes no new pods. In Torchrun mode there is no master to ask. A node that is
+deleted or tainted out-of-service is lost, whatever the master says.
 """
 
 from __future__ import annotations
@@ -17,16 +17,14 @@ from elastic_operator.plan.job.observation import is_running, is_superseded
 from elastic_worker.contract import ROLE_MASTER
 
 FRESH_SECONDS = 5.0
-"""An answer counts for this long. The master is asked each second meanwhile, and notices within 6 s that a
-pod is gone.
-"""
+"""An answer counts for this long. The master is asked each second meanwhile, and notices a lost pod within 6 s."""
 FORMING_SECONDS = 30.0
-"""Between two groups nobody knows who will be in the next one. A group is waited for no longer than this."""
+"""Between two groups the members of the next group are unknown. The operator waits no longer than this for it."""
 
 
 def still_training(job: Job, status: JobStatus, due: Mapping[str, float], now: float) -> frozenset[str]:
-    """Of the nodes that would be given up since `due`, those with pods that train by the master's report."""
-    master, report = _asked(job, status), job.reports.report
+    """The nodes that could be given up since `due` and whose pods train by the master's report."""
+    master, report = _polled_master(job, status), job.feedback.report
     if master is None or now >= fresh_until(job, now):
         return frozenset()
     if report is None or report.master_uid != master.uid:  # the master has not answered yet
@@ -38,11 +36,11 @@ def still_training(job: Job, status: JobStatus, due: Mapping[str, float], now: f
 
 
 def fresh_until(job: Job, now: float) -> float:
-    """Until when the master's last answer counts. A master that was not asked since then has time to answer."""
-    return (now if job.reports.answered is None else min(job.reports.answered, now)) + FRESH_SECONDS
+    """Until when the master's last answer counts. A master that is not asked yet has as long to answer."""
+    return (now if job.feedback.last_answer_at is None else min(job.feedback.last_answer_at, now)) + FRESH_SECONDS
 
 
-def _asked(job: Job, status: JobStatus) -> OwnPod | None:
+def _polled_master(job: Job, status: JobStatus) -> OwnPod | None:
     """The job's running master, if it can be asked."""
     if job.spec is None or not job.spec.is_elastic:
         return None

@@ -1,10 +1,10 @@
-"""Finds the pods of a Torchrun job that train on after the loss of a node; they are left alone (146).
+"""Finds the pods of a Torchrun job that train on after the loss of a node. They are not replaced (146).
 
-Nothing ends the connections to a machine that is off. So the other pods may wait for that machine for ever, and then
-all pods are replaced (47). If the connections did end, torchrun forms a smaller group within seconds. Process 1 of each
-pod writes its group into the log (`build/torchrun_group.py`): if the pods are one group of just their number, they are
-connected with no other pod. The logs are read before the node is given up, so by default no pod stands still for longer
-than before.
+Nothing ends the connections to a machine that is off. So the other pods may wait for that machine for ever. Then all
+pods are replaced (47). If the connections did end, torchrun forms a smaller group within seconds. Process 1 of each pod
+writes its group into the log (`build/torchrun_group.py`): if all these pods are one group of exactly their number, they
+have no connection to another pod. The logs are read before the node is given up, so by default no pod waits longer than
+without this rule.
 """
 
 from __future__ import annotations
@@ -14,22 +14,21 @@ from math import inf
 
 from elastic_api.status import JobStatus
 from elastic_operator.plan.facts.job import Job, Survivors
-from elastic_operator.plan.facts.roles import master_first
+from elastic_operator.plan.facts.roles import master_first, master_in
 from elastic_operator.plan.job.observation import is_running
-from elastic_worker.contract import ROLE_MASTER
 
 SURVIVOR_READ_SECONDS = 20.0
-"""The logs are read for at least this long before a node is given up. A group takes 10 s to form without a lost pod,
-and process 1 and the reading of logs take some more. Kubernetes misses a node that is off only after 40 s.
+"""The logs are read for at least this long before a node is given up. A group needs 10 s to form without a lost pod.
+Process 1 and the reading of logs need some more. Kubernetes notices only after 40 s that a node is off.
 """
 BEGIN_SECONDS = 5.0
-"""The reading begins within this time if the operator works."""
+"""A working operator begins the reading within this time."""
 
 
 def survivors(job: Job, status: JobStatus, lost_since: Mapping[str, float]) -> Survivors | None:
     """The pods that could be a group without the nodes that are not Ready; None if there can be no such group.
 
-    torchrun's store goes with the master, and fewer pods than the minimum are no group.
+    torchrun's store is lost with the master, and fewer pods than the minimum are no group.
     """
     if job.spec is None or job.spec.is_elastic:
         return None
@@ -38,22 +37,22 @@ def survivors(job: Job, status: JobStatus, lost_since: Mapping[str, float]) -> S
         return None
     left = (pod for pod in members if pod.node not in lost_since and pod.deleting_since is None)
     running = sorted(filter(is_running, left), key=master_first)
-    if len(running) < job.spec.minimum or running[0].role != ROLE_MASTER:
+    if len(running) < job.spec.minimum or master_in(running) is None:
         return None
     return Survivors(tuple(running), min((since for since in lost_since.values() if since > -inf), default=inf))
 
 
-def go_on(job: Job, left: Survivors | None) -> bool:
+def trains_on(job: Job, left: Survivors | None) -> bool:
     """Whether these pods are a group of their own."""
-    return left is not None and job.reports.group is not None and job.reports.group.pods == left.uids
+    return left is not None and job.feedback.group is not None and job.feedback.group.pods == left.uids
 
 
 def decided_at(job: Job, left: Survivors | None, now: float) -> float:
-    """When it is known at the latest whether the pods are a group; -inf if it is known, or if the clock was set back
+    """By when it is known at the latest whether the pods are a group; -inf if it is known, or if the clock was set back
     since the reading began.
     """
-    if left is None or go_on(job, left):
+    if left is None or trains_on(job, left):
         return -inf
-    if job.reports.group is None:
+    if job.feedback.group is None:
         return now + BEGIN_SECONDS
-    return job.reports.group.asked_since + SURVIVOR_READ_SECONDS if job.reports.group.asked_since <= now + 1 else -inf
+    return job.feedback.group.read_since + SURVIVOR_READ_SECONDS if job.feedback.group.read_since <= now + 1 else -inf

@@ -12,31 +12,24 @@ from elastic_api.status import Retry, RetryCause
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.futility_backoff import backoff_seconds
 from elastic_operator.plan.facts.job import OwnPod
+from elastic_operator.plan.facts.roles import master_in
 from elastic_operator.plan.facts.text import listed
-from elastic_operator.plan.facts.times import at, doubled, seconds
+from elastic_operator.plan.facts.times import doubled, end_of_wait, seconds
+from elastic_operator.plan.facts.waits import WAITS
 from elastic_operator.plan.job.elastic_rules import next_master
-from elastic_operator.plan.job.losses import due_for_a_master, reported
-from elastic_operator.plan.job.observation import Observation, end_incarnation, master_of, replace_all
+from elastic_operator.plan.job.losses import end_backoff_for_master, reported
+from elastic_operator.plan.job.observation import Deletion, Observation, end_incarnation, master_of, replace_all
 from elastic_worker.contract import ROLE_MASTER
 
-WAITS = {
-    RetryCause.FAILED_CREATE: (10.0, 300.0),
-    RetryCause.UNSCHEDULABLE: (30.0, 1800.0),
-    RetryCause.NODES_NOT_PROVISIONED: (30.0, 1800.0),
-    RetryCause.PODS_NOT_STARTED: (60.0, 3600.0),
-}
-"""How many seconds the next try waits: at first, and doubled each time up to the second number (27). Those of pods that
-have not started are Kueue's defaults.
-"""
 UNSCHEDULABLE_SECONDS = 60.0
-"""A pod that the scheduler cannot place for this long is taken back (10)."""
+"""A pod that the scheduler has not placed for this long is deleted (10)."""
 
 
-def misplaced(obs: Observation, now: float) -> Observation:
+def recreate_misplaced_pods(obs: Observation, now: float) -> Observation:
     """Pods planned for a node that has closed or filled since, and not bound to it, are created elsewhere (142).
 
-    They have done no work and nobody is to blame, so nothing is counted and nothing waits: a job that is held (143) is
-    let go if it has no other pods. If the master is among them, the others of a Torchrun job have not trained yet, and
+    They have done no work and nothing is to blame, so no loss is counted and no back-off begins. The hold (143) of a
+    job without other pods ends. If the master is among them, the other pods of a Torchrun job have not trained yet, and
     those of an Elastic job wait for the next master.
     """
     why = obs.job.context.misplaced
@@ -47,44 +40,45 @@ def misplaced(obs: Observation, now: float) -> Observation:
     event, left = Event("PodsPlannedAnew", text), tuple(pod for pod in obs.members if pod.uid not in why)
     counted = len(reported(obs)) - len(reported(replace(obs, members=left)))
     names = {pod.name for pod in going}
-    known = [pod for pod in obs.status.pods if pod.name not in names]  # so `losses` does not take them for lost
+    # So `record_lost_pods` does not count them as lost.
+    known = [pod for pod in obs.status.pods if pod.name not in names]
     status = obs.status.model_copy(update={"replicas": max(0, obs.status.replicas - counted), "pods": known})
     if not left:
         status = status.model_copy(update={"held_until": None})
-    if left and left[0].role != ROLE_MASTER and going[0].role == ROLE_MASTER:
+    if left and master_in(left) is None and master_in(going) is not None:
         if not obs.spec.is_elastic:
             return replace_all(obs, end_incarnation(status), event)
-        status = next_master(due_for_a_master(status, obs.spec.minimum, now), now)
-    to_delete = (*obs.to_delete, *((pod, why[pod.uid]) for pod in going))
+        status = next_master(end_backoff_for_master(status, obs.spec.minimum, now), now)
+    to_delete = (*obs.to_delete, *(Deletion(pod, why[pod.uid]) for pod in going))
     return replace(obs, status=status, members=left, to_delete=to_delete, commit=True, events=(*obs.events, event))
 
 
-def refused(obs: Observation, now: float) -> Observation:  # noqa: ARG001 - a rule like the others
-    """Pods of a job below its minimum go if no more can be created before somebody edits it."""
+def delete_rejected_pods(obs: Observation, now: float) -> Observation:  # noqa: ARG001 - a rule like the others
+    """Delete the pods of a job below its minimum if no more can be created before somebody edits the job."""
     if not obs.job.needs_edit or not obs.members:
         return obs
     if len(obs.members) >= obs.spec.minimum and master_of(obs) is not None:
         return obs
-    event = Event("ScaleUpBlocked", f"{obs.job.needs_edit} Its other pods are given back.", "Warning")
+    event = Event("ScaleUpBlocked", f"{obs.job.needs_edit} Its other pods are deleted.", "Warning")
     return replace_all(obs, end_incarnation(obs.status, target_replicas=0), event)
 
 
-def blocked(obs: Observation, now: float) -> Observation:
-    """The API server accepts no more pods than there are. More are tried again later (27).
+def back_off_after_rejection(obs: Observation, now: float) -> Observation:
+    """The API server accepts no more pods of the job. More are tried again later (27).
 
     Pods below the minimum are deleted meanwhile, because they may block other jobs, such as a second job under the same
-    quota. If pods of the job are being deleted, they may be what blocks it, so nothing is done until they are gone.
+    quota. If pods of the job are being deleted, they may be what blocks it, so nothing is done until they are removed.
     """
     leaving = any(pod.deleting_since is not None for pod in obs.job.pods)
-    if not obs.job.reports.blocked or leaving or obs.spec.suspend:
+    if not obs.job.feedback.pods_rejected or leaving or obs.spec.suspend:
         return obs
-    return try_later(obs, now, obs.members, RetryCause.FAILED_CREATE, obs.job.reports.blocked)
+    return back_off(obs, now, obs.members, RetryCause.FAILED_CREATE, obs.job.feedback.pods_rejected)
 
 
-def unschedulable(obs: Observation, now: float) -> Observation:
-    """Take back pods that the scheduler cannot place, and do not try their size for a while (10).
+def delete_unschedulable_pods(obs: Observation, now: float) -> Observation:
+    """Delete pods that the scheduler cannot place, and do not try their size for a while (10).
 
-    Pods that request new nodes get longer. If no node comes, the rest of the minimum goes with them (49).
+    Pods that request new nodes have more time. If no node comes, the rest of the minimum is deleted with them (49).
     """
     waiting = [pod for pod in obs.members if pod.unschedulable and pod.unschedulable_since is not None]
     if not waiting:
@@ -93,20 +87,20 @@ def unschedulable(obs: Observation, now: float) -> Observation:
     waits = [(pod, (pod.unschedulable_since or 0.0) + _patience(obs, pod)) for pod in pods]
     due = [pod for pod, until in waits if now >= until]
     if not due:
-        return replace(obs, wake_at=(*obs.wake_at, *(until for _, until in waits)))
+        return replace(obs, requeue_at=(*obs.requeue_at, *(until for _, until in waits)))
     left = tuple(pod for pod in obs.members if pod not in due)
     if _requests_nodes(obs, due[0]):
-        why = f"No node came within {_patience(obs, due[0]):.0f} s for {due[0].name}: {due[0].unschedulable}"
-        return try_later(obs, now, left, RetryCause.NODES_NOT_PROVISIONED, why)
+        why = f"No node was added within {_patience(obs, due[0]):.0f} s for {due[0].name}: {due[0].unschedulable}"
+        return back_off(obs, now, left, RetryCause.NODES_NOT_PROVISIONED, why)
     why = f"the scheduler cannot place {due[0].name}: {due[0].unschedulable}"
-    return try_later(obs, now, left, RetryCause.UNSCHEDULABLE, why)
+    return back_off(obs, now, left, RetryCause.UNSCHEDULABLE, why)
 
 
 def may_preempt_at(failed: Retry | None) -> float:
-    """When (epoch seconds) pods of others go again for a job whose pods the scheduler placed nowhere, time after time
+    """When (epoch seconds) pods may be preempted again for a job whose pods the scheduler repeatedly placed nowhere
     (139).
 
-    It gets idle GPUs as before.
+    The job gets idle GPUs as before.
     """
     if failed is None or failed.cause is not RetryCause.UNSCHEDULABLE:
         return 0.0
@@ -115,9 +109,7 @@ def may_preempt_at(failed: Retry | None) -> float:
 
 
 def is_awaited(obs: Observation, pod: OwnPod) -> bool:
-    """Whether the pod is a master that the others wait for. They limit that time themselves
-    (`elastic_rules.absence`).
-    """
+    """Whether the pod is a master that other pods wait for. `elastic_rules.end_without_master` limits that time."""
     return pod.role == ROLE_MASTER and obs.status.master_lost_time is not None
 
 
@@ -128,37 +120,42 @@ def _patience(obs: Observation, pod: OwnPod) -> float:
 
 
 def _requests_nodes(obs: Observation, pod: OwnPod) -> bool:
-    """Whether no node was chosen for the pod, and the pods with a node do not make the minimum."""
+    """Whether no node was chosen for the pod, and the pods with a node are fewer than the minimum."""
     placed = sum(member.node is not None for member in obs.members)
     return obs.job.provisioning is not None and pod.node is None and placed < obs.spec.minimum
 
 
-def try_later(obs: Observation, now: float, left: tuple[OwnPod, ...], cause: RetryCause, why: str) -> Observation:
-    """Keep only the pods `left`, or none if they lack the master or the minimum, and try again later.
+def back_off(obs: Observation, now: float, left: tuple[OwnPod, ...], cause: RetryCause, why: str) -> Observation:
+    """Keep only the pods `left`, and try again later. Keep none if they lack the master or are fewer than the
+    minimum.
 
-    Beside pods that the scheduler cannot place, fewer than the minimum stay, too.
+    If the scheduler cannot place the others, fewer than the minimum stay, too. Pods that wait for their next master
+    stay, and it counts as one of them: `elastic_rules.end_without_master` limits their wait.
 
     The failed size, or any size if no pod is left, is tried again after `WAITS` plus up to half, by the job's uid, so
-    that two competing jobs do not retry in step. If no new node came, sizes are tried meanwhile, and only new nodes are
-    not requested. Tries whose pods the scheduler placed nowhere are counted by themselves (139).
+    that two competing jobs do not retry in step. If no new node came, sizes are tried meanwhile, but no new nodes are
+    requested. Tries whose pods the scheduler placed nowhere have a count of their own (139).
     """
     before, unplaced = obs.status.failed_size, cause is RetryCause.UNSCHEDULABLE
     attempt = before.attempt + 1 if before and (before.cause is cause or not unplaced) else 1
     wait = doubled(*WAITS[cause], attempt)
     wait += wait * (sum(map(ord, obs.job.uid)) % 50) // 100
-    goes = len(left) < (1 if unplaced else obs.spec.minimum) or left[0].role != ROLE_MASTER
+    has_master = master_in(left) is not None
+    awaits_master = bool(left) and not has_master and obs.status.master_lost_time is not None
+    size = len(left) + awaits_master
+    starts_over = size < (1 if unplaced else obs.spec.minimum) or not (has_master or awaits_master)
     for_nodes = cause is RetryCause.NODES_NOT_PROVISIONED
     failed = Retry(
         reason=why,
-        not_before=at(now + wait),
+        not_before=end_of_wait(now + wait),
         attempt=attempt,
-        size=None if for_nodes else 1 if goes else len(left) + 1,
+        size=None if for_nodes else 1 if starts_over else size + 1,
         waits_for="Nodes" if for_nodes else None,
         cause=cause,
     )
     status = obs.status.model_copy(update={"failed_size": failed, "replicas": len(left)})
-    event = Event("ScaleUpBlocked", f"{why.rstrip('.')}. Tried again in {wait} s.", "Warning")
-    if goes:
+    event = Event("ScaleUpBlocked", f"{why.rstrip('.')}. Tried again in {wait:.0f} s.", "Warning")
+    if starts_over:
         return replace_all(obs, end_incarnation(status, target_replicas=0), event)
-    to_delete = (*obs.to_delete, *((pod, why) for pod in obs.members if pod not in left))
+    to_delete = (*obs.to_delete, *(Deletion(pod, why) for pod in obs.members if pod not in left))
     return replace(obs, status=status, members=left, to_delete=to_delete, commit=True, events=(*obs.events, event))

@@ -1,6 +1,6 @@
-"""Warnings about a job that goes on: one condition for each, True while there is a reason.
+"""Warnings about a job that works nevertheless: one condition for each, True while there is a reason.
 
-All of them have one rule, because nearly every job has nothing to be warned of in nearly every pass.
+All share one rule, because nearly every job has no warning in nearly every pass.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from elastic_api.status import ConditionType, RetryCause, SizeReason, Truth
 from elastic_operator.plan.facts.decisions import Event
-from elastic_operator.plan.facts.text import listed
+from elastic_operator.plan.facts.text import Reason, listed
 from elastic_operator.plan.job.flapping import why_held
 from elastic_operator.plan.job.master_report import report_of
 from elastic_operator.plan.job.observation import Observation, set_condition
@@ -29,8 +29,8 @@ KINDS = (
 
 
 def warn(obs: Observation, now: float) -> Observation:
-    """The job with these conditions as they are now, and an event for each that becomes True."""
-    reasons = {kind: (reason, text) for kind, reason, text in _reasons(obs)}
+    """The job with its present warning conditions, and an event for each condition that becomes True."""
+    reasons = dict(_reasons(obs))
     warned = {
         condition.type for condition in obs.status.conditions if condition.type in KINDS and condition.status == "True"
     }
@@ -41,39 +41,38 @@ def warn(obs: Observation, now: float) -> Observation:
         if kind not in reasons and kind not in warned:
             continue
         truth: Truth = "True" if kind in reasons else "False"
-        reason, text = reasons.get(kind, ("Over", ""))
-        status = set_condition(status, kind, truth, reason, text, obs.job.generation, now)
+        reason = reasons.get(kind, Reason("Over", ""))
+        status = set_condition(status, kind, truth, reason, obs.job.generation, now)
         if kind not in warned:
-            events = (*events, Event(kind.value, text, "Warning"))
+            events = (*events, Event(kind.value, reason.message, "Warning"))
     return replace(obs, status=status, events=events)
 
 
-def _reasons(obs: Observation) -> Iterator[tuple[ConditionType, str, str]]:
-    """Each condition that is True, with its reason and its message."""
+def _reasons(obs: Observation) -> Iterator[tuple[ConditionType, Reason]]:
+    """Each condition that is True, with its reason."""
     job = obs.job
-    if obs.kept_nodes and job.context.disruption is not None:
-        yield ConditionType.NODES_UNREACHABLE, "ManyAtOnce", job.context.disruption.message
+    if obs.kept_nodes and job.context.node_outage is not None:
+        yield ConditionType.NODES_UNREACHABLE, Reason("ManyAtOnce", job.context.node_outage.message)
     elif obs.training_nodes:
-        yield ConditionType.NODES_UNREACHABLE, "StillTraining", _still_training(obs)
-    if job.context.uncounted:
-        yield ConditionType.DEVICES_NOT_COUNTED, "DynamicResourceAllocation", job.context.uncounted
-    reason, text = job.context.ignored_priority
-    if reason:
-        yield ConditionType.PRIORITY_IGNORED, reason, text
+        yield ConditionType.NODES_UNREACHABLE, Reason("StillTraining", _still_training(obs))
+    if job.context.uncounted_devices:
+        yield ConditionType.DEVICES_NOT_COUNTED, Reason("DynamicResourceAllocation", job.context.uncounted_devices)
+    if job.context.ignored_priority:
+        yield ConditionType.PRIORITY_IGNORED, job.context.ignored_priority
     if job.unknown_fields:
-        yield ConditionType.FIELDS_IGNORED, "NoSuchField", job.unknown_fields
+        yield ConditionType.FIELDS_IGNORED, Reason("NoSuchField", job.unknown_fields)
     if flags := job.unused_flags or _flags_of_its_command(obs):
-        yield ConditionType.FLAGS_NOT_USED, "SetByOperator", flags
-    if job.context.left_out:
-        yield ConditionType.POD_PRIORITY_IGNORED, "PodsNeverPreempt", job.context.left_out
+        yield ConditionType.FLAGS_NOT_USED, Reason("SetByOperator", flags)
+    if job.context.dropped_pod_priority:
+        yield ConditionType.POD_PRIORITY_IGNORED, Reason("PodsNeverPreempt", job.context.dropped_pod_priority)
     given_up = _given_up(obs)
     if given_up:
-        yield ConditionType.PODS_GIVEN_UP, "CannotBeEnded", given_up
+        yield ConditionType.PODS_GIVEN_UP, Reason("CannotBeEnded", given_up)
     known, failed = obs.status.condition(ConditionType.PODS_NOT_STARTED), obs.status.failed_size
     if known is not None and failed is not None and failed.cause is RetryCause.PODS_NOT_STARTED:
-        yield ConditionType.PODS_NOT_STARTED, known.reason, known.message
+        yield ConditionType.PODS_NOT_STARTED, Reason(known.reason, known.message)
     if held := why_held(obs.status):
-        yield ConditionType.FLAPPING, SizeReason.CHANGED_TOO_OFTEN, held
+        yield ConditionType.FLAPPING, Reason(SizeReason.CHANGED_TOO_OFTEN, held)
 
 
 def _still_training(obs: Observation) -> str:
@@ -91,8 +90,8 @@ def _flags_of_its_command(obs: Observation) -> str:
     if not report or not report.unused_flags:
         return ""
     return (
-        f"torchrun was called with {' '.join(report.unused_flags)}: not used, take it away. The operator sees to which"
-        " pods take part, and to where they meet"
+        f"torchrun was called with {' '.join(report.unused_flags)}. These flags have no effect; remove them."
+        " The operator sets the number of pods and the rendezvous address"
     )
 
 
@@ -103,4 +102,4 @@ def _given_up(obs: Observation) -> str:
         return ""
     node_of = {pod.name: pod.node for pod in obs.members}
     named = "; ".join(f"{name} on node {node_of[name]}: {why}" for name, why in report.given_up if name in node_of)
-    return f"{named}. The others go on without it. Reboot the node: the pod may not end before." if named else ""
+    return f"{named}. The others continue without it. Reboot the node: the pod may not end before." if named else ""

@@ -1,1 +1,1 @@
-"""Makes teams of quota policies, and says what a policy's status reports."""
+"""Makes teams of quota policies, and the statuses of policies."""

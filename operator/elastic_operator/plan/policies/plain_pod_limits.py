@@ -1,8 +1,8 @@
-"""How many GPUs plain pods, those of no job, may hold in each namespace that a policy covers (98).
+"""Computes how many GPUs plain pods (pods of no job) may hold in each namespace that a policy covers (98).
 
 The rule: a team's plain pods and its jobs that are not preemptible, whose GPUs cannot be reclaimed, hold no more than
-its guarantee. Its other jobs do not count: what they hold beyond the guarantee is borrowed, and can be reclaimed. A
-team that fills its guarantee with preemptible jobs may still create plain pods; its jobs then borrow.
+its guarantee. Its other jobs do not count: their GPUs beyond the guarantee are borrowed, and can be reclaimed. A team
+that fills its guarantee with preemptible jobs may still create plain pods; its jobs then borrow.
 
 The API server enforces the answer, for each namespace and extended resource by itself. It knows no nodes, so flavors of
 one resource are added up. It admits a pod when that is created, so a pod that waits for a node counts like one that
@@ -26,15 +26,15 @@ def plain_pod_limits(
 ) -> dict[str, dict[str, int]]:
     """The most GPUs of each resource that plain pods may hold together, for each namespace in `team_of`.
 
-    `plain` is what plain pods hold, with a node or without; `kept` is what jobs that are not preemptible hold. What a
-    team holds in its other namespaces is subtracted from the limit of each: there is one guarantee for all of them.
+    `plain` are the GPUs of plain pods, with a node or without; `kept` the GPUs of jobs that are not preemptible. The
+    GPUs of a team's other namespaces are subtracted from the limit of each, because they share one guarantee.
     """
-    books = _Books(teams, team_of, flavors, plain=plain, kept=kept)
+    usage = _TeamUsage(teams, team_of, flavors, plain=plain, kept=kept)
     resources = sorted({resource for flavor in flavors for resource in flavor.resources})
-    return {namespace: {name: books.limit(namespace, name) for name in resources} for namespace in sorted(team_of)}
+    return {namespace: {name: usage.limit(namespace, name) for name in resources} for namespace in sorted(team_of)}
 
 
-def kept_by(jobs: Iterable[JobDemand], resources: Sequence[str]) -> Holdings:
+def non_preemptible_gpus(jobs: Iterable[JobDemand], resources: Sequence[str]) -> Holdings:
     """GPUs held by pods of jobs that are not preemptible."""
     held: dict[str, Counter[str]] = {}
     for job in jobs:
@@ -45,7 +45,7 @@ def kept_by(jobs: Iterable[JobDemand], resources: Sequence[str]) -> Holdings:
     return held
 
 
-class _Books:
+class _TeamUsage:
     """GPUs that each team, and each parent, holds and cannot lose."""
 
     def __init__(
@@ -66,11 +66,11 @@ class _Books:
                 self._held[team.name].update(kept.get(namespace, {}))
 
     def limit(self, namespace: str, resource: str) -> int:
-        """The least that any team on the path has room for."""
+        """The smallest room of any team on the path."""
         return min((self._room(team, namespace, resource) for team in self._path(namespace)), default=0)
 
     def _path(self, namespace: str) -> Iterator[Team]:
-        """From the namespace's team to the one at the top."""
+        """The path from the namespace's team to the top."""
         team = self._teams.get(self._team_of[namespace])
         while team is not None:
             yield team
@@ -85,7 +85,7 @@ class _Books:
         return max(0, _guaranteed(team, ours) - elsewhere - beside)
 
     def _beyond_own(self, team: Team, other: str, shared: Sequence[Flavor]) -> int:
-        """GPUs held of another resource beyond the guarantees of its flavors that are not shared."""
+        """GPUs of another resource that are held beyond the guarantees of its unshared flavors."""
         own = [flavor for flavor in self._flavors if other in flavor.resources and flavor not in shared]
         return max(0, self._held[team.name][other] - _guaranteed(team, own))
 

@@ -1,8 +1,8 @@
-"""Makes the teams that the allocator reads of a cluster's quota policies: who owns which namespace, who has which
-parent.
+"""Makes the allocator's teams from a cluster's quota policies: the owner of each namespace, the parent of each
+team.
 
-If policies contradict each other, the older one wins, of one age the first by name (177), and their statuses say so. A
-policy whose parent cannot be its parent stands at the top, so that no guarantee is lost by a mistake.
+If policies contradict each other, the older one wins; at equal age, the first by name (177). Their statuses say so. A
+policy with an impossible parent stands at the top, so that no guarantee is lost by a mistake.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from elastic_api.policy import FlavorQuota, LabelExpression, NamespaceSelector, Operator, PolicySpec
 from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, Quota, Team, by_age
-from elastic_operator.plan.facts.text import listed
+from elastic_operator.plan.facts.text import Reason, listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,12 @@ class Policy:
     invalid: str = ""
     fault: str = ""
 
+    @property
+    def known_spec(self) -> PolicySpec:
+        """The spec; asked of policies whose spec could be read."""
+        assert self.spec is not None
+        return self.spec
+
 
 @dataclass(frozen=True, slots=True)
 class Namespace:
@@ -39,59 +45,42 @@ class Namespace:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
-    """A part of a policy that is not in effect as written: one CamelCase word, and a sentence that says what to do."""
-
-    reason: str
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class Resolved:
+class ResolvedPolicies:
     """The teams that the policies make, ordered by age; each has its policy's name.
 
-    `team_of` is the team of each namespace that a policy covers. `problems` are what is wrong, by policy uid.
-    `grace_ceilings` are the most seconds that a leaving pod gets, for teams with such a ceiling.
+    `team_of` is the team of each namespace that a policy covers. `problems` say by policy uid which parts are
+    not in effect as written, and what to do. `grace_ceilings` are the most seconds that a leaving pod gets, for teams
+    with such a ceiling.
     """
 
     teams: tuple[Team, ...] = ()
     team_of: Mapping[str, str] = field(default_factory=dict)
-    problems: Mapping[str, tuple[Problem, ...]] = field(default_factory=dict)
+    problems: Mapping[str, tuple[Reason, ...]] = field(default_factory=dict)
     grace_ceilings: Mapping[str, int] = field(default_factory=dict)
 
     def grace_ceiling(self, namespace: str) -> int | None:
-        """The most seconds that a leaving pod of that namespace gets; None = no ceiling."""
+        """The longest grace of a leaving pod of that namespace (seconds); None = no ceiling."""
         return self.grace_ceilings.get(self.team_of.get(namespace, ""))
-
-
-@dataclass(frozen=True, slots=True)
-class _Readable:
-    """A policy whose spec could be read."""
-
-    uid: str
-    name: str
-    created: float
-    spec: PolicySpec
 
 
 class _Problems:
     """The problems found so far."""
 
     def __init__(self) -> None:
-        self._found: dict[str, tuple[Problem, ...]] = {}
+        self._found: dict[str, tuple[Reason, ...]] = {}
 
-    def add(self, uid: str, reason: str, message: str) -> None:
-        """Note what is not in effect as written in the policy with that uid."""
-        self._found[uid] = (*self._found.get(uid, ()), Problem(reason, message))
+    def add(self, uid: str, code: str, message: str) -> None:
+        """Note a part of the policy with that uid that is not in effect as written."""
+        self._found[uid] = (*self._found.get(uid, ()), Reason(code, message))
 
-    def all(self) -> Mapping[str, tuple[Problem, ...]]:
+    def all(self) -> Mapping[str, tuple[Reason, ...]]:
         """All problems, by policy uid."""
         return dict(self._found)
 
 
 def resolve(
     policies: Iterable[Policy], namespaces: Iterable[Namespace], *, flavors: Collection[str] = (DEFAULT_FLAVOR,)
-) -> Resolved:
+) -> ResolvedPolicies:
     """Teams from policies; `flavors` are the names of the flavors in the settings. The result does not depend on their
     order.
     """
@@ -101,9 +90,9 @@ def resolve(
     parents = _parents(readable, {policy.name for policy in stored}, problems)
     team_of = _owners(readable, frozenset(parents.values()), sorted(namespaces, key=lambda n: n.name), problems)
     teams = tuple(_team(policy, parents.get(policy.name), flavors, problems) for policy in readable)
-    ceilings = {p.name: p.spec.reclaim.grace_period_seconds for p in readable}
+    ceilings = {p.name: p.known_spec.reclaim.grace_period_seconds for p in readable}
     known = {name: seconds for name, seconds in ceilings.items() if seconds is not None}
-    return Resolved(teams, team_of, problems.all(), known)
+    return ResolvedPolicies(teams, team_of, problems.all(), known)
 
 
 def selects(selector: NamespaceSelector, labels: Mapping[str, str]) -> bool:
@@ -125,23 +114,23 @@ def _meets(expression: LabelExpression, labels: Mapping[str, str]) -> bool:
             return value is None
 
 
-def _readable(policies: Iterable[Policy], problems: _Problems) -> Iterator[_Readable]:
+def _readable(policies: Iterable[Policy], problems: _Problems) -> Iterator[Policy]:
     for policy in policies:
         if policy.fault:
             problems.add(policy.uid, "InternalError", policy.fault)
         if policy.spec is not None:
-            yield _Readable(policy.uid, policy.name, policy.created, policy.spec)
+            yield policy
         elif not policy.fault:
             text = f"{policy.invalid} Until then its namespaces are without a policy."
             problems.add(policy.uid, "InvalidSpec", text)
 
 
-def _parents(policies: Sequence[_Readable], stored: Collection[str], problems: _Problems) -> dict[str, str]:
+def _parents(policies: Sequence[Policy], stored: Collection[str], problems: _Problems) -> dict[str, str]:
     """The parent of each policy that has one, without circles. `policies` are ordered by age."""
     known = {policy.name for policy in policies}
     parents: dict[str, str] = {}
     for policy in policies:
-        wanted = policy.spec.parent
+        wanted = policy.known_spec.parent
         if wanted is None:
             continue
         if wanted in known:
@@ -159,8 +148,10 @@ def _parents(policies: Sequence[_Readable], stored: Collection[str], problems: _
     return parents
 
 
-def _cut(oldest: _Readable, policies: Sequence[_Readable], parents: dict[str, str], problems: _Problems) -> None:
-    """If the policy is the first of a circle by age, put it at the top, and note the problem for all of the circle."""
+def _cut(oldest: Policy, policies: Sequence[Policy], parents: dict[str, str], problems: _Problems) -> None:
+    """If the policy is the oldest of a circle, put it at the top, and note the problem for all policies of the
+    circle.
+    """
     circle = _circle(oldest.name, parents)
     if not circle:
         return
@@ -173,7 +164,7 @@ def _cut(oldest: _Readable, policies: Sequence[_Readable], parents: dict[str, st
         problems.add(
             policy.uid,
             "CircularParents",
-            f"spec.parent: {policy.spec.parent!r}: must not lead back to this policy ({chain}); remove the parent"
+            f"spec.parent: {policy.known_spec.parent!r}: must not lead back to this policy ({chain}); remove the parent"
             f" of one of them. Until then {oldest.name!r}, {which}, is taken to have none.",
         )
 
@@ -188,15 +179,15 @@ def _circle(start: str, parents: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _owners(
-    policies: Sequence[_Readable], parents: Collection[str], namespaces: Sequence[Namespace], problems: _Problems
+    policies: Sequence[Policy], parents: Collection[str], namespaces: Sequence[Namespace], problems: _Problems
 ) -> dict[str, str]:
     """The policy of each covered namespace."""
-    owners: dict[str, _Readable] = {}
+    owners: dict[str, Policy] = {}
     for policy in policies:
         if policy.name in parents:
             _refuse_namespaces(policy, problems)
             continue
-        wanted = _wanted(policy.spec, namespaces)
+        wanted = _wanted(policy.known_spec, namespaces)
         taken: dict[str, list[str]] = {}
         for namespace in wanted:
             owner = owners.setdefault(namespace, policy)
@@ -208,8 +199,8 @@ def _owners(
     return {namespace: owner.name for namespace, owner in owners.items()}
 
 
-def _refuse_namespaces(policy: _Readable, problems: _Problems) -> None:
-    spec = policy.spec
+def _refuse_namespaces(policy: Policy, problems: _Problems) -> None:
+    spec = policy.known_spec
     if not spec.namespaces and spec.namespace_selector is None:
         return
     what = "spec.namespaces" if spec.namespaces else "spec.namespaceSelector"
@@ -222,7 +213,7 @@ def _refuse_namespaces(policy: _Readable, problems: _Problems) -> None:
 
 
 def _wanted(spec: PolicySpec, namespaces: Sequence[Namespace]) -> list[str]:
-    """The namespaces that the policy claims, in order. A namespace that it names need not exist yet."""
+    """The namespaces that the policy claims, in order. A named namespace need not exist yet."""
     selector = spec.namespace_selector
     chosen = {n.name for n in namespaces if selects(selector, n.labels)} if selector is not None else set()
     return sorted(chosen.union(spec.namespaces))
@@ -240,8 +231,8 @@ def _conflict(owner: str, namespaces: Sequence[str], *, is_older: bool) -> str:
     )
 
 
-def _team(policy: _Readable, parent: str | None, flavors: Collection[str], problems: _Problems) -> Team:
-    spec = policy.spec
+def _team(policy: Policy, parent: str | None, flavors: Collection[str], problems: _Problems) -> Team:
+    spec = policy.known_spec
     unknown = [quota.name for quota in spec.flavors if quota.name not in flavors]
     if unknown:
         problems.add(

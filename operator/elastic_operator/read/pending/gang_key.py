@@ -1,19 +1,21 @@
-"""Which pods of others belong together and are served as one gang (144)."""
+"""Decides which pods of others are served together as one gang (144)."""
 
 from __future__ import annotations
 
 from elastic_operator.cluster.pod import Pod
 
-ON_ITS_OWN = "none"
+NO_GANG = "none"
 """The annotation's value for a pod that works without the other pods of its Job, as in a sweep."""
 _MAX_NAME = 253
 """The longest name in Kubernetes; a longer one names no gang."""
 _SERVERS = frozenset({"ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet"})
-"""Controllers of servers, each pod of which works without the others."""
+"""Controllers of servers. Each of their pods works without the others."""
 
 
 def may_be_split(pod: Pod) -> bool:
-    """Whether a part of its gang is of use: the gang is a Job whose pods are all alike, and nothing else names it."""
+    """Whether a part of the pod's gang is useful: the gang is a Job with equal pods, and nothing else names the
+    gang.
+    """
     meta, group, owner = pod.metadata, pod.spec.scheduling_group, pod.metadata.controller
     labels = meta.labels
     named = meta.annotations.gang or group or labels.pod_group or labels.job_set or labels.leader_worker
@@ -23,11 +25,11 @@ def may_be_split(pod: Pod) -> bool:
 def gang_of(pod: Pod) -> str:
     """The name of the pod's gang, unique to its namespace; "" for a pod on its own.
 
-    The name comes from its annotation, else its PodGroup (the API server's own, or that of scheduler-plugins), its
-    JobSet, its group of a LeaderWorkerSet, or the controller that made it, unless that is one of servers.
+    The name is that of its annotation, else of its PodGroup (the API server's own, or that of scheduler-plugins), its
+    JobSet, its group of a LeaderWorkerSet, or its controller, unless that is a controller of servers.
     """
     meta, group = pod.metadata, pod.spec.scheduling_group
-    if meta.annotations.gang == ON_ITS_OWN:
+    if meta.annotations.gang == NO_GANG:
         return ""
     named = {
         "gang": meta.annotations.gang,

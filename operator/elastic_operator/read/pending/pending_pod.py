@@ -1,6 +1,7 @@
-"""Whether a pod of others that waits for GPUs is ours to help, and what it asks for. `pending_pods` remembers that.
+"""Decides whether the operator makes room for a pod of others that waits for GPUs, and reads its requirements.
+`pending_pods` remembers the result.
 
-It is ours if its scheduler heeds nominations, and it lacks GPUs or has a node promised.
+It makes room if the pod's scheduler heeds nominations, and the pod lacks GPUs or has a promised node.
 """
 
 from __future__ import annotations
@@ -12,31 +13,31 @@ from typing import Any, NamedTuple
 import msgspec
 
 from elastic_operator.cluster import objects
-from elastic_operator.cluster.reservation import Reservation
 from elastic_operator.plan.facts.job_shape import job_shape
 from elastic_operator.plan.facts.pod_shape import VolumeFacts, excluding_nodes, shape_of
 from elastic_operator.plan.facts.snapshot import PendingPod, PodShape
 from elastic_operator.read import convert
 from elastic_operator.read.pending.gang_key import may_be_split
+from elastic_operator.read.pending.reservation import Reservation
 from elastic_operator.settings import Settings
 
 NEVER_PREEMPTS = "Never"
-KEPT_FOR_NOTHING = "nodes were kept for it in vain"
+RESERVED_IN_VAIN = "nodes were kept for it in vain"
 
 Volumes = Callable[[str, Iterable[str]], VolumeFacts]
-"""What is known of the claims of a namespace that have these names."""
+"""The known facts on the claims of a namespace with these names."""
 
 
 class PodBackoff(NamedTuple):
-    """Until when (epoch seconds) nothing is tried for a pod, and why."""
+    """A pod's back-off: until when (epoch seconds), and why."""
 
     until: float
     why: str
 
 
 class PodContext(NamedTuple):
-    """What decides about a pod beside itself: the node that kube-scheduler has nominated it for ("" if that is gone),
-    whether nothing is tried for it now, and its volumes.
+    """The facts outside a pod that decide about it: its nominated node ("" if that is deleted), its back-off, and its
+    volumes.
     """
 
     nominated: str
@@ -47,16 +48,18 @@ class PodContext(NamedTuple):
 def pending_pod_of(
     pod: objects.Pod, gang: str, reserved: Reservation, context: PodContext, settings: Settings, now: float
 ) -> tuple[PendingPod | None, float]:
-    """The pending pod, None if it is not ours to help; and until when (epoch seconds) that stays the same."""
-    holds, nominated = reserved.holds(now), context.nominated if not reserved.node else ""
+    """The pending pod, None if the operator makes no room for it; and until when (epoch seconds) that stays the
+    same.
+    """
+    holds, nominated = reserved.is_in_force(now), context.nominated if not reserved.node else ""
     if not _is_ours_to_help(pod, settings, promised=holds or bool(nominated)):
         return None, inf
     meta, backoff = pod.metadata, context.backoff
     own = job_shape(shape := _shape(pod, context.volumes, settings), shape, flavors=settings.gpu_flavors)
     avoided = reserved.avoided(now)
     left = reserved.ran_out(now) if reserved.has_run_out(now) else reserved
-    if left.backs_off(now):
-        backoff = max(backoff or PodBackoff(0.0, ""), PodBackoff(left.rests_until, KEPT_FOR_NOTHING))
+    if left.is_in_backoff(now):
+        backoff = max(backoff or PodBackoff(0.0, ""), PodBackoff(left.backoff_until, RESERVED_IN_VAIN))
     times = [*avoided.values(), *([reserved.until] if holds else []), *([backoff.until] if backoff else [])]
     unplannable = next(_problems(own.master, own.flavor_problem, None if holds or nominated else backoff, now), "")
     pending = PendingPod(
@@ -78,9 +81,11 @@ def pending_pod_of(
 
 
 def _is_ours_to_help(pod: objects.Pod, settings: Settings, *, promised: bool) -> bool:
-    """Whether its scheduler heeds nominations, and it lacks GPUs or has a node `promised`. Gated pods are not helped.
+    """Whether the pod's scheduler heeds nominations, and the pod lacks GPUs or has a node `promised`. Gated pods do not
+    count.
 
-    If a reservation ran out and there are free GPUs, something else keeps the pod from them: more would not help.
+    If a reservation ran out and there are free GPUs, something else keeps the pod from them, and more GPUs would not
+    help.
     """
     spec = pod.spec
     if spec.scheduler_name not in settings.nominate_for or spec.scheduling_gates or pod.metadata.labels.queue:
@@ -93,7 +98,7 @@ def _is_ours_to_help(pod: objects.Pod, settings: Settings, *, promised: bool) ->
 
 def _shape(pod: objects.Pod, volumes: VolumeFacts, settings: Settings) -> PodShape:
     spec: dict[str, Any] = msgspec.to_builtins(pod.spec)
-    # Checked before: its scheduler heeds nominations, like the default scheduler.
+    # Checked before: the pod's scheduler heeds nominations, like the default scheduler.
     spec["schedulerName"] = ""
     return shape_of({"spec": spec}, gpu_resources=settings.gpu_resources, volumes=volumes)
 

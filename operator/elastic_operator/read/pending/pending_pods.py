@@ -1,6 +1,7 @@
-"""Pending pods of others: GPU pods without a node because GPUs are taken, of a scheduler that heeds nominations.
+"""Reads the pending pods of others: GPU pods without a node because GPUs are in use, of a scheduler that heeds
+nominations.
 
-Each is read (`pending_pod`) again only when something of it or around it changes, or its time has come.
+Each is read (`pending_pod`) again only when it or its surroundings change, or when a time in it comes.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ import msgspec
 
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.clock import ServerClock
-from elastic_operator.cluster.reservation import Reservation, is_annotated, is_renewable, reservation_of
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.facts.snapshot import PendingPod
+from elastic_operator.quarantine import Quarantine
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.pending.gang_key import gang_of
 from elastic_operator.read.pending.gang_places import GangPlaces
@@ -27,22 +28,22 @@ from elastic_operator.read.pending.pending_pod import (
     may_evict,
     pending_pod_of,
 )
+from elastic_operator.read.pending.reservation import Reservation, is_annotated, is_renewable, reservation_of
 from elastic_operator.read.pending.whole_gangs import WholeGangs
-from elastic_operator.read.quarantine import Quarantine
 from elastic_operator.settings import Settings
 
 MAX_PROLONGED_SECONDS = 600.0
-"""Pods that have not gone after this long hold no place for a pending pod any more (145)."""
+"""After this long, evicted pods that still exist do not prolong a pending pod's reservation any more (145)."""
 FEW_PODS = 100
 """Up to this many new or changed pods are read in one go (91)."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """A waiting pod with its reservation, as it is written and as it holds, and the pending pod made from both (None:
-    not ours to help).
+    """A waiting pod with its reservation, as written and as in force, and the pending pod made from both (None: no room
+    is made for it).
 
-    It stays the same until `until` (epoch seconds), while `key` does.
+    It is valid until `until` (epoch seconds), if `key` stays the same.
     """
 
     pod: objects.Pod
@@ -53,18 +54,18 @@ class _Waiting:
     until: float
     gang: str
     waits: bool
-    """Whether the pods that make room for it have not gone yet."""
+    """Whether pods that make room for it still exist."""
 
 
 class PendingPods:
-    """The pending pods at the last look.
+    """The pending pods at the last refresh.
 
-    `expired` are pods whose reservation has run out and must be taken back. `renewable` are pods whose reservation must
-    be written again. `again_at` is when (epoch seconds) any of this changes without any other change.
+    `expired` are pods whose reservation has run out and must be removed. `renewable` are pods whose reservation must be
+    written again. `again_at` is when (epoch seconds) any of this changes without an event.
 
     Args:
-        backoff: Until when (epoch seconds) nothing is tried for a pod (uid), and why; None to try.
-        makes_way: Whether pods on that node are about to be deleted for a pending pod.
+        backoff: A pod's (uid) back-off: until when (epoch seconds), and why; None for no back-off.
+        is_being_cleared: Whether pods on that node are about to be deleted for a pending pod.
     """
 
     def __init__(
@@ -77,10 +78,10 @@ class PendingPods:
         volumes: Volumes,
         quarantine: Quarantine,
         backoff: Callable[[str], PodBackoff | None] = lambda _: None,
-        makes_way: Callable[[str], bool] = lambda _: False,
+        is_being_cleared: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self._ledger, self._settings, self._nodes, self._quarantine = ledger, settings, nodes, quarantine
-        self._clock, self._volumes, self._backoff, self._makes_way = clock, volumes, backoff, makes_way
+        self._clock, self._volumes, self._backoff, self._is_being_cleared = clock, volumes, backoff, is_being_cleared
         self._waiting: dict[str, _Waiting] = {}
         self._gangs, self._places = WholeGangs(), GangPlaces()
         self._all: tuple[PendingPod, ...] = ()
@@ -88,7 +89,7 @@ class PendingPods:
         self.renewable: tuple[tuple[objects.Pod, Reservation], ...] = ()
         self.again_at = inf
 
-    def look(self, now: float) -> tuple[PendingPod, ...]:
+    def refresh(self, now: float) -> tuple[PendingPod, ...]:
         """All pending pods at `now` (epoch seconds); the same object while nothing of them changes."""
         pods = self._ledger.pending()
         if not pods and not self._waiting:
@@ -102,7 +103,7 @@ class PendingPods:
         for uid, waiting in self._waiting.items():
             if waiting.gang:
                 gangs.setdefault(waiting.gang, {})[uid] = waiting.pending
-        self._places.keep_only(gangs.keys())
+        self._places.forget_deleted(gangs.keys())
         instead = self._gangs.without_unsettled(gangs, now)
         self.again_at = min((waiting.until for waiting in self._waiting.values()), default=inf)
         self.again_at = min(self.again_at, self._gangs.again_at)
@@ -115,10 +116,10 @@ class PendingPods:
         return self._all
 
     def _note_bound(self, before: Mapping[str, _Waiting], uids: Set[str], now: float) -> None:
-        """Note which pods of gangs were bound since the last look, and which node was kept for each of them.
+        """Note the pods of gangs that were bound since the last refresh, each with the node that was kept for it.
 
         Args:
-            before: The waiting pods of the last look, by uid.
+            before: The waiting pods of the last refresh, by uid.
             uids: The pods that still wait.
             now: Epoch seconds.
         """
@@ -128,12 +129,12 @@ class PendingPods:
                 self._places.note_bound(waiting.gang, node, waiting.reserved.node, now)
 
     def _in_its_gang(self, gang: str, written: Reservation) -> Reservation:
-        """The reservation of a pod, for the node that is left for it in its gang (167)."""
+        """The reservation of a pod, moved to the node that is left for it in its gang (167)."""
         node = self._places.place(gang, written.node, written.since)
         return written if node == written.node else msgspec.structs.replace(written, node=node)
 
     def _renewable(self, now: float) -> tuple[tuple[objects.Pod, Reservation], ...]:
-        """The pods whose nomination is needed now.
+        """The pods whose nomination must be renewed now.
 
         kube-scheduler removes the nomination of a pod at each failed try, and then tries all other pods again (45).
         Renewed nominations would therefore cause one try after the other while pods still leave the node. So meanwhile
@@ -149,13 +150,13 @@ class PendingPods:
         )
 
     def note_served(self, uids: Set[str], tried: Set[str], now: float) -> list[frozenset[str]]:
-        """After a pass in which these pods (uids) got places; see `WholeGangs.note_served`."""
+        """Note the pods (uids) that got places in a pass; see `WholeGangs.note_served`."""
         first_backoffs = self._gangs.note_served(uids, tried, now)
         self.again_at = min(self.again_at, self._gangs.again_at)
         return first_backoffs
 
     def read_ahead(self, now: float) -> Iterator[None]:
-        """Read new or changed pods, one at a step, if there are many of them (91). The next look remembers them."""
+        """If many pods are new or changed, read one of them per step (91). The next refresh uses them."""
         changed = [pod for pod in self._ledger.pending() if not self._knows(pod)]
         for pod in changed if len(changed) > FEW_PODS else ():
             if (waiting := self._guarded(pod, self._waiting.get(pod.metadata.uid), now)) is not None:
@@ -164,22 +165,22 @@ class PendingPods:
 
     def _knows(self, pod: objects.Pod) -> bool:
         waiting = self._waiting.get(pod.metadata.uid)
-        return waiting is not None and waiting.pod is pod
+        return waiting is not None and waiting.pod is pod  # by identity (23)
 
     def _guarded(self, pod: objects.Pod, before: _Waiting | None, now: float) -> _Waiting | None:
-        """The pod at the last look; None while it is quarantined: nothing is done for it, and nothing is
-        taken back (88).
-        """
+        """The pod as read now; None while it is quarantined: nothing is done for it, and its reservation stays (88)."""
         meta = pod.metadata
         name = f"{meta.namespace}/{meta.name}"
-        return self._quarantine.attempt("pod", meta.uid, name, lambda: self._look_at(pod, before, now))
+        return self._quarantine.attempt("pod", meta.uid, name, lambda: self._read_pod(pod, before, now))
 
-    def _look_at(self, pod: objects.Pod, before: _Waiting | None, now: float) -> _Waiting:
+    def _read_pod(self, pod: objects.Pod, before: _Waiting | None, now: float) -> _Waiting:
         context = self._context(pod)
         seen = before if before is not None and before.pod is pod else None
         written, gang = (seen.written, seen.gang) if seen else (reservation_of(pod), gang_of(pod))
         reserved = self._in_its_gang(gang, written)
-        waits = bool(reserved.node) and (self._ledger.is_left(reserved.node) or self._makes_way(reserved.node))
+        waits = bool(reserved.node) and (
+            self._ledger.has_leaving_pods(reserved.node) or self._is_being_cleared(reserved.node)
+        )
         key = (context, self._clock.stepped, waits, reserved.node)
         if seen and seen.key == key and now < seen.until:
             return seen
@@ -199,10 +200,10 @@ class PendingPods:
     def _prolonged(
         self, reserved: Reservation, before: _Waiting | None, now: float, *, waits: bool, moved: bool
     ) -> Reservation:
-        """The reservation as it holds: its time begins when the pods that make room for it have gone (145), and anew
+        """The reservation as in force: its time begins when the pods that make room for it are deleted (145), and anew
         when it moves to another node of its gang (167).
 
-        It ends at the latest when one of them is overdue: from then on that pod's room is used again (40).
+        It ends at the latest when one of these pods is overdue, because that pod's room then counts as used again (40).
         """
         same = before is not None and before.reserved.node == reserved.node and before.reserved.since == reserved.since
         until = before.reserved.until if before is not None and same else 0.0

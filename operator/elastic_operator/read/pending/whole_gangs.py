@@ -1,6 +1,6 @@
-"""Which gangs of pending pods are whole, so that places may be planned for them (144).
+"""Decides which gangs of pending pods are whole, so that places may be planned for them (144).
 
-Nothing says how many pods a gang will have. A controller creates them one by one, and kube-scheduler tries them one by
+The final number of a gang's pods is unknown: a controller creates them one by one, and kube-scheduler tries them one by
 one. So a gang counts as whole when it has not grown for a second and kube-scheduler has found no room for any of its
 pods.
 
@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 from math import ceil, inf
 
 from elastic_operator.plan.facts.snapshot import PendingPod
-from elastic_operator.plan.facts.times import doubled
+from elastic_operator.plan.facts.times import NEVER_FAILED, Attempts
 
 SETTLED_SECONDS = 1.0
 """At its default of 20 requests a second, kube-controller-manager creates twenty pods in that time."""
 MAX_GROWING_SECONDS = 10.0
-"""A gang may grow for this long without a second's pause. Then the pods that are there are served."""
+"""A gang may grow for this long without a second's pause. Then its existing pods are served."""
 MAX_GANG_PODS = 1_000
 PODS_A_SECOND, MAX_GANG_BACKOFF_SECONDS = 32, 60.0
 
@@ -30,20 +30,19 @@ PODS_A_SECOND, MAX_GANG_BACKOFF_SECONDS = 32, 60.0
 class _Gang:
     """A gang with its waiting pods (uids). Times are epoch seconds.
 
-    `first`: when it began to grow, for the first time or again. `grown`: when it last grew. `backoff_until`: until when
-    it backs off. `times`: how often in a row it has backed off.
+    `first`: when it began to grow, for the first time or again. `grown`: when it last grew. `backoff`: how often in a
+    row it got nothing, and until when it backs off.
     """
 
     uids: frozenset[str]
     first: float
     grown: float
-    backoff_until: float = 0.0
-    times: int = 0
+    backoff: Attempts = NEVER_FAILED
 
 
 class WholeGangs:
-    """The gangs at the last look. `again_at` is when (epoch seconds) the next gang is planned for without any other
-    change.
+    """The gangs at the last refresh. `again_at` is when (epoch seconds) places are planned for the next gang without an
+    event.
     """
 
     def __init__(self) -> None:
@@ -51,14 +50,14 @@ class WholeGangs:
         self._in_this_pass: dict[str, frozenset[str]] = {}
         """The gangs that this pass may serve, and their pods (uids) that have no place yet."""
         self._instead: dict[str, tuple[PendingPod, PendingPod]] = {}
-        """By uid: a pod of a gang that cannot be served, and the pod to plan for in its place."""
+        """By uid of a pod whose gang cannot be served: that pod, and the pod to plan for instead."""
         self.again_at = inf
 
     def without_unsettled(
         self, waiting: Mapping[str, Mapping[str, PendingPod | None]], now: float
     ) -> Mapping[str, PendingPod]:
-        """The pending pods (by uid) to plan for in place of those whose gangs are unsettled: still growing, in
-        back-off, or not whole.
+        """The pending pods (by uid) to plan for instead of pods of unsettled gangs: still growing, in back-off, or not
+        whole.
 
         Args:
             waiting: For each gang, its waiting pods (by uid); None for a pod that waits for something else, or that
@@ -77,21 +76,23 @@ class WholeGangs:
             self._gangs[name] = gang
             settled_at = min(gang.grown + SETTLED_SECONDS, gang.first + MAX_GROWING_SECONDS)
             self.again_at = min(
-                self.again_at, *(ceil(time) for time in (settled_at, gang.backoff_until) if now < time), inf
+                self.again_at, *(ceil(time) for time in (settled_at, gang.backoff.until) if now < time), inf
             )
             can_be_served = now >= settled_at and _can_be_served(pods.values())
-            backs_off = can_be_served and now < gang.backoff_until <= now + MAX_GANG_BACKOFF_SECONDS + 1
+            backs_off = can_be_served and now < gang.backoff.until <= now + MAX_GANG_BACKOFF_SECONDS + 1
             is_planned = can_be_served and not backs_off
             if is_planned:
-                self._in_this_pass[name] = frozenset(uid for uid, pod in pods.items() if pod and not pod.promised)
+                self._in_this_pass[name] = frozenset(
+                    uid for uid, pod in pods.items() if pod and not pod.has_reservation
+                )
             for uid, pod in pods.items() if not is_planned or len(pods) == 1 else ():
-                if pod is not None and (backs_off or not pod.promised):
+                if pod is not None and (backs_off or not pod.has_reservation):
                     may_preempt = pod.may_preempt and is_planned
                     self._instead[uid] = _alone(pod, may_preempt=may_preempt, before=instead_before.get(uid))
         return {uid: held for uid, (_, held) in self._instead.items()}
 
     def note_served(self, uids: Set[str], tried: Set[str], now: float) -> list[frozenset[str]]:
-        """After a pass in which these pods (uids) got places: gangs that were `tried` and got none back off.
+        """Note the pods (uids) that got places in a pass. Gangs that were `tried` and got none back off.
 
         Returns the waiting pods (uids) of each gang that backs off for the first time in a row.
         """
@@ -99,20 +100,20 @@ class WholeGangs:
         for name, pods in self._in_this_pass.items():
             gang = self._gangs[name]
             if pods & uids or not pods or len(pods) == 1:
-                self._gangs[name] = replace(gang, times=0)
+                self._gangs[name] = replace(gang, backoff=NEVER_FAILED)
             elif name in tried:
-                seconds = doubled(len(pods) / PODS_A_SECOND, MAX_GANG_BACKOFF_SECONDS, gang.times + 1)
-                self._gangs[name] = replace(gang, backoff_until=ceil(now + seconds), times=gang.times + 1)
-                self.again_at = min(self.again_at, ceil(now + seconds))
-                first_backoffs += [pods] if not gang.times else []
-            else:  # there were too many for one pass
+                backoff = gang.backoff.failed(now, len(pods) / PODS_A_SECOND, MAX_GANG_BACKOFF_SECONDS)
+                self._gangs[name] = replace(gang, backoff=replace(backoff, until=ceil(backoff.until)))
+                self.again_at = min(self.again_at, ceil(backoff.until))
+                first_backoffs += [pods] if not gang.backoff.times else []
+            else:  # its turn did not come: a pass serves only so many gangs
                 self.again_at = min(self.again_at, ceil(now + SETTLED_SECONDS))
         self._in_this_pass = {}
         return first_backoffs
 
 
 def _grown(pods: Iterable[PendingPod | None], now: float) -> float:
-    """The latest time at which the youngest of new pods can have been created: the API tells whole seconds."""
+    """The latest possible creation time of the youngest of new pods: the API has whole seconds."""
     return min(now, max(pod.created + 1.0 if pod else now for pod in pods))
 
 
@@ -126,7 +127,7 @@ def _can_be_served(pods: Collection[PendingPod | None]) -> bool:
 def _alone(
     pod: PendingPod, *, may_preempt: bool, before: tuple[PendingPod, PendingPod] | None
 ) -> tuple[PendingPod, PendingPod]:
-    """The pending pod, and the one to use in its place; the same objects as before if nothing has changed."""
+    """The pending pod, and the one to use instead; the same objects as before if nothing has changed."""
     if before is not None and before[0] is pod and before[1].may_preempt is may_preempt:
         return before
     return pod, replace(pod, gang="", may_preempt=may_preempt)

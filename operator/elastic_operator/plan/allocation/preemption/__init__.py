@@ -1,1 +1,1 @@
-"""Preemption: who may take from whom, which pods go, and which option costs least."""
+"""Preemption: which team may take GPUs from which, the candidates, and the cheapest option."""

@@ -1,8 +1,9 @@
-"""Which pods may go for a preemptor: the units that go together, what each costs, and which goes first.
+"""The pods that may be preempted for a preemptor: the units that are preempted together, their costs, and their
+order.
 
-Within a team, a minimum may take what other jobs have above their minima, whole jobs of strictly lower priority, and
-whole jobs whose turn is over. From another team it may take the same, and whole jobs of any priority, provided that it
-is entitled to that (`rules`). Growth takes from other teams only.
+Within a team, a minimum may take pods of other jobs above their minima, whole jobs of strictly lower priority, and
+whole jobs whose turn is over. From another team it may take the same, and whole jobs of any priority, if it is entitled
+to that (`rules`). Growth takes from other teams only.
 """
 
 from __future__ import annotations
@@ -12,44 +13,44 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from elastic_operator.plan.allocation.accounts import Account
-from elastic_operator.plan.allocation.board import Seat
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.equivalence import equivalence_key
-from elastic_operator.plan.allocation.preemption.rules import Preemption
+from elastic_operator.plan.allocation.node_board import Seat
+from elastic_operator.plan.allocation.preemption.rules import PreemptionCheck
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.roles import leaving_order
 from elastic_operator.plan.facts.snapshot import Load, Member
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 _LAST = 1 << 30
-"""The index of pods that do not exist yet: they go before any that do."""
+"""The index of pods that do not exist yet: they are preempted before existing ones."""
 
 
-class Cost(IntEnum):
+class UnitKind(IntEnum):
     """The kinds of units, the cheapest first."""
 
     OWN = 0
     """A worker of the preemptor itself beyond its minimum, when its master is missing."""
-    HELD_SEAT = 1
+    RESERVED_SEAT = 1
     """A seat that is held for a job that has waited too long (37)."""
     SURPLUS = 2
     """A worker above its job's minimum."""
     INCOMPLETE = 3
     """A worker of a job below its minimum (16)."""
     INCOMPLETE_JOB = 4
-    """All pods of a job below its minimum, because its master must go."""
+    """All pods of a job below its minimum, because its master is needed."""
     JOB = 5
     """All pods of a job that runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Pods that go together. `members` and `seats` are those on the node in question.
+    """Pods that are preempted together. `members` and `seats` are those on the node in question.
 
-    `gpus` are all GPUs that go, `held_gpus` the part of these that pods hold already.
+    `gpus` are all GPUs of the unit, `held_gpus` the part of these that pods hold already.
     """
 
-    cost: Cost
+    kind: UnitKind
     entry: Entry
     members: tuple[Member, ...]
     seats: tuple[Seat, ...]
@@ -59,72 +60,82 @@ class Unit:
     @property
     def whole(self) -> bool:
         """Whether the unit is a whole job."""
-        return self.cost in (Cost.INCOMPLETE_JOB, Cost.JOB)
+        return self.kind in (UnitKind.INCOMPLETE_JOB, UnitKind.JOB)
 
     @property
     def not_yet_held(self) -> bool:
-        """Whether no pod goes with the unit: it has seats only."""
+        """Whether the unit has seats only, and no pod."""
         return not self.members and not self.held_gpus
 
     @property
     def loads(self) -> list[Load]:
-        """What would become free on the node."""
+        """The loads that would become free on the node."""
         return [*self.members, *(self.entry.requirements(seat.role).shape for seat in self.seats)]
 
     @property
-    def weakness(self) -> tuple[int, bool, int]:
-        """Sort key: later jobs first (lower priority, younger); within a job workers, the highest index first, then the
-        master.
+    def victim_order(self) -> tuple[int, float, int, bool, int]:
+        """Sort key: jobs of lower priority first, then those that lose no work by a change of size (170), then younger
+        ones; within a job workers, the highest index first, then the master.
         """
         index = _LAST if self.seats else self.members[-1].index
         is_master = bool(self.members) and self.members[-1].role == ROLE_MASTER
-        return -self.entry.rank, is_master, -index
+        return *victim_order(self.entry, whole=self.whole), is_master, -index
 
 
-def strength(unit: Unit, preemption: Preemption | None) -> tuple[float, ...]:
+def victim_order(entry: Entry, *, whole: bool = False) -> tuple[int, float, int]:
+    """The order in which jobs lose pods: see `Unit.victim_order`. A `whole` job loses the same in any mode."""
+    demand = entry.demand
+    return demand.priority, 0.0 if whole else demand.resize_cost, -entry.rank
+
+
+def unit_order(unit: Unit, check: PreemptionCheck | None) -> tuple[float, ...]:
     """Sort key: cheap kinds first, then the team with the highest share value, then the weakest."""
-    value = preemption.share_value(unit.entry.account) if preemption and unit.entry.account else -1.0
-    return unit.cost, -value, *unit.weakness
+    value = check.share_value(unit.entry.account) if check and unit.entry.account else -1.0
+    return unit.kind, -value, *unit.victim_order
 
 
 class Candidates:
-    """What one preemptor that lacks `need` GPUs may preempt."""
+    """The units that a preemptor which lacks `need` GPUs may preempt."""
 
     def __init__(
-        self, state: AllocationState, preemptor: Entry, need: int, *, growing: bool = False, most: Cost = Cost.JOB
+        self,
+        state: AllocationState,
+        preemptor: Entry,
+        need: int,
+        *,
+        growing: bool = False,
+        max_kind: UnitKind = UnitKind.JOB,
     ) -> None:
-        self._state, self._preemptor, self._growing, self._most = state, preemptor, growing, most
-        preemption = self.preemption(need) if state.snapshot.reclaiming else None
-        self._victim_accounts = (
-            preemption.victim_accounts(state.queues.by_account) if preemption else frozenset[Account]()
-        )
+        self._state, self._preemptor, self._growing, self._max_kind = state, preemptor, growing, max_kind
+        check = self.check(need) if state.snapshot.reclaiming else None
+        self._victim_accounts = check.victim_accounts(state.queues.by_account) if check else frozenset[Account]()
 
     @property
-    def kind(self) -> tuple[bool, Cost]:
-        """Whether the GPUs are for growth, and the highest cost of any unit."""
-        return self._growing, self._most
+    def kind(self) -> tuple[bool, UnitKind]:
+        """Whether the GPUs are for growth, and the dearest kind of unit."""
+        return self._growing, self._max_kind
 
-    def preemption(self, need: int) -> Preemption | None:
-        """A try to take that many GPUs from other teams; None for a preemptor that wants none."""
+    def check(self, need: int) -> PreemptionCheck | None:
+        """A try to take that many GPUs from other teams; None for a preemptor that wants no GPUs."""
         account = self._preemptor.account
-        return Preemption(account, need, growing=self._growing) if account else None
+        return PreemptionCheck(account, need, growing=self._growing) if account else None
 
     def any(self) -> bool:
-        """Whether there may be anything to preempt; False is certain."""
+        """Whether there may be a candidate. False is certain, True is not."""
         if self._victim_accounts:
             return True
         team = [] if self._growing else self._state.queues.by_team[self._preemptor.team]
         return any(gives_within_team(self._state, entry, self._preemptor) for entry in team)
 
-    def hosts(self) -> set[int]:
-        """The nodes on which there may be anything to preempt."""
+    def nodes(self) -> set[int]:
+        """The nodes on which there may be candidates."""
         state, accounts = self._state, self._victim_accounts
         entries = [entry for account in accounts for entry in state.queues.by_account[account]]
         entries += [] if self._growing else state.queues.by_team[self._preemptor.team]
-        return {node for entry in entries if entry.size and self._may_give(entry) for node in entry.near}
+        return {node for entry in entries if entry.size and self._may_give(entry) for node in entry.occupied_nodes}
 
-    def weakest_first(self, preemption: Preemption, gpus: int) -> list[Entry]:
-        """Jobs of other teams that can spare a worker with that many GPUs, in the order in which they give."""
+    def weakest_first(self, check: PreemptionCheck, gpus: int) -> list[Entry]:
+        """Jobs of other teams that can spare a worker with that many GPUs, in the order of preemption."""
         entries = [
             c
             for account in self._victim_accounts
@@ -133,10 +144,12 @@ class Candidates:
         ]
         able = [c for c in entries if c.spare and c.complete and c.team != self._preemptor.team]
         able = [c for c in able if self._may_give(c)]
-        return sorted(able, key=lambda c: (-preemption.share_value(c.account) if c.account else 0.0, -c.rank))
+        return sorted(able, key=lambda c: (-check.share_value(c.account) if c.account else 0.0, victim_order(c)))
 
     def on_node(self, node: int) -> Iterator[Unit]:
-        """The units on one node, each by itself. The caller checks again which of them may go together."""
+        """The units on one node, each judged by itself. The caller checks again which of them may be preempted
+        together.
+        """
         here: dict[Entry, tuple[list[Member], list[Seat]]] = {}
         for entry, member in self._state.residents[node].values():
             here.setdefault(entry, ([], []))[0].append(member)
@@ -144,41 +157,41 @@ class Candidates:
             here.setdefault(entry, ([], []))[1].append(seat)
         for entry, (members, seats) in here.items():
             if self._may_give(entry):
-                yield from (unit for unit in self._units(entry, members, seats) if unit.cost <= self._most)
+                yield from (unit for unit in self._units(entry, members, seats) if unit.kind <= self._max_kind)
 
     def under(self, account: Account) -> list[Entry]:
-        """The jobs that are charged to that account, directly or below it, and may give something."""
+        """The jobs with candidates that are charged to that account or to one below it."""
         charged = (c for c in self._state.queues.entries if c.account and account in c.account.path)
         return [entry for entry in charged if entry.size and self._may_give(entry)]
 
     def singles(self, entry: Entry) -> list[Unit]:
-        """The job's pods that go one by one, in the order in which they go, wherever they are."""
+        """The job's pods that are preempted one by one, on all nodes, in the order of preemption."""
         units = self._singles(entry, leaving_order(entry.kept), entry.seats)
-        return [unit for unit in units if unit.cost <= self._most]
+        return [unit for unit in units if unit.kind <= self._max_kind]
 
     def whole(self, entry: Entry) -> Unit | None:
-        """The unit of all pods of the job, if it may go."""
+        """The unit of all pods of the job, if it may be preempted."""
         members, seats = leaving_order(entry.kept), entry.seats
         unit = self._whole(entry, members, seats, besides=len(self._singles(entry, members, seats)))
-        return unit if unit and unit.cost <= self._most else None
+        return unit if unit and unit.kind <= self._max_kind else None
 
-    def may_go(self, unit: Unit, preemption: Preemption | None) -> bool:
-        """Whether the preemptor may take the unit after what it has taken so far."""
-        if self._in_team(unit.entry) or unit.entry.account is None or preemption is None:
+    def may_be_preempted(self, unit: Unit, check: PreemptionCheck | None) -> bool:
+        """Whether the preemptor may take the unit beside the units that it has taken so far."""
+        if self._in_team(unit.entry) or unit.entry.account is None or check is None:
             return True
-        ends_job = unit.cost is Cost.JOB
-        return preemption.may(unit.entry.account, unit.gpus, not_yet_held=unit.not_yet_held, ends_job=ends_job)
+        ends_job = unit.kind is UnitKind.JOB
+        return check.may(unit.entry.account, unit.gpus, not_yet_held=unit.not_yet_held, ends_job=ends_job)
 
     def _in_team(self, entry: Entry) -> bool:
         return entry.team == self._preemptor.team
 
     def _may_give(self, entry: Entry) -> bool:
-        """Whether anything of that job may go at all."""
+        """Whether any pod of that job may be preempted."""
         preemptor = self._preemptor
         if entry is preemptor:
             return not self._growing
         if entry.is_pending_pod:
-            return bool(entry.seats) and not entry.promised_node and entry.account in self._victim_accounts
+            return bool(entry.seats) and not entry.nominated_node and entry.account in self._victim_accounts
         if not entry.demand.preemptible or (preemptor.is_pending_pod and not self._state.snapshot.reclaiming):
             return False
         if preemptor.has_kube_scheduler_preempt(entry):
@@ -188,7 +201,7 @@ class Candidates:
         return entry.account in self._victim_accounts
 
     def _units(self, entry: Entry, members: Iterable[Member], seats: Sequence[Seat]) -> Iterator[Unit]:
-        """The units of a job among these pods, in the order in which they go."""
+        """The units of a job among these pods, in the order of preemption."""
         members = leaving_order(members)
         singles = self._singles(entry, members, seats)
         yield from singles
@@ -196,30 +209,38 @@ class Candidates:
             yield whole
 
     def _singles(self, entry: Entry, members: Sequence[Member], seats: Sequence[Seat]) -> list[Unit]:
-        """The units that go one by one. After the first has gone, the answer is the same without it."""
+        """The units that are preempted one by one. After the first is preempted, the answer is the same without it."""
         workers = [m for m in members if m.role != ROLE_MASTER]
         singles = [_of_seat(entry, s) for s in seats if s.role == ROLE_WORKER] + [
             self._of_member(entry, m) for m in workers
         ]
         if entry is self._preemptor:
             own = singles[: entry.spare if not entry.has_master else 0]
-            return [replace(unit, cost=Cost.OWN) for unit in own if unit.members]
+            return [replace(unit, kind=UnitKind.OWN) for unit in own if unit.members]
         if entry.complete:
             return singles[: entry.spare]
-        if entry.holds_seats:
-            goes = not self._in_team(entry) or entry.demand.priority < self._preemptor.demand.priority
-            return [replace(_of_seat(entry, seat), cost=Cost.HELD_SEAT) for seat in seats] if goes else []
-        return [] if entry.served else [replace(unit, cost=Cost.INCOMPLETE) for unit in singles]
+        if entry.has_reserved_seats:
+            may_be_preempted = not self._in_team(entry) or entry.demand.priority < self._preemptor.demand.priority
+            return (
+                [replace(_of_seat(entry, seat), kind=UnitKind.RESERVED_SEAT) for seat in seats]
+                if may_be_preempted
+                else []
+            )
+        return [] if entry.served else [replace(unit, kind=UnitKind.INCOMPLETE) for unit in singles]
 
     def _whole(self, entry: Entry, members: Sequence[Member], seats: Sequence[Seat], *, besides: int) -> Unit | None:
-        """The unit of all pods of the job, if more of it is here than what goes one by one."""
+        """The unit of all pods of the job, if more of its pods are here than those preempted one by one."""
         if entry is self._preemptor or besides >= len(members) + len(seats):
             return None
         if entry.complete:
-            return self._of_all(Cost.JOB, entry, members, seats) if self._may_go_whole(entry) else None
-        return None if entry.holds_seats or entry.served else self._of_all(Cost.INCOMPLETE_JOB, entry, members, seats)
+            return self._of_all(UnitKind.JOB, entry, members, seats) if self._may_be_preempted_whole(entry) else None
+        return (
+            None
+            if entry.has_reserved_seats or entry.served
+            else self._of_all(UnitKind.INCOMPLETE_JOB, entry, members, seats)
+        )
 
-    def _may_go_whole(self, entry: Entry) -> bool:
+    def _may_be_preempted_whole(self, entry: Entry) -> bool:
         if self._in_team(entry):
             return _yields_to(self._state, entry, self._preemptor)
         if not self._state.may_preempt_whole_jobs(self._preemptor):
@@ -228,21 +249,21 @@ class Candidates:
         return not entry.demand.running_since or self._state.now >= entry.demand.running_since + least
 
     def _of_member(self, entry: Entry, member: Member) -> Unit:
-        return Unit(Cost.SURPLUS, entry, (member,), (), member.gpus, member.gpus)
+        return Unit(UnitKind.SURPLUS, entry, (member,), (), member.gpus, member.gpus)
 
-    def _of_all(self, cost: Cost, entry: Entry, members: Sequence[Member], seats: Sequence[Seat]) -> Unit:
+    def _of_all(self, kind: UnitKind, entry: Entry, members: Sequence[Member], seats: Sequence[Seat]) -> Unit:
         held = sum(member.gpus for member in entry.kept)
         coming = sum(entry.requirements(seat.role).gpus for seat in entry.seats)
-        return Unit(cost, entry, tuple(members), tuple(seats), held + coming, held)
+        return Unit(kind, entry, tuple(members), tuple(seats), held + coming, held)
 
 
 def gives_within_team(state: AllocationState, entry: Entry, preemptor: Entry) -> int:
-    """The GPUs that a job has to give for the minimum of another job of its team, or for its own."""
+    """The GPUs that can be preempted from a job for the minimum of another job of its team, or for its own."""
     if entry is preemptor:
         return 0 if entry.has_master else entry.spare * entry.worker.gpus
     if not entry.demand.preemptible or not entry.size:
         return 0
-    if entry.holds_seats and entry.demand.priority >= preemptor.demand.priority:
+    if entry.has_reserved_seats and entry.demand.priority >= preemptor.demand.priority:
         return 0
     if not entry.complete:
         return 0 if entry.served else entry.gpus
@@ -250,21 +271,23 @@ def gives_within_team(state: AllocationState, entry: Entry, preemptor: Entry) ->
 
 
 def given_within_team(state: AllocationState, preemptor: Entry) -> int:
-    """The GPUs that all jobs of the preemptor's team have to give for the preemptor's minimum."""
+    """The GPUs that can be preempted from all jobs of the preemptor's team for the preemptor's minimum."""
     account = preemptor.account
     assert account is not None, "called for preemptors that are charged for GPUs"
     key = preemptor if preemptor.size else equivalence_key(state, preemptor)
-    known = state.given.get(key)
+    known = state.this_pass.given.get(key)
     if known is None:
         known = sum(
             gives_within_team(state, entry, preemptor) for entry in state.queues.by_account[account] if entry.size
         )
-        state.given.put(key, known)
+        state.this_pass.given.put(key, known)
     return known
 
 
 def _yields_to(state: AllocationState, entry: Entry, preemptor: Entry) -> bool:
-    """Whether a whole job goes for another one of its team: one of higher priority, or any if its own turn is over."""
+    """Whether a whole job may be preempted for another job of its team: for one of higher priority, or for any if its
+    own turn is over.
+    """
     if not state.may_preempt_whole_jobs(preemptor):
         return False
     if entry.demand.priority != preemptor.demand.priority:
@@ -276,7 +299,7 @@ def _yields_to(state: AllocationState, entry: Entry, preemptor: Entry) -> bool:
 
 
 def _of_seat(entry: Entry, seat: Seat) -> Unit:
-    return Unit(Cost.SURPLUS, entry, (), (seat,), entry.requirements(seat.role).gpus, 0)
+    return Unit(UnitKind.SURPLUS, entry, (), (seat,), entry.requirements(seat.role).gpus, 0)
 
 
 def preempt_units(state: AllocationState, preemptor: Entry, units: Iterable[Unit]) -> None:

@@ -1,8 +1,8 @@
-"""The options for the pods of one preemptor: which units would have to be evicted from which node, the cheapest first.
+"""The options for the pods of one preemptor: the units to preempt on one node, the cheapest option first.
 
-While the preemptor, or a preemptor that is equivalent, preempts on other nodes, an option gets dearer and never
-cheaper. So options are found once for all preemptors that are equivalent. An option is checked again when pods are
-preempted on its node, and when it is the cheapest left (44).
+While the preemptor, or an equivalent one, preempts on other nodes, an option only gets dearer. So options are found
+once for all equivalent preemptors. An option is checked again when pods are preempted on its node, and when it is the
+cheapest left (44).
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from heapq import heapify, heappop, heappush
 
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.equivalence import equivalence_key
-from elastic_operator.plan.allocation.preemption.candidates import Candidates, Cost, Unit, strength
-from elastic_operator.plan.allocation.preemption.rules import Preemption
+from elastic_operator.plan.allocation.preemption.candidates import Candidates, Unit, UnitKind, unit_order
+from elastic_operator.plan.allocation.preemption.rules import PreemptionCheck
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_worker.contract import ROLE_WORKER
 
-Found = list[tuple[tuple[float, ...], int]]
+OptionHeap = list[tuple[tuple[float, ...], int]]
 """A heap of options, as prices and nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One pod fits onto the node if these units go."""
+    """One pod fits onto the node if these units are preempted."""
 
     node: int
     units: tuple[Unit, ...]
@@ -38,25 +38,25 @@ class Options:
         self, state: AllocationState, preemptor: Entry, candidates: Candidates, *, only: int | None = None
     ) -> None:
         self._state, self._preemptor, self._candidates, self._only = state, preemptor, candidates, only
-        self._known: dict[str, Found] = {}
+        self._known: dict[str, OptionHeap] = {}
 
     def cheapest(self, role: str, need: int) -> Option | None:
-        """The cheapest option for one more pod; `need` are the GPUs that the preemptor still lacks, this pod's
+        """The cheapest option for one more pod. `need` is the number of GPUs that the preemptor still lacks, this pod's
         included.
         """
-        preemption = self._candidates.preemption(need)
+        check = self._candidates.check(need)
         if role not in self._known:
-            quick = self._at_first_sight(role, preemption) if self._only is None else None
+            quick = self._quick_option(role, check) if self._only is None else None
             if quick is not None:
                 return quick
-            self._known[role] = self._known_to_its_like(role, need, preemption)
-        return self._first_that_still_is(self._known[role], role, preemption)
+            self._known[role] = self._cached_options(role, need, check)
+        return self._pop_cheapest_valid(self._known[role], role, check)
 
-    def _known_to_its_like(self, role: str, need: int, preemption: Preemption | None) -> Found:
-        """The options found for a preemptor that is equivalent, if this preemptor has no pods of its own to give
+    def _cached_options(self, role: str, need: int, check: PreemptionCheck | None) -> OptionHeap:
+        """The options that were found for an equivalent preemptor, if this preemptor has no pods of its own to release
         (44).
         """
-        preemptor, known = self._preemptor, self._state.round.options
+        preemptor, cached = self._preemptor, self._state.this_pass.round.options
         own = bool(preemptor.size) or self._only is not None
         key = (
             None if own else equivalence_key(self._state, preemptor),
@@ -64,44 +64,46 @@ class Options:
             need,
             self._candidates.kind,
         )
-        if own or key not in known:
-            known[key] = self._look(role, preemption)
-        return known[key]
+        if own or key not in cached:
+            cached[key] = self._search(role, check)
+        return cached[key]
 
-    def _look(self, role: str, preemption: Preemption | None) -> Found:
-        nodes = self._preemptor.requirements(role).host_set & (
-            self._candidates.hosts() if self._only is None else {self._only}
+    def _search(self, role: str, check: PreemptionCheck | None) -> OptionHeap:
+        nodes = self._preemptor.requirements(role).node_set & (
+            self._candidates.nodes() if self._only is None else {self._only}
         )
-        options = (self._option(role, node, preemption) for node in nodes)
+        options = (self._option(role, node, check) for node in nodes)
         found = [(option.price, option.node) for option in options if option is not None]
         heapify(found)
         return found
 
-    def _first_that_still_is(self, known: Found, role: str, preemption: Preemption | None) -> Option | None:
-        while known:
-            price, node = heappop(known)
-            while known and known[0] == (price, node):
-                heappop(known)
-            option = self._option(role, node, preemption)
+    def _pop_cheapest_valid(self, heap: OptionHeap, role: str, check: PreemptionCheck | None) -> Option | None:
+        while heap:
+            price, node = heappop(heap)
+            while heap and heap[0] == (price, node):
+                heappop(heap)
+            option = self._option(role, node, check)
             if option is None:
                 continue
-            heappush(known, (option.price, node))
-            if option.price <= price or known[0] == (option.price, node):
+            heappush(heap, (option.price, node))
+            if option.price <= price or heap[0] == (option.price, node):
                 return option
         return None
 
-    def _at_first_sight(self, role: str, preemption: Preemption | None) -> Option | None:
-        """An option that cannot be beaten: evict one worker of the weakest job, with no more GPUs than needed."""
+    def _quick_option(self, role: str, check: PreemptionCheck | None) -> Option | None:
+        """The cheapest option among running pods: one worker of the weakest job, with no more GPUs than needed.
+
+        A place on another node that is planned for a stronger job, and that no pod has yet, would cost less. It is
+        not looked for, because that takes a look at all nodes.
+        """
         requirements, board = self._preemptor.requirements(role), self._state.board
-        if not requirements.gpus or preemption is None:
+        if not requirements.gpus or check is None:
             return None
-        lacking = requirements.gpus - max((board.free_gpus(node) for node in requirements.hosts), default=0)
-        for entry in self._candidates.weakest_first(preemption, lacking):
-            for node in (node for node in _as_they_leave(entry) if node in requirements.host_set):
+        lacking = requirements.gpus - max((board.free_gpus(node) for node in requirements.nodes), default=0)
+        for entry in self._candidates.weakest_first(check, lacking):
+            for node in (node for node in _as_they_leave(entry) if node in requirements.node_set):
                 option = (
-                    self._option(role, node, preemption)
-                    if board.free_gpus(node) >= requirements.gpus - lacking
-                    else None
+                    self._option(role, node, check) if board.free_gpus(node) >= requirements.gpus - lacking else None
                 )
                 if (
                     option
@@ -109,10 +111,10 @@ class Options:
                     and option.units[0].entry is entry
                     and option.units[0].gpus <= max(1, lacking)
                 ):
-                    return option if option.units[0].cost is Cost.SURPLUS else None
+                    return option if option.units[0].kind is UnitKind.SURPLUS else None
         return None
 
-    def _option(self, role: str, node: int, preemption: Preemption | None) -> Option | None:
+    def _option(self, role: str, node: int, check: PreemptionCheck | None) -> Option | None:
         """The cheapest option on the node: the weakest units are added until the pod fits; then unneeded ones are
         dropped.
         """
@@ -122,68 +124,68 @@ class Options:
         pool, chosen = list(candidates.on_node(node)), list[Unit]()
         if not pool or not _fits_without(state, preemptor, role, node, pool):
             return None
-        trial = preemption.copy() if preemption else None
+        trial = check.copy() if check else None
         while not (chosen and _fits_without(state, preemptor, role, node, chosen)):
-            able = [unit for unit in pool if candidates.may_go(unit, trial)]
+            able = [unit for unit in pool if candidates.may_be_preempted(unit, trial)]
             if not able:
                 return None
-            unit = min(able, key=lambda unit: strength(unit, trial))
+            unit = min(able, key=lambda unit: unit_order(unit, trial))
             parts = [part for part in chosen if unit.whole and part.entry is unit.entry]
-            chosen = [one for one in chosen if one not in parts] + [unit]
-            pool = [one for one in pool if one is not unit and not (unit.whole and one.entry is unit.entry)]
+            chosen = [part for part in chosen if part not in parts] + [unit]
+            pool = [other for other in pool if other is not unit and not (unit.whole and other.entry is unit.entry)]
             if trial and unit.entry.account:
                 gpus, held = (
                     (unit.gpus - sum(p.gpus for p in parts)),
                     (unit.held_gpus - sum(p.held_gpus for p in parts)),
                 )
-                trial.take(unit.entry.account, pods=held, not_yet_held=gpus - held)
+                trial.count_victims(unit.entry.account, pods=held, not_yet_held=gpus - held)
         chosen = _needed(state, preemptor, role, node, chosen)
-        return Option(node, tuple(chosen), _price(chosen, node, preemption, gang=bool(state.serving)))
+        return Option(node, tuple(chosen), _price(chosen, node, check, gang=bool(state.this_pass.serving)))
 
 
 def _is_promised(state: AllocationState, node: int, preemptor: Entry) -> bool:
-    """Whether pods go there already for another pending pod (46).
+    """Whether pods are preempted there already for another pending pod (46).
 
-    kube-scheduler counts a pod that is nominated for a node as if it were there. So two of them would keep each other
+    kube-scheduler counts a pod that is nominated for a node as if it were there. So two such pods would keep each other
     out until the room of both is free. The pods of one gang wait for all of it anyway.
     """
     others = (entry for entry, _ in state.seated[node] if entry is not preemptor and entry.is_pending_pod)
-    others = (entry for entry in others if not state.serving or entry.gang != state.serving)
-    return any(other.promised_node or other.took for other in others)
+    others = (entry for entry in others if not state.this_pass.serving or entry.gang != state.this_pass.serving)
+    return any(other.nominated_node or other.victims for other in others)
 
 
 def _as_they_leave(entry: Entry) -> Iterable[int]:
-    """The nodes of a job's workers, in the order in which these go."""
+    """The nodes of a job's workers, in the order of preemption."""
     seats = [seat.node for seat in entry.seats[::-1] if seat.role == ROLE_WORKER]
     return dict.fromkeys(
-        seats + [entry.at[m.uid] for m in entry.kept[::-1] if m.role == ROLE_WORKER and m.uid in entry.at]
+        seats + [entry.node_of[m.uid] for m in entry.kept[::-1] if m.role == ROLE_WORKER and m.uid in entry.node_of]
     )
 
 
 def _needed(state: AllocationState, preemptor: Entry, role: str, node: int, chosen: list[Unit]) -> list[Unit]:
     for unit in chosen[::-1]:
-        fewer = [one for one in chosen if one is not unit]
+        fewer = [other for other in chosen if other is not unit]
         if fewer and _fits_without(state, preemptor, role, node, fewer):
             chosen = fewer
     return chosen
 
 
-def _price(units: Sequence[Unit], node: int, preemption: Preemption | None, *, gang: bool) -> tuple[float, ...]:
-    """Cheap kinds first, then few GPUs lost. Of whole jobs first those of the team with the highest share value, and of
-    low priority.
+def _price(units: Sequence[Unit], node: int, check: PreemptionCheck | None, *, gang: bool) -> tuple[float, ...]:
+    """Sort key: cheap kinds first, then few GPUs lost. Among whole jobs first those of the team with the highest share
+    value, then those of low priority.
 
     For a gang, fewest GPUs lost comes first: a gang needs many nodes, and preempting a whole job for one node wastes
     the job's pods on other nodes (144).
     """
-    worst = max(units, key=lambda unit: strength(unit, preemption))
-    cost, value, *weakness = strength(worst, preemption)
+    worst = max(units, key=lambda unit: unit_order(unit, check))
+    kind, value, *order = unit_order(worst, check)
     lost = sum(unit.held_gpus for unit in units), sum(len(unit.members) for unit in units)
-    if worst.cost is Cost.JOB:
+    if worst.kind is UnitKind.JOB:
         first, then = (
             (lost, (value, worst.entry.demand.priority)) if gang else ((value, worst.entry.demand.priority), lost)
         )
-        return cost, *first, *then, *weakness, node
-    return cost, *lost, value, *weakness, node
+        return kind, *first, *then, *order, node
+    return kind, *lost, value, *order, node
 
 
 def _fits_without(state: AllocationState, preemptor: Entry, role: str, node: int, units: Sequence[Unit]) -> bool:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from elastic_operator.plan.allocation.board import Seat
 from elastic_operator.plan.allocation.entry import Entry
+from elastic_operator.plan.allocation.node_board import Seat
 from elastic_operator.plan.allocation.preemption.candidates import Candidates, preempt_units
 from elastic_operator.plan.allocation.preemption.options import Options
 from elastic_operator.plan.allocation.preemption.victim_queue import VictimQueue
@@ -23,20 +23,21 @@ from elastic_worker.contract import ROLE_MASTER
 def preempt(
     state: AllocationState, preemptor: Entry, roles: Sequence[str], candidates: Candidates, *, only: int | None = None
 ) -> bool:
-    """Seat pods of all these roles by preempting candidates. Returns False, with nothing changed, unless all fit.
+    """Seat pods of all these roles by preempting candidates. Returns False, with nothing changed, if not all fit.
 
-    If `only` is given, pods go from that node only.
+    If `only` is given, pods are preempted on that node only.
     """
     if not candidates.any():
         return False
-    mark, took = state.journal.mark(), len(preemptor.took)
+    mark, took = state.journal.mark(), len(preemptor.victims)
     gpus = [preemptor.requirements(role).gpus for role in roles]
     if _make_room_under_limits(state, preemptor, sum(gpus), candidates):
         options = Options(state, preemptor, candidates, only=only)
         done = all(_seat(state, preemptor, role, sum(gpus[i:]), options) for i, role in enumerate(roles))
         done = done and not state.refusal(preemptor, 0, Rule.LENDING)
-        went = (one.pod.uid for one in preemptor.took[took:])
-        if done and (state.serving or not state.victims.is_over_limit(preemptor, went)):  # a gang is limited as a whole
+        went = (one.pod.uid for one in preemptor.victims[took:])
+        gang = state.this_pass.serving  # is limited as a whole
+        if done and (gang or not state.victims.is_over_limit(preemptor, went)):
             return True
     state.undo_preemption(mark)
     return False
@@ -49,7 +50,7 @@ def _make_room_under_limits(state: AllocationState, preemptor: Entry, need: int,
     while refused := state.refusal(preemptor, need, Rule.LIMIT):
         victim_queue = VictimQueue(candidates, refused.account)
         while state.refusal(preemptor, need, Rule.LIMIT) == refused:
-            unit = victim_queue.take_weakest(candidates.preemption(need))
+            unit = victim_queue.take_weakest(candidates.check(need))
             if unit is None:
                 return False
             preempt_units(state, preemptor, [unit])
@@ -57,7 +58,7 @@ def _make_room_under_limits(state: AllocationState, preemptor: Entry, need: int,
 
 
 def _seat(state: AllocationState, preemptor: Entry, role: str, need: int, options: Options) -> bool:
-    """Seat one pod; `need` are the GPUs that the job still lacks, this pod's included."""
+    """Seat one pod. `need` is the number of GPUs that the job still lacks, this pod's included."""
     seat = find_seat(state, preemptor, role) if _is_lent(state, preemptor, role) else None
     if seat is None:
         option = options.cheapest(role, need)
@@ -70,24 +71,24 @@ def _seat(state: AllocationState, preemptor: Entry, role: str, need: int, option
 
 
 def _is_lent(state: AllocationState, preemptor: Entry, role: str) -> bool:
-    """Whether the team may use an idle GPU, or it is kept for its owner."""
+    """Whether the team may use an idle GPU: it is not kept for its owner."""
     return state.refusal(preemptor, preemptor.requirements(role).gpus, Rule.LENDING) is None
 
 
 def give_back(state: AllocationState) -> None:
     """Keep each preempted pod after all, the strongest first, if its preemptors fit elsewhere."""
-    for entry in sorted(state.changed, key=lambda entry: entry.rank):
+    for entry in sorted(state.this_pass.changed, key=lambda entry: entry.rank):
         if len(entry.kept) == len(entry.keepable) or (entry.preempted and not entry.served) or not entry.sizes:
             continue
         if entry.seats:
             _prefer_own(state, entry)
-        if not entry.starts_anew:
+        if not entry.replaces_master:
             _keep_more(state, entry)
 
 
 def _prefer_own(state: AllocationState, entry: Entry) -> None:
-    """Keep the entry's own pods instead of as many new ones, where they have their room again; without its master, keep
-    none.
+    """Keep the entry's own pods instead of as many new ones, if their room is free again. None is kept without the
+    master.
     """
     for member in list(state.released(entry)):
         seats = [seat for seat in entry.seats if seat.role == member.role]
@@ -98,22 +99,24 @@ def _prefer_own(state: AllocationState, entry: Entry) -> None:
 
 
 def _swap(state: AllocationState, entry: Entry, member: Member, seats: Sequence[Seat]) -> bool:
-    """Keep the pod instead of one that is to come, whose place is for those who took the pod's room (149)."""
-    mark, here = state.journal.mark(), entry.at.get(member.uid)
+    """Keep the pod and give up one planned pod of the job. The planned pod's place goes to the preemptor that took this
+    pod's room (149).
+    """
+    mark, here = state.journal.mark(), entry.node_of.get(member.uid)
     given_up = next((seat for seat in seats if seat.node == here), seats[-1])
     state.unseat(entry, given_up)
     moved = _keep_by_moving(state, entry, member)
     if moved is not None:
-        heir = next((other for other in moved if given_up.node in other.near), None)
+        new_preemptor = next((other for other in moved if given_up.node in other.occupied_nodes), None)
         gpus = entry.requirements(given_up.role).gpus
-        if heir is None or state.victims.pass_on(entry, given_up.node, heir, gpus=gpus):
+        if new_preemptor is None or state.victims.pass_on(entry, given_up.node, new_preemptor, gpus=gpus):
             return True
     state.journal.roll_back(mark)
     return False
 
 
 def _keep_more(state: AllocationState, entry: Entry) -> None:
-    """Keep as many members as may stay; a job that has an allowed size is left with one."""
+    """Keep as many members as may stay. A job that has an allowed size keeps an allowed size."""
     good = state.journal.mark() if entry.size in entry.sizes else None
     for member in list(state.released(entry)):
         if entry.fits_more(1):
@@ -124,10 +127,12 @@ def _keep_more(state: AllocationState, entry: Entry) -> None:
 
 
 def _keep_by_moving(state: AllocationState, entry: Entry, member: Member) -> list[Entry] | None:
-    """Keep the pod, if others who are to come to its node fit elsewhere: those, else None and nothing is changed."""
+    """Keep the pod if the pods planned for its node fit elsewhere. Returns the entries that moved; None, with nothing
+    changed, if they do not fit.
+    """
     if state.refusal(entry, member.gpus, Rule.LIMIT):
         return None
-    seats = _seats_on(state, entry.at.get(member.uid))
+    seats = _seats_on(state, entry.node_of.get(member.uid))
     if not (
         state.has_its_room(entry, member) or any(state.board.has_room(o.requirements(seat.role)) for o, seat in seats)
     ):
@@ -150,8 +155,8 @@ def _keep_by_moving(state: AllocationState, entry: Entry, member: Member) -> lis
 
 
 def _seats_on(state: AllocationState, node: int | None) -> list[tuple[Entry, Seat]]:
-    """The seats on the node that may move, those of the weakest jobs first. The order in which they were taken does not
-    count: a try that is rolled back changes it.
+    """The seats on the node that may move, those of the weakest jobs first. They are sorted, because a try that is
+    rolled back changes the order in which they were taken.
     """
-    here = [] if node is None else [(c, s) for c, s in state.seated[node] if not c.promised_node]
+    here = [] if node is None else [(c, s) for c, s in state.seated[node] if not c.nominated_node]
     return sorted(here, key=lambda pair: (-pair[0].rank, pair[1].role, pair[1].ready))

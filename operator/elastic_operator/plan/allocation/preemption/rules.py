@@ -1,14 +1,14 @@
-"""Who may take GPUs from whom.
+"""Which team may take GPUs from which.
 
-A preemptor is entitled to a pod of another team if that team uses more than its guarantee before the pod goes, and one
-of these holds for the preemptor with all that it wants:
+A preemptor is entitled to a pod of another team if that team uses more than its guarantee while it still has the pod,
+and one of these holds for the preemptor with all GPUs that it wants:
 * It stays within its own guarantee.
 * It stays within its fair share, and the other team's share value does not end up below its own.
 * It wants its minimum and stays within its fair share, and the other team uses more than its fair share (33).
 
-This must hold at every level of the tree on which the two teams are apart. So no two teams can take from each other in
-turn. A namespace without a policy has a share of its own only against others without one; to all other teams, these are
-one team (111).
+This must hold at every level of the tree on which the two teams have different accounts. So no two teams can take from
+each other in turn. A namespace without a policy has a share of its own only against others without one; to all other
+teams, these are one team (111).
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import zip_longest
 
-from elastic_operator.plan.allocation.accounts import Account, apart, share_value
+from elastic_operator.plan.allocation.accounts import Account, diverging_paths, share_value
 
 Path = tuple[Account, ...]
 
 
-class Preemption:
-    """One preemptor's try: the GPUs that it still needs, whether it grows, and what it has chosen to take so far.
+class PreemptionCheck:
+    """One preemptor's try: the GPUs that it still needs, whether it grows, and the GPUs that it has taken so far.
 
     An account has two figures: the GPUs that its pods hold, and the GPUs that are not yet held. The latter entitle
     another team to no pod (166).
@@ -33,16 +33,14 @@ class Preemption:
         self._pods: dict[Account, int] = {}
         self._not_yet_held: dict[Account, int] = {}
 
-    def copy(self) -> Preemption:
-        """A copy that goes on separately."""
-        other = Preemption(self.preemptor, self.need, growing=self.growing)
+    def copy(self) -> PreemptionCheck:
+        """An independent copy."""
+        other = PreemptionCheck(self.preemptor, self.need, growing=self.growing)
         other._pods, other._not_yet_held = dict(self._pods), dict(self._not_yet_held)
         return other
 
-    def take(self, victim_account: Account, *, pods: int, not_yet_held: int) -> None:
-        """Count that many GPUs of the victim account as taken: those that pods hold, and those that are not yet
-        held.
-        """
+    def count_victims(self, victim_account: Account, *, pods: int, not_yet_held: int) -> None:
+        """Count that many GPUs of the victim account as taken: GPUs that pods hold, and GPUs that are not yet held."""
         for account in victim_account.path:
             self._pods[account] = self._pods.get(account, 0) + pods
             self._not_yet_held[account] = self._not_yet_held.get(account, 0) + not_yet_held
@@ -57,16 +55,17 @@ class Preemption:
             found.update(more)
             rest = [account for account in rest if account not in found]
             for account in more:
-                trial.take(account, pods=max(1, account.used - account.guaranteed), not_yet_held=0)
+                trial.count_victims(account, pods=max(1, account.used - account.guaranteed), not_yet_held=0)
         return frozenset(found)
 
     def may(self, victim_account: Account, gpus: int, *, not_yet_held: bool = False, ends_job: bool = False) -> bool:
-        """Whether the preemptor may take a unit with that many GPUs from another team, after what it has taken so far.
+        """Whether the preemptor may take a unit with that many GPUs from another team, beside the units that it has
+        taken so far.
 
-        What is only planned counts as the team's use only if the unit is `not_yet_held` as a whole; taking it deletes
-        no pod (166).
+        GPUs that are only planned count as the team's use only if the unit is `not_yet_held` as a whole: taking such a
+        unit deletes no pod (166).
         """
-        ours, theirs = apart(self.preemptor, victim_account)
+        ours, theirs = diverging_paths(self.preemptor, victim_account)
         beyond_share = True
         for account in theirs:
             used = self._used(account) if not_yet_held else self._held(account)
@@ -100,16 +99,17 @@ class Preemption:
         return True
 
     def share_value(self, victim_account: Account) -> float:
-        """The victim account's share value where the two are apart; -1 within one team."""
-        _, theirs = apart(self.preemptor, victim_account)
+        """The victim account's share value at the level where its path leaves the preemptor's; -1 within one team."""
+        _, theirs = diverging_paths(self.preemptor, victim_account)
         return share_value(self._used(theirs[0]), theirs[0].share) if theirs else -1.0
 
     def _is_beyond_share(self) -> bool:
         """Whether the preemptor may take nothing from any other team, because it would be beyond its own fair share.
 
-        One of two shares is enough: its own, against other namespaces without a policy, or that of all of these (111).
+        A namespace without a policy has two shares: its own, and the one of all such namespaces. It is beyond its share
+        only if it is beyond both (111).
         """
-        nearest = {self.preemptor, self.preemptor.outward[0]}
+        nearest = {self.preemptor, self.preemptor.path_for_others[0]}
         return all(self._used(one) + self.need > max(one.share, one.guaranteed) for one in nearest)
 
     def _used(self, account: Account) -> int:

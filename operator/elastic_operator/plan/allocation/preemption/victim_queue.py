@@ -1,7 +1,7 @@
-"""The units that the jobs under one account give, the weakest first, listed once for all that is taken.
+"""The units that may be preempted under one account, the weakest first, listed once for all preemptions from it.
 
-While units go, the order of two units changes only with the share values of their teams. So units whose order cannot
-change are kept in one heap, and only the first ones of the heaps are compared.
+While units are preempted, the order of two units changes only with the share values of their teams. So units whose
+order cannot change are kept in one heap, and only the first units of the heaps are compared.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from elastic_operator.plan.allocation.accounts import Account
 from elastic_operator.plan.allocation.entry import Entry
-from elastic_operator.plan.allocation.preemption.candidates import Candidates, Cost, Unit, strength
-from elastic_operator.plan.allocation.preemption.rules import Preemption
+from elastic_operator.plan.allocation.preemption.candidates import Candidates, Unit, UnitKind, unit_order
+from elastic_operator.plan.allocation.preemption.rules import PreemptionCheck
 
 
 class _Listed(NamedTuple):
@@ -26,8 +26,8 @@ class _Listed(NamedTuple):
 
 
 _Heaps = dict[tuple[Account | None, int, bool, bool], list[_Listed]]
-"""Heaps by account, GPUs that go, whether these are not yet held (166), and whether a running job ends (150):
-`Candidates.may_go` has one answer for all units of a heap.
+"""Heaps by account, GPUs of the unit, whether these are not yet held (166), and whether a running job ends (150).
+`Candidates.may_be_preempted` has one answer for all units of a heap.
 """
 
 
@@ -43,13 +43,15 @@ class VictimQueue:
         self._gone: set[Entry] = set()
         self._places = count()
         self._unlisted = dict.fromkeys(candidates.under(account))
-        """Jobs whose unit of all pods is not listed, or has changed. They are listed when no single pod may go."""
+        """Jobs whose unit of all pods is not listed, or has changed. They are listed when no single pod may be
+        preempted.
+        """
         for entry in self._unlisted:
             self._list(self._singles, candidates.singles(entry))
 
-    def take_weakest(self, preemption: Preemption | None) -> Unit | None:
-        """The weakest unit of those that may go; None if none may."""
-        return self._take(self._singles, preemption) or self._take(self._listed_wholes(), preemption)
+    def take_weakest(self, check: PreemptionCheck | None) -> Unit | None:
+        """The weakest unit that may be preempted; None if there is none."""
+        return self._take(self._singles, check) or self._take(self._listed_wholes(), check)
 
     def _listed_wholes(self) -> _Heaps:
         unlisted, self._unlisted = self._unlisted, {}
@@ -61,16 +63,16 @@ class VictimQueue:
 
     def _list(self, heaps: _Heaps, units: Iterable[Unit]) -> None:
         for unit in units:
-            kind = unit.not_yet_held, unit.cost is Cost.JOB
+            kind = unit.not_yet_held, unit.kind is UnitKind.JOB
             heap = heaps.setdefault((unit.entry.account, unit.gpus, *kind), [])
-            heappush(heap, _Listed((unit.cost, *unit.weakness), next(self._places), unit))
+            heappush(heap, _Listed((unit.kind, *unit.victim_order), next(self._places), unit))
 
-    def _take(self, heaps: _Heaps, preemption: Preemption | None) -> Unit | None:
+    def _take(self, heaps: _Heaps, check: PreemptionCheck | None) -> Unit | None:
         heads = [heap for heap in map(self._without_stale, heaps.values()) if heap]
-        able = [heap for heap in heads if self._candidates.may_go(heap[0].unit, preemption)]
+        able = [heap for heap in heads if self._candidates.may_be_preempted(heap[0].unit, check)]
         if not able:
             return None
-        unit = heappop(min(able, key=lambda heap: (strength(heap[0].unit, preemption), heap[0].place))).unit
+        unit = heappop(min(able, key=lambda heap: (unit_order(heap[0].unit, check), heap[0].place))).unit
         if unit.whole:
             self._gone.add(unit.entry)
         else:

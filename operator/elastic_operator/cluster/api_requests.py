@@ -1,0 +1,381 @@
+"""Requests to the API server: conditional writes, and the reads beside them. No server-side apply.
+
+Each write is conditional, so one that is late, repeated, or made from old facts does no harm.
+
+A create has a deterministic name (8) and succeeds if our object exists. A delete names a uid and succeeds if that
+object does not exist any more. A change names a resourceVersion: of what it was decided on, or for a job's status the
+newest known one, because the operator is the only writer of that status. The API server's answer is returned, for the
+stores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from elastic_api.job import API_VERSION, PLURAL
+from elastic_api.leftovers import removal
+from elastic_operator.cluster.errors import (
+    AlreadyExists,
+    ApiError,
+    BadRequest,
+    ClusterError,
+    Conflict,
+    Forbidden,
+    NameTaken,
+    NotFound,
+)
+from elastic_operator.cluster.meta import Meta
+from elastic_operator.cluster.objects import CustomObject, EndpointSlice, Pod, Service, decode
+from elastic_operator.cluster.session import Session
+from elastic_worker.contract import LABEL_JOB_NAME
+
+T = TypeVar("T", Service, EndpointSlice, CustomObject)
+
+_LOG_BYTES = 1 << 18
+"""The API server cuts a long log at its end, which is the part that we need. So we ask for more, and cut the log here
+at the front.
+"""
+LONG_LOG_BYTES = 1 << 21
+"""The most bytes of a log from a point in time on. A longer log is not used, because the missing part might matter."""
+
+
+async def create_pod(session: Session, manifest: Mapping[str, Any], *, job_uid: str) -> Pod:
+    """Create a pod, or find it created.
+
+    Raises:
+        NameTaken: the name belongs to a pod of others, or to one of ours that is still being deleted.
+        BadRequest, Invalid, Forbidden: the API server refuses the manifest; unknown fields are refused, too.
+        ClusterError: anything else.
+    """
+    name, collection = manifest["metadata"]["name"], _core(manifest["metadata"]["namespace"], "pods")
+    try:
+        return decode(await _post(session, collection, manifest, params={"fieldValidation": "Strict"}), Pod)
+    except AlreadyExists:
+        try:
+            pod = decode(await session.get(f"{collection}/{name}"), Pod)
+        except NotFound as error:
+            raise NameTaken(f"pod {name} was only just deleted", name=name, deleting=True) from error
+    _require_ours("pod", pod.metadata, manifest, job_uid)
+    return pod
+
+
+async def try_pod(session: Session, manifest: Mapping[str, Any]) -> None:
+    """Ask by a dry run whether a pod would be accepted (139). Raises like `create_pod`, except for names in use.
+
+    An old webhook that does not support dry runs counts as no answer.
+    """
+    params = {"fieldValidation": "Strict", "dryRun": "All"}
+    try:
+        await _post(session, _core(manifest["metadata"]["namespace"], "pods"), manifest, params=params)
+    except AlreadyExists:
+        return
+    except BadRequest as error:
+        if "does not support dry run" not in error.message:
+            raise
+
+
+async def delete_pod(
+    session: Session, namespace: str, name: str, *, uid: str, grace_seconds: int | None = None
+) -> Pod | None:
+    """Delete exactly that pod; None if it does not exist any more. `grace_seconds` overrides the pod's own, 0 deletes
+    by force.
+
+    Of all conflicts, only the one of the precondition shows that the pod is deleted. If a proxy answers 409, the pod
+    may live on, and would be overlooked. That is an error like others, and no Conflict, because no changed object could
+    be read again at once.
+
+    The API server answers with the pod even if the pod is removed at once: without a node, or without grace. If another
+    deletion was a moment faster, the answer is a status, or a pod without a version.
+    """
+    options: dict[str, Any] = _delete_options(uid)
+    if grace_seconds is not None:
+        options["gracePeriodSeconds"] = grace_seconds
+    try:
+        answer = await session.delete(f"{_core(namespace, 'pods')}/{name}", options)
+    except NotFound:
+        return None
+    except Conflict as error:
+        if "precondition" in error.message.lower():
+            return None
+        raise _of_no_version(error) from None
+    if answer.get("kind") == "Status" or not answer.get("metadata", {}).get("resourceVersion"):
+        return None
+    pod = decode(answer, Pod)
+    gone = pod.metadata.deletion_grace_period_seconds == 0 and not pod.metadata.finalizers
+    return None if gone else pod
+
+
+async def annotate_pod(
+    session: Session, namespace: str, name: str, *, uid: str, resource_version: str, annotations: Mapping[str, str]
+) -> Pod:
+    """Set these annotations of exactly that pod, if it still has that resourceVersion.
+
+    Raises:
+        Conflict: the pod has changed, or another pod has its name now.
+        NotFound: the pod is deleted.
+        ClusterError: anything else.
+    """
+    body = {"metadata": {"uid": uid, "resourceVersion": resource_version, "annotations": annotations}}
+    return decode(await session.patch(f"{_core(namespace, 'pods')}/{name}", body), Pod)
+
+
+async def get_pod(session: Session, namespace: str, name: str) -> Pod:
+    """A pod as it is now. Raises NotFound, ClusterError."""
+    return decode(await session.get(f"{_core(namespace, 'pods')}/{name}"), Pod)
+
+
+async def ensure_secret(session: Session, manifest: Mapping[str, Any]) -> None:
+    """Create a Secret unless one with its name exists. The operator has no right to read the existing one. Raises
+    ClusterError.
+    """
+    try:
+        await session.post(_core(manifest["metadata"]["namespace"], "secrets"), manifest)
+    except AlreadyExists:
+        return
+
+
+async def ensure_service(session: Session, manifest: Mapping[str, Any], *, job_uid: str) -> Service:
+    """Create a service unless ours exists; returns it with its ClusterIP. Raises NameTaken, ClusterError."""
+    collection = _core(manifest["metadata"]["namespace"], "services")
+    return await _ensure(session, collection, manifest, Service, job_uid=job_uid, is_right=lambda _: True)
+
+
+async def ensure_network_policy(
+    session: Session, manifest: Mapping[str, Any], *, job_uid: str, is_new: bool = False
+) -> None:
+    """Create a network policy, or replace ours if it differs. Raises NameTaken, Conflict, ClusterError.
+
+    `is_new`: most likely it does not exist yet.
+    """
+    collection = f"/apis/networking.k8s.io/v1/namespaces/{manifest['metadata']['namespace']}/networkpolicies"
+    wanted = _without_empty(manifest["spec"])
+
+    def is_right(known: CustomObject) -> bool:
+        return bool(_without_empty(known.spec.unpack()) == wanted)
+
+    await _ensure(session, collection, manifest, CustomObject, job_uid=job_uid, is_right=is_right, is_new=is_new)
+
+
+async def create_resource_quota(session: Session, manifest: Mapping[str, Any]) -> CustomObject:
+    """Create a ResourceQuota. Raises AlreadyExists, ClusterError."""
+    return decode(
+        await session.post(_core(manifest["metadata"]["namespace"], "resourcequotas"), manifest), CustomObject
+    )
+
+
+async def replace_resource_quota(
+    session: Session, manifest: Mapping[str, Any], *, resource_version: str
+) -> CustomObject:
+    """Replace a ResourceQuota, if it still has that resourceVersion. Raises Conflict, NotFound, ClusterError."""
+    meta = manifest["metadata"]
+    body = {**manifest, "metadata": {**meta, "resourceVersion": resource_version}}
+    path = f"{_core(meta['namespace'], 'resourcequotas')}/{meta['name']}"
+    return decode(await session.put(path, body), CustomObject)
+
+
+async def delete_resource_quota(session: Session, namespace: str, name: str, *, uid: str) -> None:
+    """Delete exactly that ResourceQuota; succeeds if it does not exist any more. Raises ClusterError."""
+    try:
+        await session.delete(f"{_core(namespace, 'resourcequotas')}/{name}", _delete_options(uid))
+    except (NotFound, Conflict):
+        return
+
+
+async def ensure_endpoint_slice(
+    session: Session, manifest: Mapping[str, Any], *, job_uid: str, known: EndpointSlice | None = None
+) -> EndpointSlice:
+    """Create an endpoint slice, or replace ours if it differs. Raises NameTaken, Conflict, ClusterError."""
+    collection = f"/apis/discovery.k8s.io/v1/namespaces/{manifest['metadata']['namespace']}/endpointslices"
+    wanted = [endpoint["addresses"] for endpoint in manifest["endpoints"]]
+    ports = [port["port"] for port in manifest["ports"]]
+
+    def is_right(known: EndpointSlice) -> bool:
+        addresses = [list(endpoint.addresses) for endpoint in known.endpoints or ()]
+        return addresses == wanted and [port.port for port in known.ports or ()] == ports
+
+    if known is not None and is_ours(known.metadata, job_uid):
+        if is_right(known):
+            return known
+        with suppress(Conflict, NotFound):  # the object was seen before its newest change
+            return await _replace(session, f"{collection}/{manifest['metadata']['name']}", manifest, known)
+    return await _ensure(session, collection, manifest, EndpointSlice, job_uid=job_uid, is_right=is_right)
+
+
+async def _post(
+    session: Session, collection: str, manifest: Mapping[str, Any], *, params: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Create an object. Raises AlreadyExists, ClusterError; no Conflict.
+
+    The admission of quotas answers with a conflict if it could not write the quota, because many pods are created at
+    once.
+    """
+    try:
+        return await session.post(collection, manifest, params=params)
+    except Conflict as error:
+        raise _of_no_version(error) from None
+
+
+def _of_no_version(error: Conflict) -> ApiError:
+    """The error for a conflict of a write that named no version: no changed object of ours could be read again."""
+    return ApiError(error.message, status=error.status, reason=error.reason, retry_after=error.retry_after)
+
+
+async def _ensure(
+    session: Session,
+    collection: str,
+    manifest: Mapping[str, Any],
+    type_: type[T],
+    *,
+    job_uid: str,
+    is_right: Callable[[T], bool],
+    is_new: bool = True,
+) -> T:
+    """Create the object, or replace the job's own of that name if it differs."""
+    path = f"{collection}/{manifest['metadata']['name']}"
+    refused: ClusterError | None = None
+    if is_new:
+        try:
+            return decode(await _post(session, collection, manifest), type_)
+        except (AlreadyExists, Forbidden) as error:
+            refused = error
+    try:
+        known = decode(await session.get(path), type_)
+    except NotFound:
+        if isinstance(refused, Forbidden):
+            raise refused from None
+        return decode(await _post(session, collection, manifest), type_)
+    _require_ours(manifest["kind"], known.metadata, manifest, job_uid)
+    return known if is_right(known) else await _replace(session, path, manifest, known)
+
+
+async def _replace(session: Session, path: str, manifest: Mapping[str, Any], known: T) -> T:
+    """Replace the known object by the manifest. Raises Conflict, NotFound, ClusterError."""
+    meta = {**manifest["metadata"], "resourceVersion": known.metadata.resource_version}
+    return decode(await session.put(path, {**manifest, "metadata": meta}), type(known))
+
+
+async def get_job(session: Session, namespace: str, name: str) -> dict[str, Any]:
+    """A job as it is now. Raises NotFound, ClusterError."""
+    return await session.get(_job(namespace, name))
+
+
+async def patch_job_status(
+    session: Session,
+    namespace: str,
+    name: str,
+    *,
+    resource_version: str,
+    old: Mapping[str, Any],
+    new: Mapping[str, Any],
+    before_delete: bool = False,
+) -> dict[str, Any] | None:
+    """Turn the status `old`, which the job had at that resourceVersion, into `new`; None if they are equal.
+
+    `before_delete`: pods are deleted once it is written.
+
+    Raises:
+        Conflict: the job changed since.
+        NotFound: the object is deleted.
+        ClusterError: anything else.
+    """
+    changes = merge_diff(old, new)
+    if not changes:
+        return None
+    body = {"metadata": {"resourceVersion": resource_version}, "status": changes}
+    return await session.patch(f"{_job(namespace, name)}/status", body, before_delete=before_delete)
+
+
+def merge_diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON merge patch (RFC 7386) that makes `old` into `new`: null removes a key, lists are replaced whole."""
+    changes: dict[str, Any] = {key: None for key in old if key not in new}
+    for key, value in new.items():
+        before = old.get(key)
+        if isinstance(value, Mapping) and isinstance(before, Mapping):
+            if inner := merge_diff(before, value):
+                changes[key] = inner
+        elif key not in old or value != before:
+            changes[key] = value
+    return changes
+
+
+async def delete_job(session: Session, namespace: str, name: str, *, uid: str, version: str | None = None) -> bool:
+    """Delete exactly that job, if it still has that version; the garbage collector deletes what it owns.
+
+    Returns whether the job is removed. A job with finalizers stays until these are removed.
+    """
+    options = {**_delete_options(uid), "propagationPolicy": "Background"}
+    if version is not None:
+        options["preconditions"] = {"uid": uid, "resourceVersion": version}
+    try:
+        answer = await session.delete(_job(namespace, name), options)
+    except NotFound:
+        return True
+    except Conflict:
+        return False
+    return answer.get("kind") == "Status"
+
+
+async def read_log_tail(
+    session: Session, namespace: str, pod: str, container: str, *, lines: int = 100, max_bytes: int = 1 << 14
+) -> str:
+    """The end of a container's log, limited in lines and bytes. Raises ClusterError if there is none."""
+    params = {"container": container, "tailLines": str(lines), "limitBytes": str(_LOG_BYTES)}
+    log = await session.get_bytes(f"{_core(namespace, 'pods')}/{pod}/log", params=params)
+    return log[-max_bytes:].decode(errors="replace")
+
+
+async def read_log_since(session: Session, namespace: str, pod: str, container: str, *, seconds: int) -> str:
+    """A container's log of the last seconds, by its node's clock.
+
+    Raises ClusterError if there is no log, ValueError if it is longer than `LONG_LOG_BYTES`.
+    """
+    params = {"container": container, "sinceSeconds": str(seconds), "limitBytes": str(LONG_LOG_BYTES)}
+    log = await session.get_bytes(f"{_core(namespace, 'pods')}/{pod}/log", params=params)
+    if len(log) >= LONG_LOG_BYTES:
+        raise ValueError(f"more than {LONG_LOG_BYTES} bytes in {seconds} s")
+    return log.decode(errors="replace")
+
+
+def _without_empty(value: Any) -> Any:
+    """The object without empty lists, which the API server does not store."""
+    if isinstance(value, Mapping):
+        return {key: _without_empty(inner) for key, inner in value.items() if inner != []}
+    return [_without_empty(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
+def is_ours(meta: Meta, job_uid: str) -> bool:
+    """Whether that job controls the object, and the object is not being deleted."""
+    return meta.controller is not None and meta.controller.uid == job_uid and meta.deletion_timestamp is None
+
+
+def _require_ours(kind: str, meta: Meta, manifest: Mapping[str, Any], job_uid: str) -> None:
+    controller = meta.controller
+    if controller is None or controller.uid != job_uid:
+        holder = f"belongs to {controller.kind} {controller.name}" if controller else "has no owner"
+        if meta.deletion_timestamp is None:
+            remedy = f"delete that {kind}, or give the job another name"
+            if controller is None:
+                remedy = f"{remedy}. {_left_by_a_namesake(manifest['metadata'], job_uid)}"
+            raise NameTaken(f"{kind} {meta.name} exists and {holder}: {remedy}", name=meta.name, deleting=False)
+    if meta.deletion_timestamp is not None:
+        raise NameTaken(f"{kind} {meta.name} is still being deleted", name=meta.name, deleting=True)
+
+
+def _left_by_a_namesake(wanted: Mapping[str, Any], job_uid: str) -> str:
+    """A sentence on how to remove the object, if an earlier job of the same name was deleted without it (82)."""
+    command = removal(wanted["namespace"], wanted.get("labels", {}).get(LABEL_JOB_NAME, ""), job_uid)
+    return f"To delete what jobs of this name left behind, run: {command}"
+
+
+def _delete_options(uid: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
+
+
+def _core(namespace: str, plural: str) -> str:
+    return f"/api/v1/namespaces/{namespace}/{plural}"
+
+
+def _job(namespace: str, name: str) -> str:
+    return f"/apis/{API_VERSION}/namespaces/{namespace}/{PLURAL}/{name}"

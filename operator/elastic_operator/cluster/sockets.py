@@ -1,0 +1,33 @@
+"""The sockets of an HTTP session. Sockets of aborted requests outlive the session, because TLS takes time to close."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import suppress
+from weakref import WeakSet
+
+import aiohttp
+
+CLOSE_SECONDS = 1.0
+
+
+class Sockets:
+    """Makes the sockets of one session."""
+
+    def __init__(self) -> None:
+        self._made: WeakSet[socket.socket] = WeakSet()
+
+    def make(self, address: aiohttp.AddrInfoType) -> socket.socket:
+        """A socket for that address: the `socket_factory` of a TCPConnector."""
+        family, kind, protocol, _, _ = address
+        made = socket.socket(family, kind, protocol)
+        self._made.add(made)
+        return made
+
+    async def closed(self) -> None:
+        """Wait until all sockets are closed, but no longer than CLOSE_SECONDS."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                while any(one.fileno() >= 0 for one in self._made):  # noqa: ASYNC110 # no event says that a socket is closed
+                    await asyncio.sleep(0.01)

@@ -1,0 +1,236 @@
+"""kopf feeds the store of jobs: its events are put into the store and wake the loop.
+
+This module adds what kopf does not do. kopf does not report deletions that it missed while it was cut off, so the
+metadata of all jobs is compared with the store every minute, and whenever kopf lists (169). kopf ends on unexpected
+answers, so it runs as a child that is started again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from elastic_api.job import GROUP, PLURAL, VERSION
+from elastic_operator.cluster import objects
+from elastic_operator.cluster.backoff import Backoff
+from elastic_operator.cluster.errors import WITHOUT_RIGHTS
+from elastic_operator.cluster.lists import FIRST_LIST_SECONDS, is_up_to_date, pages
+from elastic_operator.cluster.reflector import in_namespace
+from elastic_operator.cluster.session import Session
+from elastic_operator.cluster.store import Store
+from elastic_operator.cluster.waiting import waited_for
+
+log = logging.getLogger(__name__)
+
+SWEEP_SECONDS = 60.0
+"""A list of our own is compared with the store this often."""
+BETWEEN_SWEEPS_SECONDS = 1.0
+"""The least pause between two sweeps."""
+LATEST_WATCH_SECONDS = 10.0
+"""kopf starts after the first pass, or this long after this process. A new leader needs the CPU for its first
+decisions, which are made from the operator's own list.
+"""
+JOBS = f"/apis/{GROUP}/{VERSION}/{PLURAL}"
+NO_JOB = {"fieldSelector": "metadata.name=-"}
+"""Selects no job, because no object can have this name."""
+WATCH_SECONDS = 45
+"""Each watch of kopf ends after this time, and the next one continues it. Each answer shows that kopf works (172)."""
+
+
+EventSink = Callable[[str | None, dict[str, Any]], None]
+"""The event sink, called with each event of a job: the type of the watch event, and its JSON.
+
+It is called with None and {} when kopf has listed, and with `bookmark` of a namespace, or of "", when the API server
+has answered its watch there.
+"""
+WatchSource = Callable[[EventSink], Coroutine[Any, Any, None]]
+"""A watch that reports its events to the sink since its last list, until it ends or fails."""
+
+
+def bookmark(namespace: str) -> tuple[str, dict[str, Any]]:
+    """The event that says: kopf has reported all that has happened in this namespace ("": in all) since its list."""
+    return "BOOKMARK", {"metadata": {"namespace": namespace}}
+
+
+class JobInformer:
+    """The informer of jobs (client-go). It keeps the store of jobs equal to the API server's.
+
+    That is the jobs of `namespaces` only, or of all if none is named.
+    `source` reports the jobs of these namespaces.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        store: Store[objects.CustomObject],
+        source: WatchSource,
+        *,
+        namespaces: Sequence[str] = (),
+    ) -> None:
+        self.session, self.store, self._source = session, store, source
+        self.namespaces = tuple(dict.fromkeys(namespaces))
+        self._answered_at = dict.fromkeys(self.namespaces or ("",), float("-inf"))
+        """When the API server last answered a list or a watch of these jobs (monotonic), by namespace; "": of all."""
+        self.restarts = self.errors = 0
+        """How often kopf was restarted, and how many lists failed."""
+        self.is_gone: Callable[[str], bool] = lambda _: False
+        """Whether the namespace of that name does not exist."""
+        self._listed, self._may_watch, self._swept = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._running = False
+        self._as_of = float("-inf")
+        """When the last sweep that worked began (monotonic): the store is at least as new."""
+        self._listed_at = float("-inf")
+        """When kopf last listed (monotonic). The store may lack what came before, until a later sweep has worked."""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The collections that are read."""
+        return tuple(in_namespace(JOBS, namespace) for namespace in self.namespaces or ("",))
+
+    def age(self) -> float:
+        """Seconds since the last news of jobs from the API server, of the namespace where that is longest ago."""
+        return time.monotonic() - min(self._answered_at.values())
+
+    async def run(self) -> None:
+        """Feed until cancelled."""
+        self._running = True
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._sweep_forever())
+            group.create_task(self._watch_forever())
+
+    def decided(self) -> None:
+        """Note that a first pass has decided from the store."""
+        self._may_watch.set()
+
+    async def catch_up(self, since: float | None = None) -> None:
+        """Make the store at least as new as `since` (monotonic), by default this call; tries until the API server
+        answers.
+        """
+        since = time.monotonic() if since is None else since
+        backoff = Backoff()
+        if self._running:
+            await waited_for(self._swept, FIRST_LIST_SECONDS)
+        while True:
+            if self._as_of > since or await self._sweep():
+                return
+            await asyncio.sleep(backoff.next())
+
+    async def _watch_forever(self) -> None:
+        backoff = Backoff()
+        await waited_for(self._may_watch, LATEST_WATCH_SECONDS)
+        while True:
+            started = time.monotonic()
+            try:
+                await self._source(self._on_event)
+            except Exception as error:  # noqa: BLE001 - whatever ends kopf, it is started again
+                log.warning("kopf ended; it is started again. error=%r", error)
+            self.restarts += 1
+            await asyncio.sleep(backoff.next(worked=time.monotonic() - started))
+            await self._sweep()
+
+    def _on_event(self, type: str | None, raw: dict[str, Any]) -> None:
+        if type is None:  # nothing from before that list is reported
+            self._listed_at = time.monotonic()
+            self._listed.set()
+        elif type == "BOOKMARK":
+            if self._as_of >= self._listed_at:
+                self._answered_at[raw["metadata"]["namespace"]] = time.monotonic()
+        elif type == "DELETED":
+            try:
+                self.store.observe_deleted(raw["metadata"]["uid"], raw["metadata"]["resourceVersion"])
+            except Exception as error:  # noqa: BLE001 - a list finds out what was deleted
+                self._report(raw, error)
+                self._listed.set()
+        elif (job := self._read(raw)) is not None:
+            self.store.observe(job)
+
+    def _read(self, raw: dict[str, Any]) -> objects.CustomObject | None:
+        """The job in this JSON. An unreadable job is reported, and its last readable version counts; None if there is
+        none.
+
+        Such a job must neither hide the others nor look deleted. If it is being deleted, its old version does not let
+        it run on.
+        """
+        try:
+            job = objects.decode(raw, objects.CustomObject)
+            int(job.metadata.resource_version)
+        except Exception as error:  # noqa: BLE001 - any error is handled as an error of this job only
+            self._report(raw, error)
+            return self._last_readable_version(raw)
+        return job
+
+    def _last_readable_version(self, raw: dict[str, Any]) -> objects.CustomObject | None:
+        """The job's last readable version, with the metadata that can still be read."""
+        known = None
+        with suppress(LookupError, TypeError, ValueError):
+            known = self.store.get(raw["metadata"]["uid"])
+            meta = objects.decode(raw["metadata"], objects.CustomMeta)
+            int(meta.resource_version)  # the store compares versions as numbers
+            if known is not None:
+                return replace(known, metadata=replace(meta, generation=known.metadata.generation))
+        return known
+
+    def _report(self, raw: object, error: Exception) -> None:
+        meta = raw.get("metadata") if isinstance(raw, dict) else None
+        name = f"{meta.get('namespace')}/{meta.get('name')}" if isinstance(meta, dict) else "without a name"
+        log.error("unreadable job %s: %r", name, error)
+        self.store.on_error()
+
+    async def _sweep_forever(self) -> None:
+        backoff = Backoff()
+        while True:
+            self._listed.clear()
+            if await self._sweep():
+                backoff.reset()
+                await asyncio.sleep(BETWEEN_SWEEPS_SECONDS)
+                await waited_for(self._listed, SWEEP_SECONDS)
+            else:
+                await asyncio.sleep(backoff.next())
+
+    async def _sweep(self) -> bool:
+        """List all jobs and compare them with the store; returns whether that worked, in every namespace."""
+        began, worked = time.monotonic(), True
+        for namespace, path in zip(self.namespaces or ("",), self.paths, strict=True):
+            if await self._sweep_one(namespace, path):
+                self._answered_at[namespace] = time.monotonic()
+            else:
+                worked = False
+        if not worked:
+            return False
+        self._as_of = began
+        self._swept.set()
+        return True
+
+    async def _sweep_one(self, namespace: str, path: str) -> bool:
+        """Compare the store with the jobs at `path`, those of `namespace` ("": of all); returns whether that worked."""
+        newest = self.store.newest(within=namespace)
+        try:
+            if newest and await is_up_to_date(self.store, self.session, path, newest=newest, within=namespace):
+                return True
+            found: list[objects.CustomObject] = []
+            async for page in pages(self.session, path):
+                found += filter(None, (self._read(msgspec.json.decode(job)) for job in page.items or ()))
+            revision = page.metadata.resource_version
+            is_older = int(revision) < newest
+        except Exception as error:  # noqa: BLE001 - whatever was answered instead of a list, it is asked for again
+            if isinstance(error, WITHOUT_RIGHTS) and self.is_gone(namespace):
+                # Its jobs are deleted before it. While it is being deleted, the operator may do nothing for jobs there.
+                # Their pods count where they run, as those of any deleted job.
+                self.store.observe_empty(within=namespace)
+                return True
+            self.errors += 1
+            log.warning("jobs cannot be listed: %r", error)
+            return False
+        if is_older:
+            log.warning("history restarted: jobs of revision %s, known was %d", revision, newest)
+            self.store.reset(found, within=namespace)
+        else:
+            self.store.replace(found, revision, within=namespace)
+        return True

@@ -1,0 +1,187 @@
+"""The API server's answers to dry runs of jobs' pods, and which jobs may preempt by these answers (139).
+
+A job whose pods are refused may not preempt for a while. Pods may pass the dry run, and be refused when they are
+created. If that happens again and again, the job may not preempt for a long time. An edited job may preempt at once,
+but repeated edits do not cause an eviction each time.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Set
+from dataclasses import dataclass, replace
+from math import inf
+
+from elastic_operator.loop.reclaim.dry_run import DryRun
+from elastic_operator.memory import drop_absent
+from elastic_operator.plan.facts.futility_backoff import FUTILE_TRIES, backoff_seconds
+from elastic_operator.plan.facts.job import Job
+from elastic_operator.plan.facts.times import NEVER_FAILED, Attempts, doubled
+
+log = logging.getLogger(__name__)
+
+PASSED_SECONDS = 60.0
+"""The dry run is repeated after this time, because quotas change. The old answer holds until the new one, as long as
+plans keep using it.
+"""
+FIRST_REFUSED_SECONDS = 10.0
+MAX_REFUSED_SECONDS = 300.0
+"""How long a job whose pods were refused may not preempt: at first, and doubled each time up to the longest."""
+MAX_EDITS = 3
+"""After each of this many edits a job in trouble is tried at once. After each further edit, nothing is preempted for it
+for an hour, doubled each time up to a day.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Passed:
+    """The number of pods of each role that would be accepted, for one generation of the job.
+
+    The answer holds `until` (monotonic). The dry run is repeated from `renewed_from` on.
+    """
+
+    generation: int
+    roles: Counter[str]
+    renewed_from: float
+    until: float
+
+
+@dataclass(slots=True)
+class _Known:
+    """The answers about one job, and its edits while its pods were refused. Times are monotonic.
+
+    `refusals` are the dry runs in a row that refused its own pods. `refused_later` is how often in a row pods passed
+    the dry run and were refused at their creation. `edits` counts the edits while its pods were refused. Until
+    `backoff_until` it may not preempt for another reason than `refusals`.
+    """
+
+    passed: _Passed | None = None
+    refusals: Attempts = NEVER_FAILED
+    refused_later: int = 0
+    edits: int = 0
+    backoff_until: float = 0.0
+
+    @property
+    def may_preempt_at(self) -> float:
+        """When the job may preempt again."""
+        return max(self.refusals.until, self.backoff_until)
+
+    def back_off(self, until: float) -> None:
+        """The job may not preempt until then, or for as long as it may not so far."""
+        self.backoff_until = max(self.backoff_until, until)
+
+
+class DryRunAnswers:
+    """The answers about each job, and its back-off, by the uid of the job."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, _Known] = {}
+        self._generations: dict[str, int] = {}
+        """The generation of each job that its answers are about."""
+
+    def job_read(self, job: Job) -> None:
+        """Note the job as it was read now. It may have been edited."""
+        if self._generations.setdefault(job.uid, job.generation) != job.generation:
+            self._generations[job.uid] = job.generation
+            self._forgive(job)
+
+    def _forgive(self, job: Job) -> None:
+        """Forget the refusals of an edited job, up to `MAX_EDITS` times in a row: the edit may have mended the job."""
+        now, failed, known = time.monotonic(), job.status.failed_size, self._jobs.get(job.uid, _Known())
+        has_failed = failed is not None and failed.size is not None
+        if now >= known.may_preempt_at and not (known.refusals.times or known.refused_later or has_failed):
+            known.edits = 0
+            return
+        self._jobs[job.uid] = known
+        known.edits += 1
+        if known.edits <= MAX_EDITS:
+            known.refusals, known.refused_later, known.backoff_until = NEVER_FAILED, 0, 0.0
+            return
+        backoff = backoff_seconds(FUTILE_TRIES + known.edits - MAX_EDITS - 1)
+        text = "job=%s preempts no pods for %.0f h: edited %d times in trouble"
+        log.warning(text, job.key, backoff / 3600, known.edits)
+        known.back_off(now + backoff)
+
+    def forget_deleted(self, present: Set[str]) -> None:
+        """Forget deleted jobs; `present` are the uids of the existing ones."""
+        drop_absent(present, self._jobs, self._generations)
+
+    # -- read ----------------------------------------------------------------------------------------------------------
+
+    def may_preempt_at(self, uid: str) -> float:
+        """When (monotonic) the job may preempt again, by the answers about its last seen generation."""
+        return self._jobs[uid].may_preempt_at if uid in self._jobs else 0.0
+
+    def may_not_preempt(self) -> frozenset[str]:
+        """The jobs (uids) that may not preempt now."""
+        now = time.monotonic()
+        return frozenset(uid for uid, known in self._jobs.items() if now < known.may_preempt_at)
+
+    def next_try(self) -> float:
+        """When (monotonic) the first job that may not preempt now may do so again; infinity if there is none."""
+        now, ends = time.monotonic(), (known.may_preempt_at for known in self._jobs.values())
+        return min((until for until in ends if until > now), default=inf)
+
+    def passed(self) -> frozenset[str]:
+        """The jobs (uids) whose pods would be accepted, by the last answer; it may hold no more."""
+        return frozenset(uid for uid, known in self._jobs.items() if known.passed is not None)
+
+    def hold(self, job: Job, roles: Counter[str]) -> tuple[bool, bool]:
+        """Whether an answer accepts that many pods of the job, and whether the dry run need not be repeated yet.
+
+        The answer is used now, so it holds for another `PASSED_SECONDS`.
+        """
+        now, known = time.monotonic(), self._jobs.get(job.uid)
+        answer = known.passed if known is not None else None
+        if known is None or answer is None or now >= answer.until:
+            return False, False
+        if answer.generation != job.generation or not roles <= answer.roles:
+            return False, False
+        known.passed = replace(answer, until=now + PASSED_SECONDS)
+        return True, now < answer.renewed_from
+
+    # -- news ----------------------------------------------------------------------------------------------------------
+
+    def accepted(self, dry_run: DryRun) -> None:
+        """Note that the job's pods would be accepted."""
+        known, until = self._known(dry_run.job.uid), time.monotonic() + PASSED_SECONDS
+        known.refusals = NEVER_FAILED
+        roles = Counter(create.role for create in dry_run.creates)
+        known.passed = _Passed(dry_run.job.generation, roles, until, until)
+
+    def refused(self, dry_run: DryRun) -> None:
+        """Note that the pods would be refused. The refusal is not held against the job if others fill the quota."""
+        now, known = time.monotonic(), self._known(dry_run.job.uid)
+        known.passed = None
+        if dry_run.besides:
+            known.back_off(now + doubled(FIRST_REFUSED_SECONDS, MAX_REFUSED_SECONDS, known.refusals.times))
+        else:
+            known.refusals = known.refusals.failed(now, FIRST_REFUSED_SECONDS, MAX_REFUSED_SECONDS)
+
+    def back_off(self, uid: str, seconds: float) -> None:
+        """The job preempts no pods of others for that long at least."""
+        self._known(uid).back_off(time.monotonic() + seconds)
+
+    def note_created(self, uid: str) -> None:
+        """Note that pods of the job were created."""
+        if (known := self._jobs.get(uid)) is not None:
+            known.passed, known.refused_later = None, 0
+
+    def note_refused_create(self, job: Job) -> None:
+        """Note that pods of the job were refused at their creation. If they had passed the dry run, pods of others may
+        have been evicted for nothing.
+        """
+        known = self._jobs.get(job.uid)
+        if known is None or known.passed is None:
+            return
+        known.passed = None
+        known.refused_later += 1
+        if backoff := backoff_seconds(known.refused_later):
+            text = "job=%s preempts no pods for %.0f h: its pods pass and are refused"
+            log.warning(text, job.key, backoff / 3600)
+            known.back_off(time.monotonic() + backoff)
+
+    def _known(self, uid: str) -> _Known:
+        return self._jobs.setdefault(uid, _Known())

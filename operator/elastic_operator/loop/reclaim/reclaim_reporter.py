@@ -1,0 +1,107 @@
+"""Reports on reclaim for users: entries that wait for a limit on evictions, evictions of the mode DryRun, and gangs
+without room.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Container, Iterable
+
+from elastic_operator.cluster import objects
+from elastic_operator.cluster.events import EventRecorder, Subject, job_subject, pod_subject
+from elastic_operator.cluster.store import Store
+from elastic_operator.loop.reclaim.reclaim_times import ReclaimTimes
+from elastic_operator.metrics import Metrics
+from elastic_operator.plan.allocation.result import Allocation
+from elastic_operator.plan.facts.decisions import Event
+from elastic_operator.plan.facts.snapshot import JobDemand, PendingPod, Snapshot
+from elastic_operator.plan.facts.text import listed, names_of, pods
+
+log = logging.getLogger(__name__)
+
+
+class ReclaimReporter:
+    """Reports on reclaim in events, metrics and the log."""
+
+    def __init__(
+        self,
+        jobs: Store[objects.CustomObject],
+        pods: Store[objects.Pod],
+        *,
+        events: EventRecorder,
+        metrics: Metrics,
+    ) -> None:
+        self._jobs, self._pods, self._events, self._metrics = jobs, pods, events, metrics
+        self._over_limit: frozenset[tuple[str, bool]] = frozenset()
+        self._reported: frozenset[str] = frozenset()
+        self._times = ReclaimTimes(metrics, is_bound=self._is_bound)
+
+    def note_allocation(self, snapshot: Snapshot, allocation: Allocation) -> None:
+        """Report on a new allocation, made from that snapshot."""
+        self._report_over_limit(allocation)
+        self._metrics.not_lasting.inc(len(allocation.would_not_last))
+        self._metrics.reservations.set(sum(bool(pod.reserved) for pod in snapshot.pending_pods))
+        self._times.note_allocation(snapshot, allocation)
+
+    def report_futile(self, snapshot: Snapshot, preemptors: Container[str]) -> None:
+        """Report the preemptors (uids) that cannot start although whole jobs are preempted for them (112)."""
+        known: list[JobDemand | PendingPod] = [*snapshot.jobs, *snapshot.pending_pods]
+        if names := sorted(
+            f"{preemptor.namespace}/{preemptor.name}" for preemptor in known if preemptor.uid in preemptors
+        ):
+            log.warning("whole jobs lose their pods to preemptors=%s, which cannot start with them", listed(names))
+
+    def _is_bound(self, uid: str) -> bool | None:
+        """Whether the pod has a node; None if it is deleted."""
+        pod = self._pods.get(uid)
+        return bool(pod.spec.node_name) if pod else None
+
+    def _report_over_limit(self, allocation: Allocation) -> None:
+        """Report each entry that a limit on evictions holds up, once per wait."""
+        before = self._over_limit
+        self._over_limit = frozenset((entry.demand.uid, one.needs_higher_limit) for entry, one in allocation.over_limit)
+        self._metrics.waiting_for_limit.set(len(allocation.over_limit))
+        self._metrics.too_large.set(sum(one.needs_higher_limit for _, one in allocation.over_limit))
+        for entry, one in allocation.over_limit:
+            demand = entry.demand
+            if (demand.uid, one.needs_higher_limit) in before:
+                continue
+            why = one.reason
+            kind = "pod" if entry.pending else "job"
+            log.warning("%s=%s/%s waits for a limit on evictions: %s", kind, demand.namespace, demand.name, why.message)
+            pod = self._pods.get(demand.uid) if entry.pending else None
+            subject = pod_subject(pod) if pod is not None else self._job_of(demand.uid)
+            if subject is not None and one.needs_higher_limit:
+                self._events.record(subject, Event(why.code, why.message, "Warning"))
+
+    def would_reclaim(self, allocation: Allocation) -> None:
+        """Report the evictions that would be made, once for each pod."""
+        evictions = allocation.evictions
+        known, self._reported = self._reported, frozenset(pod for eviction in evictions for pod in eviction.pods)
+        for eviction in evictions:
+            job, new = self._job_of(eviction.job_uid), [pod for pod in eviction.pods if pod not in known]
+            if job is not None and new:
+                preemptors = ", ".join(names_of(eviction.preemptors))
+                text = f"{pods(len(new))} would be evicted for {preemptors}. reclaim.mode is DryRun."
+                log.info("job=%s/%s event=WouldReclaim message=%r", job.namespace, job.name, text)
+                self._events.record(job, Event("WouldReclaim", text))
+                self._metrics.would_evict.inc(len(new))
+
+    def no_room(self, gangs: Iterable[frozenset[str]]) -> None:
+        """Report on one pod of each of these gangs that there is no room for the whole gang; `gangs` are their pods
+        (uids).
+        """
+        for uids in gangs:
+            pod = self._pods.get(min(uids))
+            if pod is None:
+                continue
+            text = (
+                f"The {len(uids)} waiting pods of its gang do not all fit into the room that its team is entitled to."
+                " No pods are evicted for a part of a gang."
+            )
+            log.info("pod=%s/%s event=NoRoomForGang message=%r", pod.metadata.namespace, pod.metadata.name, text)
+            self._events.record(pod_subject(pod), Event("NoRoomForGang", text))
+
+    def _job_of(self, uid: str) -> Subject | None:
+        job = self._jobs.get(uid)
+        return job_subject(job.metadata.namespace, job.metadata.name, uid) if job else None

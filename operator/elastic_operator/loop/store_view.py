@@ -1,0 +1,286 @@
+"""The planner's view of the cluster, read from the stores."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from math import inf
+
+from elastic_operator.cluster import objects
+from elastic_operator.loop.writes.failed_writes import FailedWrites
+from elastic_operator.memory import DirtySet, KeyedCache, SingleCache
+from elastic_operator.plan.facts.group_report import GroupReport
+from elastic_operator.plan.facts.job import LOGS_NOT_READ, Group, Job, JobFeedback, OwnPod
+from elastic_operator.plan.facts.job_shape import JobShape
+from elastic_operator.plan.facts.snapshot import Member, Node, PendingPod, Snapshot
+from elastic_operator.plan.job.remaining_pods import flavor_in_use
+from elastic_operator.plan.policies.resolve import ResolvedPolicies
+from elastic_operator.quarantine import Fault
+from elastic_operator.read.jobs import JobInputs
+from elastic_operator.read.reader import Reader
+from elastic_operator.settings import Settings
+
+log = logging.getLogger(__name__)
+
+FEW_JOBS = 16
+"""Up to this many new or changed jobs are read without a turn of the event loop: a large template takes 10 ms."""
+
+
+class StoreView:
+    """The stores as one moment of the cluster: that of the last `refresh`.
+
+    Args:
+        with_logs: The pods of a job (uid, namespace) with the content of their logs. A failed pod is shown as not
+            failed until its log was read.
+        report, answered: By a job's uid, its master's report, and when the master last answered.
+        group: By a job's uid, the group that its pods' logs show.
+        may_preempt: Whether the API server would accept the job's pods.
+        may_not_preempt: The jobs (uids) and the namespaces for which `may_preempt` is false.
+        dirty_sets: The jobs (uids) with another `report` or `group`.
+        job_read: Called with each job that is read and is not quarantined.
+    """
+
+    def __init__(
+        self,
+        reader: Reader,
+        with_logs: Callable[[str, str, tuple[OwnPod, ...]], tuple[OwnPod, ...]],
+        failed_writes: FailedWrites,
+        *,
+        report: Callable[[str], GroupReport | None] = lambda _: None,
+        answered: Callable[[str], float | None] = lambda _: -inf,
+        group: Callable[[str], Group | None] = lambda _: LOGS_NOT_READ,
+        may_preempt: Callable[[Job], bool] = lambda _: True,
+        may_not_preempt: Callable[[], tuple[AbstractSet[str], AbstractSet[str]]] = lambda: (frozenset(), frozenset()),
+        dirty_sets: Sequence[DirtySet[str]] = (),
+        job_read: Callable[[Job], object] = lambda _: None,
+    ) -> None:
+        self.reader, self._with_logs, self._failed_writes = reader, with_logs, failed_writes
+        self._report, self._answered, self._group, self._may_preempt = report, answered, group, may_preempt
+        self._may_not_preempt, self._dirty_sets, self._job_read = may_not_preempt, dirty_sets, job_read
+        self._quarantine, self._stores, self._ledger = reader.quarantine, reader.stores, reader.ledger
+        self.now = 0.0
+        self.empty = _without_contents(reader.settings)
+        self._known: KeyedCache[JobInputs, Job] = KeyedCache()
+        self._without_spec: KeyedCache[object, Job] = KeyedCache()
+        """Jobs that are quarantined, or deleted and still there."""
+        self._may_not_preempt_before: tuple[AbstractSet[str], AbstractSet[str]] = frozenset(), frozenset()
+        self._barred_from_preemption: AbstractSet[tuple[str, bool]] = frozenset()
+        """The objects that the quarantine barred from preemption at the last refresh."""
+        self._mine: SingleCache[int, AbstractSet[str]] = SingleCache()
+        """The jobs (uids) that are served."""
+        self._changed: DirtySet[str] = DirtySet()
+        self._read_every_pass: set[str] = set()
+        """Jobs (uids) that depend on more than their object, pods and context. They are read at each refresh."""
+        self._dirty: Collection[str] | None = None
+        self._end_subscription = self._stores.jobs.subscribe(self._job_changed)
+
+    def close(self) -> None:
+        """Unsubscribe from the stores, which live longer than this leader."""
+        self._end_subscription()
+        self.reader.external_changes.close()
+
+    def _job_changed(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
+        self._changed.mark(*(body.metadata.uid for body in (old, new) if body is not None))
+
+    @property
+    def policies(self) -> ResolvedPolicies:
+        """The teams, by the quota policies."""
+        return self.reader.policies.resolved
+
+    def refresh(self, now: float) -> StoreView:
+        """Read the stores at `now` (epoch seconds on the API server's clock); returns this view."""
+        self.reader.first_seen.begin_pass()
+        self.refresh_contexts(now)
+        self._ledger.expire()
+        self._dirty = self._take_dirty()
+        return self
+
+    def forget_deleted(self, present: AbstractSet[str]) -> None:
+        """Forget deleted jobs; `present` are the uids of the existing ones."""
+        self._known.drop_absent(present)
+        self._without_spec.drop_absent(present)
+        self._read_every_pass &= present
+
+    def dirty(self) -> Collection[str] | None:
+        """The jobs (uids) that may have changed since the last refresh; None: any may have."""
+        return self._dirty
+
+    def _take_dirty(self) -> Collection[str] | None:
+        may_not_preempt, barred_from_preemption = self._may_not_preempt(), self._quarantine.barred_from_preemption()
+        jobs, namespaces = (
+            before ^ now for before, now in zip(self._may_not_preempt_before, may_not_preempt, strict=True)
+        )
+        self._changed.mark(*jobs, *(uid for uid, _ in barred_from_preemption ^ self._barred_from_preemption))
+        if namespaces:
+            bodies = (body.metadata for body in self._stores.jobs.values())
+            self._changed.mark(*(meta.uid for meta in bodies if meta.namespace in namespaces))
+        if jobs or namespaces:
+            self.reader.external_changes.note_answer()
+        self._may_not_preempt_before, self._barred_from_preemption = may_not_preempt, barred_from_preemption
+        news = (each.take() for each in self._dirty_sets)
+        taken = [self._changed.take(), *news, self._read_every_pass, self._failed_writes.uids()]
+        pods = self._ledger.dirty.take()
+        if pods is None or None in taken:
+            return None
+        named = (self._stores.jobs.named(key[1], key[0]) for key in pods if isinstance(key, tuple))
+        by_uid = (key for key in pods if isinstance(key, str))
+        return {*by_uid, *(job.metadata.uid for job in named if job is not None)}.union(*filter(None, taken))
+
+    def refresh_contexts(self, now: float) -> StoreView:
+        """Read the context of the jobs."""
+        self.now = now
+        if self.reader.job_contexts.refresh(now):
+            self._changed.mark_all()
+        self._changed.mark(*self.reader.shapes.take_moved())
+        return self
+
+    def forget(self) -> None:
+        """Forget the jobs that were read, so that the next refresh reads all of them."""
+        self._known = KeyedCache()
+        self._changed.mark_all()
+
+    def forget_some(self, uids: Iterable[str]) -> None:
+        """Read these jobs again."""
+        for uid in uids:
+            self._known.drop(uid)
+            self._changed.mark(uid)
+
+    # -- jobs ----------------------------------------------------------------------------------------------------------
+
+    def jobs(self) -> AbstractSet[str]:
+        """The uids of all jobs."""
+        return self._mine.get(self._stores.jobs.uids_revision, self._uids)
+
+    def _uids(self) -> AbstractSet[str]:
+        return {body.metadata.uid: None for body in self._stores.jobs.values() if self._is_mine(body)}.keys()
+
+    def job(self, uid: str) -> Job:
+        """The facts of that job; the same object while nothing in them changes."""
+        job = self._read(uid)
+        if not job.fault:
+            self._job_read(job)
+        return job
+
+    def _read(self, uid: str) -> Job:
+        body = self._stores.jobs.get(uid)
+        assert body is not None, "the job is in the store"
+        meta = body.metadata
+        fault = self._quarantine.fault(uid, meta.generation)
+        if fault is not None or meta.deletion_timestamp is not None:
+            return self._job_without_spec(body, fault)
+        self._without_spec.drop(uid)
+        own, specs, failed = self._ledger.own_pods(uid), self.reader.specs, self._failed_writes.of(uid)
+        reads_no_log = specs.status(body).finished or specs.of(body).reports_failures
+        feedback = JobFeedback(
+            write_error=failed.message,
+            pods_rejected=failed.pods_rejected,
+            pods_rejected_until_edit=failed.refusal(meta.generation),
+            report=self._report(uid),
+            last_answer_at=self._answered(uid),
+            group=self._group(uid),
+        )
+        pods = own if reads_no_log else self._with_logs(uid, meta.namespace, own)
+        inputs = self.reader.jobs.inputs(body, pods, feedback)
+        job = self._known.get(uid, inputs, self.reader.jobs.job, inputs)
+        is_plain = pods is own and not feedback.write_error and job.status.held_until is None
+        (self._read_every_pass.discard if is_plain else self._read_every_pass.add)(uid)
+        return job
+
+    def _job_without_spec(self, body: objects.CustomObject, fault: Fault | None) -> Job:
+        """A job that is quarantined, or that only a finalizer keeps: only its pods count."""
+        uid, pods = body.metadata.uid, self._ledger.own_pods(body.metadata.uid)
+        self._known.drop(uid)
+        return self._without_spec.get(uid, (body, pods, fault), self.reader.jobs.job_without_spec, body, pods, fault)
+
+    def unread(self) -> Iterator[str]:
+        """The new or changed jobs (uids), if there are more than `FEW_JOBS`. Each job still exists when it is named."""
+        changed = self._changed.peek()
+        found = [uid for uid in self.jobs() if (changed is None or uid in changed) and self._is_new(uid)]
+        for uid in found if len(found) > FEW_JOBS else ():
+            body = self._stores.jobs.get(uid)
+            if body is not None and self._is_mine(body):
+                yield uid
+
+    def _is_new(self, uid: str) -> bool:
+        known = self._known.peek(uid)
+        return uid not in self._without_spec.names() and (
+            known is None or known[0].body is not self._stores.jobs.get(uid)
+        )
+
+    def _is_mine(self, body: objects.CustomObject) -> bool:
+        return self.reader.settings.watches(body.metadata.namespace)
+
+    def shape(self, job: Job) -> JobShape:
+        """The requirements of the job's pods of a node."""
+        return self.reader.shapes.of(job)
+
+    def assumed(self, uid: str) -> tuple[Member, ...]:
+        """The pods of that job that are being created."""
+        return tuple(assumed.member for assumed in self._ledger.assumed.of_job(uid))
+
+    def flavor_in_use(self, pods: Sequence[OwnPod]) -> str | None:
+        """The flavor of the GPUs that these pods hold, by the labels of their nodes; None if they hold none."""
+        found = ((pod.node, self._stores.nodes.named(pod.node)) for pod in pods if pod.node is not None)
+        labels = {name: node.metadata.labels for name, node in found if node is not None}
+        return flavor_in_use(pods, labels, self.empty.flavors)
+
+    # -- whether others may lose pods for a job ------------------------------------------------------------------------
+
+    def may_preempt(self, job: Job) -> bool:
+        """Whether pods may be preempted for the job, by the API server's answers about its own pods (139)."""
+        return self._may_preempt(job)
+
+    def may_preempt_despite_errors(self, job: Job) -> bool:
+        """Whether pods may be preempted for the job, by the errors that it has caused in the operator (88)."""
+        return self._quarantine.may_preempt(job.uid, job.generation)
+
+    # -- all else ------------------------------------------------------------------------------------------------------
+
+    def nodes(self, members: AbstractSet[str], leaving: Sequence[tuple[str, OwnPod]]) -> tuple[Node, ...]:
+        """All nodes with their use by pods, without `members`."""
+        return self.reader.nodes.all_with_use(members, leaving)
+
+    def pending_pods(self) -> tuple[PendingPod, ...]:
+        """The foreign pods that wait for GPUs."""
+        return self.reader.pending_pods.refresh(self.now)
+
+    def quarantine(self, uid: str, error: Exception, *, in_allocation: bool = False, at_grant: bool = False) -> bool:
+        """Quarantine a job that made the planner raise."""
+        body = self._stores.jobs.get(uid)
+        if body is None:
+            log.error("a job that is gone, uid=%s, raised", uid, exc_info=error)
+            return False
+        meta = body.metadata
+        self._quarantine.quarantine(
+            "job",
+            uid,
+            f"{meta.namespace}/{meta.name}",
+            error,
+            version=meta.generation,
+            in_allocation=in_allocation,
+            at_grant=at_grant,
+        )
+        return True
+
+    def note_unknown_demand(self, job: Job, error: Exception) -> None:
+        """Report that the pods of a quarantined job count as used by others because of this error."""
+        log.debug("job=%s is quarantined, and its pods count as used by others", job.key, exc_info=error)
+
+    def quarantine_pod(self, pod: PendingPod, error: Exception) -> None:
+        """Quarantine a foreign pod that made the allocation raise."""
+        self._quarantine.quarantine("pod", pod.uid, f"{pod.namespace}/{pod.name}", error, in_allocation=True)
+
+
+def _without_contents(settings: Settings) -> Snapshot:
+    """A snapshot with the settings alone."""
+    return Snapshot(
+        now=0.0,
+        nodes=(),
+        jobs=(),
+        gpu_resources=settings.gpu_resources,
+        flavors=settings.gpu_flavors,
+        teams=settings.default_parents,
+        default_team=settings.default_team,
+        starvation_seconds=settings.starvation_seconds,
+    )

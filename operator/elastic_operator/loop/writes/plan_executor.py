@@ -1,0 +1,123 @@
+"""Carries out one `Plan` for one job: the writes, in an order in which a replica that takes over can finish them.
+
+Each write is conditional (deterministic name, UID or resourceVersion). The API server's answer goes into the stores at
+once, so that the next pass sees it before the watch does.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+from elastic_api.what_if import ONCE
+from elastic_operator.build.request import BuildSettings
+from elastic_operator.cluster import api_requests
+from elastic_operator.cluster.events import EventRecorder, job_subject
+from elastic_operator.cluster.session import Session
+from elastic_operator.cluster.stores import Stores
+from elastic_operator.loop.writes.create import Creator, together
+from elastic_operator.loop.writes.job_status import JobStatuses, Written, nobody
+from elastic_operator.loop.writes.master import Masters
+from elastic_operator.plan.facts.decisions import DeletePod, Event, Plan
+from elastic_operator.plan.facts.job import Job, OwnPod
+from elastic_operator.plan.job.counts import with_created
+
+log = logging.getLogger(__name__)
+
+
+class PlanExecutor:
+    """Carries out plans. `written` is called for each status that was written, with the job as it was before.
+
+    `pruned_fields` are the fields of jobs' statuses that the API server drops.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        stores: Stores,
+        events: EventRecorder,
+        build: BuildSettings,
+        *,
+        written: Written = nobody,
+    ) -> None:
+        self.session, self.stores, self.events, self.build = session, stores, events, build
+        self._creator, self._masters = Creator(session, stores, build), Masters(session, stores)
+        self._statuses = JobStatuses(session, stores, written)
+        self.pruned_fields = self._statuses.pruned_fields
+
+    async def carry_out(
+        self,
+        job: Job,
+        plan: Plan,
+        *,
+        written: dict[str, Any],
+        may_create: bool,
+        sent: set[str],
+        writes_status: bool = True,
+        pods: Callable[[], Iterable[OwnPod]] = tuple,
+    ) -> None:
+        """Carry out the plan; `written` is the status as the API server has it. Raises the errors of the cluster
+        layer.
+
+        `sent` collects the names of pods that may have been created, even if another write fails (48).
+        """
+        if plan.commit_first:
+            urgent = bool(plan.deletes)
+            if not await self._statuses.write(job, plan.status, stored=written, before_delete=urgent):
+                return
+            self.record_events(job, plan.events)
+        writes = [self._masters.write_membership(job, plan.membership)] if plan.membership is not None else []
+        await together([*writes, *(self._delete(job, pod) for pod in plan.deletes)], of=job.key)
+        if plan.creates and may_create:
+            await self._creator.create_all(job, plan.creates, sent)
+            plan = replace(plan, status=with_created(plan.status, job, plan.creates, pods()))
+        if plan.route is not None:
+            await self._masters.route(job, plan.route)
+        if writes_status and not plan.commit_first and await self._statuses.write(job, plan.status, stored=written):
+            self.record_events(job, plan.events)
+        if plan.delete_job:
+            await self._delete_job(job)
+
+    async def _delete_job(self, job: Job) -> None:
+        """Delete a job whose time is over. A job that was created for a question stays if somebody edits it meanwhile,
+        or removes the annotation.
+        """
+        body = self.stores.jobs.get(job.uid)
+        if body is None:
+            return
+        is_edited = body.metadata.generation != job.generation or body.metadata.annotations.what_if != ONCE
+        if job.is_what_if and is_edited:
+            return
+        version = body.metadata.resource_version if job.is_what_if else None
+        why = "it was made for a question only" if job.is_what_if else "ttlSecondsAfterFinished is over"
+        log.info("job=%s deleted: %s", job.key, why)
+        if await api_requests.delete_job(self.session, job.namespace, job.name, uid=job.uid, version=version):
+            self.stores.jobs.observe_deleted(job.uid)
+
+    def record_events(self, job: Job, events: Iterable[Event]) -> None:
+        """Log the events, and queue them to be written."""
+        for event in events:
+            log.info("job=%s event=%s message=%r", job.key, event.reason, event.message)
+            self.events.record(job_subject(job.namespace, job.name, job.uid), event)
+
+    async def _delete(self, job: Job, pod: DeletePod) -> None:
+        log.info("job=%s pod=%s delete force=%s reason=%r", job.key, pod.name, pod.force, pod.reason)
+        grace = 0 if pod.force else self._shortened_grace(job, pod)
+        answer = await api_requests.delete_pod(self.session, job.namespace, pod.name, uid=pod.uid, grace_seconds=grace)
+        if answer is None:
+            self.stores.pods.observe_deleted(pod.uid)
+        else:
+            self.stores.pods.observe(answer)
+
+    def _shortened_grace(self, job: Job, pod: DeletePod) -> int | None:
+        """The present ceiling for the grace of a pod that was created with a longer one, or by somebody else (95)."""
+        known = self.stores.pods.get(pod.uid)
+        if known is None or job.context.grace_ceiling is None:
+            return None
+        return (
+            job.context.grace_ceiling
+            if known.spec.termination_grace_period_seconds > job.context.grace_ceiling
+            else None
+        )

@@ -1,0 +1,150 @@
+"""Gives one job its minimum: all of it or nothing.
+
+First the job takes free room, within its team's limits. Then it preempts others: first pods that cost less than a
+running job, then whole running jobs. A job whose pods wait for new nodes takes free room only. A job that has waited
+too long holds room for a part of its minimum (37).
+"""
+
+from __future__ import annotations
+
+from elastic_operator.plan.allocation.entry import Entry
+from elastic_operator.plan.allocation.equivalence import refusal_key
+from elastic_operator.plan.allocation.node_board import Seat
+from elastic_operator.plan.allocation.node_requests import is_requested_by_others, may_request_nodes
+from elastic_operator.plan.allocation.preemption.candidates import Candidates, UnitKind
+from elastic_operator.plan.allocation.preemption.preempt import preempt
+from elastic_operator.plan.allocation.refusal import IDLE, Rule
+from elastic_operator.plan.allocation.seating import find_seat, seat_all
+from elastic_operator.plan.allocation.state import AllocationState
+from elastic_operator.plan.allocation.supply import Supplies
+from elastic_operator.plan.facts.snapshot import Load
+from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
+
+MAX_NEW_PLACES = 32
+"""A pass makes room for at most this many pending pods: if it served thousands, all jobs would wait for them (44).
+
+A gang is served as a whole or not at all. The next pass serves the others. It follows at once, because each pod that
+got a place is nominated, and that wakes the loop.
+"""
+
+
+def admit(state: AllocationState, entry: Entry) -> None:
+    """Give the job its minimum, or leave it as it is."""
+    if entry.preempted:
+        _come_back(state, entry)
+    state.set_served(entry, entry.complete or _complete(state, entry))
+    if entry.served:
+        state.set_reserved_seats(entry, False)
+    elif entry.preempted:
+        state.release_all(entry)
+
+
+def _come_back(state: AllocationState, entry: Entry) -> None:
+    """Let a preempted job keep those members of its minimum that still have their room.
+
+    The job must be allowed all of its minimum, and it must keep its master.
+    """
+    if _may_use_idle(state, entry, entry.gpus_missing(entry.minimum)):
+        state.keep_again(entry, entry.minimum)
+
+
+def _complete(state: AllocationState, entry: Entry) -> bool:
+    need = entry.gpus_missing(entry.minimum)
+    refused = state.refusal(entry, need)
+    if (
+        entry.is_failed_size(entry.minimum, state.now)
+        or (refused and refused.is_final)
+        or is_requested_by_others(state, entry, need)
+    ):
+        return False
+    if entry.demand.provisioning_pods and not (entry.master.shape.pinnable and entry.worker.shape.pinnable):
+        return False  # kube-scheduler has reported that the room does not suit
+    master, workers = entry.missing(entry.minimum)
+    if (refused is None or entry.is_pending_pod) and seat_all(state, entry, master=master, workers=workers):
+        return True
+    if entry.demand.provisioning_pods or not entry.may_preempt(state.now):
+        return False
+    if _place_where_reserved(state, entry) or _keep_where_reserved(state, entry):
+        return True
+    key, infeasible = None if entry.size else ("minimum", refusal_key(state, entry)), state.this_pass.round.infeasible
+    if key and infeasible.covers(key, workers):
+        return False
+    if entry.is_pending_pod and not state.this_pass.serving and state.this_pass.new_places >= MAX_NEW_PLACES:
+        return False
+    if _preempt_any(state, entry, only=None):
+        state.this_pass.new_places += entry.is_pending_pod
+        return True
+    if key:
+        (infeasible.refuse if entry in state.victims.over_limit else infeasible.add)(key, workers)
+    return False
+
+
+def _preempt_any(state: AllocationState, entry: Entry, *, only: int | None) -> bool:
+    """Make room for the rest of the entry's minimum by preemption: parts of jobs and incomplete jobs first, then whole
+    running jobs.
+    """
+    need = entry.gpus_missing(entry.minimum)
+    for most in (UnitKind.INCOMPLETE_JOB, UnitKind.JOB):
+        candidates = Candidates(state, entry, need, max_kind=most)
+        if any(preempt(state, entry, roles, candidates, only=only) for roles in _orders(entry)):
+            return True
+    return False
+
+
+def _place_where_reserved(state: AllocationState, entry: Entry) -> bool:
+    """Make room for a pending pod on the node that is reserved for it (45)."""
+    node = state.board.number.get(entry.reserved_node)
+    return node is not None and _preempt_any(state, entry, only=node)
+
+
+def _keep_where_reserved(state: AllocationState, entry: Entry) -> bool:
+    """Keep the room on the node that is reserved for a pod of a gang, if the node could be cleared (171).
+
+    In this pass perhaps no pod may be preempted there: the gang preempted a job of the team, and the job does not have
+    its minimum again from the team's other jobs yet. So the team holds less for a moment.
+    """
+    node = state.board.number.get(entry.reserved_node)
+    if node is None or not entry.gang or not state.snapshot.reclaiming:
+        return False
+    loads: list[Load] = [member for one, member in state.residents[node].values() if one.demand.preemptible]
+    loads += [one.requirements(seat.role).shape for one, seat in state.seated[node] if not one.nominated_node]
+    if not state.board.fits_without(entry.master, node, loads):
+        return False
+    state.seat(entry, Seat(ROLE_MASTER, node, ready=False))
+    return True
+
+
+def _may_use_idle(state: AllocationState, entry: Entry, need: int) -> bool:
+    """Whether the entry may use `need` idle GPUs."""
+    return entry.is_pending_pod or state.refusal(entry, need, *IDLE) is None
+
+
+def _orders(entry: Entry) -> list[list[str]]:
+    """The orders of the missing pods that are worth trying: a master of another shape may take room that workers
+    need.
+    """
+    master, workers = entry.missing(entry.minimum)
+    roles = [ROLE_MASTER] * master + [ROLE_WORKER] * workers
+    return [roles] if entry.master is entry.worker or not (master and workers) else [roles, roles[::-1]]
+
+
+def reserve_for_starving(state: AllocationState, entry: Entry) -> None:
+    """Hold room for a part of the entry's minimum, provided that all of it would fit on empty nodes and under the
+    limits (37).
+    """
+    need, (master, workers) = entry.gpus_missing(entry.minimum), entry.missing(entry.minimum)
+    supplies, account = Supplies(state), entry.account
+    if may_request_nodes(state, entry) or state.refusal(entry, need, Rule.GUARANTEE):
+        return
+    if any(
+        supplies.on_empty_nodes(requirements) < n
+        for requirements, n in ((entry.master, master), (entry.worker, workers))
+    ):
+        return
+    if account and any(one.foreign + need > one.limit for one in account.path):
+        return
+    for role in [ROLE_MASTER] * master + [ROLE_WORKER] * workers:
+        seat = find_seat(state, entry, role) if _may_use_idle(state, entry, entry.requirements(role).gpus) else None
+        if seat is not None:
+            state.set_reserved_seats(entry, True)
+            state.seat(entry, seat)

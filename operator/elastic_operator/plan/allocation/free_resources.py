@@ -1,0 +1,104 @@
+"""The requirements of a pod, and the free room on a node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from elastic_operator.plan.allocation.fit import collide
+from elastic_operator.plan.facts.snapshot import HostPort, Load, PodShape, Resources
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PodRequirements:
+    """A pod's shape as the board reads it; equal shapes share one object.
+
+    `nodes` are the open nodes that suit the pod, by number. `scarce` is the resource that nodes lack most often: GPUs,
+    if the pod requests any.
+    """
+
+    shape: PodShape
+    needs: tuple[tuple[str, int], ...]
+    scarce: tuple[str, int]
+    nodes: tuple[int, ...]
+    node_set: frozenset[int]
+
+    @property
+    def gpus(self) -> int:
+        """The GPUs of one such pod."""
+        return self.shape.gpus
+
+
+class FreeResources:
+    """The free room on one node, now or soon. Negative if pods of others over-committed it."""
+
+    __slots__ = ("free", "ports")
+
+    def __init__(self, free: dict[str, int], ports: Iterable[HostPort]) -> None:
+        self.free = free
+        self.ports = list(ports)
+
+    def fits(self, requirements: PodRequirements) -> bool:
+        """Whether one such pod has room."""
+        free = self.free
+        for name, need in requirements.needs:
+            if free.get(name, 0) < need:
+                return False
+        ports = requirements.shape.host_ports
+        return not (ports and self.ports and collide(ports, self.ports))
+
+    def add_usage(self, load: Load) -> None:
+        """Count a load as used."""
+        self._add(load.requests, load.host_ports)
+
+    def remove_usage(self, load: Load) -> None:
+        """Count a load as free again."""
+        self._remove(load.requests, load.host_ports)
+
+    def _add(self, requests: Resources, ports: Iterable[HostPort]) -> None:
+        for name, amount in requests.items():
+            self.free[name] = self.free.get(name, 0) - amount
+        self.ports.extend(ports)
+
+    def _remove(self, requests: Resources, ports: Iterable[HostPort]) -> None:
+        for name, amount in requests.items():
+            self.free[name] = self.free.get(name, 0) + amount
+        for port in ports:
+            self.ports.remove(port)
+
+    def replace(
+        self,
+        before: Iterable[Resources],
+        ports_before: Iterable[HostPort],
+        after: Iterable[Resources],
+        ports_after: Iterable[HostPort],
+    ) -> None:
+        """Count the loads `after` instead of those `before`."""
+        for load in before:
+            self._remove(load, ())
+        for load in after:
+            self._add(load, ())
+        if ports_before != ports_after:
+            self._remove({}, ports_before)
+            self._add({}, ports_after)
+
+
+def total_of(loads: Iterable[Resources]) -> dict[str, int]:
+    """The sum of the loads. Most of them are the same object, so equal objects are counted and multiplied."""
+    alike: dict[int, tuple[Resources, int]] = {}
+    for load in loads:
+        alike[id(load)] = (load, alike.get(id(load), (load, 0))[1] + 1)
+    total: dict[str, int] = {}
+    for load, times in alike.values():
+        for name, amount in load.items():
+            total[name] = total.get(name, 0) + times * amount
+    return total
+
+
+def less(allocatable: Resources, *used: Resources) -> dict[str, int]:
+    """The rest of `allocatable` beside these loads; negative if they exceed it."""
+    free = dict(allocatable)
+    for load in used:
+        for name, amount in load.items():
+            free[name] = free.get(name, 0) - amount
+    return free

@@ -1,0 +1,262 @@
+"""The free room on each node while a pass is decided, now and soon.
+
+*Soon* is the free room when all leaving pods have left; every placement must fit there. *Now* is the room that is free
+already; a placement that fits there too is ready. Every change can be undone, so plans are tried out and dropped. Other
+modules decide which pods are placed here and which are preempted.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from elastic_operator.plan.allocation.fit import collide, misfit
+from elastic_operator.plan.allocation.free_resources import FreeResources, PodRequirements, less, total_of
+from elastic_operator.plan.allocation.journal import Journal
+from elastic_operator.plan.allocation.pass_memo import KnownInfeasible
+from elastic_operator.plan.facts.gpus import count_gpus
+from elastic_operator.plan.facts.snapshot import HostPort, Load, Node, PodShape
+
+_FEW_NODES = 16
+"""Up to this many candidates are sorted; more are looked up in the index of free GPUs."""
+
+
+class Seat(NamedTuple):
+    """A place for a pod that is to be created: the node's number, and whether its room is free now.
+
+    It is a tuple because the seats of large jobs are compared very often.
+    """
+
+    role: str
+    node: int
+    ready: bool
+
+
+class NodeBoard:
+    """Nodes by number, in the order of their names, and their free room."""
+
+    def __init__(self, nodes: Iterable[Node], gpu_resources: Sequence[str], journal: Journal) -> None:
+        self.nodes = tuple(sorted(nodes, key=lambda n: n.name))
+        self.number = {node.name: i for i, node in enumerate(self.nodes)}
+        self.gpu_resources = tuple(gpu_resources)
+        self.open = tuple(i for i, node in enumerate(self.nodes) if not node.why_closed)
+        self.open_set = frozenset(self.open)
+        self.closed = tuple(i for i in range(len(self.nodes)) if i not in self.open_set)
+        self._now = [FreeResources(less(n.allocatable, n.used, n.leaving), _ports_now(n)) for n in self.nodes]
+        self._soon = [FreeResources(less(n.allocatable, n.used), n.used_ports) for n in self.nodes]
+        self._gpus = [count_gpus(room.free, self.gpu_resources) for room in self._soon]
+        self.idle_gpus = sum(self._gpus)
+        """The GPUs that are free once all leaving pods have left."""
+        self._by_gpus: dict[int, list[int]] = {}
+        for i in self.open:
+            self._by_gpus.setdefault(self._gpus[i], []).append(i)
+        self._by_key: dict[object, PodRequirements] = {}
+        self._by_shape: dict[int, tuple[PodShape, PodRequirements]] = {}
+        """By `id(shape)`. The shape is in the value, which keeps it alive, so no other object has its id."""
+        self._suitable: dict[object, tuple[int, ...]] = {}
+        self._journal = journal
+        self._infeasible = KnownInfeasible()
+        """Replaced, never changed: undoing a change brings the old knowledge back. Only freed room voids it; a
+        `PassMemo` would forget all of it with each pod that is seated.
+        """
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def requirements(self, shape: PodShape) -> PodRequirements:
+        """The requirements of `shape`; equal shapes have the same object."""
+        known = self._by_shape.get(id(shape))
+        if known is None:
+            known = self._by_shape[id(shape)] = shape, self._requirements(shape)
+        return known[1]
+
+    def _requirements(self, shape: PodShape) -> PodRequirements:
+        where = (tuple(sorted(shape.node_selector.items())), repr(shape.affinity), shape.tolerations)
+        key = (where, tuple(sorted(shape.requests.items())), shape.host_ports, shape.pinnable)
+        if key not in self._by_key:
+            if where not in self._suitable:
+                self._suitable[where] = tuple(i for i in self.open if not misfit(shape, self.nodes[i]))
+            suitable = self._suitable[where]
+            needs = tuple(sorted((name, n) for name, n in shape.requests.items() if n > 0))
+            scarce = next((need for need in needs if need[0] in self.gpu_resources), ("", 0))
+            self._by_key[key] = PodRequirements(shape, needs, scarce, suitable, frozenset(suitable))
+        return self._by_key[key]
+
+    def free_soon(self, node: int) -> Mapping[str, int]:
+        """The free room on the node once all leaving pods have left."""
+        return self._soon[node].free
+
+    def free_gpus(self, node: int) -> int:
+        """The GPUs that are free on the node once all leaving pods have left."""
+        return self._gpus[node]
+
+    def ports_soon(self, node: int) -> Collection[HostPort]:
+        """The host ports in use on the node once all leaving pods have left."""
+        return self._soon[node].ports
+
+    def fits(self, requirements: PodRequirements, node: int) -> bool:
+        """Whether one more such pod has room on the node soon."""
+        return node in requirements.node_set and self._soon[node].fits(requirements)
+
+    def fits_load(self, load: Load, node: int) -> bool:
+        """Whether a pod that is already on the node still has room there, even if the node takes no new pods."""
+        room = self._soon[node]
+        has_room = all(room.free.get(name, 0) >= n for name, n in load.requests.items() if n > 0)
+        return has_room and not collide(load.host_ports, room.ports)
+
+    def fits_without(self, requirements: PodRequirements, node: int, evicted: Iterable[Load]) -> bool:
+        """Whether one more such pod would have room on the node without these loads."""
+        if node not in requirements.node_set:
+            return False
+        room = self._soon[node]
+        after = FreeResources(dict(room.free), room.ports)
+        for load in evicted:
+            after.remove_usage(load)
+        return after.fits(requirements)
+
+    def find(self, role: str, requirements: PodRequirements, near: Collection[int] = ()) -> Seat | None:
+        """The best seat for one such pod: free now, then in `near`, then fewest free GPUs left, then name."""
+        soon = None
+        for node in self._in_order(requirements, near):
+            if self._soon[node].fits(requirements):
+                if self._now[node].fits(requirements):
+                    return Seat(role, node, ready=True)
+                soon = node if soon is None else soon
+        return None if soon is None else Seat(role, soon, ready=False)
+
+    def _in_order(self, requirements: PodRequirements, near: Collection[int]) -> Iterator[int]:
+        """Nodes that may have room for such a pod, best first."""
+        name, need = requirements.scarce
+        roomy = [i for i in near if i in requirements.node_set and self._soon[i].free.get(name, 0) >= need]
+        yield from sorted(roomy, key=self._preference)
+        if len(requirements.nodes) <= _FEW_NODES:
+            yield from sorted((i for i in requirements.nodes if i not in near), key=self._preference)
+            return
+        for gpus in sorted(self._by_gpus):
+            if gpus >= requirements.gpus or not requirements.gpus:
+                yield from (i for i in self._by_gpus[gpus] if i in requirements.node_set and i not in near)
+
+    def _preference(self, node: int) -> tuple[int, int]:
+        return self._gpus[node], node
+
+    def seats(self, role: str, requirements: PodRequirements, near: Collection[int] = ()) -> list[Seat]:
+        """All seats for one such pod, best first."""
+        fitting = [i for i in self._in_order(requirements, near) if self._soon[i].fits(requirements)]
+        found = [Seat(role, i, ready=self._now[i].fits(requirements)) for i in fitting]
+        return sorted(found, key=lambda seat: not seat.ready)
+
+    # -- changing ----------------------------------------------------------------------------------------------------
+
+    def has_same_nodes(self, nodes: Sequence[Node]) -> bool:
+        """Whether these are the nodes of this board, apart from their use."""
+        return len(nodes) == len(self.nodes) and all(
+            one.name in self.number and _same_but_use(one, self.nodes[self.number[one.name]]) for one in nodes
+        )
+
+    def renew(self, nodes: Iterable[Node]) -> Iterator[tuple[int, Node, Node]]:
+        """Bring the use of the same nodes up to date. Yields each node that changed: number, before, after."""
+        changed = [(self.number[one.name], one) for one in nodes if self.nodes[self.number[one.name]] is not one]
+        if changed:
+            self._infeasible = KnownInfeasible()
+            known = list(self.nodes)
+            for number, after in changed:
+                before, known[number] = known[number], after
+                self._soon[number].replace((before.used,), before.used_ports, (after.used,), after.used_ports)
+                old, new = (before.used, before.leaving), (after.used, after.leaving)
+                self._now[number].replace(old, _ports_now(before), new, _ports_now(after))
+                self._reindex(number)
+                yield number, before, after
+            self.nodes = tuple(known)
+
+    def place_members(self, members: Sequence[Load], node: int) -> None:
+        """Count loads that are on the node from the start. This cannot be undone."""
+        total = total_of(member.requests for member in members)
+        ports = [port for member in members for port in member.host_ports]
+        for room in (self._soon[node], self._now[node]):
+            room.replace((), (), (total,), ports)
+        self._reindex(node)
+
+    def remove_member(self, member: Load, node: int) -> None:
+        """Stop counting a load that was on the node from the start. This cannot be undone."""
+        self._change(member, node, True, +1, KnownInfeasible())
+
+    def add_usage(self, load: Load, node: int, *, now: bool) -> None:
+        """Count a load on the node; with `now`, it also uses room that is free already."""
+        change, known = partial(self._change, load, node, now), self._infeasible
+        self._journal.do(partial(change, -1, known), undo=partial(change, +1, known))
+
+    def remove_usage(self, load: Load, node: int, *, now: bool) -> None:
+        """Count a load on the node as leaving; with `now`, as if it had not been there."""
+        change, known = partial(self._change, load, node, now), self._infeasible
+        self._journal.do(partial(change, +1, KnownInfeasible()), undo=partial(change, -1, known))
+
+    def _change(self, load: Load, node: int, now: bool, sign: int, infeasible: KnownInfeasible) -> None:
+        for room in (self._soon[node], self._now[node]) if now else (self._soon[node],):
+            if sign < 0:
+                room.add_usage(load)
+            else:
+                room.remove_usage(load)
+        self._reindex(node)
+        self._infeasible = infeasible
+
+    def _reindex(self, node: int) -> None:
+        before, after = self._gpus[node], count_gpus(self._soon[node].free, self.gpu_resources)
+        if before == after:
+            return
+        self._gpus[node] = after
+        self.idle_gpus += after - before
+        row = self._by_gpus.get(before, [])
+        at = bisect_left(row, node)
+        if at < len(row) and row[at] == node:
+            del row[at]
+            insort(self._by_gpus.setdefault(after, []), node)
+        if not row:
+            self._by_gpus.pop(before, None)
+
+    def is_free(self, requirements: PodRequirements, node: int) -> bool:
+        """Whether there is room for such a pod now, although leaving pods are still there."""
+        return self._now[node].fits(requirements)
+
+    def use_now(self, requirements: PodRequirements, node: int) -> bool:
+        """Let a pod whose room is held use the room that is free now, if that is enough; returns whether it is."""
+        if not self.is_free(requirements, node):
+            return False
+        self.keep_free(requirements, node)
+        return True
+
+    def keep_free(self, requirements: PodRequirements, node: int) -> None:
+        """Reserve for such a pod the room that is free now and room that becomes free, until its room is complete."""
+        room, load = self._now[node], requirements.shape
+        self._journal.do(partial(room.add_usage, load), undo=partial(room.remove_usage, load))
+
+    def has_room(self, requirements: PodRequirements) -> bool:
+        """Whether one more such pod has room anywhere soon."""
+        if self.is_infeasible(requirements, 1):
+            return False
+        if any(self._soon[node].fits(requirements) for node in self._in_order(requirements, ())):
+            return True
+        self.remember_infeasible(requirements, 1)
+        return False
+
+    def is_infeasible(self, requirements: PodRequirements, count: int) -> bool:
+        """Whether `count` such pods are known not to fit. Forgotten whenever room becomes free."""
+        return self._infeasible.covers(requirements, count)
+
+    def remember_infeasible(self, requirements: PodRequirements, count: int) -> None:
+        """Remember that `count` such pods do not fit."""
+        self._infeasible = self._infeasible.copy()
+        self._infeasible.add(requirements, count)
+
+
+def _ports_now(node: Node) -> list[HostPort]:
+    """The host ports in use, those of leaving pods included."""
+    return [*node.used_ports, *node.leaving_ports]
+
+
+def _same_but_use(one: Node, other: Node) -> bool:
+    return one is other or (  # by identity (23)
+        (one.unschedulable, one.ready, one.taints) == (other.unschedulable, other.ready, other.taints)
+        and one.allocatable == other.allocatable
+        and one.labels == other.labels
+    )

@@ -1,0 +1,130 @@
+"""Jobs that may grow, by team and by the needs of their next size.
+
+The jobs of one group have equal needs. If one of them finds no room, none does. So a pass over a full cluster tries one
+job of each group (38).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Hashable, Iterable, Set
+from operator import attrgetter
+from typing import NamedTuple
+
+from elastic_operator.plan.allocation.accounts import Account
+from elastic_operator.plan.allocation.entry import Entry
+from elastic_operator.plan.allocation.equivalence import growth_key
+
+ScaleUpOrder = tuple[bool, int, int, float, str]
+
+
+class _Placed(NamedTuple):
+    order: ScaleUpOrder
+    entry: Entry
+
+
+_Groups = dict[Hashable, list[_Placed]]
+_by_order = attrgetter("order")
+
+
+def scale_up_order(entry: Entry) -> ScaleUpOrder:
+    """The order of growth: jobs between two sizes first, then jobs least above their minimum. Ties do not depend on
+    which jobs run already.
+    """
+    demand = entry.demand
+    return entry.size in demand.sizes, entry.size - entry.minimum, -demand.priority, demand.created, demand.uid
+
+
+class ScaleUpQueues:
+    """The jobs that may grow, in their groups, in the order in which they grow."""
+
+    def __init__(self) -> None:
+        self._groups: dict[Account | None, _Groups] = {}
+        self._places: dict[Entry, tuple[Hashable, ScaleUpOrder]] = {}
+
+    def add(self, entry: Entry, now: float) -> None:
+        """Add a job."""
+        key, place = growth_key(entry, now), scale_up_order(entry)
+        self._places[entry] = key, place
+        insort(self._groups.setdefault(entry.account, {}).setdefault(key, []), _Placed(place, entry), key=_by_order)
+
+    def discard(self, entry: Entry) -> None:
+        """Remove a job, if it has a group."""
+        if entry not in self._places:
+            return
+        key, place = self._places.pop(entry)
+        groups = self._groups[entry.account]
+        group = groups[key]
+        del group[bisect_left(group, place, key=_by_order)]
+        if not group:
+            del groups[key]
+
+    def accounts(self) -> Iterable[Account | None]:
+        """The accounts with such jobs."""
+        return (account for account, groups in self._groups.items() if groups)
+
+    def queue(self, account: Account | None, changed: Set[Entry]) -> ScaleUpQueue:
+        """The jobs of one account, to be worked through."""
+        return ScaleUpQueue(self._groups.get(account, {}), changed)
+
+
+class ScaleUpQueue:
+    """The jobs of one account in their order, while they grow.
+
+    A job that the pass has `changed`, or that is added, forms a group of its own.
+    """
+
+    def __init__(self, groups: _Groups, changed: Set[Entry]) -> None:
+        self._groups = {key: iter(group) for key, group in groups.items()}
+        self._heads: dict[Hashable, _Placed] = {}
+        self._changed = changed
+        self._alone: set[Entry] = set()
+        self.has_given_up = False
+        """Whether a job could not grow."""
+        for key in groups:
+            self._advance(key)
+
+    def add(self, entry: Entry) -> None:
+        """Add the job as a group of its own; a second call moves it to its new turn."""
+        self._alone.add(entry)
+        if may_grow(entry):
+            key = "alone", entry.demand.uid
+            self._groups[key] = iter([_Placed(scale_up_order(entry), entry)])
+            self._advance(key)
+
+    def first(self) -> tuple[Hashable, Entry] | None:
+        """The next job, and its group."""
+        while self._heads:
+            key = min(self._heads, key=lambda key: self._heads[key].order)
+            entry = self._heads[key].entry
+            if key == ("alone", entry.demand.uid) or not (entry in self._changed or entry in self._alone):
+                return key, entry
+            self._advance(key)
+            if entry not in self._alone:
+                self.add(entry)
+        return None
+
+    def grew(self, key: Hashable, entry: Entry) -> None:
+        """Note that the first job of the group has grown. It may grow again."""
+        self._advance(key)
+        self.add(entry)
+
+    def give_up(self, key: Hashable, entry: Entry) -> None:
+        """Drop the first job of the group, and those that rank after it, because they cannot grow either. Jobs that
+        rank before it may still grow: they wait behind fewer jobs for a limit on evictions.
+        """
+        self.has_given_up = True
+        while key in self._heads and self._heads[key].entry.rank >= entry.rank:
+            self._advance(key)
+
+    def _advance(self, key: Hashable) -> None:
+        placed: _Placed | None = next(self._groups[key], None)
+        if placed is None:
+            self._heads.pop(key, None)
+        else:
+            self._heads[key] = placed
+
+
+def may_grow(entry: Entry) -> bool:
+    """Whether the entry has its minimum and could reach a larger size."""
+    return entry.served and bool(entry.sizes) and entry.next_size is not None

@@ -1,0 +1,149 @@
+"""Counts how many pods of a shape fit on the nodes: as they are, by GPUs alone, and without other jobs' pods.
+
+The numbers are counted once per shape on the final board; `explain` makes its sentences from them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from elastic_operator.plan.allocation.entry import Entry
+from elastic_operator.plan.allocation.fit import collide, misfit
+from elastic_operator.plan.allocation.free_resources import PodRequirements, total_of
+from elastic_operator.plan.allocation.state import AllocationState
+from elastic_operator.plan.facts.snapshot import Node, Resources
+
+UNBOUNDED = 1 << 30
+"""The number for a shape that requests nothing of a kind: more pods than any cluster holds."""
+
+UsageByNode = dict[int, dict[str, int]]
+"""By node, the amount of each resource that pods hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Supply:
+    """Numbers about the nodes that suit pods of one shape (`requirements.nodes`), and about suitable nodes that are
+    closed now.
+
+    `fitting` pods fit as things are, `by_gpus` if only GPUs mattered. `lacking` are the resources that nodes with
+    enough GPUs lack. `largest` is, by resource, the largest amount on one node. `closed` are the suitable nodes that
+    take no new pods. `misfits` are the reasons why other nodes are unsuitable, with counts.
+    """
+
+    requirements: PodRequirements
+    fitting: int
+    by_gpus: int
+    free_gpus: int
+    all_gpus: int
+    lacking: tuple[str, ...]
+    largest: Mapping[str, int]
+    closed: tuple[Node, ...]
+    misfits: tuple[tuple[str, int], ...]
+
+
+class Supplies:
+    """Supplies by shape, each counted when it is first needed."""
+
+    def __init__(self, state: AllocationState) -> None:
+        self._state = state
+        self._usage: dict[str | None, UsageByNode] = {}
+        self._known: dict[PodRequirements, Supply] = {}
+        self._counts_alone: dict[tuple[str | None, PodRequirements], Mapping[int, int]] = {}
+
+    def of(self, requirements: PodRequirements) -> Supply:
+        """The supply for pods of that shape."""
+        if requirements not in self._known:
+            self._known[requirements] = self._count(requirements)
+        return self._known[requirements]
+
+    def on_empty_nodes(self, requirements: PodRequirements) -> int:
+        """How many such pods would fit if the nodes open to them were empty."""
+        return sum(
+            self._count_that_fit(requirements, self._state.board.nodes[node].allocatable) for node in requirements.nodes
+        )
+
+    def without_others(self, entry: Entry, requirements: PodRequirements, *, team: str | None = None) -> int:
+        """How many such pods would fit if this job's pods were the only ones: of all jobs, or of that team's jobs.
+
+        Counted once for an entry without pods, and again for each entry on the nodes where it has some.
+        """
+        alone = self._counts_alone.get((team, requirements))
+        if alone is None:
+            alone = {
+                node: self._count_that_fit(requirements, self._freed(team, node, {})) for node in requirements.nodes
+            }
+            self._counts_alone[team, requirements] = alone
+        own = {node: load for node, load in _usage_of([entry]).items() if node in alone}
+        beside_own = sum(
+            self._count_that_fit(requirements, self._freed(team, node, load)) for node, load in own.items()
+        )
+        return sum(alone.values()) - sum(alone[node] for node in own) + beside_own
+
+    def _count(self, requirements: PodRequirements) -> Supply:
+        board = self._state.board
+        gpu_needs = tuple(need for need in requirements.needs if need[0] in board.gpu_resources)
+        others = tuple(need for need in requirements.needs if need[0] not in board.gpu_resources)
+        free = {node: board.free_soon(node) for node in requirements.nodes}
+        roomy = [node for node in requirements.nodes if _times_that_fit(gpu_needs, free[node])]
+        lacking = {name for node in roomy for name, need in others if free[node].get(name, 0) < need}
+        if any(collide(requirements.shape.host_ports, board.ports_soon(node)) for node in roomy):
+            lacking.add("host ports")
+        return Supply(
+            requirements=requirements,
+            fitting=sum(
+                self._count_that_fit(requirements, free[n]) for n in requirements.nodes if board.fits(requirements, n)
+            ),
+            by_gpus=sum(_times_that_fit(gpu_needs, free[node]) for node in requirements.nodes),
+            free_gpus=sum(max(0, free[node].get(name, 0)) for node in requirements.nodes for name, _ in gpu_needs),
+            all_gpus=sum(
+                board.nodes[node].allocatable.get(name, 0) for node in requirements.nodes for name, _ in gpu_needs
+            ),
+            lacking=tuple(sorted(lacking)),
+            largest=self._largest(requirements),
+            closed=self._closed(requirements),
+            misfits=self._misfits(requirements),
+        )
+
+    def _freed(self, team: str | None, node: int, own: Mapping[str, int]) -> Mapping[str, int]:
+        """The free room on the node if all jobs, or those of that team, held nothing there but `own`."""
+        if team not in self._usage:
+            queues = self._state.queues
+            self._usage[team] = _usage_of(queues.entries if team is None else queues.by_team[team])
+        free = self._state.board.free_soon(node)
+        held: Mapping[str, int] = self._usage[team].get(node, {})
+        return {name: amount + held.get(name, 0) - own.get(name, 0) for name, amount in free.items()}
+
+    def _count_that_fit(self, requirements: PodRequirements, free: Mapping[str, int]) -> int:
+        times = _times_that_fit(requirements.needs, free)
+        return min(times, 1) if requirements.shape.host_ports else times
+
+    def _largest(self, requirements: PodRequirements) -> Mapping[str, int]:
+        nodes = [self._state.board.nodes[i] for i in requirements.nodes]
+        return {name: max((n.allocatable.get(name, 0) for n in nodes), default=0) for name, _ in requirements.needs}
+
+    def _closed(self, requirements: PodRequirements) -> tuple[Node, ...]:
+        closed = (self._state.board.nodes[number] for number in self._state.board.closed)
+        return tuple(node for node in closed if not misfit(requirements.shape, node))
+
+    def _misfits(self, requirements: PodRequirements) -> tuple[tuple[str, int], ...]:
+        reasons = Counter(misfit(requirements.shape, node) for node in self._state.board.nodes)
+        return tuple(sorted((reason, n) for reason, n in reasons.items() if reason))
+
+
+def _times_that_fit(needs: tuple[tuple[str, int], ...], free: Mapping[str, int]) -> int:
+    """How many times the needs fit into the free room."""
+    return max(0, min((free.get(name, 0) // need for name, need in needs), default=UNBOUNDED))
+
+
+def _usage_of(entries: Iterable[Entry]) -> UsageByNode:
+    """The use of each node by these jobs."""
+    loads: dict[int, list[Resources]] = {}
+    for entry in entries:
+        for member in entry.kept:
+            if member.uid in entry.node_of:
+                loads.setdefault(entry.node_of[member.uid], []).append(member.requests)
+        for seat in entry.seats:
+            loads.setdefault(seat.node, []).append(entry.requirements(seat.role).shape.requests)
+    return {node: total_of(held) for node, held in loads.items()}

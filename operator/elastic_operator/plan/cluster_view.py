@@ -1,0 +1,102 @@
+"""The planner's view of the cluster, and of the rules of reclaim, at one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Protocol
+
+from elastic_operator.plan.allocation.result import Allocation
+from elastic_operator.plan.facts.job import Job, OwnPod
+from elastic_operator.plan.facts.job_shape import JobShape
+from elastic_operator.plan.facts.snapshot import EvictionLimits, Member, Node, PendingPod, Snapshot
+from elastic_operator.plan.facts.text import Reason
+from elastic_operator.plan.policies.resolve import ResolvedPolicies
+
+
+class ClusterView(Protocol):
+    """One moment of the cluster. Facts that have not changed since the last moment are the same objects."""
+
+    @property
+    def now(self) -> float:
+        """Epoch seconds on the API server's clock."""
+
+    @property
+    def policies(self) -> ResolvedPolicies:
+        """The teams of the quota policies, and the namespaces of each."""
+
+    @property
+    def empty(self) -> Snapshot:
+        """A snapshot with the settings alone."""
+
+    def jobs(self) -> Collection[str]:
+        """The uids of all jobs; the same object while no job is created or deleted."""
+
+    def dirty(self) -> Collection[str] | None:
+        """The jobs (uids) of which something may have changed since the last moment; None: of any."""
+
+    def job(self, uid: str) -> Job:
+        """The facts of that job."""
+
+    def unread(self) -> Iterator[str]:
+        """The jobs (uids) whose present state is not read yet, if there are many. Each job still exists when it is
+        named.
+        """
+
+    def shape(self, job: Job) -> JobShape:
+        """The requirements of the job's pods of a node."""
+
+    def assumed(self, uid: str) -> tuple[Member, ...]:
+        """The pods of that job that are being created."""
+
+    def flavor_in_use(self, pods: Sequence[OwnPod]) -> str | None:
+        """The flavor of the GPUs that these pods hold; None if they hold none."""
+
+    def may_preempt(self, job: Job) -> bool:
+        """Whether pods may be preempted for the job, by the API server's answers about the job's own pods (139)."""
+
+    def may_preempt_despite_errors(self, job: Job) -> bool:
+        """Whether pods may be preempted for the job, by the errors of the operator that it has caused."""
+
+    def nodes(self, members: AbstractSet[str], leaving: Sequence[tuple[str, OwnPod]]) -> tuple[Node, ...]:
+        """All nodes with their use by pods, without `members` (uids), which are in the demands of jobs.
+
+        `leaving` are pods that are about to be deleted, with their namespaces.
+        """
+
+    def pending_pods(self) -> tuple[PendingPod, ...]:
+        """The foreign pods that wait for GPUs."""
+
+    def quarantine(self, uid: str, error: Exception, *, in_allocation: bool = False, at_grant: bool = False) -> bool:
+        """Leave out a job that made the planner raise: its facts say so until it is tried again. False if there is no
+        such job.
+
+        `in_allocation`: the allocation raised the error. `at_grant`: the error came when the job's grant was planned or
+        carried out.
+        """
+
+    def note_unknown_demand(self, job: Job, error: Exception) -> None:
+        """Report that a quarantined job has no demand because of this error, so that its pods count as used by
+        others.
+        """
+
+    def quarantine_pod(self, pod: PendingPod, error: Exception) -> None:
+        """Leave out a foreign pod that made the allocation raise: no place is sought for it until it is tried again."""
+
+
+class Reclaim(Protocol):
+    """Whether pods may be evicted, and how many."""
+
+    @property
+    def stopped(self) -> Reason | None:
+        """Why no pods may be evicted; None if pods may be evicted."""
+
+    @property
+    def is_dry_run(self) -> bool:
+        """Whether evictions are worked out and only reported (DryRun)."""
+
+    def eviction_limits(self, gpus: int) -> EvictionLimits:
+        """The limits on evictions in a cluster with that many GPUs."""
+
+    def next_capacity(self, allocation: Allocation) -> float:
+        """Seconds until entries that a limit on evictions holds up may get more."""

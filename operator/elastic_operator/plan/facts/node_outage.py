@@ -1,0 +1,92 @@
+"""Judges whether too many nodes became not Ready at once for any of them to count as lost (86). In
+kube-controller-manager's words: a zone in PartialDisruption.
+
+One machine that dies is one node that is not Ready. When many nodes fail within moments, it is more likely that the API
+server cannot hear them: a load balancer, a switch, the network. Their pods run on. To give these nodes up would end all
+jobs at once and start a second copy of each beside the first. Kubernetes' own node controller evicts no pod when all
+nodes of a zone are away, and slows down when more than 55 % are.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import inf
+
+MIN_OUTAGE_NODES = 2
+"""This many nodes may always be lost at once, or a third of all nodes if that is more."""
+WINDOW_SECONDS = 120.0
+"""Nodes that became not Ready within this time of each other did so at once."""
+BACK_SECONDS = 300.0
+"""Once most nodes are back, the other nodes have this long to come back."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTimes:
+    """One node. `since`: when it became not Ready, or when it came back; None for a Ready node that did not come back
+    lately.
+
+    `unready_since`: for a node that is back, when it had become not Ready; None if that is not known. `out_of_service`:
+    somebody has given the node up by that taint.
+    """
+
+    name: str
+    ready: bool
+    since: float | None
+    unready_since: float | None = None
+    out_of_service: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NodeOutage:
+    """Too many nodes are away at once. The nodes in `kept_nodes` are not given up before `until`; inf: not before most
+    nodes are back.
+
+    A node that became not Ready earlier or later is judged by itself.
+    """
+
+    unready: int
+    total: int
+    until: float
+    kept_nodes: frozenset[str] = frozenset()
+
+    @property
+    def message(self) -> str:
+        """The event and the remedy, in words."""
+        return (
+            f"{self.unready} of {self.total} nodes are not Ready. So many machines rarely fail at once, so the operator"
+            f" keeps the pods there until most of these nodes have been Ready for {BACK_SECONDS:.0f} s. Look at the"
+            " network between nodes and API server; delete a node that is dead, or taint it"
+            " node.kubernetes.io/out-of-service."
+        )
+
+
+def node_outage(nodes: Iterable[NodeTimes], now: float) -> NodeOutage | None:
+    """The outage at `now`; None if each node is judged by itself. `nodes` are all nodes."""
+    nodes = tuple(nodes)
+    alive = [node for node in nodes if not node.out_of_service]
+    most = max(MIN_OUTAGE_NODES, len(alive) // 3)
+    away = [node.since for node in alive if not node.ready and node.since is not None]
+    back = [(node.unready_since, node.since + BACK_SECONDS) for node in alive if node.ready and node.since is not None]
+    back = [(went, end) for went, end in back if end > now]
+    begin = _busiest([*away, *(went for went, _ in back if went is not None)])
+    at_once = sum(_within(begin, time) for time in away)
+    waits = sorted(end for went, end in back if went is None or _within(begin, went))
+    too_many = at_once + len(waits) - most
+    if too_many <= 0:
+        return None
+    until = inf if at_once > most else waits[too_many - 1]
+    kept = (n.name for n in alive if not n.ready and n.since is not None and _within(begin, n.since))
+    return NodeOutage(len(away), len(alive), until, frozenset(kept))
+
+
+def _within(begin: float, time: float) -> bool:
+    return begin <= time <= begin + WINDOW_SECONDS
+
+
+def _busiest(times: Sequence[float]) -> float:
+    """The start of the window that contains the most of these times."""
+    times = sorted(times)
+    counts = (bisect_right(times, time + WINDOW_SECONDS) - index for index, time in enumerate(times))
+    return max(zip(counts, times, strict=True), default=(0, 0.0))[1]

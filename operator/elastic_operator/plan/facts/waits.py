@@ -1,0 +1,43 @@
+"""How long a job waits: the times that end in its status, and so are read there again (`read.written_times`).
+
+Waits that only this leader knows are where they are decided: `plan.lookahead`, `quarantine`, and in `loop.reclaim`
+`dry_run_answers` and `nominator`. Those of pending pods end in their condition (`read.pending.reservation`).
+"""
+
+from __future__ import annotations
+
+from elastic_api.status import JobStatus, RetryCause
+from elastic_operator.plan.facts.times import doubled, seconds
+
+MAX_BACKOFF_SECONDS = 60
+"""The longest wait after a failure or a loss; the first one is a second, and each next one twice as long."""
+WAITS = {
+    RetryCause.FAILED_CREATE: (10.0, 300.0),
+    RetryCause.UNSCHEDULABLE: (30.0, 1800.0),
+    RetryCause.NODES_NOT_PROVISIONED: (30.0, 1800.0),
+    RetryCause.PODS_NOT_STARTED: (60.0, 3600.0),
+}
+"""Seconds until the next try: the first wait, and the longest one; each wait is twice the one before (27). The numbers
+for pods that have not started are Kueue's defaults.
+"""
+REFUSING_NODE_SECONDS, MAX_REFUSING_NODE_SECONDS = 10, 600
+"""How long a node whose kubelet refused a pod is avoided: at first, and doubled each time up to the maximum."""
+MAX_CHANGES = 3
+FLAPPING_WINDOW_SECONDS = 600.0
+"""More than `MAX_CHANGES` within this time are too many. Changes in the same direction count once."""
+HELD_SECONDS = 600
+HELD_WITHOUT_PODS_SECONDS = 60
+"""Both times for a job without pods: the job has nothing to lose, and may be entitled to what it waits for."""
+
+
+def avoided_seconds(times: int) -> int:
+    """How long a node is avoided after this many refusals in a row."""
+    return doubled(REFUSING_NODE_SECONDS, MAX_REFUSING_NODE_SECONDS, times)
+
+
+def may_flap(status: JobStatus, now: float) -> bool:
+    """Whether the job is held, or has changed often enough to be held. Only then the last external change matters."""
+    lately = status.history[MAX_CHANGES : MAX_CHANGES + 1]
+    return status.held_until is not None or any(
+        seconds(change.time) > now - FLAPPING_WINDOW_SECONDS for change in lately
+    )

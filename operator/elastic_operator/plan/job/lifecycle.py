@@ -1,0 +1,123 @@
+"""Rules for jobs of both modes: the end, the deadline, a suspension, an edit, and ten minutes without trouble."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from elastic_api.status import ConditionType
+from elastic_operator.plan.facts.decisions import Event
+from elastic_operator.plan.facts.text import Reason, pods
+from elastic_operator.plan.facts.times import seconds, status_time
+from elastic_operator.plan.job.active_time import active_for, uses_nodes
+from elastic_operator.plan.job.failures import NO_FAILURES, NO_PROGRESS_MARKS, has_progressed, was_deleted_before_exit
+from elastic_operator.plan.job.observation import (
+    NO_WAITS,
+    Observation,
+    add_change,
+    end_incarnation,
+    fail,
+    present,
+    replace_all,
+    set_condition,
+)
+from elastic_operator.plan.job.unplaceable import may_preempt_at
+from elastic_worker.contract import ROLE_MASTER
+
+FORGET_FAILURES_SECONDS = 600.0
+"""Earlier failures and waits are forgotten after the job has run for this long without another one."""
+MAX_WAITS_ENDED = 5
+"""The number of edits that end a job's wait for a size that could not be had (136)."""
+
+
+def fail_after_deadline(obs: Observation, now: float) -> Observation:
+    """End a job whose deadline is over. Only time with pods counts: waiting for GPUs is not the job's fault (135)."""
+    limit = obs.spec.active_deadline_seconds
+    if limit is None:
+        return obs
+    holds = uses_nodes(obs)
+    left = limit - active_for(obs.status, holds=holds, now=now)
+    if left > 0:
+        return replace(obs, requeue_at=(*obs.requeue_at, now + left)) if holds else obs
+    return fail(obs, now, "DeadlineExceeded", f"activeDeadlineSeconds ({limit}) passed; raise it to run longer.")
+
+
+def complete_on_success(obs: Observation, now: float) -> Observation:
+    """The exit code of the master's main container decides. It does not count if the pod's deletion was requested
+    before (18).
+    """
+    for pod in present(obs):
+        if pod.role == ROLE_MASTER and pod.main.exit_code == 0 and not was_deleted_before_exit(pod):
+            why = Reason("Succeeded", "The master finished with exit code 0.")
+            status = obs.status.model_copy(update={"completion_time": status_time(now), **NO_WAITS})
+            status = set_condition(status, ConditionType.SUCCEEDED, "True", why, obs.job.generation, now)
+            return replace(obs, status=status, commit=True, events=(*obs.events, Event(*why)))
+    return obs
+
+
+def suspend(obs: Observation, now: float) -> Observation:
+    """A suspended job releases all pods, and its next pods are of another incarnation."""
+    if not obs.spec.suspend or not obs.members:
+        return obs
+    status = add_change(obs.status, now, len(obs.members), 0, "Suspended", "spec.suspend is true")
+    event = Event("ScaledDown", f"Suspended: {pods(len(obs.members))} stopped.")
+    return replace_all(obs, end_incarnation(status, target_replicas=0, **NO_WAITS, **NO_PROGRESS_MARKS), event)
+
+
+def replace_outdated_pods(obs: Observation, now: float) -> Observation:
+    """Replace pods of an older template: the job was suspended, changed and resumed between two passes (19)."""
+    wanted = obs.job.fingerprints
+    if not any(pod.template and pod.template != wanted.get(pod.role, pod.template) for pod in obs.members):
+        return obs
+    status = add_change(obs.status, now, len(obs.members), 0, "Suspended", "the template was changed")
+    event = Event("NewIncarnation", "The template was changed while suspended; all pods are replaced.")
+    return replace_all(obs, end_incarnation(status, target_replicas=0, **NO_WAITS, **NO_PROGRESS_MARKS), event)
+
+
+def forget_old_failures(obs: Observation, now: float) -> Observation:
+    """Progress ends a row of failures. If progress is not known, ten minutes of running do (135).
+
+    A wait is forgotten ten minutes after it has ended (87).
+    """
+    status = obs.status
+    if status.running_since is None:
+        return obs
+    running_since = seconds(status.running_since)
+    progressed = has_progressed(status)
+    if status.failures and progressed:
+        obs = replace(obs, status=status.model_copy(update=NO_FAILURES))
+    elif status.failures and progressed is None:
+        obs = _forgets(obs, now, running_since, **NO_FAILURES)
+    if status.waits_ended_by_edits:
+        obs = _forgets(obs, now, running_since, waits_ended_by_edits=None)
+    if status.retry:
+        obs = _forgets(obs, now, max(running_since, seconds(status.retry.not_before)), retry=None)
+    if failed := status.failed_size:
+        since = max(running_since, seconds(failed.not_before), may_preempt_at(failed))
+        obs = _forgets(obs, now, since, failed_size=None)
+    return obs
+
+
+def _forgets(obs: Observation, now: float, since: float, **fields: object) -> Observation:
+    """The observation with these status fields, if nothing has failed for long enough since that time."""
+    due = since + FORGET_FAILURES_SECONDS
+    if now < due:
+        return replace(obs, requeue_at=(*obs.requeue_at, due))
+    return replace(obs, status=obs.status.model_copy(update=fields))
+
+
+def end_backoff_after_edit(obs: Observation, now: float) -> Observation:  # noqa: ARG001 - a rule like the others
+    """An edit of a job without pods, or its suspension, ends its wait for a size that could not be had (136).
+
+    Only a few edits do, until the job has run for a while. Otherwise a script that keeps editing a job which cannot
+    start would make it create pods and hold GPUs for ever.
+    """
+    failed, ended = obs.status.failed_size, obs.status.waits_ended_by_edits or 0
+    if failed is None or failed.size is None or obs.members or obs.job.generation == obs.status.observed_generation:
+        return obs
+    if ended >= MAX_WAITS_ENDED:
+        text = (
+            f"The back-off continues. {ended} edits have already ended a back-off since the job last ran for ten"
+            " minutes; further edits do not."
+        )
+        return replace(obs, events=(*obs.events, Event("ScaleUpBlocked", text)))
+    return replace(obs, status=obs.status.model_copy(update={"failed_size": None, "waits_ended_by_edits": ended + 1}))

@@ -1,0 +1,57 @@
+"""All jobs of one pass, made from all jobs of the pass before: only jobs that were observed anew are examined (23)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from elastic_operator.plan.facts.job import OwnPod
+from elastic_operator.plan.facts.snapshot import JobDemand
+from elastic_operator.plan.job.observation import Observation
+from elastic_operator.plan.job_memory import JobMemory
+
+LeavingPods = tuple[tuple[str, OwnPod], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedJobs:
+    """The jobs of one pass, in the view's order. Immutable.
+
+    `uids` is the view's own collection of all jobs. `obs` has the observation of each job, `demand_of` its
+    demand; None if it may have no pods. `demands`: the demands in `demand_of` that are not None. `members`: the uids
+    of all their members. `leaving` are the pods that are about to be deleted, with their namespaces.
+    """
+
+    uids: Collection[str] | None = None
+    obs: Mapping[str, Observation] = field(default_factory=dict)
+    demand_of: Mapping[str, JobDemand | None] = field(default_factory=dict)
+    demands: tuple[JobDemand, ...] = ()
+    members: frozenset[str] = frozenset()
+    leaving: LeavingPods = ()
+
+    def renewed(
+        self, uids: Collection[str], observed: Collection[str], memories: Mapping[str, JobMemory]
+    ) -> ObservedJobs:
+        """The jobs of the next pass: `uids`, of which `observed` were observed anew."""
+        before = self if uids is self.uids else ObservedJobs(uids)
+        obs: dict[str, Observation] = {}
+        demand_of: dict[str, JobDemand | None] = {}
+        for uid in observed if before is self else uids:
+            memory = memories[uid]
+            if memory.obs is not None and memory.obs is not before.obs.get(uid):  # by identity (23)
+                obs[uid] = memory.obs
+            if before is not self or memory.demand is not before.demand_of[uid]:  # by identity (23)
+                demand_of[uid] = memory.demand
+        if before is self and not obs and not demand_of:
+            return self
+        return before._with(obs, demand_of)
+
+    def _with(self, obs: Mapping[str, Observation], demand_of: Mapping[str, JobDemand | None]) -> ObservedJobs:
+        all_obs, demands, members, leaving = {**self.obs, **obs}, self.demands, self.members, self.leaving
+        if any(one.to_delete or (uid in self.obs and self.obs[uid].to_delete) for uid, one in obs.items()):
+            leaving = tuple((one.job.namespace, deletion.pod) for one in all_obs.values() for deletion in one.to_delete)
+        all_demands = {**self.demand_of, **demand_of}
+        if demand_of:
+            demands = tuple(demand for demand in all_demands.values() if demand is not None)
+            members = frozenset(member.uid for demand in demands for member in demand.members)
+        return ObservedJobs(self.uids, all_obs, all_demands, demands, members, leaving)

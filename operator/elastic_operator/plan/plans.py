@@ -1,0 +1,96 @@
+"""The last plan of each job, and which jobs may need another one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from math import inf
+
+from elastic_api.status import JobStatus
+from elastic_operator.plan.allocation.result import Allocation
+from elastic_operator.plan.delay_queue import DelayQueue
+from elastic_operator.plan.facts.decisions import Assignment
+from elastic_operator.plan.job.observation import Observation
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A job's last plan: its input, its status, and when (`due`, monotonic) it is made again if nothing changes."""
+
+    obs: Observation
+    assignment: Assignment | None
+    due: float
+    status: JobStatus
+
+    def is_current(self, obs: Observation, at: float) -> bool:
+        """Whether the plan was made from that observation, and is not due at `at` (monotonic)."""
+        return self.obs is obs and at < self.due  # by identity (23)
+
+
+class Plans:
+    """The last plans, by the uids of jobs. All times are monotonic."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, Planned | None] = {}
+        """The last plan of each job that was observed; None before its first one."""
+        self._due = DelayQueue()
+        """When each plan is due."""
+        self._outdated: dict[str, None] = {}
+        """Jobs whose last plan may be made from an older observation."""
+
+    def observed(self, uids: Iterable[str]) -> None:
+        """Note that these jobs were observed anew, so their plans may be outdated."""
+        for uid in uids:
+            self._last.setdefault(uid)
+            self._outdated[uid] = None
+
+    def note(self, planned: Planned) -> None:
+        """Note a plan that was made and begun."""
+        uid = planned.obs.job.uid
+        if uid in self._last:
+            self._last[uid] = planned
+            self._due.set(uid, planned.due)
+            self._outdated.pop(uid, None)
+
+    def of(self, uid: str) -> Planned | None:
+        """The job's last plan; None before its first one."""
+        return self._last.get(uid)
+
+    def all(self) -> Iterator[Planned]:
+        """The last plans of all jobs that have one."""
+        return (planned for planned in self._last.values() if planned is not None)
+
+    def next_due(self) -> float:
+        """When the first plan is due again. Forgotten plans have no such time: the next passes make them."""
+        return self._due.next()
+
+    def may_need_one(self, all_obs: Mapping[str, Observation], at: float) -> Iterator[str]:
+        """The jobs (uids) that may need another plan, although the allocation is the last one."""
+        for uid in dict.fromkeys((*self._outdated, *self._due.due(at))):
+            known = self._last[uid]
+            if known is None or not known.is_current(all_obs[uid], at):
+                yield uid
+            else:
+                self._outdated.pop(uid, None)
+
+    def is_up_to_date(self, obs: Observation, allocation: Allocation, at: float) -> bool:
+        """Whether another plan for the job would be the same, up to its wording."""
+        known = self.of(obs.job.uid)
+        if known is None or not known.is_current(obs, at):
+            return False
+        return known.assignment == (allocation.assignment(obs.job.uid) if obs.job.uid in allocation else None)
+
+    def forget(self, uid: str) -> None:
+        """Plan for that job again. Until then, metrics show its last plan."""
+        if uid not in self._last:
+            return
+        if (planned := self._last[uid]) is not None:
+            self._last[uid] = replace(planned, due=-inf)
+        self._due.drop(uid)
+        self._outdated[uid] = None
+
+    def drop(self, uid: str) -> None:
+        """Forget a deleted job."""
+        self._last.pop(uid, None)
+        self._due.drop(uid)
+        self._outdated.pop(uid, None)

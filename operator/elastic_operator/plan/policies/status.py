@@ -1,0 +1,190 @@
+"""Makes the status of a quota policy: GPUs by flavor and in all, jobs, and the parts that are not in effect as
+written.
+
+The numbers are those of the accounts after a pass. `resolve` finds the problems and words them. A parent's numbers are
+the sums of its children's.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from elastic_api.policy import (
+    MAX_FLAVORS,
+    Amounts,
+    FlavorAmounts,
+    JobCounts,
+    PolicyConditionType,
+    PolicyStatus,
+)
+from elastic_api.status import Condition
+from elastic_operator.plan.allocation.accounts import Account, Accounts
+from elastic_operator.plan.facts.snapshot import JobDemand
+from elastic_operator.plan.facts.text import Reason, listed
+from elastic_operator.plan.facts.times import condition
+
+NOT_IN_CONFLICT = frozenset({"InvalidSpec", "InternalError", "UnknownFlavor"})
+"""Reasons of problems of a policy with itself or the settings. All other problems are conflicts with other policies."""
+
+
+_Finding = tuple[PolicyConditionType, bool, Reason]
+"""A condition without its times: its type, whether it holds, and why."""
+
+
+@dataclass(slots=True)
+class _Below:
+    """Sums over the accounts without children at and below one account."""
+
+    borrowed: int = 0
+    pending: int = 0
+    foreign: int = 0
+
+
+class PolicyUsage:
+    """The accounts of one pass, and how many jobs each team has. It must not be read after the next pass has begun.
+
+    `stopped` is why nothing is reclaimed now; None if it is.
+    """
+
+    def __init__(self, accounts: Accounts, jobs: Iterable[JobDemand], *, stopped: Reason | None = None) -> None:
+        self._stopped = stopped
+        self._of: dict[str, list[Account]] = {}
+        self._below: dict[Account, _Below] = {}
+        self._all_borrowed: Counter[str] = Counter()
+        self._guaranteed: Counter[str] = Counter()
+        self._tops: dict[str, list[str]] = {}
+        self._capacity: Mapping[str, int] = accounts.capacity
+        self._running: Counter[str] = Counter()
+        self._queued: Counter[str] = Counter()
+        for flavor in accounts.capacity:
+            self._take_in(accounts.all(flavor))
+        self._count_jobs(accounts, jobs)
+
+    def _take_in(self, accounts: Sequence[Account]) -> None:
+        """Add up all accounts of one flavor."""
+        parents = {account.parent for account in accounts}
+        for account in accounts:
+            self._of.setdefault(account.team.name, []).append(account)
+            self._below.setdefault(account, _Below())
+            if account.parent is None and account.guaranteed:
+                self._guaranteed[account.flavor] += account.guaranteed
+                self._tops.setdefault(account.flavor, []).append(account.team.name)
+        for account in accounts:
+            if account not in parents:
+                self._add(account)
+
+    def _add(self, account: Account) -> None:
+        """Count an account without children for itself and for all accounts above it."""
+        borrowed = max(0, account.used_now - account.guaranteed)
+        self._all_borrowed[account.flavor] += borrowed
+        for one in account.path:
+            below = self._below.setdefault(one, _Below())
+            below.borrowed += borrowed
+            below.pending += max(0, account.requested - account.used_now)
+            below.foreign += account.foreign
+
+    def _count_jobs(self, accounts: Accounts, jobs: Iterable[JobDemand]) -> None:
+        above = {name: [account.team.name for account in known[0].path] for name, known in self._of.items()}
+        for job in jobs:
+            team = accounts.team_of(job.namespace)
+            if job.members:
+                self._running.update(above.get(team, ()))
+            elif job.wants:
+                self._queued.update(above.get(team, ()))
+
+    def status(
+        self, name: str, generation: int, problems: Sequence[Reason], *, before: PolicyStatus, now: float
+    ) -> PolicyStatus:
+        """The status that a policy should have that had that generation and these problems at the pass.
+
+        `before` is the one that it has, `now` is in epoch seconds.
+        """
+        accounts = self._of.get(name, [])
+        amounts = [self._amounts(account) for account in accounts]
+        jobs = JobCounts(running=self._running[name], queued=self._queued[name])
+        shown = [a for a, account in zip(amounts, accounts, strict=True) if _is_shown(a, account)]
+        return PolicyStatus(
+            observed_generation=generation,
+            total=_total(amounts) if accounts else None,
+            flavors=shown[:MAX_FLAVORS],
+            jobs=jobs if accounts else None,
+            conditions=[_dated(finding, generation, before, now) for finding in self._findings(problems, accounts)],
+        )
+
+    def _amounts(self, account: Account) -> FlavorAmounts:
+        used, guaranteed, below = account.used_now, account.guaranteed, self._below[account]
+        idle = max(0, guaranteed - used)
+        lendable = idle if account.quota.lend_limit is None else min(idle, account.quota.lend_limit)
+        return FlavorAmounts(
+            name=account.flavor,
+            guaranteed=guaranteed,
+            used=used,
+            borrowed=max(0, used - guaranteed),
+            lent=min(lendable, self._all_borrowed[account.flavor] - below.borrowed),
+            pending=below.pending,
+            fair_share=account.share,
+            limit=account.quota.limit,
+        )
+
+    def _findings(self, problems: Sequence[Reason], accounts: Sequence[Account]) -> Iterator[_Finding]:
+        conflicts = [problem for problem in problems if problem.code not in NOT_IN_CONFLICT]
+        kind = PolicyConditionType
+        yield kind.READY, not problems, _joined(problems, otherwise="InForce")
+        yield kind.CONFLICT, bool(conflicts), _joined(conflicts, otherwise="NoConflict")
+        over = [Reason("GuaranteesExceedGPUs", text) for one in accounts if (text := self._overcommitted(one))]
+        yield kind.OVERCOMMITTED, bool(over), _joined(over, otherwise="Covered")
+        over = [Reason("ForeignPods", text) for one in accounts if (text := self._foreign_over_limit(one))]
+        yield kind.FOREIGN_OVER_LIMIT, bool(over), _joined(over, otherwise="WithinLimit")
+        yield kind.RECLAIMING, self._stopped is None, self._stopped or Reason("On", "")
+
+    def _overcommitted(self, account: Account) -> str:
+        flavor = account.flavor
+        guaranteed, there = self._guaranteed[flavor], self._capacity[flavor]
+        if account.parent is not None or not account.guaranteed or guaranteed <= there:
+            return ""
+        names = listed(sorted(self._tops[flavor]))
+        return (
+            f"Flavor {flavor!r}: {guaranteed} GPUs are guaranteed ({names}), and nodes that take pods have {there}."
+            " Lower guaranteed in these policies, or add nodes; until then the first teams to use them get them."
+        )
+
+    def _foreign_over_limit(self, account: Account) -> str:
+        foreign, limit = self._below[account].foreign, account.quota.limit
+        if limit is None or not foreign or account.used <= limit:
+            return ""
+        return (
+            f"Flavor {account.flavor!r}: the pods of its namespaces use {account.used} GPUs and may use {limit};"
+            f" {foreign} are used by pods that belong to no job, which no limit stops. Delete some of those pods,"
+            " or raise borrowing.limit; until then its jobs get no more."
+        )
+
+
+def _joined(reasons: Sequence[Reason], *, otherwise: str) -> Reason:
+    """The code of the first, with the sentences of all; `otherwise` without a sentence if there are none."""
+    return Reason(reasons[0].code, " ".join(one.message for one in reasons)) if reasons else Reason(otherwise, "")
+
+
+def _dated(finding: _Finding, generation: int, before: PolicyStatus, now: float) -> Condition:
+    kind, holds, reason = finding
+    old = next((known for known in before.conditions if known.type == kind), None)
+    return condition(old, kind, "True" if holds else "False", reason, generation, now)
+
+
+def _is_shown(amounts: FlavorAmounts, account: Account) -> bool:
+    """Whether the policy mentions the flavor, or its pods use it."""
+    return account.flavor in account.team.quotas or amounts.used > 0 or amounts.pending > 0
+
+
+def _total(amounts: Sequence[FlavorAmounts]) -> Amounts:
+    """The sum over all flavors. It has no limit if one of the flavors has none."""
+    limits = [amount.limit for amount in amounts if amount.limit is not None]
+    return Amounts(
+        guaranteed=sum(amount.guaranteed for amount in amounts),
+        used=sum(amount.used for amount in amounts),
+        borrowed=sum(amount.borrowed for amount in amounts),
+        lent=sum(amount.lent for amount in amounts),
+        pending=sum(amount.pending for amount in amounts),
+        limit=sum(limits) if len(limits) == len(amounts) else None,
+    )

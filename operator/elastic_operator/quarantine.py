@@ -1,0 +1,184 @@
+"""Quarantines a job, pod, policy or node that makes the operator raise, while the pass goes on for all others (88).
+
+controller-runtime recovers in the same way from a panic at one object of its queue. The error is logged and counted,
+and the object is tried again with back-off; a job or a policy also at once when its spec changes.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf
+from typing import TypeVar
+
+from elastic_operator.plan.facts.times import NEVER_FAILED, Attempts
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+FIRST_FAULT_SECONDS = 1.0
+FIRST_ALLOCATION_SECONDS = 30.0
+"""The first wait if the allocation raised. It is longer, because the search for the culprit costs several
+allocations.
+"""
+MAX_QUARANTINE_SECONDS = 1800.0
+MAX_ERROR_CHARACTERS = 300
+"""The most characters of an error's own text in a message to users."""
+NO_PREEMPTION_SECONDS = 600.0
+"""After an error at a job's grant, no pods are preempted for the job until this long after its next try, because they
+would be preempted in vain. The time ends earlier once pods of the job were created on idle GPUs.
+"""
+KEPT_SECONDS = 3600.0
+"""After this long without an error, an object begins again with the shortest wait."""
+MAX_VERSIONS = 3
+"""After this many specs that raised, an edited spec is still tried at once, but the edit does not end the time in which
+nothing is preempted for the job.
+"""
+
+
+@dataclass(slots=True)
+class Fault:
+    """An error of the operator at one object. The object is left out until its next try, or while `version` holds.
+
+    `attempts` are its errors of this version (monotonic), `versions` counts its versions that raised.
+
+    `in_allocation`: the allocation of GPUs raised, so the object has no part in the next allocations. Until
+    `may_preempt_at` (monotonic) no pod is preempted for it. `is_reported`: the write of a status with this fault was
+    begun. `silent`: the plan with that status raised, too.
+    """
+
+    version: object
+    message: str
+    attempts: Attempts
+    in_allocation: bool
+    may_preempt_at: float
+    versions: int = 1
+    is_reported: bool = False
+    silent: bool = False
+
+    @property
+    def again_at(self) -> float:
+        """When the object is tried again (monotonic)."""
+        return self.attempts.until
+
+
+class Quarantine:
+    """The objects that are quarantined, by uid. `count` is called with the kind of each object that raises."""
+
+    def __init__(self, count: Callable[[str], None] = lambda _: None) -> None:
+        self.count = count
+        self._faults: dict[str, Fault] = {}
+        self._raised = 0
+
+    def attempt(self, kind: str, uid: str, name: str, work: Callable[[], T]) -> T | None:
+        """The result of `work` for that object; None if the object is quarantined already, or now because `work`
+        raised.
+        """
+        if self.fault(uid) is not None:
+            return None
+        try:
+            return work()
+        except Exception as error:  # noqa: BLE001 - any error is handled as an error of this object only
+            self.quarantine(kind, uid, name, error)
+            return None
+
+    def quarantine(
+        self,
+        kind: str,
+        uid: str,
+        name: str,
+        error: Exception,
+        *,
+        version: object = None,
+        in_allocation: bool = False,
+        at_grant: bool = False,
+    ) -> Fault:
+        """Leave the object out until its next try. The error and its traceback are logged.
+
+        `at_grant`: the error came when the job's grant was planned or carried out.
+        """
+        now = time.monotonic()
+        self._forget_old(now)
+        before = self._faults.get(uid)
+        edited = before is not None and before.version != version
+        self.count(kind)
+        if at_grant and before is not None and before.is_reported and not edited and now < before.again_at:
+            log.error(
+                "%s=%s: the write of its quarantine status raised, too: %r",
+                kind,
+                name,
+                error,
+                exc_info=error,
+            )
+            before.silent = True
+            return before
+        earlier = before.attempts if before is not None and not edited else NEVER_FAILED
+        first = FIRST_ALLOCATION_SECONDS if in_allocation else FIRST_FAULT_SECONDS
+        attempts = earlier.failed(now, first, MAX_QUARANTINE_SECONDS)
+        # The text of an error in the allocation may name other tenants' objects.
+        text = type(error).__name__ if in_allocation else f"{type(error).__name__}: {error}"
+        text = text if len(text) <= MAX_ERROR_CHARACTERS else f"{text[:MAX_ERROR_CHARACTERS]}..."
+        continued = " Its pods continue." if kind == "job" else ""
+        message = (
+            f"An internal error of the operator stopped work on this {kind}: {text}.{continued} The operator retries"
+            " automatically, and at once after an edit of the spec. The operator's log has the traceback."
+        )
+        self._raised += 1
+        log.error("%s=%s is quarantined for %.0f s: %r", kind, name, attempts.until - now, error, exc_info=error)
+        may_preempt_at = before.may_preempt_at if before is not None else now
+        if at_grant:
+            may_preempt_at = attempts.until + NO_PREEMPTION_SECONDS
+        versions = before.versions + edited if before is not None else 1
+        fault = self._faults[uid] = Fault(version, message, attempts, in_allocation, may_preempt_at, versions)
+        return fault
+
+    def fault(self, uid: str, version: object = None) -> Fault | None:
+        """Why the object is left out now; None if it is not, or if its next try is due."""
+        if not self._faults:
+            return None
+        fault = self._faults.get(uid)
+        return fault if fault is not None and fault.version == version and time.monotonic() < fault.again_at else None
+
+    def barred_from_preemption(self) -> frozenset[tuple[str, bool]]:
+        """The objects (uids, any version) for which no pod is preempted now, each with whether it is also left out
+        of the pass.
+        """
+        now = time.monotonic()
+        return frozenset(
+            (uid, now < fault.again_at)
+            for uid, fault in self._faults.items()
+            if now < max(fault.again_at, fault.may_preempt_at)
+        )
+
+    def may_preempt(self, uid: str, version: object) -> bool:
+        """Whether pods may be preempted for the object."""
+        fault = self._faults.get(uid)
+        if fault is None or time.monotonic() >= fault.may_preempt_at:
+            return True
+        return fault.version != version and fault.versions < MAX_VERSIONS
+
+    def note_success(self, uid: str) -> None:
+        """Note that the object could use its grant, so that its next error counts as the first."""
+        if self._faults:
+            self._faults.pop(uid, None)
+
+    def state(self) -> object:
+        """A value that changes whenever an object is quarantined, or its next try is due. Read it before the
+        objects.
+        """
+        now = time.monotonic()
+        return self._raised, sum(fault.again_at > now for fault in self._faults.values())
+
+    def next_try(self, since: float) -> float:
+        """When (monotonic) the first object is tried again or may preempt again, of those objects that still waited for
+        that at `since`; infinity if there is none.
+        """
+        times = (time for fault in self._faults.values() for time in (fault.again_at, fault.may_preempt_at))
+        return min((at for at in times if at > since), default=inf)
+
+    def _forget_old(self, now: float) -> None:
+        for uid in [uid for uid, fault in self._faults.items() if fault.again_at + KEPT_SECONDS < now]:
+            del self._faults[uid]

@@ -1,0 +1,105 @@
+"""Finds at each refresh whether too many nodes are not Ready at once: then none of them is given up (86).
+
+`plan/facts/node_outage.py` decides; this module remembers the earlier states for the decision.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from elastic_operator.cluster import objects
+from elastic_operator.cluster.clock import ServerClock
+from elastic_operator.cluster.store import Store
+from elastic_operator.plan.facts.node_outage import BACK_SECONDS, MIN_OUTAGE_NODES, NodeOutage, NodeTimes, node_outage
+from elastic_operator.read import convert
+
+log = logging.getLogger(__name__)
+
+BIRTH_SECONDS = 60.0
+"""A node is created some time before it is first Ready. A node that has never been Ready is no loss."""
+
+
+class Away(NamedTuple):
+    """A node that is not Ready: since when by its status, and since when by our judgment."""
+
+    written: float
+    since: float
+
+
+class _Back(NamedTuple):
+    """A node that is Ready again: since when it was away (None if unknown), and since when it is back."""
+
+    unready_since: float | None
+    since: float
+
+
+Down = Mapping[str, Away]
+"""The nodes that are not Ready, by name."""
+
+
+class NodeOutages:
+    """Remembers which nodes came back. At its first refresh it believes the nodes' own reports."""
+
+    def __init__(self, stored: Store[objects.Node], clock: ServerClock, gpu_resources: Sequence[str]) -> None:
+        self._stored, self._clock, self._gpu_resources = stored, clock, gpu_resources
+        self._stepped = clock.stepped
+        self.present: NodeOutage | None = None
+        """The outage at the last refresh; None if there was none."""
+        self._unborn: set[str] = set()
+        """Nodes that had never been Ready at the last refresh."""
+        self._back: dict[str, _Back] = {}
+        """The nodes that are Ready again, by name."""
+
+    def refresh(self, before: Down | None, down: Down, now: float) -> None:
+        """Judge again; `before` are the nodes that were down at the last refresh, None at the first refresh."""
+        self._step()
+        back = self._back_as_written(now) if before is None else self._back | self._just_back(before, now)
+        back = {name: node for name, node in back.items() if node.since + BACK_SECONDS > now and name not in down}
+        self._back, was, self.present = back, self.present, None
+        self._unborn = {n.metadata.name for n in self._stored.values() if _is_unborn(n, down)} if down else set()
+        if len(down) + len(back) > MIN_OUTAGE_NODES:
+            nodes = (node for node in self._that_count() if node.metadata.name not in self._unborn)
+            self.present = node_outage((self._node_times(node, down) for node in nodes), now)
+        if self.present and not was:
+            log.warning("nodes are not given up for now: %s", self.present.message)
+        elif was and not self.present:
+            log.info("nodes are given up again, one by one")
+
+    def _step(self) -> None:
+        """Move the times that were found before a step of the clock along with it (29)."""
+        by, self._stepped = self._clock.stepped - self._stepped, self._clock.stepped
+        if by:
+            self._back = {name: _Back(went and went + by, since + by) for name, (went, since) in self._back.items()}
+
+    def _that_count(self) -> Sequence[objects.Node]:
+        """The nodes with GPUs, if there are any: an unreachable rack of GPU nodes may be a small part of all nodes."""
+        nodes = self._stored.values()
+        with_gpus = [n for n in nodes if any(name in (n.status.allocatable or ()) for name in self._gpu_resources)]
+        return with_gpus or nodes
+
+    def _just_back(self, before: Down, now: float) -> dict[str, _Back]:
+        return {name: _Back(node.since, now) for name, node in before.items() if name not in self._unborn}
+
+    def _back_as_written(self, now: float) -> dict[str, _Back]:
+        back: dict[str, _Back] = {}
+        for node in self._stored.values():
+            written = convert.ready_since(node)
+            if convert.age_at(node, written) >= BACK_SECONDS:
+                back[node.metadata.name] = _Back(None, min(now, written))
+        return back
+
+    def _node_times(self, node: objects.Node, down: Down) -> NodeTimes:
+        name = node.metadata.name
+        dead = convert.is_out_of_service(node)
+        if name in down:
+            return NodeTimes(name, ready=False, since=down[name].since, out_of_service=dead)
+        back = self._back.get(name)
+        since, went = (back.since, back.unready_since) if back else (None, None)
+        return NodeTimes(name, ready=True, since=since, unready_since=went, out_of_service=dead)
+
+
+def _is_unborn(node: objects.Node, down: Down) -> bool:
+    away = down.get(node.metadata.name)
+    return away is not None and convert.age_at(node, away.written) < BIRTH_SECONDS

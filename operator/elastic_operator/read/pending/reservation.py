@@ -1,0 +1,132 @@
+"""A place kept for a pending pod of others: kube-scheduler's own nomination, and a condition that says it is ours.
+
+`status.nominatedNodeName` makes kube-scheduler keep the room from pods of equal and lower priority (KEP-5278); the
+setter must clear it (41). The condition, in the same write, says until when the pod has the place, and which nodes did
+not work. So a new leader finds all of it there (45). Both are in the status, which no user may write. Releases up to
+0.2 used an annotation instead of the condition. It could be forged.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from elastic_api.job import GROUP
+from elastic_operator.cluster.meta import Condition
+from elastic_operator.cluster.pod import Pod
+from elastic_operator.plan.facts.futility_backoff import MAX_FUTILE_SECONDS, backoff_seconds
+from elastic_operator.plan.facts.times import NEVER_FAILED, Attempts
+
+FIRST_AVOIDED_SECONDS = 60.0
+MAX_AVOIDED_SECONDS = 3600.0
+"""How long a node on which a reservation ran out is avoided: at first, and doubled each time up to the longest."""
+_MAX_TIMES = 10
+"""After this many times, the time does not grow any more."""
+MAX_AVOIDED = 16
+"""The most nodes that are remembered for one pod; the latest failures count."""
+MAX_ANNOTATION = 16_384
+"""The longest annotation that is read: three times what those names and numbers take. A longer one is not ours."""
+MAX_ANNOTATED_SECONDS = 600.0
+"""An annotation of an older release reserves a node for no longer than this, once it has become a condition."""
+CONDITION = f"{GROUP}/Reserved"
+BACKWARDS_SECONDS = 60.0
+"""A reservation that begins more than this in the future was written before the clock was set back."""
+
+
+class Reservation(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The node that is kept for a pod ("" = none), `since` and `until` when (epoch seconds), and the nodes to avoid:
+    those on which a reservation of the pod ran out.
+
+    No node is reserved for the pod before `backoff_until` (139).
+    """
+
+    node: str = ""
+    since: float = 0.0
+    until: float = 0.0
+    avoid: dict[str, Attempts] = {}
+    backoff_until: float = msgspec.field(name="rests_until", default=0.0)
+    """The conditions of pods have it by its older name."""
+
+    def is_in_force(self, now: float) -> bool:
+        """Whether the reservation is in force."""
+        return bool(self.node) and self.since - BACKWARDS_SECONDS <= now < self.until
+
+    def has_run_out(self, now: float) -> bool:
+        """Whether a node is reserved and the reservation is not in force any more."""
+        return bool(self.node) and not self.is_in_force(now)
+
+    def avoided(self, now: float) -> dict[str, float]:
+        """The nodes to avoid now, and until when."""
+        return {node: one.until for node, one in self.avoid.items() if now < one.until <= now + MAX_AVOIDED_SECONDS}
+
+    def is_in_backoff(self, now: float) -> bool:
+        """Whether the pod is in back-off: no node is reserved for it now."""
+        return now < self.backoff_until <= now + MAX_FUTILE_SECONDS
+
+    def ran_out(self, now: float) -> Reservation:
+        """The reservation after it ran out: its node is avoided for a while, and after several of these all nodes are
+        (139).
+        """
+        before = Attempts(_believed(self.avoid.get(self.node, NEVER_FAILED).times))
+        avoid = {**self.avoid, self.node: before.failed(now, FIRST_AVOIDED_SECONDS, MAX_AVOIDED_SECONDS)}
+        latest = sorted(avoid, key=lambda node: avoid[node].until)[-MAX_AVOIDED:]
+        expired = sum(_believed(avoided.times) for avoided in avoid.values())
+        backoff = backoff_seconds(expired)
+        backoff_until = now + backoff if backoff else 0.0
+        return Reservation(avoid={node: avoid[node] for node in latest}, backoff_until=backoff_until)
+
+
+def _believed(times: int) -> int:
+    """That many times, within what makes a difference: anybody may have written an annotation."""
+    return min(max(times, 0), _MAX_TIMES)
+
+
+def reservation_of(pod: Pod) -> Reservation:
+    """The reservation in the pod's condition; an empty one if somebody else has nominated the pod, or if it cannot be
+    read.
+
+    kube-scheduler removes a nomination after each failed try; the reservation stays, see `is_renewable`.
+    """
+    condition = _condition(pod)
+    if condition is None:
+        return _annotated(pod)
+    found = _read(condition.message)
+    return (
+        found
+        if pod.status.nominated_node_name in (found.node, "")
+        else msgspec.structs.replace(found, node="", since=0.0, until=0.0)
+    )
+
+
+def is_renewable(pod: Pod, reservation: Reservation, now: float) -> bool:
+    """Whether the reservation must be written again: it is in force, but its nomination was removed, or it is only an
+    annotation.
+    """
+    return reservation.is_in_force(now) and (not pod.status.nominated_node_name or is_annotated(pod))
+
+
+def is_annotated(pod: Pod) -> bool:
+    """Whether the reservation is only in an annotation, and not in a condition of the pod."""
+    return _condition(pod) is None
+
+
+def _condition(pod: Pod) -> Condition | None:
+    return next((condition for condition in pod.status.conditions or () if condition.type == CONDITION), None)
+
+
+def _annotated(pod: Pod) -> Reservation:
+    """The reservation in an annotation of a release before 0.3, if the pod has its nomination, too.
+
+    Anybody may have written the annotation, but users cannot nominate. It becomes a condition at once, and does not
+    count after that.
+    """
+    found = _read(pod.metadata.annotations.reserved)
+    return found if found.node and pod.status.nominated_node_name == found.node else Reservation()
+
+
+def _read(text: str) -> Reservation:
+    if not text or len(text) > MAX_ANNOTATION:
+        return Reservation()
+    try:
+        return msgspec.json.decode(text, type=Reservation)
+    except (msgspec.DecodeError, RecursionError):
+        return Reservation()

@@ -1,0 +1,77 @@
+"""Finds jobs that request devices of dynamic resource allocation (DRA). The operator does not count such devices
+yet.
+
+A pod requests them by a claim (KEP-4381), or as an extended resource that a DeviceClass serves (KEP-5004): the class
+names the resource, or the resource is named after the class.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from elastic_api.job import JobSpec
+from elastic_api.template import requests_of
+from elastic_operator.cluster import objects
+from elastic_operator.cluster.store import Store
+from elastic_operator.memory import SingleCache
+from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
+
+log = logging.getLogger(__name__)
+
+OF_A_CLASS = "deviceclass.resource.kubernetes.io/"
+"""The prefix of an extended resource that is named after a DeviceClass."""
+CLAIMS = (
+    "Its pods have resourceClaims. Devices that DRA hands out are not counted yet, so no quota holds for them. Ask for"
+    " GPUs as an extended resource of a device plugin, such as nvidia.com/gpu in resources.limits."
+)
+RESOURCE = (
+    "{resource} is handed out by DRA (DeviceClass {name}). Such devices are not counted yet: only what nodes have in"
+    " status.allocatable is. Serve them by a device plugin."
+)
+
+
+class DeviceRequests(NamedTuple):
+    """The requests of a job that DRA may serve: whether its pods have claims, and their extended resources."""
+
+    claims: bool = False
+    resources: frozenset[str] = frozenset()
+
+
+def device_requests_of(spec: JobSpec) -> DeviceRequests:
+    """The requests of both roles' templates."""
+    templates = [spec.template_of(role) for role in (ROLE_MASTER, ROLE_WORKER)]
+    extended = frozenset(name for template in templates for name in requests_of(template) if "/" in name)
+    return DeviceRequests(any(template["spec"].get("resourceClaims") for template in templates), extended)
+
+
+class UncountedDevices:
+    """The DeviceClasses that serve an extended resource. Each is logged when it is first seen."""
+
+    def __init__(self, classes: Store[objects.DeviceClass]) -> None:
+        self._classes = classes
+        self._served: SingleCache[int, Mapping[str, str]] = SingleCache()
+
+    def why(self, asked: DeviceRequests) -> str:
+        """The sentence for a job that requests such devices; "" if all its devices are counted."""
+        if asked.claims:
+            return CLAIMS
+        served = self.served()
+        for resource in sorted(asked.resources):
+            name = served.get(resource) or resource.partition(OF_A_CLASS)[2]
+            if name:
+                return RESOURCE.format(resource=resource, name=name)
+        return ""
+
+    def served(self) -> Mapping[str, str]:
+        """The extended resources that DeviceClasses serve, with the name of the class."""
+        return self._served.get(self._classes.revision, self._find_served)
+
+    def _find_served(self) -> Mapping[str, str]:
+        before = self._served.last or {}
+        named = [(device.spec.extended_resource_name, device.metadata.name) for device in self._classes.values()]
+        served = {resource: name for resource, name in named if resource}
+        for resource in served.keys() - before.keys():
+            log.warning("%s", RESOURCE.format(resource=resource, name=served[resource]))
+        return served

@@ -1,0 +1,122 @@
+"""A recording as the planner's view of the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
+from math import inf
+
+from elastic_operator.plan.allocation.result import Allocation
+from elastic_operator.plan.facts.gpus import count_gpus
+from elastic_operator.plan.facts.job import Job, OwnPod
+from elastic_operator.plan.facts.job_shape import JobShape
+from elastic_operator.plan.facts.snapshot import EvictionLimits, Member, Node, PendingPod
+from elastic_operator.plan.facts.text import Reason
+from elastic_operator.plan.job.remaining_pods import flavor_in_use
+from elastic_operator.plan.policies.resolve import resolve
+from elastic_operator.tools.recording import Recording
+
+
+class RecordedView:
+    """One moment of the cluster, which does not pass. A job at which the planner raises is quarantined, as in the
+    operator.
+    """
+
+    def __init__(self, recording: Recording) -> None:
+        self._nodes = recording.nodes
+        self._labels = {node.name: node.labels for node in recording.nodes}
+        self._jobs = {job.facts.uid: job for job in recording.jobs}
+        self._pending = recording.pending_pods
+        self.now, self.empty = recording.now, recording.settings
+        flavors = [flavor.name for flavor in self.empty.flavors]
+        self.policies = resolve(recording.policies, recording.namespaces, flavors=flavors)
+
+    def jobs(self) -> Collection[str]:
+        """The uids of all jobs."""
+        return self._jobs.keys()
+
+    def dirty(self) -> None:
+        """Any job may have changed, because there was no moment before."""
+
+    def job(self, uid: str) -> Job:
+        """The facts of that job."""
+        return self._jobs[uid].facts
+
+    def unread(self) -> Iterator[str]:
+        """Nothing is read ahead."""
+        return iter(())
+
+    def shape(self, job: Job) -> JobShape:
+        """The requirements of the job's pods of a node."""
+        shape = self._jobs[job.uid].shape
+        assert shape is not None, "the job may have pods"
+        return shape
+
+    def assumed(self, uid: str) -> tuple[Member, ...]:
+        """The pods of that job that were being created. A recording does not say which of their requests are GPUs."""
+        names, pods = self.empty.gpu_resources, self._jobs[uid].assumed
+        return tuple(replace(pod, gpus=count_gpus(pod.requests, names)) for pod in pods)
+
+    def flavor_in_use(self, pods: Sequence[OwnPod]) -> str | None:
+        """The flavor of the GPUs that these pods hold, by the labels of their nodes; None if they hold none."""
+        return flavor_in_use(pods, self._labels, self.empty.flavors)
+
+    def may_preempt(self, job: Job) -> bool:
+        """Whether pods could be preempted for it, by the API server's answers about its own pods."""
+        return self._jobs[job.uid].may_preempt
+
+    def may_preempt_despite_errors(self, job: Job) -> bool:
+        """Whether pods could be preempted for it, by the errors that it had caused in the operator."""
+        return self._jobs[job.uid].may_preempt_despite_errors
+
+    def nodes(
+        self,
+        members: AbstractSet[str],  # noqa: ARG002 - unused: the recording has the nodes already
+        leaving: Sequence[tuple[str, OwnPod]],  # noqa: ARG002 - unused, too
+    ) -> tuple[Node, ...]:
+        """All nodes, as the planner saw them."""
+        return self._nodes
+
+    def pending_pods(self) -> tuple[PendingPod, ...]:
+        """The foreign pods that waited for GPUs."""
+        return self._pending
+
+    def quarantine(
+        self,
+        uid: str,
+        error: Exception,
+        *,
+        in_allocation: bool = False,
+        at_grant: bool = False,  # noqa: ARG002 - it is not tried again
+    ) -> bool:
+        """Quarantine a job that made the planner raise: only its pods count."""
+        known = self._jobs[uid]
+        fault = f"{type(error).__name__}: {error}"
+        facts = replace(known.facts, spec=None, fault=fault, unallocated=in_allocation)
+        self._jobs[uid] = replace(known, facts=facts)
+        return True
+
+    def note_unknown_demand(self, job: Job, error: Exception) -> None:
+        """Nothing: its pods count as used, and a recording has no log."""
+
+    def quarantine_pod(self, pod: PendingPod, error: Exception) -> None:  # noqa: ARG002 - it is left out
+        """Quarantine a foreign pod that made the allocation raise."""
+        self._pending = tuple(pending for pending in self._pending if pending.uid != pod.uid)
+
+
+class RecordedReclaim:
+    """Whether pods could be evicted, and how many."""
+
+    def __init__(self, recording: Recording) -> None:
+        self.stopped: Reason | None = recording.stopped
+        self.is_dry_run = recording.is_dry_run
+        self._eviction_limits = recording.eviction_limits
+
+    def eviction_limits(self, gpus: int) -> EvictionLimits:  # noqa: ARG002 - the result is recorded
+        """The limits on evictions."""
+        return self._eviction_limits
+
+    def next_capacity(self, allocation: Allocation) -> float:  # noqa: ARG002 - there is no next pass
+        """Infinity: there is no next pass."""
+        return inf

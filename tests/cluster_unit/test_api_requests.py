@@ -1,0 +1,304 @@
+"""Writes that are late, repeated or made in ignorance do no harm, and say so when a name is another's."""
+
+from __future__ import annotations
+
+import pytest
+from aiohttp import web
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elastic_operator.cluster import api_requests
+from elastic_operator.cluster.errors import ApiError, BadRequest, Conflict, Forbidden, NameTaken, NotFound
+from tests.cluster_unit.build import JOB_UID, owner, pod_dict
+from tests.cluster_unit.fake_api import json, status
+from tests.simulate.server import merged
+
+PODS = "/api/v1/namespaces/a/pods"
+SERVICES = "/api/v1/namespaces/a/services"
+SLICES = "/apis/discovery.k8s.io/v1/namespaces/a/endpointslices"
+NETWORK_POLICIES = "/apis/networking.k8s.io/v1/namespaces/a/networkpolicies"
+JOB = "/apis/elastic-pytorch.dev/v1beta1/namespaces/a/elasticpytorchjobs/toy"
+DELETED_AT = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+
+
+def manifest(name: str = "toy-worker-0", **fields) -> dict:
+    body = pod_dict(name, owners=(owner(),), **fields)
+    del body["metadata"]["resourceVersion"]
+    return body
+
+
+def service(**meta) -> dict:
+    return {
+        "kind": "Service",
+        "metadata": {"name": "toy-master", "namespace": "a", "ownerReferences": [owner()], **meta},
+        "spec": {"clusterIP": "10.0.0.7"},
+    }
+
+
+def endpoint_slice(*addresses: str, port: int = 29400) -> dict:
+    endpoints = [{"addresses": [address]} for address in addresses]
+    return {
+        "kind": "EndpointSlice",
+        "metadata": {"name": "toy-master", "namespace": "a", "ownerReferences": [owner()]},
+        "addressType": "IPv4",
+        "endpoints": endpoints,
+        "ports": [{"port": port}],
+    }
+
+
+def network_policy() -> dict:
+    meta = {"name": "toy", "namespace": "a", "ownerReferences": [owner()]}
+    spec = {"podSelector": {"matchLabels": {"job": "toy"}}}
+    return {"kind": "NetworkPolicy", "metadata": meta, "spec": spec}
+
+
+async def test_a_pod_is_created_under_strict_validation(api, session):
+    pod = await api_requests.create_pod(session, manifest(), job_uid=JOB_UID)
+    assert pod.metadata.resource_version == str(api.server.revision)
+    assert api.seen[0][2] == {"fieldValidation": "Strict"}
+
+
+async def test_a_pod_that_is_there_already_and_ours_is_created(session):
+    first = await api_requests.create_pod(session, manifest(), job_uid=JOB_UID)
+    assert await api_requests.create_pod(session, manifest(), job_uid=JOB_UID) == first
+
+
+@pytest.mark.parametrize(
+    ("there", "deleting", "message"),
+    [
+        (pod_dict(), False, "has no owner: delete that pod, or give the job another name"),
+        (pod_dict(owners=(owner("x", kind="ReplicaSet", name="web"),)), False, "belongs to ReplicaSet web"),
+        (pod_dict(owners=(owner(controller=False),)), False, "has no owner"),
+        (pod_dict(owners=(owner("old-uid"),)), False, "belongs to ElasticPyTorchJob toy"),
+        (pod_dict(owners=(owner("old-uid"),), **DELETED_AT), True, "still being deleted"),
+        (pod_dict(owners=(owner(),), **DELETED_AT), True, "still being deleted"),
+    ],
+)
+async def test_a_name_that_another_holds_is_reported_in_words(api, session, there, deleting, message):
+    api.put(f"{PODS}/toy-worker-0", there | {"metadata": there["metadata"] | {"name": "toy-worker-0"}})
+    with pytest.raises(NameTaken, match=message) as caught:
+        await api_requests.create_pod(session, manifest(), job_uid=JOB_UID)
+    assert (caught.value.name, caught.value.deleting) == ("toy-worker-0", deleting)
+
+
+async def test_a_name_freed_between_the_refusal_and_the_look_is_taken_for_now(api, session):
+    api.fail("POST", status(409, "AlreadyExists"))
+    with pytest.raises(NameTaken) as caught:
+        await api_requests.create_pod(session, manifest(), job_uid=JOB_UID)
+    assert caught.value.deleting
+
+
+async def test_a_refused_manifest_is_the_caller_s_to_report(api, session):
+    api.fail("POST", 400)
+    with pytest.raises(BadRequest):
+        await api_requests.create_pod(session, manifest(), job_uid=JOB_UID)
+
+
+async def test_a_pod_is_deleted_only_if_it_is_the_one_meant(api, session):
+    pod = await api_requests.create_pod(session, manifest(), job_uid=JOB_UID)
+    assert await api_requests.delete_pod(session, "a", "toy-worker-0", uid="another") is None
+    assert api.find(f"{PODS}/toy-worker-0")
+    assert await api_requests.delete_pod(session, "a", "toy-worker-0", uid=pod.metadata.uid) is None
+    assert not api.find(f"{PODS}/toy-worker-0")
+    assert await api_requests.delete_pod(session, "a", "toy-worker-0", uid=pod.metadata.uid) is None
+
+
+async def test_a_conflict_that_is_not_of_the_precondition_is_an_error_like_others(api, session):
+    """A Conflict is tried again at once, and this one comes again."""
+    told = {"kind": "Status", "message": "a webhook says: try later", "reason": "Conflict", "code": 409}
+    api.fail("DELETE", json(told, code=409))
+    with pytest.raises(ApiError, match="try later") as raised:
+        await api_requests.delete_pod(session, "a", "p", uid="uid-p")
+    assert not isinstance(raised.value, Conflict)
+
+
+async def test_a_conflict_of_a_creation_is_an_error_like_others(api, session):
+    """The admission of quotas answers with one where many pods come at once. Nothing has changed then."""
+    api.fail("POST", status(409, "Conflict"), status(409, "Conflict"))
+    for creation in (
+        api_requests.create_pod(session, manifest(), job_uid=JOB_UID),
+        api_requests.try_pod(session, manifest()),
+    ):
+        with pytest.raises(ApiError) as raised:
+            await creation
+        assert not isinstance(raised.value, Conflict)
+
+
+async def test_a_pod_that_stays_for_its_grace_or_a_finalizer_is_told(api, session):
+    for kept in ({"deletionGracePeriodSeconds": 30}, {"deletionGracePeriodSeconds": 0, "finalizers": ["x"]}):
+        api.fail("DELETE", json(pod_dict("p", **DELETED_AT, **kept)))
+        pod = await api_requests.delete_pod(session, "a", "p", uid="uid-p")
+        assert pod.metadata.deletion_timestamp is not None
+
+
+@pytest.mark.parametrize("answer", [{"kind": "Status", "status": "Success", "metadata": {}}, pod_dict("p")])
+async def test_a_pod_that_somebody_else_deleted_at_the_same_moment_is_gone(api, session, answer):
+    answer = {**answer, "metadata": {k: v for k, v in answer["metadata"].items() if k != "resourceVersion"}}
+    api.fail("DELETE", json(answer))
+    assert await api_requests.delete_pod(session, "a", "p", uid="uid-p") is None
+
+
+async def test_the_grace_is_the_pod_s_own_unless_it_is_deleted_by_force(api, session):
+    await api_requests.delete_pod(session, "a", "p", uid="u")
+    await api_requests.delete_pod(session, "a", "p", uid="u", grace_seconds=0)
+    assert [body.get("gracePeriodSeconds") for *_, body in api.seen] == [None, 0]
+
+
+async def test_a_service_is_created_once_and_told_with_its_address(api, session):
+    for _ in range(2):
+        ensured = await api_requests.ensure_service(session, service(), job_uid=JOB_UID)
+        assert ensured.spec.cluster_ip == "10.0.0.7"
+    assert [verb for verb, *_ in api.seen] == ["POST", "POST", "GET"]
+
+
+async def test_a_service_that_is_there_is_found_where_a_quota_refuses_another_one(api, session):
+    made = await api_requests.ensure_service(session, service(), job_uid=JOB_UID)
+    api.fail("POST", 403)
+    assert await api_requests.ensure_service(session, service(), job_uid=JOB_UID) == made
+
+
+async def test_a_service_that_a_quota_refuses_is_refused(api, session):
+    api.fail("POST", 403)
+    with pytest.raises(Forbidden):
+        await api_requests.ensure_service(session, service(), job_uid=JOB_UID)
+    assert api.find(f"{SERVICES}/toy-master") is None
+
+
+async def test_a_service_that_goes_between_two_looks_is_created(api, session):
+    api.fail("POST", status(409, "AlreadyExists"))
+    ensured = await api_requests.ensure_service(session, service(), job_uid=JOB_UID)
+    assert ensured.spec.cluster_ip == "10.0.0.7"
+    assert [verb for verb, *_ in api.seen] == ["POST", "GET", "POST"]
+
+
+async def test_a_service_of_that_name_that_is_another_s_is_left_alone(api, session):
+    api.put(f"{SERVICES}/toy-master", service(ownerReferences=[]))
+    left = r"Service toy-master exists and has no owner: .* run: kubectl -n \S+ delete pods,services,"
+    with pytest.raises(NameTaken, match=left):
+        await api_requests.ensure_service(session, service(), job_uid=JOB_UID)
+
+
+async def test_an_endpoint_slice_is_written_only_when_its_address_or_its_port_differs(api, session):
+    known = None
+    for wanted in (*map(endpoint_slice, ("10.1.0.1", "10.1.0.1", "10.1.0.2")), *[endpoint_slice(port=20004)] * 2):
+        known = await api_requests.ensure_endpoint_slice(session, wanted, job_uid=JOB_UID, known=known)
+    assert [verb for verb, *_ in api.seen] == ["POST", "PUT", "PUT"]
+    assert api.find(f"{SLICES}/toy-master")["endpoints"] == []
+
+
+async def test_an_unseen_endpoint_slice_is_found_and_written_only_if_it_differs(api, session):
+    for address in ("10.1.0.1", "10.1.0.1", "10.1.0.2"):
+        await api_requests.ensure_endpoint_slice(session, endpoint_slice(address), job_uid=JOB_UID)
+    assert [verb for verb, *_ in api.seen] == ["POST", "POST", "GET", "POST", "GET", "PUT"]
+
+
+async def test_an_endpoint_slice_that_was_seen_long_ago_is_looked_at_again(api, session):
+    old = await api_requests.ensure_endpoint_slice(session, endpoint_slice("10.1.0.1"), job_uid=JOB_UID)
+    await api_requests.ensure_endpoint_slice(session, endpoint_slice("10.1.0.2"), job_uid=JOB_UID, known=old)
+    await api_requests.ensure_endpoint_slice(session, endpoint_slice("10.1.0.3"), job_uid=JOB_UID, known=old)
+    assert api.find(f"{SLICES}/toy-master")["endpoints"] == [{"addresses": ["10.1.0.3"]}]
+    api.remove(f"{SLICES}/toy-master")
+    await api_requests.ensure_endpoint_slice(session, endpoint_slice("10.1.0.3"), job_uid=JOB_UID, known=old)
+    assert api.find(f"{SLICES}/toy-master")["endpoints"] == [{"addresses": ["10.1.0.3"]}]
+
+
+async def test_an_endpoint_slice_that_is_another_s_by_now_is_left_alone(api, session):
+    old = await api_requests.ensure_endpoint_slice(session, endpoint_slice("10.1.0.1"), job_uid=JOB_UID)
+    api.put(f"{SLICES}/toy-master", {**endpoint_slice("10.1.0.9"), "metadata": {"ownerReferences": []}})
+    with pytest.raises(NameTaken):
+        await api_requests.ensure_endpoint_slice(session, endpoint_slice("10.1.0.2"), job_uid=JOB_UID, known=old)
+    assert api.find(f"{SLICES}/toy-master")["endpoints"] == [{"addresses": ["10.1.0.9"]}]
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+async def test_a_network_policy_is_created_or_found_whatever_is_expected(is_new, api, session):
+    for _ in range(2):
+        await api_requests.ensure_network_policy(session, network_policy(), job_uid=JOB_UID, is_new=is_new)
+    expected = ["POST", "POST", "GET"] if is_new else ["GET", "POST", "GET"]
+    assert [verb for verb, *_ in api.seen] == expected
+    api.put(f"{NETWORK_POLICIES}/toy", {**network_policy(), "spec": {"podSelector": {"matchLabels": {"a": "b"}}}})
+    await api_requests.ensure_network_policy(session, network_policy(), job_uid=JOB_UID, is_new=is_new)
+    assert api.find(f"{NETWORK_POLICIES}/toy")["spec"] == network_policy()["spec"]
+
+
+async def test_an_endpoint_slice_that_changed_meanwhile_is_not_overwritten(api, session):
+    await api_requests.ensure_endpoint_slice(session, endpoint_slice("10.1.0.1"), job_uid=JOB_UID)
+    now = api.find(f"{SLICES}/toy-master")
+    api.fail("GET", json({**now, "metadata": {**now["metadata"], "resourceVersion": "1"}}))
+    with pytest.raises(Conflict):
+        await api_requests.ensure_endpoint_slice(session, endpoint_slice("10.1.0.2"), job_uid=JOB_UID)
+
+
+async def test_a_status_is_changed_by_its_differences_and_only_from_the_state_it_was_decided_on(api, session):
+    job = api.put(JOB, {"spec": {}, "status": {"replicas": 1, "retry": {"attempt": 1}}})
+    old, rv = job["status"], job["metadata"]["resourceVersion"]
+    new = {"replicas": 2, "gpus": 4}
+    answer = await api_requests.patch_job_status(session, "a", "toy", resource_version=rv, old=old, new=new)
+    assert answer["status"] == new
+    assert api.seen[-1][3]["status"] == {"replicas": 2, "gpus": 4, "retry": None}
+    with pytest.raises(Conflict):
+        await api_requests.patch_job_status(session, "a", "toy", resource_version=rv, old=old, new=new)
+
+
+async def test_a_status_that_is_as_wanted_costs_no_request(api, session):
+    same = {"replicas": 1, "conditions": [{"type": "Ready"}]}
+    args = {"resource_version": "1", "old": same, "new": {**same}}
+    assert await api_requests.patch_job_status(session, "a", "toy", **args) is None
+    assert not api.seen
+
+
+async def test_the_status_of_a_job_that_is_gone_is_not_found(session):
+    with pytest.raises(NotFound):
+        await api_requests.patch_job_status(session, "a", "toy", resource_version="1", old={}, new={"replicas": 1})
+
+
+async def test_a_pod_is_annotated_as_it_was_seen_and_keeps_its_other_annotations(api, session):
+    made = await api_requests.create_pod(session, manifest(annotations={"a": "1"}), job_uid=JOB_UID)
+    known = {"uid": made.metadata.uid, "resource_version": made.metadata.resource_version}
+    pod = await api_requests.annotate_pod(session, "a", "toy-worker-0", **known, annotations={"b": "2"})
+    assert api.find(f"{PODS}/toy-worker-0")["metadata"]["annotations"] == {"a": "1", "b": "2"}
+    assert api.seen[-1][3]["metadata"]["uid"] == made.metadata.uid
+    assert await api_requests.get_pod(session, "a", "toy-worker-0") == pod
+    with pytest.raises(Conflict):
+        await api_requests.annotate_pod(session, "a", "toy-worker-0", **known, annotations={"b": "3"})
+    with pytest.raises(NotFound):
+        await api_requests.annotate_pod(session, "a", "toy-worker-1", **known, annotations={"b": "3"})
+
+
+async def test_a_secret_is_created_once_and_never_read(api, session):
+    for token in ("first", "second"):
+        meta = {"name": "toy-elastic", "namespace": "a"}
+        await api_requests.ensure_secret(session, {"metadata": meta, "stringData": {"token": token}})
+    assert api.find("/api/v1/namespaces/a/secrets/toy-elastic")["stringData"] == {"token": "first"}
+    assert [verb for verb, *_ in api.seen] == ["POST", "POST"]
+
+
+values = st.recursive(
+    st.integers() | st.text(max_size=3) | st.booleans() | st.lists(st.integers(), max_size=2),
+    lambda inner: st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+    max_leaves=8,
+)
+objects = st.dictionaries(st.sampled_from("abcd"), values, max_size=4)
+
+
+@given(objects, objects)
+def test_the_difference_of_two_statuses_makes_the_one_into_the_other(old, new):
+    assert merged(old, api_requests.merge_diff(old, new)) == new
+    assert api_requests.merge_diff(new, new) == {}
+
+
+async def test_a_job_is_deleted_only_if_it_is_the_one_meant_and_its_pods_after_it(api, session):
+    job = api.put(JOB, {})
+    assert not await api_requests.delete_job(session, "a", "toy", uid="re-created")
+    assert api.find(JOB)
+    assert await api_requests.delete_job(session, "a", "toy", uid=job["metadata"]["uid"])
+    assert await api_requests.delete_job(session, "a", "toy", uid=job["metadata"]["uid"])
+    assert not api.find(JOB)
+    assert api.seen[-1][3]["propagationPolicy"] == "Background"
+
+
+async def test_the_end_of_a_log_is_read_and_cut_at_its_front(api, session):
+    api.fail("GET", web.Response(body=b"x" * 50 + "é end".encode()))
+    assert (await api_requests.read_log_tail(session, "a", "p", "c", max_bytes=5)).endswith(" end")
+    assert api.seen[0][1] == f"{PODS}/p/log"
+    assert api.seen[0][2]["tailLines"] == "100"

@@ -1,0 +1,276 @@
+"""What the status of a policy says, in numbers and in conditions."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from elastic_api.policy import PolicyConditionType, PolicyStatus
+from elastic_api.status import Condition
+from elastic_operator.plan.allocation.allocate import allocate
+from elastic_operator.plan.facts.snapshot import Snapshot
+from elastic_operator.plan.facts.team import Flavor, Quota
+from elastic_operator.plan.facts.text import Reason
+from elastic_operator.plan.policies.resolve import resolve
+from elastic_operator.plan.policies.status import PolicyUsage
+from tests.plan.allocate.world import GPU, NOW, make_job, make_node, make_snapshot, make_team
+from tests.plan.policies.builders import make_policy
+from tests.plan.quota.cases import make_pending, on
+
+N8 = (make_node("n1", 8),)
+Numbers = tuple[int, int, int, int, int, int | None]
+
+
+def report(
+    snapshot: Snapshot,
+    name: str = "a",
+    *problems: Reason,
+    before: PolicyStatus | None = None,
+    now: float = NOW,
+    stopped: Reason | None = None,
+) -> PolicyStatus:
+    """The status of that policy after a pass over the snapshot."""
+    overview = PolicyUsage(allocate(snapshot).accounts, snapshot.jobs, stopped=stopped)
+    return overview.status(name, 3, problems, before=before or PolicyStatus(), now=now)
+
+
+def numbers(snapshot: Snapshot, name: str = "a") -> Numbers:
+    """guaranteed, used, borrowed, lent, pending, limit."""
+    total = report(snapshot, name).total
+    assert total is not None
+    return total.guaranteed, total.used, total.borrowed, total.lent, total.pending, total.limit
+
+
+def condition(status: PolicyStatus, kind: str) -> Condition:
+    return next(c for c in status.conditions if c.type == kind)
+
+
+def true_conditions(status: PolicyStatus) -> set[str]:
+    return {c.type for c in status.conditions if c.status == "True"}
+
+
+def elastic(team: str, pods: int = 0, low: int = 1, high: int = 8, **more):
+    return make_job(f"job-{team}", low, high, team=team, on=on("n1", pods), **more)
+
+
+TWO = (make_team("a", 2), make_team("b", 2))
+FAMILY = (make_team("p", 4), make_team("a", 1, parent="p"), make_team("b", 2, parent="p"), make_team("q", 2))
+
+CASES = {
+    "nothing is used": (N8, TWO, (), "a", (2, 0, 0, 0, 0, None)),
+    "within the guarantee": (N8, TWO, (elastic("a", 1, high=1),), "a", (2, 1, 0, 0, 0, None)),
+    "a job that borrows": (N8, TWO, (elastic("a", 4, high=4),), "a", (2, 4, 2, 0, 0, None)),
+    "who lends": (N8, TWO, (elastic("a", 4, high=4),), "b", (2, 0, 0, 2, 0, None)),
+    "no more is lent than is borrowed": (N8, TWO, (elastic("a", 3, high=3),), "b", (2, 0, 0, 1, 0, None)),
+    "no more is lent than may be": (
+        N8,
+        (make_team("a", 2), make_team("b", 2, lend=1)),
+        (elastic("a", 4, high=4),),
+        "b",
+        (2, 0, 0, 1, 0, None),
+    ),
+    "what is in use is not lent": (
+        N8,
+        TWO,
+        (elastic("a", 4, high=4), elastic("b", 1, high=1)),
+        "b",
+        (2, 1, 0, 1, 0, None),
+    ),
+    "what a namespace without a policy uses is borrowed": (
+        N8,
+        TWO,
+        (elastic("c", 4, high=4),),
+        "b",
+        (2, 0, 0, 2, 0, None),
+    ),
+    "a limit, and what waits beyond it": (
+        N8,
+        (make_team("a", 2, borrow=2),),
+        (elastic("a", 4, high=7),),
+        "a",
+        (2, 4, 2, 0, 3, 4),
+    ),
+    "foreign pods are used and borrowed, too": (
+        (make_node("n1", 8, used=3, by="a"),),
+        TWO,
+        (),
+        "a",
+        (2, 3, 1, 0, 0, None),
+    ),
+    "pods on their way out are still used": (
+        (make_node("n1", 8, leaving=3, by="a"),),
+        TWO,
+        (),
+        "a",
+        (2, 3, 1, 0, 0, None),
+    ),
+    "pods that are made now are used": (N8, TWO, (elastic("a", 0, low=2, high=2),), "a", (2, 2, 0, 0, 0, None)),
+    "what waits for others to leave is pending": (
+        (make_node("n1", 8, leaving=8, by="b"),),
+        TWO,
+        (elastic("a", 0, low=2, high=2),),
+        "a",
+        (2, 0, 0, 2, 2, None),
+    ),
+    "a parent's numbers are its children's": (
+        N8,
+        FAMILY,
+        (elastic("a", 3, high=5, failed_size=5, failed_until=NOW + 60), elastic("b", 1, high=1)),
+        "p",
+        (4, 5, 1, 0, 1, None),
+    ),
+    "a child's own, beside its parent's": (N8, FAMILY, (elastic("a", 3, high=3),), "a", (1, 3, 2, 0, 0, None)),
+    "what one child lends another, its parent does not lend": (
+        N8,
+        FAMILY,
+        (elastic("a", 3, high=3),),
+        "p",
+        (4, 3, 0, 0, 0, None),
+    ),
+    "a child lends": (N8, FAMILY, (elastic("a", 3, high=3),), "b", (2, 0, 0, 2, 0, None)),
+}
+"""nodes, teams, jobs, the policy asked for, its numbers."""
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_the_numbers_of_a_policy(case):
+    nodes, teams, jobs, name, expected = case
+    assert numbers(make_snapshot(nodes, jobs, teams=teams), name) == expected
+
+
+def test_a_pod_that_waits_and_is_no_job_s_is_pending():
+    full = (make_node("n1", 8, used=8, by="b"),)
+    assert numbers(make_snapshot(full, (), teams=TWO, pending_pods=(make_pending(gpus=2),)))[4] == 2
+
+
+def test_each_flavor_is_told_by_itself_and_all_are_summed_up():
+    flavors = (Flavor("x", (GPU,), {"gpu": "x"}), Flavor("y", (GPU,), {"gpu": "y"}), Flavor("z", (GPU,), {"gpu": "z"}))
+    nodes = tuple(
+        make_node(f"n-{kind}", 4, labels={"gpu": kind}, used=used, by="a") for kind, used in (("x", 3), ("y", 1))
+    )
+    team = make_team("a", quotas={"x": Quota(2, 2), "y": Quota(2, 0)})
+    status = report(make_snapshot(nodes, (), teams=(team,), flavors=flavors))
+    assert [(f.name, f.used, f.borrowed, f.limit) for f in status.flavors] == [("x", 3, 1, 4), ("y", 1, 0, 2)]
+    assert status.total is not None
+    assert (status.total.used, status.total.borrowed, status.total.guaranteed) == (4, 1, 4)
+    assert status.total.limit is None, "of flavor z any idle GPU may be borrowed"
+
+
+def test_the_fair_share_is_told():
+    status = report(make_snapshot(N8, (elastic("a", 4), elastic("b", 4)), teams=TWO))
+    assert [flavor.fair_share for flavor in status.flavors] == [4]
+
+
+def test_jobs_with_pods_run_and_jobs_that_wait_for_their_first_are_queued():
+    jobs = (elastic("a", 4), make_job("waits", 8, team="a"), make_job("over", 1, team="a", wants=False, on="n1"))
+    snapshot = make_snapshot(N8, (*jobs, make_job("other", 8, team="q")), teams=FAMILY)
+    for name in ("a", "p"):
+        told = report(snapshot, name).jobs
+        assert told is not None
+        assert (told.running, told.queued) == (2, 1)
+
+
+def test_a_policy_that_could_not_be_read_has_no_numbers_but_a_reason():
+    status = report(make_snapshot(N8, ()), "a", Reason("InvalidSpec", "spec.x: wrong."))
+    assert (status.total, status.flavors, status.jobs) == (None, [], None)
+    assert condition(status, "Ready").reason == "InvalidSpec"
+
+
+# --- conditions
+
+
+def test_a_policy_that_is_as_written_is_ready_and_all_else_is_false():
+    status = report(make_snapshot(N8, (), teams=TWO))
+    assert true_conditions(status) == {"Ready", "Reclaiming"}
+    assert {c.type for c in status.conditions} == set(PolicyConditionType)
+    assert {c.observed_generation for c in status.conditions} == {status.observed_generation} == {3}
+    assert all(c.reason for c in status.conditions)
+
+
+PROBLEMS = {
+    "UnknownFlavor": ([make_policy("a", flavors=[{"name": "x"}])], set()),
+    "ParentMissing": ([make_policy("a", parent="gone")], {"Conflict"}),
+    "CircularParents": ([make_policy("a", parent="b"), make_policy("b", parent="a")], {"Conflict"}),
+    "Conflict": ([make_policy("b", namespaces=["x"]), make_policy("a", created=1.0, namespaces=["x"])], {"Conflict"}),
+    "ParentOwnsNamespaces": (
+        [make_policy("a", namespaces=["x"]), make_policy("b", parent="a")],
+        {"Conflict"},
+    ),
+}
+
+
+@pytest.mark.parametrize("reason", PROBLEMS)
+def test_the_problem_of_a_policy_is_the_reason_that_it_is_not_ready(reason: str):
+    policies, expected = PROBLEMS[reason]
+    resolved = resolve(policies, [])
+    snapshot = make_snapshot(N8, (), teams=resolved.teams, team_of=resolved.team_of)
+    status = report(snapshot, "a", *resolved.problems["uid-a"])
+    ready = condition(status, "Ready")
+    assert (ready.status, ready.reason) == ("False", reason)
+    assert ready.message == resolved.problems["uid-a"][0].message
+    assert true_conditions(status) == expected | {"Reclaiming"}
+
+
+def test_that_nothing_is_reclaimed_is_told_with_the_reason():
+    snapshot = make_snapshot(N8, (), teams=TWO)
+    assert condition(report(snapshot), "Reclaiming").reason == "On"
+    told = condition(report(snapshot, stopped=Reason("Paused", "No GPUs are reclaimed.")), "Reclaiming")
+    assert (told.status, told.reason, told.message) == ("False", "Paused", "No GPUs are reclaimed.")
+
+
+def test_of_several_problems_the_first_gives_the_reason_and_all_are_told():
+    problems = (Reason("UnknownFlavor", "One."), Reason("Conflict", "Two."), Reason("ParentMissing", "Three."))
+    status = report(make_snapshot(N8, (), teams=TWO), "a", *problems)
+    ready, conflict = condition(status, "Ready"), condition(status, "Conflict")
+    assert (ready.reason, ready.message) == ("UnknownFlavor", "One. Two. Three.")
+    assert (conflict.reason, conflict.message) == ("Conflict", "Two. Three.")
+
+
+def test_guarantees_beyond_the_gpus_there_are_is_told_with_the_numbers():
+    teams = (make_team("a", 6), make_team("b", 3), make_team("c"), make_team("d", 9, parent="a"))
+    snapshot = make_snapshot(N8, (), teams=teams)
+    told = condition(report(snapshot, "a"), "Overcommitted")
+    assert (told.status, told.reason) == ("True", "GuaranteesExceedGPUs")
+    assert told.message.startswith("Flavor 'default': 9 GPUs are guaranteed (a, b), and nodes that take pods have 8.")
+    assert "Lower guaranteed" in told.message
+    assert [condition(report(snapshot, name), "Overcommitted").status for name in "bcd"] == ["True", "False", "False"]
+
+
+def test_guarantees_of_exactly_the_gpus_there_are_are_covered():
+    snapshot = make_snapshot(N8, (), teams=(make_team("a", 6), make_team("b", 2)))
+    assert condition(report(snapshot), "Overcommitted").status == "False"
+
+
+def test_foreign_pods_that_pass_the_limit_are_told_with_the_numbers():
+    nodes = (make_node("n1", 8, used=4, by="a"),)
+    team = make_team("a", 2, borrow=1)
+    told = condition(report(make_snapshot(nodes, (), teams=(team,))), "ForeignOverLimit")
+    assert (told.status, told.reason) == ("True", "ForeignPods")
+    assert "use 4 GPUs and may use 3; 4 are used by pods that belong to no job" in told.message
+    assert (
+        condition(report(make_snapshot(nodes, (), teams=(make_team("a", 2, borrow=2),))), "ForeignOverLimit").status
+        == "False"
+    )
+
+
+def test_a_parent_tells_of_foreign_pods_in_its_children_s_namespaces():
+    nodes = (make_node("n1", 8, used=4, by="a"),)
+    snapshot = make_snapshot(nodes, (), teams=(make_team("p", 2, borrow=1), make_team("a", parent="p")))
+    assert condition(report(snapshot, "p"), "ForeignOverLimit").status == "True"
+    assert condition(report(snapshot, "a"), "ForeignOverLimit").status == "False"
+
+
+def test_a_condition_keeps_its_time_until_its_truth_changes():
+    snapshot = make_snapshot(N8, (), teams=TWO)
+    first = report(snapshot, now=NOW)
+    same = report(snapshot, before=first, now=NOW + 60)
+    assert same == first
+    problem = Reason("UnknownFlavor", "One.")
+    wrong = report(snapshot, "a", problem, before=first, now=NOW + 60)
+    later = datetime.fromtimestamp(NOW + 60, UTC)
+    assert condition(wrong, "Ready").last_transition_time == later
+    assert condition(wrong, "Conflict").last_transition_time == condition(first, "Conflict").last_transition_time
+    reworded = report(snapshot, "a", Reason("UnknownFlavor", "Two."), before=wrong, now=NOW + 120)
+    assert condition(reworded, "Ready").last_transition_time == later
+    assert condition(reworded, "Ready").message == "Two."
