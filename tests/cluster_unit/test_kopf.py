@@ -13,6 +13,7 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
+import kopf
 import pytest
 from aiohttp import web
 
@@ -100,15 +101,20 @@ async def test_kopf_keeps_nothing_of_the_jobs_that_it_has_passed_on(api: FakeApi
 async def test_kopf_has_no_task_of_a_job_for_long(api: FakeApi):
     """When many jobs start, these would be hundreds, and the memory that they leave behind is not given back (182)."""
     api.always["GET"] = discovered
-    told, jobs = list[dict[str, Any]](), 300
+    told, jobs = list[dict[str, Any]](), 40
     async with running(Kopf(connection_to(api), ())(lambda _, job: told.append(job))):
         await until_async("a watch", lambda: len(told) > 1, seconds=WAIT_SECONDS, report=lambda: (told, api.seen))
         for number in range(jobs):
             api.put(f"{JOBS_OF_A}/toy-{number}", {"spec": {}})
-            await until_async("it", partial(_has, told, number + 3), seconds=WAIT_SECONDS, report=lambda: api.seen)
-        tasks = [one for one in gc.get_objects() if isinstance(one, asyncio.Task) and not one.done()]
-        left = [task.get_name() for task in tasks if task.get_name().startswith("worker for")]
-    assert len(left) < jobs / 2, left
+        await until_async("all", partial(_has, told, jobs + 2), seconds=WAIT_SECONDS, report=lambda: api.seen)
+        await until_async("no task of a job", lambda: not _workers(), seconds=WAIT_SECONDS, report=_workers)
+    default = kopf.OperatorSettings().queueing.idle_timeout
+    assert kopf_host.kopf_settings().queueing.idle_timeout <= default / 10
+
+
+def _workers() -> list[str]:
+    tasks = [one for one in gc.get_objects() if isinstance(one, asyncio.Task) and not one.done()]
+    return [task.get_name() for task in tasks if task.get_name().startswith("worker for")]
 
 
 def _has(told: list[dict[str, Any]], count: int) -> bool:
