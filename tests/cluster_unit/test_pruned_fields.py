@@ -41,4 +41,4 @@ def test_it_is_warned_of_once(caplog: pytest.LogCaptureFixture):
     pruned_fields.compare({"spent": {"since": 5}}, {})
     pruned_fields.compare(SENT, STORED)
     (record,) = caplog.records
-    assert "of jobs the API server drops new fields, such as status.spent;" in record.message
+    assert "The API server drops fields of jobs: status.spent." in record.message

@@ -40,7 +40,7 @@ def test_for_a_pod_that_the_scheduler_places_nowhere_pods_go_from_three_nodes_an
         await world.advance(3 * HOUR)
         assert len(evicted.times) <= 5 * 2
         notes = [event["note"] for event in world.server.all(kinds.EVENTS) if event["reason"] == "ReservationExpired"]
-        assert any("kube-scheduler has a reason of its own" in note for note in notes)
+        assert any("PodScheduled has kube-scheduler's reason" in note for note in notes)
 
     run_scenario(scenario)
 
