@@ -80,7 +80,7 @@ def test_second_installation_does_nothing_and_reports_why(
     world.start(elastic_job(big=2))
     world.wait_settled("toy", 2)
     eventually("a word of it", lambda: there.ready()[0] == 503, report=there.operator.text)
-    for words in (f"namespace '{HERE}'", f"namespace '{THERE}', decides nothing", f"operator-namespace={THERE}"):
+    for words in (f"namespace '{HERE}'", f"namespace '{THERE}', stands by", f"operator-namespace={THERE}"):
         assert words in there.ready()[1]
         assert words in there.operator.text()
     assert here.ready() == (200, "ok")
