@@ -61,11 +61,7 @@ def any_job_comes(world: World) -> str:
 
 def job_goes(world: World) -> str:
     """A user deletes a job."""
-    job = world.choose(world.server.all(kinds.JOBS))
-    if job is None:
-        return ""
-    world.server.remove(kinds.JOBS, job)
-    return f"job {name_of(job)} goes"
+    return _delete_one(world, kinds.JOBS, "job")
 
 
 def job_is_edited(world: World) -> str:
@@ -204,11 +200,16 @@ def write_policy(world: World, name: str) -> str:
 
 def policy_goes(world: World) -> str:
     """A policy is deleted."""
-    policy = world.choose(world.server.all(kinds.POLICIES))
-    if policy is None:
+    return _delete_one(world, kinds.POLICIES, "policy")
+
+
+def _delete_one(world: World, kind: str, noun: str) -> str:
+    """Delete a random object of that kind."""
+    chosen = world.choose(world.server.all(kind))
+    if chosen is None:
         return ""
-    world.server.remove(kinds.POLICIES, policy)
-    return f"policy {name_of(policy)} goes"
+    world.server.remove(kind, chosen)
+    return f"{noun} {name_of(chosen)} goes"
 
 
 def _policy(world: World, name: str) -> dict[str, Any]:
