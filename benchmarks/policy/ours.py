@@ -218,7 +218,7 @@ class Ours:
         """The leaving pods on the node: their owners and their GPUs."""
         found = Counter[str]()
         for known in self._known.values():
-            gone = {pod.uid for pod, _ in known.obs.to_delete} if known.obs else set()
+            gone = {pod.uid for pod in known.obs.to_delete} if known.obs else set()
             for pod in known.pods.values():
                 if pod.node == node and (pod.deleting_since is not None or pod.uid in gone):
                     found[known.job.namespace] += pod.gpus

@@ -537,7 +537,7 @@ def test_a_wait_that_begins_within_a_second_is_not_cut_short():
 def test_what_does_not_make_the_minimum_goes_when_the_api_server_takes_no_more():
     job = make_job([make_pod("master-0")], status=make_status(replicas=1), pods_rejected=QUOTA)
     seen = observe(job, START + 100)
-    assert [pod.name for pod, _ in seen.to_delete] == ["toy-master-0"]
+    assert [pod.name for pod in seen.to_delete] == ["toy-master-0"]
     assert (seen.status.incarnation, seen.status.target_replicas) == (2, 0)
     assert seen.is_in_backoff
     assert not seen.wants_pods
@@ -556,7 +556,7 @@ def test_a_pod_that_waits_for_a_node_that_closes_goes_and_a_pod_that_is_lost_mea
     status = plan(make_job(before, status=started(2)), make_grant(keep=["master-0", "worker-0", "worker-1"])).status
     status = status.model_copy(update={"replicas": 4, "target_replicas": 4})
     seen = see(make_job(before, status=status, misplaced=CLOSED))
-    assert [pod.name for pod, _ in seen.to_delete] == ["toy-worker-2"]
+    assert [pod.name for pod in seen.to_delete] == ["toy-worker-2"]
     assert (seen.status.replicas, seen.status.restarts, seen.status.retry) == (3, 0, None)
     assert seen.commit
     lost = see(make_job([*group(1), waiting("worker-2", "n2")], status=status, misplaced=CLOSED))
@@ -574,7 +574,7 @@ def test_a_loss_is_told_of_the_pods_that_were_lost_and_not_of_those_whose_node_c
 def test_a_torchrun_job_whose_master_has_not_started_begins_anew_when_the_master_s_node_closes():
     pods = [waiting("master-0", "n2"), make_pod("worker-0")]
     seen = see(make_job(pods, status=make_status(), misplaced={"uid-master-0": "node n2 accepts no more pods"}))
-    assert sorted(pod.name for pod, _ in seen.to_delete) == ["toy-master-0", "toy-worker-0"]
+    assert sorted(pod.name for pod in seen.to_delete) == ["toy-master-0", "toy-worker-0"]
     assert (seen.status.incarnation, seen.status.restarts, seen.status.failures) == (2, 0, 0)
 
 
@@ -619,7 +619,7 @@ def test_a_job_of_which_only_some_pods_are_refused_for_good_gives_the_others_bac
         [make_pod("master-0")], status=make_status(replicas=1), pods_rejected_until_edit="spec.worker.template...: odd."
     )
     seen = observe(job, START + 100)
-    assert [pod.name for pod, _ in seen.to_delete] == ["toy-master-0"]
+    assert [pod.name for pod in seen.to_delete] == ["toy-master-0"]
     assert (seen.status.incarnation, seen.status.target_replicas) == (2, 0)
     whole = observe(make_job(pods_rejected_until_edit="spec.worker.template...: odd."), START + 100)
     assert (whole.to_delete, whole.status.incarnation) == ((), 1)

@@ -56,8 +56,19 @@ def _job(d: Decision) -> dict[str, Any]:
         "gpus_after": d.gpus,
         "observed": _observed(d),
         "grant": _grant(d),
-        "plan": plain(d.plan),
+        "plan": _plan(d.plan),
     }
+
+
+def _plan(plan: Plan) -> dict[str, Any]:
+    """The plan, with the pods to delete by their names."""
+    fields: dict[str, Any] = plain(plan)
+    if plan.deletes:
+        fields["deletes"] = [
+            {"name": one.name, "uid": one.uid, "reason": one.reason} | ({"force": True} if one.force else {})
+            for one in plan.deletes
+        ]
+    return fields
 
 
 def _observed(d: Decision) -> dict[str, Any]:
@@ -66,7 +77,7 @@ def _observed(d: Decision) -> dict[str, Any]:
     return {
         "events": plain(obs.events),
         "members": [pod.name for pod in obs.members],
-        "to_delete": [{"name": pod.name, "reason": reason} for pod, reason in obs.to_delete],
+        "to_delete": [{"name": one.name, "reason": one.reason} for one in obs.to_delete],
         "lost_nodes": plain(obs.lost_nodes),
         "kept_nodes": plain(obs.kept_nodes),
         "avoided": plain(obs.avoided),

@@ -86,10 +86,8 @@ def test_a_job_never_gets_two_masters():
     first = allocate(snapshot)
     assignment = first.assignment("one")
     extra = replace(assignment, create=allocate(world(make_job("one", 1, team="red"))).assignment("one").create)
-    first._assignments["one"] = extra
-    with patch.object(type(first), "assignment", lambda self, uid: self._assignments[uid]):
-        second = allocate(snapshot)
-        second._assignments["one"] = assignment
+    second = allocate(snapshot)
+    with patch.object(type(first), "assignment", lambda self, _: extra if self is first else assignment):
         assert short_lived(snapshot, first, second) == {"one": "It would have two masters."}
 
 

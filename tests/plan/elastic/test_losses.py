@@ -113,7 +113,7 @@ def test_a_pod_on_a_node_that_is_not_ready_is_kept_while_the_master_says_that_it
     pods = (make_master(), make_worker(0), make_worker(1, node="n2"))
     job = with_facts(make_elastic_job(pods), **known)
     seen = see(job, unready={"n2": node})
-    assert ("toy-worker-1" not in {pod.name for pod, _ in seen.to_delete}) is is_kept
+    assert ("toy-worker-1" not in {pod.name for pod in seen.to_delete}) is is_kept
     assert (seen.training_nodes, seen.lost_nodes) == ({"n2"} if is_kept else set(), set() if is_kept else {"n2"})
     if is_kept and known["last_answer_at"] is not None:
         assert seen.requeue_at == (known["last_answer_at"] + FRESH_SECONDS,)

@@ -205,7 +205,7 @@ def test_each_time_in_vain_doubles_the_time_to_the_next():
 
 def test_what_is_bound_of_a_minimum_that_is_not_complete_in_time_goes_too():
     seen = see(waiting_job((make_pod("master-0"), make_pod("worker-0", **PENDING))), now=1000)
-    assert sorted(pod.name for pod, _ in seen.to_delete) == ["toy-master-0", "toy-worker-0"]
+    assert sorted(pod.name for pod in seen.to_delete) == ["toy-master-0", "toy-worker-0"]
     assert (seen.members, seen.status.incarnation) == ((), 2)
 
 

@@ -106,4 +106,4 @@ def _lacks_minimum(job: JobDemand) -> bool:
 
 def _missing(job: JobDemand) -> int:
     """The GPUs that the job lacks for its minimum."""
-    return job.gpus_of_size(job.sizes[0]) - sum(job.shape_of(member.role).gpus for member in job.members)
+    return job.gpus_of_size(job.minimum) - sum(job.shape_of(member.role).gpus for member in job.members)

@@ -71,8 +71,8 @@ class Entry:
     """The pods that are preempted for this entry."""
     pending: PendingPod | None = None
     """The pending pod of others; None for a job."""
-    unchanged_assignment: Assignment | None = None
-    """The entry's assignment in passes that do not change it."""
+    assignment: Assignment | None = None
+    """Made when it is read after a pass. It holds until another pass has changed the entry, or undoes a change."""
 
     @property
     def is_pending_pod(self) -> bool:
@@ -116,8 +116,8 @@ class Entry:
 
     @property
     def minimum(self) -> int:
-        """The smallest size that the job may run with; 0 for a job that gets no new pods (see `JobDemand.sizes`)."""
-        return self.demand.sizes[0] if self.demand.sizes else 0
+        """The job's minimum."""
+        return self.demand.minimum
 
     @property
     def has_master(self) -> bool:

@@ -160,7 +160,7 @@ def _order(job: JobDemand, *, in_turns: bool) -> Order:
     """Sort key: priority, whether the job has its minimum, age, uid. If jobs take turns, the job that waits longest
     counts as the oldest.
     """
-    at_minimum = bool(job.sizes) and len(job.members) >= job.sizes[0]
+    at_minimum = bool(job.sizes) and not job.lacks_minimum
     holds = job.is_admitted or at_minimum
     age = job.waiting_since if in_turns and not holds and job.waiting_since else job.created
     return -job.priority, not holds, age, job.uid

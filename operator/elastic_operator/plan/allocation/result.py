@@ -30,7 +30,8 @@ class Allocation(Mapping[str, Grant]):
         self._own, self._revision = state, state.revision
         self._explainer = Explainer(state)
         self._entries = {job.uid: state.queues.of(job.uid) for job in state.snapshot.jobs}
-        self._assignments: dict[str, Assignment] = {}
+        for entry in state.this_pass.changed:
+            entry.assignment = None
         self._grants: dict[str, Grant] = {}
         self.would_not_last: Mapping[str, str] = {}
         """The jobs (uids) that get nothing because it would not last, each with the reason in words (143)."""
@@ -165,13 +166,10 @@ class Allocation(Mapping[str, Grant]):
     def assignment(self, uid: str) -> Assignment:
         """The grant without its reasons. Raises KeyError for a job that is not in the snapshot."""
         entry = self._entries[uid]
-        if entry not in self._state.this_pass.changed:
-            if entry.unchanged_assignment is None:
-                entry.unchanged_assignment = assignment_of(self._state, entry)
-            return entry.unchanged_assignment
-        if uid not in self._assignments:
-            self._assignments[uid] = assignment_of(self._state, entry)
-        return self._assignments[uid]
+        state = self._state
+        if entry.assignment is None:
+            entry.assignment = assignment_of(state, entry)
+        return entry.assignment
 
 
 def _nomination(state: AllocationState, entry: Entry) -> Nomination:

@@ -56,6 +56,8 @@ class AllocationState:
             return AllocationState(snapshot)
         self.revision += 1
         self.journal.roll_back()
+        for entry in self.this_pass.changed:
+            entry.assignment = None
         self.snapshot = snapshot
         for number, before, after in self.board.renew(snapshot.nodes):
             self.accounts.renew_node(number, before, after, is_open=number in self.board.open_set)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 
 from elastic_api.status import JobStatus
+from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.text import Reason
 
 
@@ -146,10 +147,19 @@ class CreatePod:
 class DeletePod:
     """Delete exactly that pod (UID precondition). `force`: its node is lost, so its grace is 0."""
 
-    name: str
-    uid: str
+    pod: OwnPod
     reason: str
     force: bool = False
+
+    @property
+    def name(self) -> str:
+        """The pod's name."""
+        return self.pod.name
+
+    @property
+    def uid(self) -> str:
+        """The pod's uid."""
+        return self.pod.uid
 
 
 @dataclass(frozen=True, slots=True)

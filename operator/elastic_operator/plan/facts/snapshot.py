@@ -228,9 +228,14 @@ class JobDemand:
         return sum(member.gpus for member in self.members)
 
     @property
+    def minimum(self) -> int:
+        """The smallest size that the job may run with; 0 for a job that gets no new pods (see `sizes`)."""
+        return self.sizes[0] if self.sizes else 0
+
+    @property
     def lacks_minimum(self) -> bool:
         """Whether the job has fewer pods than its smallest size."""
-        return len(self.members) < min(self.sizes, default=0)
+        return len(self.members) < self.minimum
 
     def gpus_of_size(self, size: int) -> int:
         """The GPUs of that size, master included."""

@@ -86,7 +86,7 @@ def start_times(
 
 
 def _starts(job: JobDemand, allocation: Allocation) -> bool:
-    return allocation.assignment(job.uid).replicas >= job.sizes[0]
+    return allocation.assignment(job.uid).replicas >= job.minimum
 
 
 def _going_on(runs: Mapping[str, _Run], allocation: Allocation, now: float) -> Iterator[tuple[str, _Run]]:

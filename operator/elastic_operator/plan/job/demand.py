@@ -79,7 +79,7 @@ def _split_off_provisioning_pods(demand: JobDemand, uids: Set[str]) -> JobDemand
     They may while the job has fewer other members than its minimum (49).
     """
     members = tuple(member for member in demand.members if member.uid not in uids)
-    if demand.may_request_nodes_at is None or len(members) == len(demand.members) or len(members) >= demand.sizes[0]:
+    if demand.may_request_nodes_at is None or len(members) == len(demand.members) or len(members) >= demand.minimum:
         return demand
     provisioning = (*demand.provisioning_pods, *(member for member in demand.members if member.uid in uids))
     return replace(demand, members=members, provisioning_pods=provisioning)

@@ -25,7 +25,6 @@ from elastic_operator.plan.job.failures import (
 from elastic_operator.plan.job.losses import MASTER_LOST, count_losses, end_backoff_for_master, lost_count
 from elastic_operator.plan.job.master_report import new_failures
 from elastic_operator.plan.job.observation import (
-    Deletion,
     Observation,
     end_incarnation,
     fail,
@@ -122,7 +121,7 @@ def _replace_failed_master(obs: Observation, master: OwnPod, now: float) -> Obse
         return replace_all(obs, end_incarnation(obs.status), event)
     status = next_master(obs.status, now)
     status = status.model_copy(update={"replicas": len(others)})
-    to_delete = (*obs.to_delete, Deletion(master, short_failure(master)))
+    to_delete = (*obs.to_delete, obs.deletion(master, short_failure(master)))
     return replace(obs, status=status, to_delete=to_delete, commit=True, events=(*obs.events, _replaced(text, status)))
 
 

@@ -34,7 +34,7 @@ def plan_finished(obs: Observation, grant: Grant | None, now: float) -> Plan:
     to_delete = [p for p in obs.job.pods if p.deleting_since is None and is_deleted_at_the_end(p, policy)]
     due = {p.uid: ended if at_once and not _is_ending(p, policy) else ended + FINISH_SECONDS for p in to_delete}
     why = f"the job has ended ({policy})"
-    deletes = (*(DeletePod(p.name, p.uid, why) for p in to_delete if now >= due[p.uid]), *reclaimed(obs, grant))
+    deletes = (*(DeletePod(p, why) for p in to_delete if now >= due[p.uid]), *reclaimed(obs, grant))
     wakes = list(due.values())
     ttl = spec.ttl_seconds_after_finished if spec else None
     if ttl is not None:
@@ -52,7 +52,7 @@ def _is_ending(pod: OwnPod, policy: CleanPodPolicy) -> bool:
 def without_pods(obs: Observation, now: float) -> Plan:
     """Delete all pods of a suspended job. If it is not suspended, its pods without GPUs run on; none are created."""
     suspended = obs.job.spec is not None and obs.job.spec.suspend
-    suspended_pods = tuple(DeletePod(p.name, p.uid, "spec.suspend is true") for p in obs.members) if suspended else ()
+    suspended_pods = tuple(DeletePod(p, "spec.suspend is true") for p in obs.members) if suspended else ()
     plan = make_plan(obs, None, (*deletes_of(obs), *suspended_pods), (), now)
     return _for_a_question(obs, plan, now) if obs.job.is_what_if and obs.job.what_if == ONCE else plan
 

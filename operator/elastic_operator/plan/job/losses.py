@@ -173,8 +173,8 @@ def _why_lost(obs: Observation, lost: int) -> str:
     lists.
     """
     alive = {pod.name for pod in obs.members}
-    going = ((pod, why) for pod, why in obs.to_delete if pod.uid not in obs.job.context.misplaced)
-    causes = {pod.name: why for pod, why in going if pod.incarnation == obs.status.incarnation}
+    going = (one for one in obs.to_delete if one.uid not in obs.job.context.misplaced)
+    causes = {one.name: one.reason for one in going if one.pod.incarnation == obs.status.incarnation}
     causes |= {pod.name: pod.disrupted for pod in present(obs) if pod.disrupted}
     listed = [p.name for p in obs.status.pods if p.name not in alive and p.phase in ("Pending", "Running")]
     names = list(dict.fromkeys([*causes, *listed]))[:lost]

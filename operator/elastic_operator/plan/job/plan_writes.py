@@ -54,16 +54,12 @@ def _for_older_crd(status: JobStatus, pruned_status_fields: frozenset[str]) -> J
 
 def deletes_of(obs: Observation) -> tuple[DeletePod, ...]:
     """The deletions for reasons of the job's own; on a lost node also of pods that are being deleted."""
-    return tuple(
-        DeletePod(pod.name, pod.uid, why, force=pod.node in obs.lost_nodes)
-        for pod, why in obs.to_delete
-        if pod.deleting_since is None or pod.node in obs.lost_nodes
-    )
+    return tuple(one for one in obs.to_delete if one.pod.deleting_since is None or one.force)
 
 
 def deletes_of_released(pods: Iterable[OwnPod], release: Collection[str], why: str) -> tuple[DeletePod, ...]:
     """The deletions of the released pods (uids): highest worker index first, the master last."""
-    return tuple(DeletePod(pod.name, pod.uid, why) for pod in leaving_order(pod for pod in pods if pod.uid in release))
+    return tuple(DeletePod(pod, why) for pod in leaving_order(pod for pod in pods if pod.uid in release))
 
 
 def reclaimed(obs: Observation, grant: Grant | None) -> tuple[DeletePod, ...]:

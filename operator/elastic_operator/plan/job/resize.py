@@ -9,7 +9,7 @@ from elastic_api.status import SizeReason
 from elastic_operator.plan.facts.decisions import Event, Grant
 from elastic_operator.plan.facts.text import Reason, listed, names_of, pods
 from elastic_operator.plan.facts.times import seconds, status_time
-from elastic_operator.plan.job.observation import Deletion, Observation, add_change, end_incarnation
+from elastic_operator.plan.job.observation import Observation, add_change, end_incarnation
 
 
 def restart_if_needed(obs: Observation, grant: Grant) -> Observation:
@@ -35,7 +35,7 @@ def restart_if_needed(obs: Observation, grant: Grant) -> Observation:
         why = f"All pods are deleted before the start: {grant.message}"
     else:
         return obs
-    to_delete = (*obs.to_delete, *(Deletion(pod, why) for pod in obs.members))
+    to_delete = (*obs.to_delete, *(obs.deletion(pod, why) for pod in obs.members))
     event = Event("NewIncarnation", f"{why}; all pods are replaced.")
     status = end_incarnation(obs.status)
     return replace(obs, status=status, members=(), to_delete=to_delete, commit=True, events=(*obs.events, event))

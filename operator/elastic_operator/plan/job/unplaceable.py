@@ -18,7 +18,7 @@ from elastic_operator.plan.facts.times import doubled, end_of_wait, seconds
 from elastic_operator.plan.facts.waits import WAITS
 from elastic_operator.plan.job.elastic_rules import next_master
 from elastic_operator.plan.job.losses import end_backoff_for_master, reported
-from elastic_operator.plan.job.observation import Deletion, Observation, end_incarnation, master_of, replace_all
+from elastic_operator.plan.job.observation import Observation, end_incarnation, master_of, replace_all
 from elastic_worker.contract import ROLE_MASTER
 
 UNSCHEDULABLE_SECONDS = 60.0
@@ -49,7 +49,7 @@ def recreate_misplaced_pods(obs: Observation, now: float) -> Observation:
         if not obs.spec.is_elastic:
             return replace_all(obs, end_incarnation(status), event)
         status = next_master(end_backoff_for_master(status, obs.spec.minimum, now), now)
-    to_delete = (*obs.to_delete, *(Deletion(pod, why[pod.uid]) for pod in going))
+    to_delete = (*obs.to_delete, *(obs.deletion(pod, why[pod.uid]) for pod in going))
     return replace(obs, status=status, members=left, to_delete=to_delete, commit=True, events=(*obs.events, event))
 
 
@@ -157,5 +157,5 @@ def back_off(obs: Observation, now: float, left: tuple[OwnPod, ...], cause: Retr
     event = Event("ScaleUpBlocked", f"{why.rstrip('.')}. Tried again in {wait:.0f} s.", "Warning")
     if starts_over:
         return replace_all(obs, end_incarnation(status, target_replicas=0), event)
-    to_delete = (*obs.to_delete, *(Deletion(pod, why) for pod in obs.members if pod not in left))
+    to_delete = (*obs.to_delete, *(obs.deletion(pod, why) for pod in obs.members if pod not in left))
     return replace(obs, status=status, members=left, to_delete=to_delete, commit=True, events=(*obs.events, event))
