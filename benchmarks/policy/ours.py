@@ -23,8 +23,9 @@ from benchmarks.policy.world import World
 from elastic_api.job import JobSpec
 from elastic_api.pod_names import pod_name
 from elastic_api.status import JobStatus
-from elastic_operator.plan.allocation.allocate import Allocator, next_change
+from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.result import Allocation
+from elastic_operator.plan.change_times import next_change
 from elastic_operator.plan.facts.decisions import Assignment, CreatePod, Plan
 from elastic_operator.plan.facts.group_report import GroupReport
 from elastic_operator.plan.facts.job import Job, JobContext, JobFeedback, MainContainer, OwnPod

@@ -348,6 +348,7 @@ def test_a_planner_that_remembers_decides_what_a_fresh_one_decides(history):
         getattr(world, what)(*how)
         remembered, fresh = world.decide(), world.decide_anew()
         assert dict(remembered.allocation) == dict(fresh.allocation)
+        assert not remembered.is_new or remembered.until == fresh.until
         for uid, obs in remembered.obs.items():
             plans = [
                 planner.plan(obs, found.allocation.get(uid), world.now)
@@ -368,7 +369,9 @@ def test_only_jobs_with_another_observation_or_a_due_plan_need_plans(history):
         needed = {
             uid
             for uid, plan in plans.items()
-            if decisions.is_new or plan is None or not plan.is_current(all_obs[uid], world.now)
+            if plan is None
+            or not plan.is_current(all_obs[uid], world.now)
+            or (decisions.is_new and plan.assignment != decisions.allocation.find_assignment(uid))
         }
         assert set(world.planner.may_need_plans(decisions, world.now)) == needed
         dues = [plan.due for plan in world.planner.plans.all() if plan.due > -inf]
@@ -389,6 +392,23 @@ def test_a_pass_in_which_nothing_changes_looks_at_no_job():
         return calls_of(lambda: list(world.planner.may_need_plans(world.decide(), world.now)))
 
     assert calls(40) == calls(10)
+
+
+def test_a_pass_in_which_one_job_changes_costs_little_more_beside_many_others():
+    def calls(jobs: int) -> int:
+        world = World()
+        world.node("n1", 1000, True, False)
+        for index in range(jobs):
+            world.job(f"job-{index}", 1, STATUSES[2], "")
+            world.pod(f"job-{index}", "master-0", "n1", "Running", False, True)
+        first = world.decide()
+        for obs in first.obs.values():
+            assignment = first.allocation.find_assignment(obs.job.uid)
+            world.planner.plans.note(Planned(obs, assignment, inf, obs.status))
+        world.job("job-0", 2, STATUSES[2], "")
+        return calls_of(lambda: list(world.planner.may_need_plans(world.decide(), world.now)))
+
+    assert calls(80) - calls(20) <= 60 * 7  # calls of functions for each of the others
 
 
 @given(st.lists(happenings, max_size=30))

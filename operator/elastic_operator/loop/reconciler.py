@@ -149,7 +149,7 @@ class Reconciler:
         job, body = obs.job, self._stores.jobs.get(obs.job.uid)
         assert body is not None, "a pass awaits nothing, so the job is still there"
         try:
-            assignment = allocation.assignment(job.uid) if job.uid in allocation else None
+            assignment = allocation.find_assignment(job.uid)
             deferred = self.eviction_gate.deferred(job.uid)
             release = frozenset(assignment.release) - deferred.pods if assignment is not None else ()
             plan = self._planner.plan_in_quarantine(job, release, now)
@@ -235,7 +235,7 @@ def _no_gate() -> None:
 def _acts(uid: str, allocation: Allocation) -> bool:
     """Whether the job gets or loses pods by the allocation."""
     try:
-        assignment = allocation.assignment(uid) if uid in allocation else None
+        assignment = allocation.find_assignment(uid)
     except Exception:  # noqa: BLE001 - it is raised again where the job's plan is made, and handled there
         return True
     return assignment is not None and bool(assignment.create or assignment.release)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from elastic_operator.plan.facts.job import OwnPod
@@ -53,5 +53,11 @@ class ObservedJobs:
         all_demands = {**self.demand_of, **demand_of}
         if demand_of:
             demands = tuple(demand for demand in all_demands.values() if demand is not None)
-            members = frozenset(member.uid for demand in demands for member in demand.members)
+            before = _members_of(self.demand_of[uid] for uid in demand_of if uid in self.demand_of)
+            after = _members_of(demand_of.values())
+            members = members if before == after else (members - before) | after
         return ObservedJobs(self.uids, all_obs, all_demands, demands, members, leaving)
+
+
+def _members_of(demands: Iterable[JobDemand | None]) -> frozenset[str]:
+    return frozenset(member.uid for demand in demands if demand is not None for member in demand.members)

@@ -14,9 +14,10 @@ from dataclasses import dataclass, replace
 from math import floor, inf
 
 from elastic_operator.memory import DirtySet, SingleCache
-from elastic_operator.plan.allocation.allocate import Allocator, next_change
+from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.blame import culprits_of_allocation
+from elastic_operator.plan.change_times import ChangeTimes
 from elastic_operator.plan.cluster_view import ClusterView, Reclaim
 from elastic_operator.plan.delay_queue import DelayQueue
 from elastic_operator.plan.demands import demand_while_quarantined, renew_demand
@@ -71,7 +72,7 @@ class Planner:
         """When time alone may change how a job is observed (epoch seconds)."""
         self.plans = Plans()
         self._snapshot: SingleCache[tuple[object, ...], Snapshot] = SingleCache()
-        self._allocator, self._dry_run_allocator = LookaheadAllocator(), Allocator()
+        self._allocator, self._dry_run_allocator, self._change_times = LookaheadAllocator(), Allocator(), ChangeTimes()
         self._decided: Decisions | None = None
 
     # -- memory --------------------------------------------------------------------------------------------------------
@@ -95,7 +96,8 @@ class Planner:
 
     def forget_allocation(self) -> None:
         """Forget the allocation's state: the next allocation begins anew."""
-        self._allocator, self._dry_run_allocator, self._decided = LookaheadAllocator(), Allocator(), None
+        self._allocator, self._dry_run_allocator, self._change_times = LookaheadAllocator(), Allocator(), ChangeTimes()
+        self._decided = None
 
     @property
     def futile_preemptors(self) -> frozenset[str]:
@@ -238,7 +240,9 @@ class Planner:
             if stopped is not None and reclaim.is_dry_run:
                 dry_run, error = self._dry_run(to_allocate, error)
             _ = allocation.nominations  # they are made when they are read, and an error is handled here
-        until = min(next_change(to_allocate), now + reclaim.next_capacity(allocation), self._allocator.again_at)
+        until = min(
+            self._change_times.next(to_allocate), now + reclaim.next_capacity(allocation), self._allocator.again_at
+        )
         self._decided = Decisions(view.policies, obs, snapshot, allocation, True, until, stopped, dry_run, error)
         return self._decided
 
@@ -264,7 +268,9 @@ class Planner:
 
     def may_need_plans(self, decisions: Decisions, at: float) -> Iterator[str]:
         """The jobs (uids) that may need another plan; `at` is monotonic."""
-        return iter(decisions.obs) if decisions.is_new else self.plans.may_need_one(decisions.obs, at)
+        if decisions.is_new:
+            return self.plans.outdated_by(decisions.allocation, decisions.obs, at)
+        return self.plans.may_need_one(decisions.obs, at)
 
     def plan(self, obs: Observation, grant: Grant | None, now: float) -> Plan:
         """The job's plan, by its grant."""

@@ -3,7 +3,8 @@
 import pytest
 
 from elastic_api.status import MAX_HISTORY, Change, SizeReason, Training
-from elastic_operator.plan.allocation.allocate import allocate, next_change
+from elastic_operator.plan.allocation.allocate import allocate
+from elastic_operator.plan.change_times import next_change
 from elastic_operator.plan.facts.job_shape import job_shape
 from elastic_operator.plan.facts.snapshot import PodShape, Snapshot
 from elastic_operator.plan.facts.team import Flavor

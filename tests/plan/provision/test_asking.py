@@ -6,7 +6,8 @@ import pytest
 
 from elastic_api.status import SizeReason
 from elastic_operator.plan.allocation import node_requests
-from elastic_operator.plan.allocation.allocate import Allocator, allocate, next_change
+from elastic_operator.plan.allocation.allocate import Allocator, allocate
+from elastic_operator.plan.change_times import next_change
 from tests.plan.allocate.world import (
     NOW,
     grants,

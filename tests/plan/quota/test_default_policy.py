@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from elastic_operator.plan.allocation.allocate import allocate, next_change
+from elastic_operator.plan.allocation.allocate import allocate
+from elastic_operator.plan.change_times import next_change
 from elastic_operator.plan.facts.team import NO_POLICY, Quota
 from elastic_operator.settings import Settings
 from tests.plan.allocate.world import NOW, make_job, make_node, make_shape, make_snapshot, make_team

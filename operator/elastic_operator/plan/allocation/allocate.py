@@ -8,9 +8,7 @@ the input. Once a decision is carried out, the same is decided again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import chain, count
-from math import inf
+from itertools import count
 
 from elastic_operator.plan.allocation.assignments import mark_ready
 from elastic_operator.plan.allocation.entry import Entry
@@ -19,8 +17,7 @@ from elastic_operator.plan.allocation.node_requests import request_nodes
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.allocation.rounds import serve
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.snapshot import JobDemand, Snapshot
-from elastic_operator.plan.facts.team import Team
+from elastic_operator.plan.facts.snapshot import Snapshot
 
 _MAX_SERVINGS = 3
 """A pass is repeated up to this many times in all, while it preempts a whole job for nothing (112) or splits a gang. If
@@ -84,28 +81,3 @@ def allocate(snapshot: Snapshot) -> Allocation:
     A job without sizes is ending: it gets nothing new, and its pods can be reclaimed one by one.
     """
     return Allocator().allocate(snapshot)
-
-
-def next_change(snapshot: Snapshot) -> float:
-    """The next time at which the allocation of the same snapshot may change; infinity if there is none."""
-    teams = snapshot.find_teams()
-    times = (time for job in snapshot.jobs for time in _change_times(job, teams.of(job.namespace), snapshot.now))
-    waits = (job.starves_from(snapshot.starvation_seconds) for job in snapshot.jobs if job.lacks_minimum)
-    return min((time for time in chain(times, waits) if time > snapshot.now), default=inf)
-
-
-def _change_times(job: JobDemand, team: Team, now: float) -> Iterator[float]:
-    yield job.failed_until
-    yield job.next_growth(now)
-    yield job.may_preempt_at
-    if job.may_request_nodes_at is not None:
-        yield job.may_request_nodes_at
-    yield from ends_of_protection(job, team)
-
-
-def ends_of_protection(job: JobDemand, team: Team) -> Iterator[float]:
-    """The times (epoch seconds) from which a running job may be preempted as a whole."""
-    if job.running_since:
-        yield job.running_since + team.min_runtime_seconds
-        if team.quantum_seconds is not None:
-            yield job.running_since + team.quantum_seconds

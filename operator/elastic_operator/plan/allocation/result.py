@@ -163,6 +163,10 @@ class Allocation(Mapping[str, Grant]):
         """The job's position in the order in which jobs are served."""
         return self._entries[uid].rank
 
+    def find_assignment(self, uid: str) -> Assignment | None:
+        """The assignment; None for a job that is not in the snapshot."""
+        return self.assignment(uid) if uid in self._entries else None
+
     def assignment(self, uid: str) -> Assignment:
         """The grant without its reasons. Raises KeyError for a job that is not in the snapshot."""
         entry = self._entries[uid]
