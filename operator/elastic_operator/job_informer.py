@@ -223,7 +223,7 @@ class JobInformer:
             if isinstance(error, WITHOUT_RIGHTS) and self.is_gone(namespace):
                 # Its jobs are deleted before it. While it is being deleted, the operator may do nothing for jobs there.
                 # Their pods count where they run, as those of any deleted job.
-                self.store.observe_empty(within=namespace)
+                self.store.forget_all(within=namespace)
                 return True
             self.errors += 1
             log.warning("jobs cannot be listed: %r", error)

@@ -193,7 +193,7 @@ class Reflector(Generic[T]):
             what = "not served" if not_served else "in no namespace"
             logger.warning("%s path=%s; it is looked for every %.0f s", what, self.path, self._absent_seconds)
         self._absent, self._revision, self.last_ok = True, "", time.monotonic()
-        self.store.observe_empty(within=self._namespace)
+        self.store.forget_all(within=self._namespace)
         self.synced.set()
         return True
 
