@@ -180,6 +180,13 @@ async def stops_short(request: web.Request) -> web.StreamResponse:
     return response
 
 
+async def read_watch(session: Session) -> None:
+    """Watch until the end."""
+    async with session.stream(PATH, params={"watch": "true"}, inactivity=1.0) as stream:
+        while await stream.readany():
+            pass
+
+
 @pytest.mark.parametrize(("answer", "outcome"), [(breaks_off, "error"), (stops_short, "timeout")])
 async def test_request_whose_body_fails_is_counted_once(api, answer, outcome):
     """Each failure would halve the share of failures, on which there is an alert."""
@@ -190,9 +197,7 @@ async def test_request_whose_body_fails_is_counted_once(api, answer, outcome):
             await session.get(PATH)
         api.fail("WATCH", answer)
         with pytest.raises(errors.Unreachable):
-            async with session.stream(PATH, params={"watch": "true"}, inactivity=1.0) as stream:
-                while await stream.readany():
-                    pass
+            await read_watch(session)
     assert counts == {("GET", outcome): 1, ("WATCH", outcome): 1}
 
 
