@@ -2,8 +2,8 @@
 
 Every write asks how long this process may still write; the answer is also the write's time limit. It asks again when
 its bytes are sent, because making a connection and long turns of the event loop take time in between (90). So a process
-that has lost its lease sends no write, and waits for none beyond its lease. Callers retry by themselves, because they
-know the effect of a repetition.
+that has lost its lease sends no write, and waits for none beyond its lease. The session repeats no request: callers do,
+because they know the effect of a repetition.
 """
 
 from __future__ import annotations

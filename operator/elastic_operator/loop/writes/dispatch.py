@@ -220,7 +220,7 @@ class Dispatcher:
             self.metrics.reconcile_errors.inc()
             self.on_internal_error(job.uid, error)
         else:
-            were_refused = self.failed_writes.of(job.uid).attempts.times != work.tries  # its next pods, meanwhile (139)
+            were_refused = self.failed_writes.of(job.uid).attempts.times != work.tries  # by a dry run (139)
             if work.clears and not were_refused:
                 self.failed_writes.clear(job)
             if work.plan.creates:
