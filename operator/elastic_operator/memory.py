@@ -114,7 +114,7 @@ class SingleCache(Generic[K, T]):
 
 
 class PerJobMemory(Protocol):
-    """A memory of jobs. All such memories of a leader's loop are in one list (`loop/compose.py`)."""
+    """A memory with an entry for each job. All such memories of a leader's loop are in one list (`loop/compose.py`)."""
 
     def forget_deleted(self, present: Set[str]) -> None:
         """Forget deleted jobs; `present` are the uids of the existing ones."""

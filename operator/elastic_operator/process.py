@@ -229,7 +229,9 @@ class Process:
             self.quotas = self._plain_pod_quotas()
             _start_supervised("limits of plain pods", partial(self._keep_quotas, self.quotas), ending)
             self.times = JobTimes()
-            self.controller = self._controller(events)
+            logs = FailureLogs(self.session, self._main_container, self._wake)
+            ending.push_async_callback(logs.stop)
+            self.controller = self._controller(events, logs)
             await self.controller.run()
 
     async def _renew_networks(self) -> None:
@@ -271,7 +273,7 @@ class Process:
         if self.quotas is not None:
             self.quotas.pass_ended(decisions.policies, decisions.snapshot)
 
-    def _controller(self, events: EventRecorder) -> Controller:
+    def _controller(self, events: EventRecorder, logs: FailureLogs) -> Controller:
         build = BuildSettings(
             worker_priority_class=self.settings.worker_priority_class_name,
             master_priority_class=self.settings.master_priority_class_name,
@@ -285,7 +287,7 @@ class Process:
             stores=self.stores,
             ledger=self.ledger,
             executor=PlanExecutor(self.session, self.stores, events, build, written=self._job_written),
-            logs=FailureLogs(self.session, self._main_container, self._wake),
+            logs=logs,
             settings=self.settings,
             metrics=self.metrics,
             clock=clock,

@@ -413,6 +413,19 @@ async def test_when_an_optional_kind_is_removed_its_objects_are_gone(api, sessio
         assert reflector.age() < 1
 
 
+async def test_objects_of_an_optional_kind_come_back_unchanged_after_it_was_not_served_for_a_moment(api, session):
+    """An API server that starts may answer 404 before it has read the definitions."""
+    api.put(f"{POLICIES}/a", {"metadata": {}, "spec": {}})
+    async with reflecting_optional(session) as reflector:
+        api.always |= {"LIST": 404, "WATCH": 404}
+        api.cut()
+        await asyncio.sleep(1)
+        assert len(reflector.store) == 0
+        api.always.clear()
+        await asyncio.sleep(ABSENT_SECONDS)
+        assert reflector.store.named("a") is not None
+
+
 async def test_a_kind_that_must_be_there_and_is_not_served_is_never_fresh(api, session):
     api.always["LIST"] = 404
     reflector = Reflector(session, PODS, Pod)

@@ -29,7 +29,7 @@ def never_placed(world: World, namespace: str, *, gpus: int) -> Body:
     return pod
 
 
-def test_for_a_pod_that_the_scheduler_places_nowhere_pods_go_from_three_nodes_and_then_it_rests() -> None:
+def test_pod_that_the_scheduler_places_nowhere_causes_evictions_on_three_nodes_and_then_rests() -> None:
     async def scenario(world: World) -> None:
         teams(world, nodes=20, red=4)
         await world.advance(30)
@@ -338,7 +338,7 @@ def test_a_job_that_waits_to_make_way_gets_again_what_it_has_lost() -> None:
         run_scenario(scenario)
 
 
-def test_a_pending_pod_does_not_wait_long_for_answers_about_a_job_that_takes_from_the_same_victim_job() -> None:
+def test_pending_pod_does_not_wait_long_for_answers_about_another_preemptor() -> None:
     async def scenario(world: World) -> None:
         green = teams(world, nodes=2, red=4, blue=1)
         await world.advance(60)
@@ -374,7 +374,7 @@ def test_three_rejections_after_dry_runs_stop_evictions_for_the_job() -> None:
     run_scenario(scenario)
 
 
-def test_without_answers_no_pod_is_evicted_and_few_questions_are_asked_and_later_all_get_their_guarantee() -> None:
+def test_without_answers_no_pod_is_evicted_and_later_all_get_their_guarantee() -> None:
     async def scenario(world: World) -> None:
         teams(world, nodes=4, red=12)
         await world.advance(30)
@@ -398,7 +398,7 @@ def test_without_answers_no_pod_is_evicted_and_few_questions_are_asked_and_later
 
 
 @pytest.mark.parametrize("placed", [0, 1], ids=["all-of-its-pods", "all-but-the-first"])
-def test_for_a_job_whose_pods_the_scheduler_places_nowhere_others_go_three_times_and_then_it_rests(placed: int) -> None:
+def test_job_that_the_scheduler_places_nowhere_causes_evictions_three_times_and_then_rests(placed: int) -> None:
     async def scenario(world: World) -> None:
         teams(world, nodes=4, red=4)
         await world.advance(30)

@@ -91,7 +91,7 @@ def test_others_lose_pods_once_at_most_for_a_job_that_raises_at_what_it_is_given
     run_scenario(scenario)
 
 
-def test_a_place_for_a_foreign_pod_is_kept_for_as_long_as_the_pods_of_a_job_that_is_quarantined_take_to_go() -> None:
+def test_place_of_a_foreign_pod_is_kept_until_the_pods_of_a_quarantined_job_are_deleted() -> None:
     async def scenario(world: World) -> None:
         world.add_node(4, "a")
         add_policy(world, "red", guaranteed=0, limit=8)
@@ -177,7 +177,7 @@ def test_an_allocation_that_raises_whatever_the_jobs_are_is_blamed_on_none_of_th
     run_scenario(scenario)
 
 
-def test_an_error_that_only_the_limits_on_evictions_bring_about_is_blamed_on_the_job_at_which_it_occurs() -> None:
+def test_error_that_only_the_limits_on_evictions_cause_is_blamed_on_its_job() -> None:
     allocate_all = allocate.Allocator.allocate
 
     def broken(allocator: Any, snapshot: Any) -> Any:

@@ -154,8 +154,8 @@ WITHOUT_RIGHTS = (Forbidden, NotFound, NotServed)
 def has_unknown_outcome(error: ClusterError) -> bool:
     """Whether a write that failed with this error may have been carried out nevertheless.
 
-    It may if there was no answer, if a proxy gave up waiting (502 or 504), or if the API server waited for etcd in
-    vain. Any other error means that it was not carried out.
+    It may if there was no answer, if a proxy gave up waiting (502 or 504), or if etcd did not answer the API server.
+    Any other error means that it was not carried out.
     """
     if not isinstance(error, ServerError):
         return isinstance(error, Unreachable)

@@ -13,8 +13,8 @@ STORM_FACTOR = 4.0
 MAX_STORM_DELAY_SECONDS = 0.5
 """The longest wait before a pass in a storm, and so before each of the five to ten steps of a reclaim."""
 MAX_BACKED_UP_SECONDS = 1.0
-"""The longest further wait while the writes of earlier passes are backed up. What a pass decides is written behind
-these, and meanwhile the pass would only take turns of the event loop from them.
+"""The longest further wait while the writes of earlier passes are backed up. The writes of the next pass would only
+join their queue, and the pass would take turns of the event loop from them.
 """
 
 

@@ -1,9 +1,9 @@
-"""The control loop: wake, read, decide, apply. In the words of others: a cycle of kueue's scheduler, then a reconcile
-for each job; the result of a pass says when to requeue.
+"""The control loop: wake, read, decide, write (kueue: a cycle of the scheduler, then a reconcile for each job). A pass
+returns when the next one is due.
 
-A pass awaits nothing, so it sees one state of the stores: the planner observes the jobs and
-allocates for all of them, the reconciler has each job's plan carried out, and the nominator keeps places for pods of
-others. Everything is decided again every ten minutes, even without an event.
+A pass awaits nothing, so it sees one state of the stores: the planner observes the jobs and allocates for all of them,
+the reconciler has each job's plan carried out, and the nominator keeps places for pods of others. Every ten minutes the
+operator decides about everything again, even without an event.
 
 If many objects are new, they are read before the pass, with turns of the event loop in between.
 """
@@ -36,14 +36,13 @@ from elastic_operator.plan.planner import Decisions, Planner
 log = logging.getLogger(__name__)
 
 LONGEST_WAIT_SECONDS = 120.0
-"""The longest time between two passes. A pass costs next to nothing while nothing changes, and finds work that time
-alone has made due, even if no part of the operator announced the time.
+"""The longest time between two passes. A pass costs next to nothing while nothing changes. It finds work that has
+become due although no part of the operator announced the time.
 """
 LEAST_WAIT_SECONDS = 0.01
 """The least time between two passes, in which the watches, the writes and the probes have their turn."""
 AFTER_ERROR_SECONDS = 1.0
-"""A failed pass is tried again after this time and no sooner, whatever changes meanwhile: it may fail again at once,
-and the next one reads everything again.
+"""The pause after a failed pass, whatever changes meanwhile: the next pass reads everything again, and may fail again.
 """
 BETWEEN_SLICES_SECONDS = 1.0
 """A resync decides again on as many jobs as a pass makes plans for, once in this time."""
@@ -86,7 +85,7 @@ class Controller:
         self._stepped, self._until_not_backed_up = clock.stepped, until_not_backed_up
         self.last_pass = time.monotonic()
         self.decisions: Decisions | None = None
-        """Of the last pass."""
+        """The decisions of the last pass; None before the first one."""
         self._resync_at, self._batching = 0.0, Batching()
         self._to_resync: list[str] = []
         self._present: Collection[str] | None = None
@@ -98,7 +97,7 @@ class Controller:
         return self.decisions.policies.team_of if self.decisions else {}
 
     def wake(self) -> None:
-        """Something has changed: make a pass."""
+        """Have a pass made, because something has changed."""
         self._awake.set()
 
     async def run(self) -> None:
@@ -204,7 +203,7 @@ class Controller:
     def _forget_deleted(self, decisions: Decisions) -> None:
         """Make the memories forget deleted jobs, if a job was deleted or everything is decided again."""
         present = self.world.jobs()
-        if present is not self._present:  # by identity (23)
+        if present is not self._present:  # unchanged means identical (23)
             self._present = present
             for memory in self.of_jobs:
                 memory.forget_deleted(decisions.obs.keys())

@@ -212,7 +212,8 @@ class Reconciler:
         allocation = decisions.allocation
         for uid in self.reason_messages.take(storms=storms):
             known = self._planner.plans.of(uid)
-            if known is None or known.obs is not decisions.obs.get(uid) or known.obs.job.fault:  # by identity (23)
+            # An unchanged observation is the identical object (23).
+            if known is None or known.obs is not decisions.obs.get(uid) or known.obs.job.fault:
                 continue
             if uid not in allocation or self.dispatcher.busy(uid):
                 continue

@@ -50,7 +50,7 @@ Of one allocation:
                     the reason why it is not larger (column LIMITED BY)
 
 Of taking GPUs:
-    preempt         decide to delete pods for a preemptor (kueue: preempt); in vain if no preemptor uses their room
+    preempt         decide to delete pods for a preemptor (kueue: preempt); for nothing if no preemptor uses their room
     eviction        the deletion of a pod for another team or for a pending pod (kueue: evict)
     release         of a job: to give up members, for a preemptor or because it may not keep them
     defer           of a job: to release pods later, when it is known that their preemptors can use the room

@@ -85,7 +85,7 @@ class ClusterView(Protocol):
 
 
 class Reclaim(Protocol):
-    """Whether pods may be evicted, and how many."""
+    """The rules of reclaim: whether pods may be evicted, and how many."""
 
     @property
     def stopped(self) -> Reason | None:
@@ -93,7 +93,7 @@ class Reclaim(Protocol):
 
     @property
     def is_dry_run(self) -> bool:
-        """Whether evictions are worked out and only reported (DryRun)."""
+        """Whether evictions are only reported, and not carried out (DryRun)."""
 
     def eviction_limits(self, gpus: int) -> EvictionLimits:
         """The limits on evictions in a cluster with that many GPUs."""

@@ -19,7 +19,7 @@ from elastic_operator.plan.job_memory import JobMemory
 def renew_demand(view: ClusterView, memory: JobMemory, obs: Observation) -> None:
     """Remember the job's demand; the same object as before while its inputs do not change.
 
-    Inputs are compared by `==`: at once where they are the same objects. An observation that was made anew is compared
+    Inputs are compared by `==`: at once where they are the same objects. A new observation is compared
     field by field, because another demand would cost an allocation.
     """
     job = obs.job

@@ -1,4 +1,4 @@
-"""All jobs of one pass, made from all jobs of the pass before: only jobs that were observed anew are examined (23)."""
+"""All jobs of one pass, made from all jobs of the pass before: only jobs that were observed again are examined (23)."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ class ObservedJobs:
     def renewed(
         self, uids: Collection[str], observed: Collection[str], memories: Mapping[str, JobMemory]
     ) -> ObservedJobs:
-        """The jobs of the next pass: `uids`, of which `observed` were observed anew."""
+        """The jobs of the next pass: `uids`, of which `observed` were observed again."""
         before = self if uids is self.uids else ObservedJobs(uids)
         obs: dict[str, Observation] = {}
         demand_of: dict[str, JobDemand | None] = {}
         for uid in observed if before is self else uids:
             memory = memories[uid]
-            if memory.obs is not None and memory.obs is not before.obs.get(uid):  # by identity (23)
+            if memory.obs is not None and memory.obs is not before.obs.get(uid):  # unchanged means identical (23)
                 obs[uid] = memory.obs
-            if before is not self or memory.demand is not before.demand_of[uid]:  # by identity (23)
+            if before is not self or memory.demand is not before.demand_of[uid]:  # unchanged means identical (23)
                 demand_of[uid] = memory.demand
         if before is self and not obs and not demand_of:
             return self

@@ -95,7 +95,7 @@ class Planner:
                 self.plans.forget(uid)
 
     def forget_allocation(self) -> None:
-        """Forget the allocation's state: the next allocation begins anew."""
+        """Forget the allocation's state: the next allocation begins from nothing."""
         self._allocator, self._dry_run_allocator, self._change_times = LookaheadAllocator(), Allocator(), ChangeTimes()
         self._decided = None
 
@@ -155,7 +155,8 @@ class Planner:
 
     def _observe_as(self, view: ClusterView, memory: JobMemory, job: Job) -> Observation:
         known = memory.obs
-        if known is not None and known.job is job and view.now < self._observe_at.time_of(job.uid):  # by identity (23)
+        # An unchanged job is the identical object (23).
+        if known is not None and known.job is job and view.now < self._observe_at.time_of(job.uid):
             return known
         until = inf
         if job.fault or job.deleted:
@@ -228,7 +229,7 @@ class Planner:
     ) -> Decisions:
         """The decisions. The last allocation is kept as long as a new one would be equal."""
         last, stopped, now = self._decided, reclaim.stopped, view.now
-        # By identity (23).
+        # An unchanged snapshot is the identical object (23).
         same = last is not None and snapshot is last.snapshot and stopped == last.stopped
         if last is not None and same and now < last.until:
             self._decided = replace(last, policies=view.policies, obs=obs, is_new=False, dry_run=None, error=None)
@@ -308,7 +309,7 @@ def _to_allocate(snapshot: Snapshot, now: float, reclaim: Reclaim) -> Snapshot:
 def _valid_until(obs: Observation, now: float) -> float:
     """When (epoch seconds) time alone may change the observation of the job.
 
-    The times of a status are whole seconds. So a status that is not written yet is made anew each second, unless it
+    The times of a status are whole seconds. So a status that is not written yet is made again each second, unless it
     must be written before all other writes.
     """
     if obs.commit:

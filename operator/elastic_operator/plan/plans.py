@@ -24,7 +24,7 @@ class Planned:
 
     def is_current(self, obs: Observation, at: float) -> bool:
         """Whether the plan was made from that observation, and is not due at `at` (monotonic)."""
-        return self.obs is obs and at < self.due  # by identity (23)
+        return self.obs is obs and at < self.due  # unchanged means identical (23)
 
     def has(self, assignment: Assignment | None) -> bool:
         """Whether the plan was made from an equal assignment. An unchanged one is mostly the same object."""
@@ -43,7 +43,7 @@ class Plans:
         """Jobs whose last plan may be made from an older observation."""
 
     def observed(self, uids: Iterable[str]) -> None:
-        """Note that these jobs were observed anew, so their plans may be outdated."""
+        """Note that these jobs were observed again, so their plans may be outdated."""
         for uid in uids:
             self._last.setdefault(uid)
             self._outdated[uid] = None

@@ -1,13 +1,13 @@
-"""Corrects the times since when a node is not Ready or a pod waits. After a step of the API server's clock, the
-operator would otherwise give up nodes and pods too early (29).
+"""Corrects the times at which nodes stopped being Ready and pods began to wait. After a step of the API server's clock,
+the operator would otherwise give up nodes and pods too early (29).
 
 The operator gives up or deletes pods some time after a node has stopped being Ready, a pod has begun to wait, or a
 master was lost. A step of the clock must not cause that. So a time that was seen before a step moves with it. If a
 time is in the future or more than a minute old when it is first seen, the moment of seeing counts instead: the clock
 may have stepped, which is known only seconds later. In its first pass, a process believes the written times.
 
-No field says since when a scheduler cannot place a pod that had scheduling gates: the condition keeps the time of the
-pod's creation. For such a pod the moment of seeing counts (176).
+No field says when a scheduler first failed to place a pod that had scheduling gates: the condition keeps the time of
+the pod's creation. For such a pod the moment of seeing counts (176).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class FirstSeen:
         return now if self._passes > 1 and now - written >= LATE_NEWS_SECONDS else not_later(written, now)
 
     def of_pod(self, pod: OwnPod) -> OwnPod:
-        """The pod with the corrected times since when it waits for a node, or to start there.
+        """The pod with corrected times: when it began to wait for a node, or to start there.
 
         After a step, the clock of the pod's node does not show whether the pod ended before or after its deletion (18).
         """

@@ -43,7 +43,7 @@ class JobContexts:
         self._seen: object = None
 
     def refresh(self, now: float) -> bool:
-        """Read all of it at `now` (epoch seconds); returns whether any job's plan may be affected."""
+        """Read the contexts at `now` (epoch seconds); returns whether any job's plan may be affected."""
         teams = self._policies.refresh()
         self._unready, availability = self._nodes.unready_since(now), self._nodes.availability()
         self._external_changes.refresh(availability, teams, now)

@@ -22,14 +22,14 @@ BIRTH_SECONDS = 60.0
 
 
 class Away(NamedTuple):
-    """A node that is not Ready: since when by its status, and since when by our judgment."""
+    """A node that is not Ready. `written`: when it stopped being Ready by its status; `since`: the time that counts."""
 
     written: float
     since: float
 
 
 class _Back(NamedTuple):
-    """A node that is Ready again: since when it was away (None if unknown), and since when it is back."""
+    """A node that is Ready again: when it stopped being Ready (None if unknown), and when it came back."""
 
     unready_since: float | None
     since: float

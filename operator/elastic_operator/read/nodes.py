@@ -1,4 +1,4 @@
-"""Reads all nodes with their use by pods, and since when nodes are not Ready."""
+"""Reads all nodes with their use by pods, and when nodes stopped being Ready."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Unready = Mapping[str, float]
-"""Nodes that are not Ready, with the time since when; -inf if out of service."""
+"""Nodes that are not Ready, each with the time at which it stopped being Ready; -inf if out of service."""
 
 
 class NodeAvailability(NamedTuple):
@@ -168,7 +168,7 @@ class Nodes:
         return self._known.get(name, key, lambda: ledger.with_use(as_fact(stored), counted_elsewhere, leaving=leaving))
 
     def unready_since(self, now: float) -> Unready:
-        """By node that is not Ready, since when; -inf for a node that somebody has tainted as out of service.
+        """The nodes that are not Ready; the time is -inf for a node that somebody has tainted as out of service.
 
         The clock that wrote the time may be far behind. A node that was Ready at the last refresh cannot have been away
         for much longer than since that refresh (`FirstSeen`). A node that is quarantined keeps its last answer.

@@ -47,7 +47,8 @@ class PolicyStatuses:
     def pass_ended(self, now: Decisions) -> None:
         """Take the result of a pass. An unchanged result costs nothing."""
         last, revision = self._last, self._policies.revision
-        same = last and last.allocation is now.allocation and last.policies is now.policies  # by identity (23)
+        # Unchanged decisions are identical objects (23).
+        same = last and last.allocation is now.allocation and last.policies is now.policies
         if same and last and last.stopped == now.stopped and self._revision == revision:
             return
         self._last, self._revision = now, revision

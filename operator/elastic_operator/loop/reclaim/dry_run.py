@@ -1,6 +1,6 @@
 """Asks the API server by dry runs whether it would accept a job's planned pods (139).
 
-Each template is tried by itself; each role, if only the master declares ports of its node. For ResourceQuotas, all pods
+Each template is tried alone, or each role if only the master declares ports of its node. For ResourceQuotas, all pods
 are also tried as one pod with the sum of their requests, less the requests of the namespace's leaving pods: a quota
 counts these until they are deleted.
 """
@@ -143,7 +143,7 @@ def _asked_in_all(dry_run: DryRun) -> tuple[Amounts, Amounts, int]:
 
 
 def summed_pod(manifest: Mapping[str, Any], requests: Mapping[str, int], limits: Mapping[str, int]) -> dict[str, Any]:
-    """A pod with one container that requests all of these. A limit is never below its request; for a GPU the two are
+    """A pod with one container that has all these requests. A limit is never below its request; for a GPU the two are
     equal.
     """
     asked = {name: max(0, n) for name, n in requests.items()}

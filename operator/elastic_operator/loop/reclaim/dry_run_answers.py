@@ -125,7 +125,7 @@ class DryRunAnswers:
         return min((until for until in ends if until > now), default=inf)
 
     def passed(self) -> frozenset[str]:
-        """The jobs (uids) whose pods would be accepted, by the last answer; it may hold no more."""
+        """The jobs (uids) whose pods the last answer accepts, even if the answer is out of date."""
         return frozenset(uid for uid, known in self._jobs.items() if known.passed is not None)
 
     def hold(self, job: Job, roles: Counter[str]) -> tuple[bool, bool]:

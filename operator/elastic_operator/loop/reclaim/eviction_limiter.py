@@ -53,7 +53,7 @@ class LastMinute:
 
 
 class _HeldUp(NamedTuple):
-    """Since when (monotonic) a preemptor waits for the limit, and for how many pods."""
+    """A preemptor that the limit holds up: when (monotonic) its wait began, and the number of pods to evict."""
 
     since: float
     pods: int

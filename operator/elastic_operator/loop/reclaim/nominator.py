@@ -37,7 +37,7 @@ CHANGED_SECONDS = 0.5
 
 
 class Nominator:
-    """Keeps the nominations as the passes decide them.
+    """Writes the nominations that the passes decide.
 
     Args:
         keeps_seconds: How long a node is kept for a pod beyond the grace of the evicted pods.

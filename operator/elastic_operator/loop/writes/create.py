@@ -79,7 +79,7 @@ class Creator:
 
     async def _reject(self, job: Job, pod: objects.Pod, role: str) -> None:
         """Delete a pod that was stored without its label. It would count as a pod of an earlier incarnation, and be
-        replaced for ever.
+        replaced forever.
         """
         label, name = contract.LABEL_INCARNATION, pod.metadata.name
         await api_requests.delete_pod(self._session, job.namespace, name, uid=pod.metadata.uid, grace_seconds=0)

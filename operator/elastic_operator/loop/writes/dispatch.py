@@ -18,7 +18,7 @@ from elastic_api.pod_names import pod_name
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.errors import ApiError, ClusterError, PodRefused, Remedy, ServerError
 from elastic_operator.cluster.pruned_fields import PrunedFields
-from elastic_operator.loop.writes.failed_writes import FailedWrites
+from elastic_operator.loop.writes.failed_writes import EVENT_ATTEMPTS, FailedWrites
 from elastic_operator.loop.writes.plan_executor import PlanExecutor
 from elastic_operator.loop.writes.status_times import StatusTimes
 from elastic_operator.metrics import Metrics
@@ -31,8 +31,6 @@ log = logging.getLogger(__name__)
 
 NOT_FRESH_SECONDS = 1.0
 """While the stores are too old to create pods from, a job is decided on again after this time."""
-EVENT_ATTEMPTS = 5
-"""A job gets an event when this many writes in a row were refused."""
 LOGGED_ATTEMPTS = 20
 """Of the writes that fail in a row, the first one, the one with the event, and then one in this many are logged."""
 
@@ -222,7 +220,7 @@ class Dispatcher:
             self.metrics.reconcile_errors.inc()
             self.on_internal_error(job.uid, error)
         else:
-            were_refused = self.failed_writes.of(job.uid).attempts.times != work.tries  # its next pods, meanwhile (139)
+            were_refused = self.failed_writes.of(job.uid).attempts.times != work.tries  # by a dry run (139)
             if work.clears and not were_refused:
                 self.failed_writes.clear(job)
             if work.plan.creates:

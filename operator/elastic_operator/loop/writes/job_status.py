@@ -65,7 +65,7 @@ class JobStatuses:
         return True
 
     async def _refresh(self, job: Job) -> None:
-        """Somebody else wrote the job meanwhile: read it again before the next try."""
+        """Read the job again before the next try, because somebody else has written it."""
         try:
             answer = await api_requests.get_job(self._session, job.namespace, job.name)
         except NotFound:

@@ -46,9 +46,9 @@ class _Times:
 
     written: float = 0.0
     behind_since: float | None = None
-    """Since when the status lags behind the state of the job's pods; None if it does not."""
+    """When the status began to lag behind the state of the job's pods; None if it does not."""
     alone_from: float = -inf
-    """From when on the status may be written again without another write of the plan."""
+    """When the status may be written again without another write of the plan."""
 
 
 class StatusTimes:

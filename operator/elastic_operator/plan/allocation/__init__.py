@@ -2,7 +2,7 @@
 not bigger.
 
 The order of service:
-    allocate        serves all entries, and again if pods were preempted in vain; then requests new nodes
+    allocate        serves all entries, and again if pods were preempted for nothing; then requests new nodes
     rounds          guarantees, fair shares, then GPUs that no other team uses; in each round, minima before growth
     turn_order      which team: the one with the lowest share value
     fair_share      how many GPUs each team should have
@@ -39,7 +39,7 @@ The state of a pass:
     state           board, accounts and entries; it makes every change
     entry           the members that a job or pending pod keeps, and the seats that it gets
     journal         the changes, each with its undoing
-    pass_state      the part that begins anew with each pass
+    pass_state      the part that is new in each pass
     pass_memo       answers that hold within a pass or a round
     equivalence     for which entries an answer holds
 

@@ -55,7 +55,7 @@ def why_quota(state: AllocationState, entry: Entry, size: int, wanted: str) -> R
 
 
 def _over_limit(entry: Entry, over: Account, wanted: str, need: int) -> Reason:
-    """The team would use more than the limit, by itself or with the pods that wait for new nodes (49)."""
+    """The team would use more than the limit, alone or with the pods that wait for new nodes (49)."""
     borrow, name, uses = over.quota.borrow_limit, policy(over), f"uses {_used(over)}{_on_new_nodes(over)}"
     is_outranked = over is entry.account and over.used + need <= over.limit and not entry.served
     action = "Wait, or give the job a higher priority." if is_outranked else ""

@@ -255,7 +255,7 @@ def _ports_now(node: Node) -> list[HostPort]:
 
 
 def _same_but_use(one: Node, other: Node) -> bool:
-    return one is other or (  # by identity (23)
+    return one is other or (  # unchanged means identical (23)
         (one.unschedulable, one.ready, one.taints) == (other.unschedulable, other.ready, other.taints)
         and one.allocatable == other.allocatable
         and one.labels == other.labels

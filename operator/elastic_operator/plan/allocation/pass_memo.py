@@ -60,7 +60,7 @@ class KnownInfeasible:
         self._fewest[key] = min(count, self._fewest.get(key, count))
 
     def refuse(self, key: Hashable, count: int) -> None:
-        """Remember that exactly `count` pods are refused. Other numbers are examined anew, because the message names
+        """Remember that exactly `count` pods are refused. Other numbers are examined again, because the message names
         the number.
         """
         self._refused.add((key, count))
@@ -77,8 +77,8 @@ class RoundMemory:
 
     `refused`: the keys of entries that were tried for their minimum and got nothing. `infeasible`: the numbers of
     workers that could not be placed, even by preemption. `options`: by preemptor, a heap of prices and nodes. While
-    pods are preempted, an option only gets dearer, except on the nodes that these pods leave. So options are kept for
-    the round (44), or until a preemption is undone.
+    pods are preempted, an option only gets more expensive, except on the nodes that these pods leave. So options are
+    kept for the round (44), or until a preemption is undone.
     """
 
     def __init__(self, journal: Journal) -> None:

@@ -53,7 +53,7 @@ class Queues:
         pending_pods = {pending.uid: pending for pending in snapshot.pending_pods if not pending.unplannable}
         jobs: dict[str, JobDemand | PendingPod] = {job.uid: job for job in snapshot.jobs} | pending_pods
         known = self._by_uid
-        # By identity (23).
+        # Unchanged demands are identical objects (23).
         gone = [entry for uid, entry in known.items() if jobs.get(uid) is not (entry.pending or entry.demand)]
         for entry in gone:
             leave(entry)

@@ -27,7 +27,7 @@ from elastic_worker.contract import ROLE_MASTER
 class AllocationState:
     """Board, accounts and queues of a snapshot.
 
-    `this_pass` and `victims` begin anew with each pass; all other parts are renewed.
+    `this_pass` and `victims` are new in each pass; all other parts are renewed.
 
     Findings of an earlier try of the same pass:
         futile_preemptors  the entries (uids) that preempted a whole job, and got nothing in the end (112)
@@ -193,7 +193,7 @@ class AllocationState:
         self.this_pass.round.node_got_room(node)
 
     def undo_preemption(self, mark: int) -> None:
-        """Undo a try to preempt. Options that got dearer by the try are cheaper again."""
+        """Undo a try to preempt. Options that the try made more expensive are cheaper again."""
         if self.journal.mark() > mark:
             self.this_pass.round.options.clear()
         self.journal.roll_back(mark)

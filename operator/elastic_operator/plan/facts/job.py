@@ -69,7 +69,7 @@ class OwnPod(Load):
 
     `disrupted` says in words how the cluster ended the pod ("" = it did not): eviction, preemption, shutdown,
     admission. `refused`: the kubelet did not admit the pod. `unschedulable` is the scheduler's message while it finds
-    no node, `unschedulable_since` the time since when. `gates` are the scheduling gates that must be removed first
+    no node, `unschedulable_since` when it first found none. `gates` are the scheduling gates that must be removed first
     (176).
 
     `nnodes` is the `min:max` in the pod's environment, `template` the fingerprint of the template that the pod was made
@@ -131,7 +131,7 @@ LOGS_NOT_READ = Group(-inf)
 
 @dataclass(frozen=True, slots=True)
 class Survivors:
-    """The running pods on Ready nodes, master first, and since when the first of the other nodes is not Ready.
+    """The running pods on Ready nodes, master first, and when the first of the other nodes stopped being Ready.
 
     That time is inf if it is not known.
     """
@@ -157,7 +157,7 @@ class Provisioning:
 
 @dataclass(frozen=True, slots=True)
 class FlapWindow:
-    """The time since when nothing has changed from outside (epoch seconds), and whether jobs of the team take turns
+    """The time from which nothing has changed from outside (epoch seconds), and whether jobs of the team take turns
     (143).
     """
 
@@ -193,8 +193,8 @@ class JobContext:
     ignored_priority: Reason | None = None
     """Why the PriorityClass that the job names does not count; None if it does (96)."""
     unready: Mapping[str, float] = field(default_factory=dict)
-    """The nodes of its pods that are not Ready, each with the time since when; -inf if somebody has tainted the
-    node as out of service.
+    """The nodes of its pods that are not Ready, each with the time at which it stopped being Ready; -inf if somebody
+    has tainted the node as out of service.
     """
     node_outage: NodeOutage | None = None
     """Set if so many nodes are not Ready that none of them is given up (86)."""

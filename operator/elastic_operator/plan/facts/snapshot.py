@@ -284,7 +284,7 @@ class PendingPod:
     the pod (45).
     """
     preempts: bool = True
-    """Whether kube-scheduler would evict pods of lower priority for it by itself. Then the operator deletes no pod of
+    """Whether kube-scheduler itself would evict pods of lower priority for it. Then the operator deletes no pod of
     lower priority for it.
     """
     unplannable: str = ""

@@ -91,7 +91,7 @@ def _starts(job: JobDemand, allocation: Allocation) -> bool:
 
 
 def _going_on(runs: Mapping[str, _Run], allocation: Allocation, now: float) -> Iterator[tuple[str, _Run]]:
-    """The runs at their new sizes. A job that had to start anew has no known end."""
+    """The runs at their new sizes. A job that had to start again has no known end."""
     for uid, run in runs.items():
         size = allocation.assignment(uid).replicas
         if size == run.size:

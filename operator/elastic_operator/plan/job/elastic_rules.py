@@ -1,6 +1,6 @@
 """The rules of an Elastic job's observation. A lost pod, even the master, ends no incarnation (51).
 
-The launchers find out by themselves which pods are lost, and the other pods wait for a new master with their state in
+The launchers find out which pods are lost, and the other pods wait for a new master with their state in
 memory. Masters are counted (`status.masterEpoch`), and the number is written down before the next one is created. Pods
 obey the newest master, so an old master that comes back does no harm (52). A job starts over only if it has no master
 for too long.
@@ -36,7 +36,7 @@ from elastic_worker.contract import ROLE_MASTER
 
 
 def failure(obs: Observation, now: float) -> Observation:
-    """If a launcher reports that another try would fail as well, the job ends (135). A failed master is replaced.
+    """End the job if a launcher reports that another try would fail as well (135). Replace a failed master.
 
     A failed worker counts as a lost pod here: the coordinator reports the cause and the number of failures.
     """
@@ -106,10 +106,10 @@ def next_master(status: JobStatus, now: float) -> JobStatus:
 
 
 def _replace_failed_master(obs: Observation, master: OwnPod, now: float) -> Observation:
-    """A failed master counts as a failure, but the other pods stay. Only the back-off of that failure delays the next
-    master.
+    """Replace a failed master. It counts as a failure, but the other pods stay. Only the back-off of that failure
+    delays the next master.
 
-    The failed master is a member no longer, also if a sidecar keeps its pod in the phase Running.
+    The failed master is no longer a member, even if a sidecar keeps its pod in the phase Running.
     """
     others = tuple(pod for pod in obs.members if pod is not master)
     obs = replace(obs, status=end_backoff_for_master(obs.status, obs.spec.minimum, now), members=others)

@@ -31,7 +31,7 @@ def failed_pods(obs: Observation) -> list[OwnPod]:
 
 
 def give_up_after_failure(obs: Observation, now: float) -> Observation:
-    """A failed pod ends the incarnation. Whether that counts depends on what happened just before (13)."""
+    """End the incarnation of a failed pod. Whether the failure counts depends on what happened just before (13)."""
     failed = failed_pods(obs)
     if not failed or obs.spec.suspend:
         return obs
@@ -199,7 +199,7 @@ def short_failure(pod: OwnPod) -> str:
 
 
 def has_failed(pod: OwnPod) -> bool:
-    """Whether the pod's main container ended badly by itself, or the pod failed without an exit code."""
+    """Whether the pod's main container ended badly on its own, or the pod failed without an exit code."""
     if pod.disrupted:
         return False
     return bool(pod.main.exit_code) or (pod.phase == "Failed" and pod.main.exit_code is None)
@@ -210,7 +210,7 @@ def was_deleted_before_exit(pod: OwnPod) -> bool:
     (18).
 
     The kubelet ends each deletion with a second one of grace 0, which moves the deletion's time. So that time does not
-    show when the deletion was requested. A pod that ended by itself has no second deletion, because the first takes
+    show when the deletion was requested. A pod that ended on its own has no second deletion, because the first takes
     effect at once.
     """
     if pod.deleting_since is None:

@@ -17,7 +17,7 @@ from elastic_operator.plan.job.plan_writes import deletes_of, make_plan, reclaim
 from elastic_operator.plan.job.remaining_pods import clean_pod_policy, is_deleted_at_the_end
 
 FINISH_SECONDS = 60.0
-"""The time in which the workers are to end by themselves after the master has succeeded."""
+"""The time that the workers have to end on their own after the master has succeeded."""
 
 
 def plan_finished(obs: Observation, grant: Grant | None, now: float) -> Plan:
@@ -45,7 +45,7 @@ def plan_finished(obs: Observation, grant: Grant | None, now: float) -> Plan:
 
 
 def _is_ending(pod: OwnPod, policy: CleanPodPolicy) -> bool:
-    """Whether the pod is about to end by itself: the kubelet reports a container's end before it reports the pod's."""
+    """Whether the pod is about to end on its own: the kubelet reports a container's end before it reports the pod's."""
     return policy == CleanPodPolicy.RUNNING and pod.main.exit_code is not None
 
 

@@ -35,10 +35,10 @@ REASONS = ("PodLost", MASTER_LOST)
 
 
 def record_lost_pods(obs: Observation, now: float) -> Observation:
-    """Fewer members than last reported: pods were lost. Without its master, an incarnation is over (13).
+    """Record lost pods: there are fewer members than last reported. Without its master, an incarnation is over (13).
 
     It is also over if it lost a node (47), unless the others have formed a group without that node (146). Nothing ends
-    the connections to a machine that is off, so the others would wait for it for ever.
+    the connections to a machine that is off, so the others would wait for it forever.
     """
     has_master = master_of(obs) is not None
     lost = lost_count(obs)
@@ -93,7 +93,7 @@ def _is_excused(obs: Observation, lost: int, now: float) -> bool:
     """Whether the loss causes no wait: the pods ran and were deleted or evicted, or a node refused them (137).
 
     More refusals by an avoided node are not excused, because the planner did not choose it. If more nodes refuse pods
-    than can be avoided, the pods are to blame; otherwise they would move from node to node for ever. A pod that was
+    than can be avoided, the pods are to blame; otherwise they would move from node to node forever. A pod that was
     deleted before it ran is not excused, because its successor may be deleted at once again. Nor is a pod that the
     status does not list, because it is unknown whether it ran.
     """
@@ -155,7 +155,7 @@ def _wait_if_repeated(status: JobStatus, now: float, why: str, *, reasons: tuple
 
 
 def end_backoff_for_master(status: JobStatus, least: int, now: float) -> JobStatus:
-    """The status of a job whose new master comes at once, because no pod trains without it.
+    """The status of a job whose new master is created at once, because no pod trains without it.
 
     A back-off for lost workers, or for a size up to the minimum (`least`), ends at once. The number of its tries is
     kept (139), and so is the back-off for a size beyond the minimum.

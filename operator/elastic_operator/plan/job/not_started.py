@@ -1,6 +1,4 @@
-"""Pods that have a node and do not start there. They are deleted, and created again later without anybody's doing
-(136).
-"""
+"""Deletes pods that have a node and do not start there. They are created again later, even without an edit (136)."""
 
 from __future__ import annotations
 
@@ -48,7 +46,7 @@ def _starts(pod: OwnPod) -> bool:
 
 
 def _since(pod: OwnPod) -> float:
-    """Since when the pod waits for its present step. The image of a container is pulled when the container before it
+    """When the pod began to wait for its present step. The image of a container is pulled when the container before it
     has ended.
     """
     bound = pod.created if pod.bound_since is None else pod.bound_since

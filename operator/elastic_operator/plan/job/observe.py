@@ -53,7 +53,7 @@ def observe(job: Job, now: float) -> Observation:
 
 
 def _back_off(obs: Observation, now: float) -> Observation:
-    """A job between two incarnations keeps its place while it waits. A job that could not start lets others pass.
+    """Make the job wait if it must. Between two incarnations it keeps its place. If it could not start, others pass it.
 
     A job that can start with fewer pods than the failed size does not wait: it trained on such pods, and has lost them.
     """

@@ -1,6 +1,6 @@
-"""Pods that the API server refuses, or that get no node.
+"""Handles pods that the API server refuses, or that get no node.
 
-They are deleted and created again later, without anybody's doing. If only the chosen node was wrong, they are created
+They are deleted and created again later, even without an edit. If only the chosen node was wrong, they are created
 again at once.
 """
 
@@ -64,7 +64,7 @@ def delete_rejected_pods(obs: Observation, now: float) -> Observation:  # noqa: 
 
 
 def back_off_after_rejection(obs: Observation, now: float) -> Observation:
-    """The API server accepts no more pods of the job. More are tried again later (27).
+    """Back off after the API server has refused pods of the job. It is asked for more pods again later (27).
 
     Pods below the minimum are deleted meanwhile, because they may block other jobs, such as a second job under the same
     quota. If pods of the job are being deleted, they may be what blocks it, so nothing is done until they are removed.

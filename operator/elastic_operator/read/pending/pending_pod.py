@@ -1,7 +1,7 @@
 """Decides whether the operator makes room for a pod of others that waits for GPUs, and reads its requirements.
 `pending_pods` remembers the result.
 
-It makes room if the pod's scheduler heeds nominations, and the pod lacks GPUs or has a promised node.
+It makes room if the pod's scheduler honours nominations, and the pod lacks GPUs or has a promised node.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from elastic_operator.read.pending.reservation import Reservation
 from elastic_operator.settings import Settings
 
 NEVER_PREEMPTS = "Never"
-RESERVED_IN_VAIN = "nodes were kept for it in vain"
+RESERVED_IN_VAIN = "kube-scheduler did not use the nodes that were reserved for it"
 
 Volumes = Callable[[str, Iterable[str]], VolumeFacts]
 """The known facts on the claims of a namespace with these names."""
@@ -81,8 +81,8 @@ def pending_pod_of(
 
 
 def _is_ours_to_help(pod: objects.Pod, settings: Settings, *, promised: bool) -> bool:
-    """Whether the pod's scheduler heeds nominations, and the pod lacks GPUs or has a node `promised`. Gated pods do not
-    count.
+    """Whether the pod's scheduler honours nominations, and the pod lacks GPUs or has a node `promised`. Gated pods do
+    not count.
 
     If a reservation ran out and there are free GPUs, something else keeps the pod from them, and more GPUs would not
     help.
@@ -98,7 +98,7 @@ def _is_ours_to_help(pod: objects.Pod, settings: Settings, *, promised: bool) ->
 
 def _shape(pod: objects.Pod, volumes: VolumeFacts, settings: Settings) -> PodShape:
     spec: dict[str, Any] = msgspec.to_builtins(pod.spec)
-    # Checked before: the pod's scheduler heeds nominations, like the default scheduler.
+    # Checked before: the pod's scheduler honours nominations, like the default scheduler.
     spec["schedulerName"] = ""
     return shape_of({"spec": spec}, gpu_resources=settings.gpu_resources, volumes=volumes)
 

@@ -1,4 +1,4 @@
-"""Reads the pending pods of others: GPU pods without a node because GPUs are in use, of a scheduler that heeds
+"""Reads the pending pods of others: GPU pods without a node because GPUs are in use, of a scheduler that honours
 nominations.
 
 Each is read (`pending_pod`) again only when it or its surroundings change, or when a time in it comes.
@@ -165,7 +165,7 @@ class PendingPods:
 
     def _knows(self, pod: objects.Pod) -> bool:
         waiting = self._waiting.get(pod.metadata.uid)
-        return waiting is not None and waiting.pod is pod  # by identity (23)
+        return waiting is not None and waiting.pod is pod  # unchanged means identical (23)
 
     def _guarded(self, pod: objects.Pod, before: _Waiting | None, now: float) -> _Waiting | None:
         """The pod as read now; None while it is quarantined: nothing is done for it, and its reservation stays (88)."""
@@ -200,8 +200,8 @@ class PendingPods:
     def _prolonged(
         self, reserved: Reservation, before: _Waiting | None, now: float, *, waits: bool, moved: bool
     ) -> Reservation:
-        """The reservation as in force: its time begins when the pods that make room for it are deleted (145), and anew
-        when it moves to another node of its gang (167).
+        """The reservation with its present end: its time begins when the pods that make room are deleted (145), and
+        again when it moves to another node of its gang (167).
 
         It ends at the latest when one of these pods is overdue, because that pod's room then counts as used again (40).
         """

@@ -112,7 +112,7 @@ class Candidates:
 
     @property
     def kind(self) -> tuple[bool, UnitKind]:
-        """Whether the GPUs are for growth, and the dearest kind of unit."""
+        """Whether the GPUs are for growth, and the most expensive kind of unit."""
         return self._growing, self._max_kind
 
     def check(self, need: int) -> PreemptionCheck | None:
@@ -147,7 +147,7 @@ class Candidates:
         return sorted(able, key=lambda c: (-check.share_value(c.account) if c.account else 0.0, victim_order(c)))
 
     def on_node(self, node: int) -> Iterator[Unit]:
-        """The units on one node, each judged by itself. The caller checks again which of them may be preempted
+        """The units on one node, each judged alone. The caller checks again which of them may be preempted
         together.
         """
         here: dict[Entry, tuple[list[Member], list[Seat]]] = {}

@@ -1,8 +1,8 @@
 """The options for the pods of one preemptor: the units to preempt on one node, the cheapest option first.
 
-While the preemptor, or an equivalent one, preempts on other nodes, an option only gets dearer. So options are found
-once for all equivalent preemptors. An option is checked again when pods are preempted on its node, and when it is the
-cheapest left (44).
+While the preemptor, or an equivalent one, preempts on other nodes, an option only gets more expensive. So options are
+found once for all equivalent preemptors. An option is checked again when pods are preempted on its node, and when it is
+the cheapest left (44).
 """
 
 from __future__ import annotations
