@@ -70,8 +70,6 @@ class Jobs:
             status=self._specs.status(inputs.body),
             spec=parsed.with_grace_up_to(context.grace_ceiling),
             invalid=parsed.invalid,
-            unknown_fields=parsed.unknown,
-            unused_flags=parsed.unused,
             pods=tuple(map(self._first_seen.of_pod, inputs.pods)),
             foreign_names=inputs.foreign_names,
             fingerprints=parsed.fingerprints,
