@@ -209,15 +209,23 @@ def test_the_one_for_which_a_limit_is_kept_does_not_wait_behind_one_that_may_not
 
 def test_an_answer_is_void_once_something_has_changed_and_holds_again_once_that_is_undone():
     journal = Journal()
-    memo = PassMemo[str](journal)
-    memo.put("key", "answer")
-    assert (memo.get("key"), memo.get("other")) == ("answer", None)
+    memo = PassMemo(journal)
+    memo.put("question", "key", 7)
+    assert [memo.get(*at) for at in (("question", "key"), ("question", "other"), ("other", "key"))] == [7, None, None]
     journal.do(lambda: None, undo=lambda: None)
-    assert memo.get("key") is None
+    assert memo.get("question", "key") is None
     journal.roll_back()
-    assert memo.get("key") == "answer"
+    assert memo.get("question", "key") == 7
     journal.do(lambda: None, undo=lambda: None)
-    assert memo.get("key") is None
+    assert memo.get("question", "key") is None
+
+
+def test_an_answer_is_void_once_something_has_changed_that_cannot_be_undone():
+    journal = Journal()
+    memo = PassMemo(journal)
+    memo.put("question", "key")
+    journal.renumber()
+    assert memo.get("question", "key") is None
 
 
 def test_as_many_pods_as_did_not_fit_and_more_are_too_many():

@@ -66,7 +66,7 @@ def _complete(state: AllocationState, entry: Entry) -> bool:
         return False
     if _place_where_reserved(state, entry) or _keep_where_reserved(state, entry):
         return True
-    key, infeasible = None if entry.size else ("minimum", refusal_key(state, entry)), state.this_pass.round.infeasible
+    key, infeasible = None if entry.size else ("minimum", refusal_key(state, entry)), state.this_pass.infeasible
     if key and infeasible.covers(key, workers):
         return False
     if entry.is_pending_pod and not state.this_pass.serving and state.this_pass.new_places >= MAX_NEW_PLACES:

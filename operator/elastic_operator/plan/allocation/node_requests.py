@@ -44,11 +44,11 @@ def is_requested_by_others(state: AllocationState, entry: Entry, need: int) -> b
 def _requested_by(state: AllocationState, account: Account, priority: int) -> int:
     """The GPUs for which provisioning jobs of that priority or a higher one may request nodes now. Counted once between
     two changes."""
-    known = state.this_pass.requested_by.get((account, priority))
+    known = state.this_pass.answers.get("requested", (account, priority))
     if known is None:
         first = (one for one in state.queues.provisioning[account] if one.demand.priority >= priority)
         known = sum(one.gpus_missing(one.minimum) for one in first if may_request_nodes(state, one))
-        state.this_pass.requested_by.put((account, priority), known)
+        state.this_pass.answers.put("requested", (account, priority), known)
     return known
 
 
