@@ -14,7 +14,7 @@ from elastic_operator.plan.facts.team import Teams
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.facts.waits import may_flap
 from elastic_operator.read.external_changes import ExternalChanges
-from elastic_operator.read.nodes import Nodes, Unready
+from elastic_operator.read.nodes import Nodes
 from elastic_operator.read.pod_priority import PodPriorities
 from elastic_operator.read.policies import Policies
 from elastic_operator.read.priority import Priority, priority_of
@@ -41,22 +41,21 @@ class JobContexts:
         self._specs, self._nodes, self._policies, self._external_changes = specs, nodes, policies, external_changes
         self._uncounted = UncountedDevices(stores.device_classes)
         self._pod_priorities = PodPriorities(stores.priority_classes)
-        self._unready: Unready = {}
         self._seen: object = None
 
     def refresh(self, now: float) -> bool:
         """Read all of it at `now` (epoch seconds); returns whether any job's plan may be affected."""
         teams = self._policies.refresh()
-        self._unready, availability = self._nodes.unready_since(now), self._nodes.availability()
+        unready, availability = self._nodes.refresh_unready(now), self._nodes.availability()
         self._external_changes.refresh(availability, teams, now)
         outage, served = self._nodes.outages.present, self._uncounted.served()
-        before, self._seen = self._seen, (self._classes.revision, self._unready, outage, availability, teams, served)
+        before, self._seen = self._seen, (self._classes.revision, unready, outage, availability, teams, served)
         return self._seen != before
 
     def of(self, body: objects.CustomObject, pods: tuple[OwnPod, ...]) -> JobContext:
         """The context of one job with these pods."""
         parsed = self._specs.of(body)
-        priority, unready = self._priority(self._specs.class_name(body)), self._nodes.unready_of(pods, self._unready)
+        priority, unready = self._priority(self._specs.class_name(body)), self._nodes.unready_of(pods)
         return JobContext(
             priority=priority.value,
             unready=unready,
