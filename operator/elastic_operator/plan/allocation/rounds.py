@@ -93,7 +93,7 @@ class Admissions:
         key = minimum_key(self._state, entry)
         if key and self._state.this_pass.answers.get("refused", (tier, key)):
             return
-        right = _right(self._state, entry, entry.gpus_missing(entry.minimum))
+        right = _right(self._state, entry, entry.gpus_missing(entry.demand.minimum))
         if right <= tier and (may_borrow_again(entry, right) or self._makes_do(entry)):
             admit(self._state, entry)
             if not entry.served and right == tier:
@@ -118,7 +118,7 @@ class Admissions:
             return
         need = Counter[Account | None]()
         for entry in gang:
-            need[entry.account] += entry.gpus_missing(entry.minimum)
+            need[entry.account] += entry.gpus_missing(entry.demand.minimum)
         right = max(_right(state, entry, need[entry.account]) for entry in gang)
         may_be_split = all(entry.may_be_split for entry in gang)
         if right is Tier.GUARANTEED or not may_be_split:
@@ -133,7 +133,7 @@ class Admissions:
 
     def _makes_do(self, entry: Entry) -> bool:
         """Whether the GPUs that the entry has already are enough for its minimum."""
-        return gives_within_team(self._state, entry, entry) >= entry.gpus_missing(entry.minimum)
+        return gives_within_team(self._state, entry, entry) >= entry.gpus_missing(entry.demand.minimum)
 
     def _reserve(self, entry: Entry) -> None:
         """Hold room that becomes free for the first waiting entry of its team, once the entry has waited too long

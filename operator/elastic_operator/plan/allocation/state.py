@@ -213,7 +213,7 @@ class AllocationState:
         """Let the entry request new nodes: the missing part of its minimum counts under the limits of its team from now
         on (49).
         """
-        gpus = entry.gpus_missing(entry.minimum)
+        gpus = entry.gpus_missing(entry.demand.minimum)
         self.journal.set(entry, "requests_nodes", True)
         for account in entry.account.path if entry.account else ():
             self.journal.set(account, "on_new_nodes", account.on_new_nodes + gpus)
