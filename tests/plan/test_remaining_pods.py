@@ -12,6 +12,7 @@ from elastic_operator.plan.facts.decisions import Grant
 from elastic_operator.plan.facts.job_shape import job_shape
 from elastic_operator.plan.facts.snapshot import PodShape
 from elastic_operator.plan.facts.team import Flavor
+from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.demand import demand_of
 from elastic_operator.plan.job.reconcile import reconcile
 from elastic_operator.plan.job.remaining_pods import (
@@ -173,7 +174,8 @@ def elastic(size):
 
 def test_fields_that_are_ignored_are_a_warning():
     told = "spec.fromTheFuture: this release has no such field"
-    done = planned(make_job(status=started(), unknown_fields=told), make_grant(keep=["master-0", "worker-0"]))
+    warnings = {ConditionType.FIELDS_IGNORED: Reason("NoSuchField", told)}
+    done = planned(make_job(status=started(), warnings=warnings), make_grant(keep=["master-0", "worker-0"]))
     assert reasons(done)["FieldsIgnored"] == ("True", "NoSuchField")
     assert reasons(done)["Ready"] == ("True", "Running")
     assert [event.type for event in done.events if event.reason == "FieldsIgnored"] == ["Warning"]

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from elastic_api.status import MAX_AVOIDED, Change, JobStatus, PodStatus, Retry, RetryCause, Training
+from elastic_api.status import MAX_AVOIDED, Change, ConditionType, JobStatus, PodStatus, Retry, RetryCause, Training
 from elastic_operator.plan.facts.job import MainContainer
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.facts.times import seconds
@@ -350,8 +350,17 @@ def test_a_pod_that_says_that_no_other_fares_better_fails_the_job_at_once_with_i
     assert planned.status.condition("Failed").message == "torchrun: it has torch 2.3.1"
 
 
+def warning(kind, code, message):
+    """The warnings of a job that has this one."""
+    return {ConditionType(kind): Reason(code, message)}
+
+
 def test_a_job_that_asks_for_what_is_not_counted_says_so_once_and_runs():
-    job = make_job(group(1), status=started(), uncounted_devices="Its pods have resourceClaims.")
+    job = make_job(
+        group(1),
+        status=started(),
+        warnings=warning("DevicesNotCounted", "DynamicResourceAllocation", "Its pods have resourceClaims."),
+    )
     planned = plan(job, BOTH)
     assert [(event.reason, event.type) for event in planned.events] == [("DevicesNotCounted", "Warning")]
     assert reasons(planned)["DevicesNotCounted"] == ("True", "DynamicResourceAllocation")
@@ -359,34 +368,40 @@ def test_a_job_that_asks_for_what_is_not_counted_says_so_once_and_runs():
     assert (planned.deletes, reasons(planned)["Ready"]) == ((), ("True", "Running"))
     again = plan(replace(job, status=planned.status), BOTH)
     assert again.events == ()
-    counted = plan(with_facts(replace(job, status=planned.status), uncounted_devices=""), BOTH)
+    counted = plan(with_facts(replace(job, status=planned.status), warnings={}), BOTH)
     assert reasons(counted)["DevicesNotCounted"] == ("False", "Over")
 
 
 def test_a_job_whose_priority_class_is_passed_over_says_why_once_and_runs_on():
-    job = make_job(group(1), status=started(), ignored_priority=Reason("NoSuchPriorityClass", "there is no 'gone'"))
+    job = make_job(
+        group(1), status=started(), warnings=warning("PriorityIgnored", "NoSuchPriorityClass", "there is no 'gone'")
+    )
     planned = plan(job, BOTH)
     assert reasons(planned)["PriorityIgnored"] == ("True", "NoSuchPriorityClass")
     assert [(event.reason, event.message) for event in planned.events] == [("PriorityIgnored", "there is no 'gone'")]
     assert (planned.deletes, reasons(planned)["Ready"]) == ((), ("True", "Running"))
-    odd = Reason("PriorityClassNotAllowed", "not that one")
-    forbidden = with_facts(replace(job, status=planned.status), ignored_priority=odd)
+    odd = warning("PriorityIgnored", "PriorityClassNotAllowed", "not that one")
+    forbidden = with_facts(replace(job, status=planned.status), warnings=odd)
     planned = plan(forbidden, BOTH)
     assert reasons(planned)["PriorityIgnored"] == ("True", "PriorityClassNotAllowed")
     assert (planned.events, planned.deletes) == ((), ())
-    mended = plan(with_facts(replace(job, status=planned.status), ignored_priority=None), BOTH)
+    mended = plan(with_facts(replace(job, status=planned.status), warnings={}), BOTH)
     assert reasons(mended)["PriorityIgnored"] == ("False", "Over")
 
 
 def test_a_job_whose_template_names_a_class_that_preempts_says_so_and_runs_on():
-    job = make_job(group(1), status=started(), dropped_pod_priority="spec.template.spec.priorityClassName is 'urgent'")
+    job = make_job(group(1), status=started(), warnings=warning("PodPriorityIgnored", "PodsNeverPreempt", "'urgent'"))
     planned = plan(job, BOTH)
     assert reasons(planned)["PodPriorityIgnored"] == ("True", "PodsNeverPreempt")
     assert (planned.deletes, reasons(planned)["Ready"]) == ((), ("True", "Running"))
 
 
 def test_a_job_with_flags_that_it_does_not_follow_says_so_and_runs_on():
-    job = make_job(group(1), status=started(), unused_flags="args[1]: '--rdzv_id=1': is not used")
+    job = make_job(
+        group(1),
+        status=started(),
+        warnings=warning("FlagsNotUsed", "SetByOperator", "args[1]: '--rdzv_id=1': is not used"),
+    )
     planned = plan(job, BOTH)
     assert reasons(planned)["FlagsNotUsed"] == ("True", "SetByOperator")
     assert [(event.reason, event.type) for event in planned.events] == [("FlagsNotUsed", "Warning")]

@@ -19,6 +19,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from elastic_api.pod_names import parse_pod_name
+from elastic_api.status import ConditionType
 from elastic_operator import quarantine
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.clock import ServerClock
@@ -776,5 +777,5 @@ def test_a_class_that_jobs_may_not_name_neither_orders_a_job_nor_stops_it():
     world.job("second", 3, {}, "", priorityClassName="higher")
     sight = world.look()
     assert [(demand.name, demand.priority) for demand in sight.snapshot.jobs] == [("first", 10), ("second", 0)]
-    first, second = (obs.job.context.ignored_priority for obs in sight.obs.values())
-    assert (first, second.code) == (None, "PriorityClassNotAllowed")
+    first, second = (obs.job.context.warnings for obs in sight.obs.values())
+    assert (first, second[ConditionType.PRIORITY_IGNORED].code) == ({}, "PriorityClassNotAllowed")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from elastic_api.job import JobSpec
 from elastic_api.policy import PolicySpec
-from elastic_api.status import Condition, JobStatus, LastFailure, Retry, RetryCause
+from elastic_api.status import Condition, ConditionType, JobStatus, LastFailure, Retry, RetryCause
 from elastic_operator.plan.facts.group_report import Goodput, GroupChange, GroupReport
 from elastic_operator.plan.facts.job import (
     FlapWindow,
@@ -131,7 +131,7 @@ JOBS = facts(
     context=facts(
         JobContext,
         unready=st.dictionaries(WORDS, TIMES, max_size=2),
-        ignored_priority=maybe(facts(Reason)),
+        warnings=st.dictionaries(st.sampled_from(ConditionType), facts(Reason), max_size=2),
         node_outage=maybe(facts(NodeOutage)),
         flap_window=maybe(facts(FlapWindow)),
     ),
@@ -189,7 +189,7 @@ def test_sets_are_written_in_order_so_that_equal_recordings_have_equal_files():
 
 def test_a_file_says_what_it_is_and_leaves_out_what_goes_without_saying():
     document = json.loads(snapshot_file.encode(make_recording([make_node("n1")], [])))
-    assert (document["kind"], document["version"]) == ("World", 7)
+    assert (document["kind"], document["version"]) == ("World", 8)
     assert document["world"]["nodes"][0]["name"] == "n1"
     assert "unschedulable" not in document["world"]["nodes"][0]
 
@@ -231,11 +231,11 @@ def with_job(**fields):
             "f: kind: 'Snapshot': is version 1 of a snapshot, which has",
         ),
         (lambda d: d | {"kind": "Snapshot", "version": 1}, "take it again, or read it with the release that wrote it"),
-        (lambda d: d | {"version": 2}, "f: version: 2: must be 7; take the snapshot with this version"),
-        (lambda d: d | {"version": True}, "f: version: True: must be 7"),
+        (lambda d: d | {"version": 2}, "f: version: 2: must be 8; take the snapshot with this version"),
+        (lambda d: d | {"version": True}, "f: version: True: must be 8"),
         (lambda _: [1], "f: kind: None: must be World"),
         (lambda d: d | {"more": 1}, "f: is no snapshot: Object contains unknown field `more`"),
-        (lambda d: {"kind": d["kind"], "version": 7}, "missing required field `world`"),
+        (lambda d: {"kind": d["kind"], "version": 8}, "missing required field `world`"),
         (lambda d: d | {"world": d["world"] | {"now": "noon"}}, "f: is no snapshot: world.now: Expected"),
         (lambda d: d | {"world": d["world"] | {"nodez": []}}, "f: world.nodez: must be absent"),
         (

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from math import floor, inf
 
-from elastic_operator.memory import DirtySet, SingleCache
+from elastic_operator.memory import SingleCache
 from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.blame import culprits_of_allocation
@@ -66,10 +66,10 @@ class Planner:
         self._timed = timed
         self._jobs: dict[str, JobMemory] = {}
         self._observed_jobs = ObservedJobs()
-        self._again: DirtySet[str] = DirtySet()
-        """Jobs (uids) to be observed whatever the view says."""
         self._observe_at = DelayQueue()
-        """When time alone may change how a job is observed (epoch seconds)."""
+        """When a job is observed whatever the view says (epoch seconds): when time alone may change its observation, or
+        in the next pass.
+        """
         self.plans = Plans()
         self._snapshot: SingleCache[tuple[object, ...], Snapshot] = SingleCache()
         self._allocator, self._dry_run_allocator, self._change_times = LookaheadAllocator(), Allocator(), ChangeTimes()
@@ -80,7 +80,6 @@ class Planner:
     def forget(self) -> None:
         """Forget all jobs and the last allocation, so that the next pass decides everything again."""
         self.forget_some(self._jobs)
-        self._again.mark_all()
         self._snapshot.drop()
         self._observed_jobs = ObservedJobs()
         self.forget_allocation()
@@ -129,14 +128,14 @@ class Planner:
 
     def _to_observe(self, view: ClusterView) -> Collection[str]:
         """The jobs (uids) to observe: their observation may differ from that of the last pass. The others are kept."""
-        uids, dirty, again = view.jobs(), view.dirty(), self._again.take()
+        uids, dirty = view.jobs(), view.dirty()
         new: Collection[str] = ()
         if uids is not self._observed_jobs.uids:
             self._forget_deleted(uids)
             new = [uid for uid in uids if uid not in self._jobs]
-        if dirty is None or again is None:
+        if dirty is None:
             return tuple(uids)
-        some = {*dirty, *again, *self._observe_at.due(view.now)}
+        some = {*dirty, *self._observe_at.due(view.now)}
         return (*sorted(uid for uid in some if uid in self._jobs), *new)
 
     def _forget_deleted(self, uids: Collection[str]) -> None:
@@ -159,7 +158,9 @@ class Planner:
         if known is not None and known.job is job and view.now < self._observe_at.time_of(job.uid):
             return known
         until = inf
-        if job.fault or job.deleted:
+        if (job.fault or job.deleted) and known is not None and known.job is job:  # by identity (23)
+            obs = known
+        elif job.fault or job.deleted:
             obs = Observation(job, job.status)
             if job.fault:
                 memory.quarantined = None if job.unallocated else demand_while_quarantined(view, memory, job)
@@ -178,9 +179,9 @@ class Planner:
         """
         if not view.quarantine(uid, error, in_allocation=in_allocation, at_grant=at_grant):
             return None
-        memory = self._jobs.setdefault(uid, JobMemory())
-        self._again.mark(uid)
-        return self._observe_as(view, memory, view.job(uid))
+        obs = self._observe_as(view, self._jobs.setdefault(uid, JobMemory()), view.job(uid))
+        self._observe_at.set(uid, -inf)
+        return obs
 
     def _take_snapshot(self, view: ClusterView) -> Snapshot:
         """The snapshot to allocate from; the same object while nothing but time differs."""

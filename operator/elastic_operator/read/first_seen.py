@@ -13,16 +13,20 @@ the pod's creation. For such a pod the moment of seeing counts (176).
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import islice
 from math import inf
+from typing import TypeVar
 
 from elastic_operator.cluster.clock import ServerClock
+from elastic_operator.memory import drop_older_half
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.times import not_later
 
 LATE_NEWS_SECONDS = 60.0
 """A time that is further back was written by a clock that is behind; a shorter delay may be late news."""
 MAX_KEPT = 100_000
+"""The most of each kind that are remembered. Most are of deleted objects."""
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 class FirstSeen:
@@ -32,9 +36,9 @@ class FirstSeen:
         self.clock, self._passes = clock, 0
         self._seen: dict[tuple[str, float], float] = {}
         """The times minus the clock's steps until then, so that later steps do not change them."""
-        self._asked: set[str] = set()
+        self._asked: dict[str, None] = {}
         """The pods that were being deleted while they ran."""
-        self._gated: set[str] = set()
+        self._gated: dict[str, None] = {}
         """The pods that had scheduling gates."""
 
     def begin_pass(self) -> None:
@@ -46,18 +50,8 @@ class FirstSeen:
         seen = self._seen.pop((uid, written), None)
         if seen is None:
             seen = self._believed(written) - self.clock.stepped
-            self._make_room()
-        self._seen[uid, written] = seen
+        _keep(self._seen, (uid, written), seen)
         return seen + self.clock.stepped
-
-    def _make_room(self) -> None:
-        """If there are too many times, forget the half that was used least recently: most are of deleted objects."""
-        if len(self._seen) >= MAX_KEPT:
-            for key in list(islice(self._seen, MAX_KEPT // 2)):
-                del self._seen[key]
-        for uids in (self._asked, self._gated):
-            if len(uids) >= MAX_KEPT:
-                uids.clear()
 
     def _believed(self, written: float) -> float:
         now = self.clock.time()
@@ -69,14 +63,14 @@ class FirstSeen:
         After a step, the clock of the pod's node does not show whether the pod ended before or after its deletion (18).
         """
         if pod.deleting_since is not None and pod.main.finished_at is None:
-            self._asked.add(pod.uid)
+            _keep(self._asked, pod.uid, None)
         elif pod.uid in self._asked and self.clock.stepped:
             return replace(pod, main=replace(pod.main, finished_at=None))
         if pod.phase != "Pending":
             return pod
 
         if pod.gates:
-            self._gated.add(pod.uid)
+            _keep(self._gated, pod.uid, None)
 
         def since(written: float | None) -> float | None:
             return self.since(pod.uid, written) if written else written
@@ -90,3 +84,10 @@ class FirstSeen:
             bound_since=since(pod.bound_since),
             unschedulable_since=since(unschedulable_since),
         )
+
+
+def _keep(memory: dict[K, V], key: K, value: V) -> None:
+    """Remember the value as the newest one. If there are too many, forget the half that was used least recently."""
+    memory.pop(key, None)
+    memory[key] = value
+    drop_older_half(memory, MAX_KEPT)

@@ -16,10 +16,12 @@ from elastic_api.template import requests_of
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
 from elastic_operator.memory import SingleCache
+from elastic_operator.plan.facts.text import Reason
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 log = logging.getLogger(__name__)
 
+_CODE = "DynamicResourceAllocation"
 OF_A_CLASS = "deviceclass.resource.kubernetes.io/"
 """The prefix of an extended resource that is named after a DeviceClass."""
 CLAIMS = (
@@ -53,16 +55,16 @@ class UncountedDevices:
         self._classes = classes
         self._served: SingleCache[int, Mapping[str, str]] = SingleCache()
 
-    def why(self, asked: DeviceRequests) -> str:
-        """The sentence for a job that requests such devices; "" if all its devices are counted."""
+    def why(self, asked: DeviceRequests) -> Reason | None:
+        """The warning for a job that requests such devices; None if all its devices are counted."""
         if asked.claims:
-            return CLAIMS
+            return Reason(_CODE, CLAIMS)
         served = self.served()
         for resource in sorted(asked.resources):
             name = served.get(resource) or resource.partition(OF_A_CLASS)[2]
             if name:
-                return RESOURCE.format(resource=resource, name=name)
-        return ""
+                return Reason(_CODE, RESOURCE.format(resource=resource, name=name))
+        return None
 
     def served(self) -> Mapping[str, str]:
         """The extended resources that DeviceClasses serve, with the name of the class."""

@@ -1,6 +1,6 @@
 """A recording as a file: JSON that a person can read, and from which a pass is decided exactly as it was.
 
-The file is `{"kind": "World", "version": 7, "world": {...}}`. Inside, the fields are those of `tools.recording` and of
+The file is `{"kind": "World", "version": 8, "world": {...}}`. Inside, the fields are those of `tools.recording` and of
 the facts in `plan.facts` by their own names; specs and statuses are as in the API. A field with its default is left
 out. A time that never comes, infinity, is the largest number that a double holds, since JSON has no infinity. A change
 of a field's meaning must raise the version.
@@ -23,7 +23,7 @@ from elastic_operator.tools.files import InputError, write_json
 from elastic_operator.tools.recording import Recording
 
 KIND = "World"
-VERSION = 7
+VERSION = 8
 NEVER = sys.float_info.max
 """Stands for infinity, which JSON does not have."""
 
@@ -32,7 +32,7 @@ class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The whole file."""
 
     kind: Literal["World"]
-    version: Literal[7]
+    version: Literal[8]
     world: Recording
 
 

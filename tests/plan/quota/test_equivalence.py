@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import fields, replace
 from unittest.mock import patch
 
 import pytest
@@ -18,7 +18,7 @@ from elastic_operator.plan.allocation.pass_memo import KnownInfeasible, PassMemo
 from elastic_operator.plan.allocation.preemption import options
 from elastic_operator.plan.allocation.rounds import serve
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.snapshot import EvictionLimits, Member, Preemptor
+from elastic_operator.plan.facts.snapshot import EvictionLimits, JobDemand, Member, PendingPod, Preemptor
 from tests.plan.allocate.world import NOW, make_job, make_node, make_shape, make_snapshot, make_team
 from tests.plan.allocate.worlds import crowds
 from tests.plan.quota.cases import make_pending, on
@@ -51,6 +51,58 @@ def test_who_remembers_nothing_decides_the_same(kind, data):
         for changed in FORGETFUL:
             forgetful.enter_context(patch.object(*changed))
         assert decided(snapshot) == remembering
+
+
+IN_A_KEY = {
+    "uid": "a key of its own, where earlier tries or evictions were for this entry",
+    "namespace": "kind, by its team and account",
+    "priority": "kind",
+    "master": "kind",
+    "worker": "kind",
+    "flavor": "kind",
+    "preemptible": "kind",
+    "sizes": "minimum; what the next size lacks",
+    "flavor_problem": "the sizes of the entry",
+    "members": "alone; what the next size lacks",
+    "undelayed_size": "waits to grow",
+    "may_grow_at": "waits to grow",
+    "resize_cost": "waits to grow",
+    "changed_at": "waits to grow",
+    "failed_size": "failed size",
+    "failed_until": "failed size",
+    "may_preempt": "may_preempt",
+    "may_preempt_at": "may_preempt",
+    "waiting_since": "starves",
+    "provisioning_pods": "alone",
+    # of a pending pod
+    "shape": "kind",
+    "preempts": "kind",
+    "reserved": "kind",
+    "may_be_split": "kind",
+    "gang": "a gang is served; limits on evictions",
+}
+NOT_IN_A_KEY = {
+    "name": "for texts only",
+    "failed_reason": "for texts only",
+    "avoided": "for texts only; the shapes exclude these nodes",
+    "created": "the order in which entries are served",
+    "is_admitted": "the order in which entries are served",
+    "used_indices": "the indices of its new pods, chosen after all places",
+    "wants": "an entry that wants nothing is not tried",
+    "unplannable": "such a pod has no entry",
+    "nominated": "such a pod is served before all keys",
+    "running_since": "whether its own pods may be preempted; not read of a preemptor",
+    "pod_priorities": "whether kube-scheduler preempts its own pods; not read of a preemptor",
+    "may_request_nodes_at": "read of jobs with provisioning pods, which are alone, and after all places",
+    "request_ends_at": "for texts only",
+}
+
+
+def test_each_field_of_an_entry_is_part_of_a_key_or_cannot_change_an_answer():
+    """A new field is in one of these tables: a key that lacks it may deny a job its GPUs."""
+    named = {field.name for kind in (JobDemand, PendingPod) for field in fields(kind)}
+    assert IN_A_KEY.keys() | NOT_IN_A_KEY.keys() == named
+    assert not IN_A_KEY.keys() & NOT_IN_A_KEY.keys()
 
 
 def replicas(snapshot):
@@ -209,15 +261,23 @@ def test_the_one_for_which_a_limit_is_kept_does_not_wait_behind_one_that_may_not
 
 def test_an_answer_is_void_once_something_has_changed_and_holds_again_once_that_is_undone():
     journal = Journal()
-    memo = PassMemo[str](journal)
-    memo.put("key", "answer")
-    assert (memo.get("key"), memo.get("other")) == ("answer", None)
+    memo = PassMemo(journal)
+    memo.put("question", "key", 7)
+    assert [memo.get(*at) for at in (("question", "key"), ("question", "other"), ("other", "key"))] == [7, None, None]
     journal.do(lambda: None, undo=lambda: None)
-    assert memo.get("key") is None
+    assert memo.get("question", "key") is None
     journal.roll_back()
-    assert memo.get("key") == "answer"
+    assert memo.get("question", "key") == 7
     journal.do(lambda: None, undo=lambda: None)
-    assert memo.get("key") is None
+    assert memo.get("question", "key") is None
+
+
+def test_an_answer_is_void_once_something_has_changed_that_cannot_be_undone():
+    journal = Journal()
+    memo = PassMemo(journal)
+    memo.put("question", "key")
+    journal.renumber()
+    assert memo.get("question", "key") is None
 
 
 def test_as_many_pods_as_did_not_fit_and_more_are_too_many():

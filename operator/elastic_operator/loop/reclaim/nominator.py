@@ -17,6 +17,7 @@ from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.loop.reclaim.nominate import nominate
 from elastic_operator.loop.writes.dispatch import Gate
+from elastic_operator.memory import drop_older_half
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.decisions import Event, Nomination
 from elastic_operator.plan.facts.futility_backoff import FUTILE_TRIES
@@ -82,8 +83,7 @@ class Nominator:
         """Take the nominations of a pass. A job releases pods for a pending pod only after the nomination (41)."""
         self._by_victim_job = {}
         self._cleared_nodes = frozenset(nomination.node for nomination in nominations if nomination.evicts_from)
-        if len(self._backoffs) > MAX_BACKOFFS:
-            self._backoffs.clear()
+        drop_older_half(self._backoffs, MAX_BACKOFFS)
         for nomination in nominations:
             for victim_job in nomination.evicts_from:
                 self._by_victim_job.setdefault(victim_job, []).append(nomination)

@@ -44,29 +44,29 @@ def _come_back(state: AllocationState, entry: Entry) -> None:
 
     The job must be allowed all of its minimum, and it must keep its master.
     """
-    if _may_use_idle(state, entry, entry.gpus_missing(entry.minimum)):
-        state.keep_again(entry, entry.minimum)
+    if _may_use_idle(state, entry, entry.gpus_missing(entry.demand.minimum)):
+        state.keep_again(entry, entry.demand.minimum)
 
 
 def _complete(state: AllocationState, entry: Entry) -> bool:
-    need = entry.gpus_missing(entry.minimum)
+    need = entry.gpus_missing(entry.demand.minimum)
     refused = state.refusal(entry, need)
     if (
-        entry.is_failed_size(entry.minimum, state.now)
+        entry.is_failed_size(entry.demand.minimum, state.now)
         or (refused and refused.is_final)
         or is_requested_by_others(state, entry, need)
     ):
         return False
     if entry.demand.provisioning_pods and not (entry.master.shape.pinnable and entry.worker.shape.pinnable):
         return False  # kube-scheduler has reported that the room does not suit
-    master, workers = entry.missing(entry.minimum)
+    master, workers = entry.missing(entry.demand.minimum)
     if (refused is None or entry.is_pending_pod) and seat_all(state, entry, master=master, workers=workers):
         return True
     if entry.demand.provisioning_pods or not entry.may_preempt(state.now):
         return False
     if _place_where_reserved(state, entry) or _keep_where_reserved(state, entry):
         return True
-    key, infeasible = None if entry.size else ("minimum", refusal_key(state, entry)), state.this_pass.round.infeasible
+    key, infeasible = None if entry.size else ("minimum", refusal_key(state, entry)), state.this_pass.infeasible
     if key and infeasible.covers(key, workers):
         return False
     if entry.is_pending_pod and not state.this_pass.serving and state.this_pass.new_places >= MAX_NEW_PLACES:
@@ -83,7 +83,7 @@ def _preempt_any(state: AllocationState, entry: Entry, *, only: int | None) -> b
     """Make room for the rest of the entry's minimum by preemption: parts of jobs and incomplete jobs first, then whole
     running jobs.
     """
-    need = entry.gpus_missing(entry.minimum)
+    need = entry.gpus_missing(entry.demand.minimum)
     for most in (UnitKind.INCOMPLETE_JOB, UnitKind.JOB):
         candidates = Candidates(state, entry, need, max_kind=most)
         if any(preempt(state, entry, roles, candidates, only=only) for roles in _orders(entry)):
@@ -123,7 +123,7 @@ def _orders(entry: Entry) -> list[list[str]]:
     """The orders of the missing pods that are worth trying: a master of another shape may take room that workers
     need.
     """
-    master, workers = entry.missing(entry.minimum)
+    master, workers = entry.missing(entry.demand.minimum)
     roles = [ROLE_MASTER] * master + [ROLE_WORKER] * workers
     return [roles] if entry.master is entry.worker or not (master and workers) else [roles, roles[::-1]]
 
@@ -132,7 +132,7 @@ def reserve_for_starving(state: AllocationState, entry: Entry) -> None:
     """Hold room for a part of the entry's minimum, provided that all of it would fit on empty nodes and under the
     limits (37).
     """
-    need, (master, workers) = entry.gpus_missing(entry.minimum), entry.missing(entry.minimum)
+    need, (master, workers) = entry.gpus_missing(entry.demand.minimum), entry.missing(entry.demand.minimum)
     supplies, account = Supplies(state), entry.account
     if may_request_nodes(state, entry) or state.refusal(entry, need, Rule.GUARANTEE):
         return

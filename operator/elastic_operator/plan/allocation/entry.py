@@ -115,11 +115,6 @@ class Entry:
         return len(self.kept) < len(self.demand.members)
 
     @property
-    def minimum(self) -> int:
-        """The job's minimum."""
-        return self.demand.minimum
-
-    @property
     def has_master(self) -> bool:
         """Whether the entry keeps a master or gets one."""
         return bool(self.kept and self.kept[0].role == ROLE_MASTER) or any(s.role == ROLE_MASTER for s in self.seats)
@@ -135,7 +130,7 @@ class Entry:
     @property
     def complete(self) -> bool:
         """Whether the entry has, or gets, its minimum. A job that gets no new pods counts as complete with any size."""
-        return self.size >= self.minimum and (self.has_master or not self.demand.sizes)
+        return self.size >= self.demand.minimum and (self.has_master or not self.demand.sizes)
 
     @property
     def spare(self) -> int:
@@ -143,7 +138,7 @@ class Entry:
 
         A job without a master counts as if it had one, because its new master is still to be created.
         """
-        return max(0, self.size + (not self.has_master) - self.minimum)
+        return max(0, self.size + (not self.has_master) - self.demand.minimum)
 
     def is_eviction_by(self, other: Entry) -> bool:
         """Whether the other entry is of another team, or a pending pod of others: a preemption for it is an

@@ -59,7 +59,13 @@ def minimum_key(state: AllocationState, entry: Entry) -> Hashable | None:
     demand = entry.demand
     if entry.size or entry.preempted or demand.provisioning_pods:
         return None
-    return refusal_key(state, entry), entry.minimum, demand.failed_size, demand.failed_until, state.starves(entry)
+    return (
+        refusal_key(state, entry),
+        entry.demand.minimum,
+        demand.failed_size,
+        demand.failed_until,
+        state.starves(entry),
+    )
 
 
 def growth_key(entry: Entry, now: float) -> Hashable:

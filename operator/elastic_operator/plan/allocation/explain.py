@@ -90,7 +90,7 @@ class Explainer:
             return Reason(SizeReason.WAITING_FOR_NODES, text)
         if not entry.requests_nodes and not (entry.sizes and may_request_nodes(self._state, entry)):
             return None
-        need = self._need(entry, entry.minimum)
+        need = self._need(entry, entry.demand.minimum)
         return Reason(SizeReason.WAITING_FOR_NODES, why_waiting(entry, _wanted(need), _usable(need)))
 
     def _why_no_more(self, entry: Entry, size: int) -> SizeExplanation:
@@ -131,7 +131,7 @@ class Explainer:
         """The key of entries with an equal wish, if they have no pods yet or want to grow."""
         if entry.size and not entry.served:
             return entry
-        size = (entry.next_size if entry.served else entry.minimum) or 0
+        size = (entry.next_size if entry.served else entry.demand.minimum) or 0
         return equivalence_key(self._state, entry), entry.missing(size)
 
     def _need(self, entry: Entry, size: int) -> _Need:
@@ -229,7 +229,11 @@ def _reopen(supply: Supply) -> str:
 
 
 def _head(entry: Entry) -> str:
-    least = f", {entry.minimum} at least" if not entry.served and entry.minimum < entry.demand.sizes[-1] else ""
+    least = (
+        f", {entry.demand.minimum} at least"
+        if not entry.served and entry.demand.minimum < entry.demand.sizes[-1]
+        else ""
+    )
     return f"{entry.size} of {pods(entry.demand.sizes[-1])}{least}."
 
 

@@ -31,10 +31,10 @@ def serve_gang(state: AllocationState, gang: Sequence[Entry]) -> bool:
         return False
     this_pass.tried_pods += len(gang)
     this_pass.tried_gangs.add(name)
-    this_pass.serving, known = name, this_pass.round.infeasible
-    this_pass.round.infeasible = known.copy()
+    this_pass.serving, known = name, this_pass.infeasible
+    this_pass.infeasible = known.copy()
     served = _serve_all(state, gang)
-    this_pass.serving, this_pass.round.infeasible = "", known
+    this_pass.serving, this_pass.infeasible = "", known
     return served
 
 

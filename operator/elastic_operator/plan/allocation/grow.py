@@ -85,8 +85,8 @@ def _grow_at_others_cost(state: AllocationState, entry: Entry, size: int) -> boo
     changed, the answer is the same (180).
     """
     master, workers = entry.missing(size)
-    key, short = ("growth", refusal_key(state, entry), master), state.this_pass.round.infeasible
-    if short.covers(key, workers) or state.this_pass.no_growth.get((key, workers)):
+    key, short = ("growth", refusal_key(state, entry), master), state.this_pass.infeasible
+    if short.covers(key, workers) or state.this_pass.answers.get("cannot grow", (key, workers)):
         return False
     roles = [ROLE_MASTER] * master + [ROLE_WORKER] * workers
     if preempt(state, entry, roles, Candidates(state, entry, entry.gpus_missing(size), growing=True)):
@@ -95,5 +95,5 @@ def _grow_at_others_cost(state: AllocationState, entry: Entry, size: int) -> boo
         short.refuse(key, workers)
     else:
         short.add(key, workers)
-        state.this_pass.no_growth.put((key, workers), True)
+        state.this_pass.answers.put("cannot grow", (key, workers))
     return False

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from elastic_operator.memory import drop_older_half
 from elastic_operator.plan.allocation.fit import collide, misfit
 from elastic_operator.plan.allocation.free_resources import FreeResources, PodRequirements, less, total_of
 from elastic_operator.plan.allocation.journal import Journal
@@ -32,6 +33,10 @@ class Seat(NamedTuple):
     role: str
     node: int
     ready: bool
+
+
+_MAX_SHAPES = 10_000
+"""The most shapes that are known as objects; equal shapes have one set of requirements in any case."""
 
 
 class NodeBoard:
@@ -69,6 +74,7 @@ class NodeBoard:
         known = self._by_shape.get(id(shape))
         if known is None:
             known = self._by_shape[id(shape)] = shape, self._requirements(shape)
+            drop_older_half(self._by_shape, _MAX_SHAPES)
         return known[1]
 
     def _requirements(self, shape: PodShape) -> PodRequirements:

@@ -4,12 +4,10 @@
 round, because within a round preemption only gets harder.
 
     name                        valid while                     voided by                         undone by
-    PassMemo                    the state is the same           any change                        undoing the change
-    PassState.no_growth         the same, between divisions     any change; other fair shares     undoing the change
+    PassState.answers           the state is the same           any change; other fair shares     undoing the change
     NodeBoard: KnownInfeasible  no room is freed                a load that goes or is renewed    undoing the change
-    RoundMemory.infeasible      the round, or a gang's turn     the next round, the turn's end     -
-    RoundMemory.refused         the same, within the round      any change; the next round        undoing the change
-    RoundMemory.options         the round                       an undone preemption; on one      -
+    PassState.infeasible        the round, or a gang's turn     the next round, the turn's end     -
+    PassState.options           the round                       an undone preemption; on one      -
                                                                 node, a preemption there
 
 Undoing a change brings back the answers of the state before it, where the last column says so. `KnownInfeasible` is
@@ -19,29 +17,28 @@ replaced and not changed for that: the journal has the object that was valid bef
 from __future__ import annotations
 
 from collections.abc import Hashable
-from heapq import heappush
-from typing import Generic, TypeVar
 
 from elastic_operator.plan.allocation.journal import Journal
 
-Answer = TypeVar("Answer")
 
+class PassMemo:
+    """Answers by question and key: a number, or that something holds.
 
-class PassMemo(Generic[Answer]):
-    """Answers by key. An answer is void once the state has changed, and holds again once the change is undone."""
+    An answer is void once the state has changed, and holds again once the change is undone.
+    """
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._known: dict[Hashable, tuple[int, Answer]] = {}
+        self._known: dict[tuple[str, Hashable], tuple[int, int]] = {}
 
-    def get(self, key: Hashable) -> Answer | None:
+    def get(self, question: str, key: Hashable) -> int | None:
         """The answer that still holds; None if there is none."""
-        known = self._known.get(key)
+        known = self._known.get((question, key))
         return known[1] if known is not None and known[0] == self._journal.version else None
 
-    def put(self, key: Hashable, answer: Answer) -> None:
+    def put(self, question: str, key: Hashable, answer: int = True) -> None:
         """Remember the answer, which was found in the present state."""
-        self._known[key] = self._journal.version, answer
+        self._known[question, key] = self._journal.version, answer
 
 
 class KnownInfeasible:
@@ -70,23 +67,3 @@ class KnownInfeasible:
         other = KnownInfeasible()
         other._fewest, other._refused = dict(self._fewest), set(self._refused)
         return other
-
-
-class RoundMemory:
-    """The memory of one round of minima and of the growth after it. The next round begins with a new one.
-
-    `refused`: the keys of entries that were tried for their minimum and got nothing. `infeasible`: the numbers of
-    workers that could not be placed, even by preemption. `options`: by preemptor, a heap of prices and nodes. While
-    pods are preempted, an option only gets more expensive, except on the nodes that these pods leave. So options are
-    kept for the round (44), or until a preemption is undone.
-    """
-
-    def __init__(self, journal: Journal) -> None:
-        self.refused = PassMemo[bool](journal)
-        self.infeasible = KnownInfeasible()
-        self.options: dict[Hashable, list[tuple[tuple[float, ...], int]]] = {}
-
-    def node_got_room(self, node: int) -> None:
-        """Options on that node may be cheaper now, so they are examined next."""
-        for found in self.options.values():
-            heappush(found, ((), node))

@@ -1,10 +1,13 @@
-"""The state of one pass: its changes so far, and answers that hold within it."""
+"""The state of one pass: its changes so far, and findings that hold within it."""
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+from heapq import heappush
+
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.journal import Journal
-from elastic_operator.plan.allocation.pass_memo import PassMemo, RoundMemory
+from elastic_operator.plan.allocation.pass_memo import KnownInfeasible, PassMemo
 
 
 class PassState:
@@ -17,17 +20,27 @@ class PassState:
         serving       the gang that is being served; "" for none
         tried_gangs   the gangs served so far, with `tried_pods` pods in all
 
-    Answers that hold within it:
-        given         the GPUs that the jobs of a team give to one of its entries, for `preemption.candidates`
-        requested_by  the GPUs for which jobs request new nodes, for `node_requests`
-        no_growth     jobs that could not grow at others' cost, and their equivalents (180)
-        round         the answers that hold within the present round
+    Findings that hold within it, for entries that are equivalent:
+        answers       to questions about the present state
+        infeasible    the numbers of workers that could not be placed, even by preemption; of the present round
+        options       by preemptor, a heap of prices and nodes; of the present round. While pods are preempted, an
+                      option only gets dearer, except on the nodes that these pods leave. So options are kept for
+                      the round (44), or until a preemption is undone
     """
 
     def __init__(self, journal: Journal) -> None:
         self.changed, self.preempted = set[Entry](), set[Entry]()
         self.new_places, self.serving = 0, ""
         self.tried_gangs, self.tried_pods = set[str](), 0
-        self.given, self.requested_by = PassMemo[int](journal), PassMemo[int](journal)
-        self.no_growth = PassMemo[bool](journal)
-        self.round = RoundMemory(journal)
+        self.answers = PassMemo(journal)
+        self.begin_round()
+
+    def begin_round(self) -> None:
+        """Begin a round of minima and of the growth after it."""
+        self.infeasible = KnownInfeasible()
+        self.options: dict[Hashable, list[tuple[tuple[float, ...], int]]] = {}
+
+    def node_got_room(self, node: int) -> None:
+        """Options on that node may be cheaper now, so they are examined next."""
+        for found in self.options.values():
+            heappush(found, ((), node))

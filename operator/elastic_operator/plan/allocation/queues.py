@@ -112,7 +112,7 @@ class Queues:
             group.discard(entry)
         if entry.account and entry in self.provisioning.get(entry.account, ()):
             self.provisioning[entry.account].remove(entry)
-            self.provisioning_gpus[entry.account] -= entry.demand.gpus_of_size(entry.minimum)
+            self.provisioning_gpus[entry.account] -= entry.demand.gpus_of_size(entry.demand.minimum)
 
     def _classify(self, entry: Entry, now: float) -> None:
         demand = entry.demand
@@ -121,7 +121,7 @@ class Queues:
             self.preprocessed.add(entry)
         if demand.provisioning_pods and entry.account and demand.sizes:
             self.provisioning.setdefault(entry.account, set()).add(entry)
-            self.provisioning_gpus[entry.account] += entry.demand.gpus_of_size(entry.minimum)
+            self.provisioning_gpus[entry.account] += entry.demand.gpus_of_size(entry.demand.minimum)
         if not (demand.wants and entry.sizes):
             return
         if not entry.served:

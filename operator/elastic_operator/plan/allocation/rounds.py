@@ -15,7 +15,6 @@ from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.equivalence import individually_limited, minimum_key
 from elastic_operator.plan.allocation.gangs import being_served, serve_gang
 from elastic_operator.plan.allocation.grow import grow, may_borrow_again, round_sizes_down
-from elastic_operator.plan.allocation.pass_memo import RoundMemory
 from elastic_operator.plan.allocation.preemption.candidates import given_within_team, gives_within_team
 from elastic_operator.plan.allocation.preemption.preempt import give_back
 from elastic_operator.plan.allocation.scale_up_queues import ScaleUpQueue
@@ -64,7 +63,7 @@ class Admissions:
         An entry that is preempted in this round is tried again.
         """
         state, self._tried = self._state, set()
-        state.this_pass.round = RoundMemory(state.journal)
+        state.this_pass.begin_round()
         for name in being_served(state):
             self._serve_gang(name, tier)
         while waiting := [c for c in (state.queues.unserved | state.this_pass.changed) - self._tried if _waits(c)]:
@@ -92,15 +91,15 @@ class Admissions:
 
     def _serve_alone(self, entry: Entry, tier: Tier) -> None:
         key = minimum_key(self._state, entry)
-        if key and self._state.this_pass.round.refused.get(key):
+        if key and self._state.this_pass.answers.get("refused", (tier, key)):
             return
-        right = _right(self._state, entry, entry.gpus_missing(entry.minimum))
+        right = _right(self._state, entry, entry.gpus_missing(entry.demand.minimum))
         if right <= tier and (may_borrow_again(entry, right) or self._makes_do(entry)):
             admit(self._state, entry)
             if not entry.served and right == tier:
                 self._reserve(entry)
         if key and not entry.served:
-            self._state.this_pass.round.refused.put(key, True)
+            self._state.this_pass.answers.put("refused", (tier, key))
 
     def _serve_gang(self, name: str, tier: Tier) -> None:
         """Serve all waiting pods of the gang, by the right that their team has to all of them together (144).
@@ -115,11 +114,11 @@ class Admissions:
             return
         kinds = Counter(minimum_key(state, entry) for entry in gang)
         key = None if None in kinds else frozenset(kinds.items())
-        if key and state.this_pass.round.refused.get(key):
+        if key and state.this_pass.answers.get("refused", (tier, key)):
             return
         need = Counter[Account | None]()
         for entry in gang:
-            need[entry.account] += entry.gpus_missing(entry.minimum)
+            need[entry.account] += entry.gpus_missing(entry.demand.minimum)
         right = max(_right(state, entry, need[entry.account]) for entry in gang)
         may_be_split = all(entry.may_be_split for entry in gang)
         if right is Tier.GUARANTEED or not may_be_split:
@@ -130,11 +129,11 @@ class Admissions:
             for entry in gang:
                 self._serve_alone(entry, tier)
         elif key and not gang[0].served:
-            state.this_pass.round.refused.put(key, True)
+            state.this_pass.answers.put("refused", (tier, key))
 
     def _makes_do(self, entry: Entry) -> bool:
         """Whether the GPUs that the entry has already are enough for its minimum."""
-        return gives_within_team(self._state, entry, entry) >= entry.gpus_missing(entry.minimum)
+        return gives_within_team(self._state, entry, entry) >= entry.gpus_missing(entry.demand.minimum)
 
     def _reserve(self, entry: Entry) -> None:
         """Hold room that becomes free for the first waiting entry of its team, once the entry has waited too long

@@ -32,7 +32,7 @@ def scale_up_order(entry: Entry) -> ScaleUpOrder:
     which jobs run already.
     """
     demand = entry.demand
-    return entry.size in demand.sizes, entry.size - entry.minimum, -demand.priority, demand.created, demand.uid
+    return entry.size in demand.sizes, entry.size - entry.demand.minimum, -demand.priority, demand.created, demand.uid
 
 
 class ScaleUpQueues:

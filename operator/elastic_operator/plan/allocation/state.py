@@ -15,7 +15,6 @@ from elastic_operator.plan.allocation.accounts import Accounts
 from elastic_operator.plan.allocation.entry import Entry, keep_order
 from elastic_operator.plan.allocation.journal import Journal
 from elastic_operator.plan.allocation.node_board import NodeBoard, Seat
-from elastic_operator.plan.allocation.pass_memo import PassMemo
 from elastic_operator.plan.allocation.pass_state import PassState
 from elastic_operator.plan.allocation.queues import Queues
 from elastic_operator.plan.allocation.refusal import Refusal, Rule, refusal
@@ -150,7 +149,7 @@ class AllocationState:
 
         Of a node that takes no new pods only the GPUs in use count as capacity, those of jobs' members included (35).
         """
-        self.this_pass.no_growth = PassMemo(self.journal)  # other shares entitle teams to other pods
+        self.journal.renumber()  # other shares entitle teams to other pods
         self.accounts.begin_division()
         for node in self.board.closed:
             for entry, member in self.residents[node].values():
@@ -190,12 +189,12 @@ class AllocationState:
     def _release(self, load: Load, node: int, *, now: bool) -> None:
         """Count a load as leaving."""
         self.board.remove_usage(load, node, now=now)
-        self.this_pass.round.node_got_room(node)
+        self.this_pass.node_got_room(node)
 
     def undo_preemption(self, mark: int) -> None:
         """Undo a try to preempt. Options that the try made more expensive are cheaper again."""
         if self.journal.mark() > mark:
-            self.this_pass.round.options.clear()
+            self.this_pass.options.clear()
         self.journal.roll_back(mark)
 
     # -- members -----------------------------------------------------------------------------------------------------
@@ -214,7 +213,7 @@ class AllocationState:
         """Let the entry request new nodes: the missing part of its minimum counts under the limits of its team from now
         on (49).
         """
-        gpus = entry.gpus_missing(entry.minimum)
+        gpus = entry.gpus_missing(entry.demand.minimum)
         self.journal.set(entry, "requests_nodes", True)
         for account in entry.account.path if entry.account else ():
             self.journal.set(account, "on_new_nodes", account.on_new_nodes + gpus)

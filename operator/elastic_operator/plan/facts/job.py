@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from elastic_api.job import JobSpec
-from elastic_api.status import JobStatus
+from elastic_api.status import ConditionType, JobStatus
 from elastic_api.what_if import KEEP, ONCE
 from elastic_operator.plan.facts.group_report import GroupReport
 from elastic_operator.plan.facts.node_outage import NodeOutage
@@ -19,6 +19,8 @@ from elastic_operator.plan.facts.text import Reason
 
 STARTS = ("", "ContainerCreating", "PodInitializing")
 """The kubelet's reasons for a container that starts without trouble."""
+SET_BY_OPERATOR = "SetByOperator"
+"""The reason of a warning about flags of torchrun that are not used (130)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,8 +192,6 @@ class JobContext:
     """The facts outside a job that its plan depends on: nodes, classes, its team."""
 
     priority: int = 0
-    ignored_priority: Reason | None = None
-    """Why the PriorityClass that the job names does not count; None if it does (96)."""
     unready: Mapping[str, float] = field(default_factory=dict)
     """The nodes of its pods that are not Ready, each with the time at which it stopped being Ready; -inf if somebody
     has tainted the node as out of service.
@@ -202,12 +202,17 @@ class JobContext:
     """By uid, the unbound pods whose planned node does not take them any more, with the reason (142)."""
     grace_ceiling: int | None = None
     """The longest grace of a leaving pod of the job (seconds), whatever its spec says."""
-    uncounted_devices: str = ""
-    """The devices that the job requests and that are not counted."""
-    dropped_pod_priority: str = ""
-    """A sentence on PriorityClasses in its templates that its pods do not get (97)."""
+    warnings: Mapping[ConditionType, Reason] = field(default_factory=dict)
+    """The parts of its spec that have no effect here, by the condition that says so: unknown fields (99), unused flags
+    (130), a class that gives it no priority (96), classes that its pods do not get (97), devices that are not counted.
+    """
     flap_window: FlapWindow | None = None
     """Set if the job's size was changed often enough for it to matter (143)."""
+
+    @property
+    def has_own_class(self) -> bool:
+        """Whether its pods get the operator's PriorityClass instead of the template's (97)."""
+        return ConditionType.POD_PRIORITY_IGNORED in self.warnings
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,10 +231,6 @@ class Job:
     """Why the present spec cannot be read, for the user; "" if it can."""
     deleted: bool = False
     """Whether the job is deleted and kept by a finalizer."""
-    unknown_fields: str = ""
-    """Fields that this release does not know."""
-    unused_flags: str = ""
-    """Flags of torchrun in the templates that are not used (130)."""
     pods: tuple[OwnPod, ...] = ()
     foreign_names: frozenset[str] = frozenset()
     """Names of this job's pods that pods of others use (82)."""

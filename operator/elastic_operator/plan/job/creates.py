@@ -29,7 +29,7 @@ def creates(obs: Observation, slots: Iterable[Slot], *, membership: str = "") ->
             obs.status.master_epoch or 0,
             membership,
             old_secret=not all(pod.own_secret for pod in present),
-            own_class=bool(obs.job.context.dropped_pod_priority),
+            own_class=obs.job.context.has_own_class,
         )
         for slot in slots
     )

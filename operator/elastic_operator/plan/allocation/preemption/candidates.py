@@ -275,12 +275,12 @@ def given_within_team(state: AllocationState, preemptor: Entry) -> int:
     account = preemptor.account
     assert account is not None, "called for preemptors that are charged for GPUs"
     key = preemptor if preemptor.size else equivalence_key(state, preemptor)
-    known = state.this_pass.given.get(key)
+    known = state.this_pass.answers.get("given", key)
     if known is None:
         known = sum(
             gives_within_team(state, entry, preemptor) for entry in state.queues.by_account[account] if entry.size
         )
-        state.this_pass.given.put(key, known)
+        state.this_pass.answers.put("given", key, known)
     return known
 
 

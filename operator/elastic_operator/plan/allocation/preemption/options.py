@@ -56,7 +56,7 @@ class Options:
         """The options that were found for an equivalent preemptor, if this preemptor has no pods of its own to release
         (44).
         """
-        preemptor, cached = self._preemptor, self._state.this_pass.round.options
+        preemptor, cached = self._preemptor, self._state.this_pass.options
         own = bool(preemptor.size) or self._only is not None
         key = (
             None if own else equivalence_key(self._state, preemptor),
