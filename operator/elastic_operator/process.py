@@ -84,7 +84,7 @@ class Process:
         self.watches = watch_all(
             session,
             informer,
-            served=settings.watch_namespaces,
+            watched=settings.watch_namespaces,
             quotas=settings.plain_pod_quota.enabled,
             on_error=metrics.count_error,
         )
@@ -271,7 +271,7 @@ class Process:
         if self.statuses is not None:
             self.statuses.pass_ended(decisions)
         if self.quotas is not None:
-            self.quotas.pass_ended(decisions.policies, decisions.snapshot)
+            self.quotas.pass_ended(decisions.policies, decisions.inputs)
 
     def _controller(self, events: EventRecorder, logs: FailureLogs) -> Controller:
         build = BuildSettings(

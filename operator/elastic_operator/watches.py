@@ -67,13 +67,13 @@ def watch_all(
     session: Session,
     informer: JobInformer,
     *,
-    served: Sequence[str],
+    watched: Sequence[str],
     quotas: bool = False,
     on_error: Callable[[str], None] = lambda _: None,
 ) -> Watches:
     """Make the watches, which do not run yet.
 
-    `served` are the namespaces of the jobs that are ours; none means all. `quotas`: also watch the ResourceQuotas for
+    `watched` are the namespaces of the jobs that are ours; none means all. `quotas`: also watch the ResourceQuotas for
     plain pods. `on_error` is called for each error of the operator's own at one object, with its kind.
     """
 
@@ -82,8 +82,8 @@ def watch_all(
 
     def own(path: str, type_: type[T], ours: Mapping[str, str]) -> Reflector[T] | Namespaced[T]:
         """A watch of a kind that may be read only in served namespaces, and of which only our own objects matter."""
-        if served:
-            return Namespaced(session, path, type_, namespaces=served, params=ours, is_gone=is_gone)
+        if watched:
+            return Namespaced(session, path, type_, namespaces=watched, params=ours, is_gone=is_gone)
         return Reflector(session, path, type_, params=ours)
 
     of_jobs = {"labelSelector": contract.LABEL_JOB_UID}

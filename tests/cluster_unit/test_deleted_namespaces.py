@@ -67,7 +67,7 @@ def delete_namespace(api: FakeApi, roles: Roles, name: str) -> None:
 def make_watches(session: Session, *namespaces: str) -> Watches:
     """The watches of an operator that serves these namespaces, all if none is named. Nobody runs them yet."""
     return watch_all(
-        session, JobInformer(session, Store[CustomObject](), nobody, namespaces=namespaces), served=namespaces
+        session, JobInformer(session, Store[CustomObject](), nobody, namespaces=namespaces), watched=namespaces
     )
 
 

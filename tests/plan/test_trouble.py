@@ -573,7 +573,7 @@ def test_a_pod_that_waits_for_a_node_that_closes_goes_and_a_pod_that_is_lost_mea
     seen = see(make_job(before, status=status, misplaced=CLOSED))
     assert [pod.name for pod in seen.to_delete] == ["toy-worker-2"]
     assert (seen.status.replicas, seen.status.restarts, seen.status.retry) == (3, 0, None)
-    assert seen.commit
+    assert seen.write_status_first
     lost = see(make_job([*group(1), waiting("worker-2", "n2")], status=status, misplaced=CLOSED))
     assert lost.status.restarts == 1
 

@@ -14,8 +14,8 @@ from elastic_operator.loop.writes.dispatch import Dispatcher
 from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.loop.writes.status_times import MESSAGE_SECONDS, REPORT_SECONDS
 from elastic_operator.metrics import Metrics
+from elastic_operator.plan.facts.allocation_inputs import PodShape
 from elastic_operator.plan.facts.decisions import CreatePod, Event, Plan, Route
-from elastic_operator.plan.facts.snapshot import PodShape
 from elastic_operator.read.assumed_pods import ASSUMED_SECONDS
 from elastic_operator.read.ledger import Ledger
 from tests.plan.jobs import BOTH, make_job, plan, started

@@ -13,14 +13,14 @@ from elastic_operator.build.resource_quota import QUOTA_NAME
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
-from elastic_operator.plan.facts.snapshot import Resources
+from elastic_operator.plan.facts.allocation_inputs import Resources
 from elastic_operator.plan.policies.resolve import ResolvedPolicies
 from elastic_operator.upkeep import upkeep
 from elastic_operator.upkeep.plain_pods import PlainPodQuotas
 from elastic_operator.upkeep.upkeep import BETWEEN_SECONDS, UPKEEP_RETRY_SECONDS
 from tests.cluster_unit.fake_api import FakeApi, at_rest
 from tests.kit.tasks import running
-from tests.plan.allocate.world import GPU, make_node, make_snapshot, make_team
+from tests.plan.allocate.world import GPU, make_inputs, make_node, make_team
 
 WRITES = ("POST", "PUT", "DELETE")
 
@@ -61,7 +61,7 @@ class World:
         self.plain["now"] = {name: {GPU: gpus} for name, gpus in held.items()}
         resolved = ResolvedPolicies((make_team("team", 8),), dict.fromkeys(covered, "team"))
         assert self.keeper is not None
-        self.keeper.pass_ended(resolved, make_snapshot([make_node()], []))
+        self.keeper.pass_ended(resolved, make_inputs([make_node()], []))
 
     def limit(self, namespace: str) -> str | None:
         found = self.api.find(path(namespace))

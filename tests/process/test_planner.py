@@ -31,7 +31,7 @@ from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.plan import demands
 from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.facts.snapshot import EvictionLimits, PodShape, Snapshot
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, EvictionLimits, PodShape
 from elastic_operator.plan.facts.team import DEFAULT_POLICY, Flavor, Quota
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.planner import Decisions, Planner
@@ -43,8 +43,8 @@ from elastic_operator.read.reader import Reader
 from elastic_operator.read.terminating_pods import OVERDUE_SECONDS
 from elastic_operator.settings import Settings
 from elastic_operator.tools import snapshot_file
+from elastic_operator.tools.cluster_snapshot import snapshot_of
 from elastic_operator.tools.decisions import decide
-from elastic_operator.tools.recording import record
 from tests.api.jobs import make_job, make_template, with_gpus
 from tests.api.policies import make_flavor, make_policy
 from tests.cluster_unit.build import node, owner, pod
@@ -59,7 +59,7 @@ JOBS = ("first", "second")
 class Unlimited:
     """Everybody takes what it is entitled to."""
 
-    stopped, is_dry_run = None, False
+    stopped, is_report_only = None, False
 
     def eviction_limits(self, _gpus: int) -> EvictionLimits:
         return EvictionLimits()
@@ -72,7 +72,7 @@ class Sight(NamedTuple):
     """What a planner observes."""
 
     obs: Mapping[str, Observation]
-    snapshot: Snapshot
+    inputs: AllocationInputs
 
 
 class World:
@@ -333,11 +333,11 @@ def test_a_look_that_remembers_sees_what_a_fresh_look_sees(history):
         getattr(world, what)(*how)
         remembered, fresh = world.look(), world.look_anew()
         assert remembered.obs == fresh.obs
-        assert by_name(remembered.snapshot.jobs) == by_name(fresh.snapshot.jobs)
-        assert by_name(remembered.snapshot.nodes) == by_name(fresh.snapshot.nodes)
-        assert remembered.snapshot.teams == fresh.snapshot.teams
-        assert remembered.snapshot.team_of == fresh.snapshot.team_of
-        for obs in remembered.snapshot.nodes:
+        assert by_name(remembered.inputs.jobs) == by_name(fresh.inputs.jobs)
+        assert by_name(remembered.inputs.nodes) == by_name(fresh.inputs.nodes)
+        assert remembered.inputs.teams == fresh.inputs.teams
+        assert remembered.inputs.team_of == fresh.inputs.team_of
+        for obs in remembered.inputs.nodes:
             for held, by in ((obs.used, obs.used_by), (obs.leaving, obs.leaving_by)):
                 assert sum(gpus[GPU] for gpus in by.values()) == held.get(GPU, 0)
 
@@ -417,7 +417,10 @@ def test_a_pass_is_decided_again_from_its_file_as_it_was_decided(history):
     world = two_jobs(masters=True)
     for what, *how in history:
         getattr(world, what)(*how)
-        decided, recorded = world.decide(), record(world.stored, Unlimited(), *world.stored.reader.policies.sources())
+        decided, recorded = (
+            world.decide(),
+            snapshot_of(world.stored, Unlimited(), *world.stored.reader.policies.sources()),
+        )
         read = snapshot_file.decode(json.loads(snapshot_file.encode(recorded)), source="f")
         assert read == recorded
         replayed = {decision.job.uid: decision for decision in decide(read).jobs}
@@ -444,10 +447,10 @@ def test_what_nothing_changed_of_is_the_same_object_as_before():
     world.policy("p", {"namespaces": ["elsewhere"]})
     world.time_passes(1.0)
     after = world.look()
-    assert after.snapshot is before.snapshot
+    assert after.inputs is before.inputs
     assert after.obs["uid-second"] is before.obs["uid-second"]
     world.goes("pods", "second-master-0")
-    assert world.look().snapshot is not before.snapshot
+    assert world.look().inputs is not before.inputs
 
 
 def test_a_job_whose_status_is_not_written_yet_is_observed_once_a_second():
@@ -472,7 +475,7 @@ def test_a_job_whose_object_is_another_one_but_says_the_same_is_not_observed_aga
     world.stores.jobs.observe(msgspec.structs.replace(body, metadata=metadata))
     after = world.look()
     assert after.obs["uid-first"] is before.obs["uid-first"]
-    assert after.snapshot is before.snapshot
+    assert after.inputs is before.inputs
 
 
 def test_a_job_whose_pods_are_refused_and_that_has_ended_changes_nothing_from_pass_to_pass():
@@ -482,12 +485,12 @@ def test_a_job_whose_pods_are_refused_and_that_has_ended_changes_nothing_from_pa
     world.job("first", 3, {**STATUSES[1], "completionTime": STARTED, "conditions": [ended]}, "", cleanPodPolicy="None")
     world.pod("first", "worker-0", "n1", "Running", False, True)
     world.refused.add("first")
-    (demand,) = world.look().snapshot.jobs
+    (demand,) = world.look().inputs.jobs
     assert not demand.may_preempt
     world.time_passes(1.0)
     before, since = world.look(), world.stored.reader.external_changes.since
     world.time_passes(1.0)
-    assert world.look().snapshot is before.snapshot
+    assert world.look().inputs is before.inputs
     assert world.stored.reader.external_changes.since == since
 
 
@@ -498,9 +501,9 @@ def test_a_job_that_raised_takes_from_others_again_as_soon_as_its_time_is_over(m
     world.look()
     world.stored.quarantine("uid-first", ValueError("no"), at_grant=True)
     time.passed += quarantine.FIRST_FAULT_SECONDS
-    assert [demand.may_preempt for demand in world.look().snapshot.jobs] == [False, True]
+    assert [demand.may_preempt for demand in world.look().inputs.jobs] == [False, True]
     time.passed += quarantine.NO_PREEMPTION_SECONDS
-    assert [demand.may_preempt for demand in world.look().snapshot.jobs] == [True, True]
+    assert [demand.may_preempt for demand in world.look().inputs.jobs] == [True, True]
 
 
 def test_pods_of_a_quarantined_job_without_demand_count_as_used(monkeypatch, caplog):
@@ -513,7 +516,7 @@ def test_pods_of_a_quarantined_job_without_demand_count_as_used(monkeypatch, cap
     world.stored.quarantine("uid-first", ValueError("no"))
     monkeypatch.setattr(demands, "demand_in_quarantine", fail)
     caplog.clear()
-    assert [demand.uid for demand in world.look().snapshot.jobs] == ["uid-second"]
+    assert [demand.uid for demand in world.look().inputs.jobs] == ["uid-second"]
     assert "job=default/first" in caplog.text
     assert "LookupError: no demand of these pods" in caplog.text
 
@@ -525,9 +528,9 @@ def test_unchanged_job_whose_allocation_raises_is_quarantined_in_that_pass(
     world.decide()
     allocate = Allocator.allocate
 
-    def raises_at_the_first(self, snapshot):
-        assert "uid-first" not in [job.uid for job in snapshot.jobs if job.members]
-        return allocate(self, snapshot)
+    def raises_at_the_first(self, inputs):
+        assert "uid-first" not in [job.uid for job in inputs.jobs if job.members]
+        return allocate(self, inputs)
 
     monkeypatch.setattr(Allocator, "allocate", raises_at_the_first)
     world.planner.forget_allocation()
@@ -633,23 +636,23 @@ def world_with_a_job(**settings: Any) -> World:
 def test_policies_reach_the_snapshot_as_teams_and_settings_as_they_are():
     world = world_with_a_job(defaultPolicy={"priority": -1}, starvationSeconds=60)
     world.policy("p", {"namespaces": ["default"], "flavors": [make_flavor(guaranteed=2)]})
-    snapshot = world.look().snapshot
-    assert [(team.name, team.quotas.get("default", Quota()).guaranteed) for team in snapshot.teams] == [
+    inputs = world.look().inputs
+    assert [(team.name, team.quotas.get("default", Quota()).guaranteed) for team in inputs.teams] == [
         ("p", 2),
         (DEFAULT_POLICY, 0),
     ]
-    assert snapshot.team_of == {"default": "p"}
-    assert (snapshot.default_team.priority, snapshot.starvation_seconds) == (-1, 60)
-    assert snapshot.flavors == (Flavor(),)
+    assert inputs.team_of == {"default": "p"}
+    assert (inputs.default_team.priority, inputs.starvation_seconds) == (-1, 60)
+    assert inputs.flavors == (Flavor(),)
 
 
 def test_the_selector_of_a_policy_follows_the_labels_of_namespaces():
     world = world_with_a_job()
     world.policy("p", {"namespaceSelector": {"matchLabels": {"team": "a"}}})
     world.namespace("default", "b")
-    assert world.look().snapshot.team_of == {}
+    assert world.look().inputs.team_of == {}
     world.namespace("default", "a")
-    assert world.look().snapshot.team_of == {"default": "p"}
+    assert world.look().inputs.team_of == {"default": "p"}
 
 
 def test_a_policys_ceiling_shortens_the_grace_of_its_jobs_pods():
@@ -667,24 +670,24 @@ def grace_of_first(world: World) -> int:
 
 def test_a_jobs_pods_are_kept_to_the_nodes_of_its_flavor():
     flavors = [{"name": "a100", "resources": [GPU], "nodeSelector": {"gpu": "a100"}}]
-    (demand,) = world_with_a_job(flavors=flavors).look().snapshot.jobs
+    (demand,) = world_with_a_job(flavors=flavors).look().inputs.jobs
     assert (demand.flavor, demand.worker.node_selector) == ("a100", {"gpu": "a100"})
 
 
 def test_known_classes_set_the_priorities_of_pods():
     world = world_with_a_job()
-    assert world.look().snapshot.jobs[0].pod_priorities == (1, 0)
+    assert world.look().inputs.jobs[0].pod_priorities == (1, 0)
     for name, value in (("elastic-pytorch-worker", 5), ("elastic-pytorch-master", 6)):
         world.priority_class(name, value, default=False)
-    assert world.look().snapshot.jobs[0].pod_priorities == (6, 5)
+    assert world.look().inputs.jobs[0].pod_priorities == (6, 5)
 
 
 def test_a_pod_that_does_not_go_is_used_in_the_next_look_after_its_time():
     world = world_with_a_job()
     world.pod("first", "master-0", "n1", "Running", True, True)
-    assert world.look().snapshot.nodes[0].leaving[GPU] == 1
+    assert world.look().inputs.nodes[0].leaving[GPU] == 1
     world.time_passes(30 + OVERDUE_SECONDS)
-    (node,) = world.look().snapshot.nodes
+    (node,) = world.look().inputs.nodes
     assert (node.leaving, node.used[GPU], node.used_by) == ({}, 1, {"default": {GPU: 1}})
 
 
@@ -744,16 +747,16 @@ def test_the_stores_keep_nothing_of_a_leader_that_leads_no_more():
 
 
 def because(world: World) -> str:
-    return world.look().snapshot.jobs[0].worker.unpinned_because
+    return world.look().inputs.jobs[0].worker.unpinned_because
 
 
 def test_pods_of_a_job_that_may_have_none_any_more_are_counted_on_their_node_in_the_next_look():
     world = world_with_a_job()
     world.job("first", 3, STATUSES[2], "")
     world.pod("first", "master-0", "n1", "Running", False, True)
-    assert [len(job.members) for job in world.look().snapshot.jobs] == [1]
+    assert [len(job.members) for job in world.look().inputs.jobs] == [1]
     world.job("first", 3, STATUSES[2], "", suspend=True)
-    (node,) = world.look().snapshot.nodes
+    (node,) = world.look().inputs.nodes
     assert (node.used.get(GPU, 0), node.leaving.get(GPU, 0)) == (0, 1)
 
 
@@ -763,9 +766,9 @@ def test_a_job_that_cannot_be_read_any_more_has_its_pods_as_members_and_asks_for
     world.pod("first", "master-0", "n1", "Running", False, True)
     world.look()
     world.job("first", 3, STATUSES[2], "", minReplicas=9)
-    snapshot = world.look().snapshot
-    assert [(len(job.members), job.sizes, job.may_preempt) for job in snapshot.jobs] == [(1, (1,), False)]
-    assert not snapshot.nodes[0].used.get(GPU, 0)
+    inputs = world.look().inputs
+    assert [(len(job.members), job.sizes, job.may_preempt) for job in inputs.jobs] == [(1, (1,), False)]
+    assert not inputs.nodes[0].used.get(GPU, 0)
 
 
 def test_a_class_that_jobs_may_not_name_neither_orders_a_job_nor_stops_it():
@@ -776,6 +779,6 @@ def test_a_class_that_jobs_may_not_name_neither_orders_a_job_nor_stops_it():
     world.job("first", 3, {}, "", priorityClassName="high")
     world.job("second", 3, {}, "", priorityClassName="higher")
     sight = world.look()
-    assert [(demand.name, demand.priority) for demand in sight.snapshot.jobs] == [("first", 10), ("second", 0)]
+    assert [(demand.name, demand.priority) for demand in sight.inputs.jobs] == [("first", 10), ("second", 0)]
     first, second = (obs.job.context.warnings for obs in sight.obs.values())
     assert (first, second[ConditionType.PRIORITY_IGNORED].code) == ({}, "PriorityClassNotAllowed")

@@ -13,9 +13,9 @@ NAMED = "deviceclass.resource.kubernetes.io/large"
 LIMITS = {"limits": {NAMED: "1", "cpu": 2}}
 
 
-def uncounted(**served):
+def uncounted(**class_of):
     store = Store()
-    for version, (name, resource) in enumerate(served.items(), start=1):
+    for version, (name, resource) in enumerate(class_of.items(), start=1):
         meta = {"name": name, "uid": name, "resourceVersion": str(version)}
         store.observe(decode({"metadata": meta, "spec": {"extendedResourceName": resource}}, DeviceClass))
     return UncountedDevices(store)

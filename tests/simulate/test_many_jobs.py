@@ -12,7 +12,7 @@ from elastic_operator.loop import reason_messages, reconciler
 from elastic_operator.loop import store_view as stored
 from elastic_operator.plan import planner
 from elastic_operator.read import specs
-from elastic_operator.read.pending import pending_pods as waiting_pods
+from elastic_operator.read.foreign import foreign_pods as waiting_pods
 from tests.simulate import server as kinds
 from tests.simulate.facts import owner_of
 from tests.simulate.policies import NAMESPACES
@@ -132,8 +132,8 @@ def test_new_objects_are_read_one_in_each_turn_of_the_event_loop_and_the_pass_us
             return ""
 
         parse = noted(specs.parse_spec, turn, [])
-        look = noted(waiting_pods.pending_pod_of, turn, [])
-        with patch.object(specs, "parse_spec", parse), patch.object(waiting_pods, "pending_pod_of", look):
+        look = noted(waiting_pods.foreign_pod_of, turn, [])
+        with patch.object(specs, "parse_spec", parse), patch.object(waiting_pods, "foreign_pod_of", look):
             ahead = asyncio.ensure_future(world.operator.controller._read_ahead())
             while not ahead.done():
                 turns += 1

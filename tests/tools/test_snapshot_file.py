@@ -1,4 +1,4 @@
-"""A recording survives its way through a file, and what is no recording is refused in words."""
+"""A snapshot survives its way through a file, and what is no snapshot is refused in words."""
 
 from __future__ import annotations
 
@@ -14,6 +14,18 @@ from hypothesis import strategies as st
 from elastic_api.job import JobSpec
 from elastic_api.policy import PolicySpec
 from elastic_api.status import Condition, ConditionType, JobStatus, LastFailure, Retry, RetryCause
+from elastic_operator.plan.facts.allocation_inputs import (
+    AllocationInputs,
+    EvictionLimit,
+    EvictionLimits,
+    ForeignPod,
+    Member,
+    Node,
+    PodShape,
+    Preemptor,
+    Taint,
+    Toleration,
+)
 from elastic_operator.plan.facts.group_report import Goodput, GroupChange, GroupReport
 from elastic_operator.plan.facts.job import (
     FlapWindow,
@@ -28,28 +40,16 @@ from elastic_operator.plan.facts.job import (
 )
 from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.node_outage import NodeOutage
-from elastic_operator.plan.facts.snapshot import (
-    EvictionLimit,
-    EvictionLimits,
-    Member,
-    Node,
-    PendingPod,
-    PodShape,
-    Preemptor,
-    Snapshot,
-    Taint,
-    Toleration,
-)
 from elastic_operator.plan.facts.team import Flavor, Quota, Team
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.policies.resolve import Namespace, Policy
 from elastic_operator.tools import snapshot_file
+from elastic_operator.tools.cluster_snapshot import ClusterSnapshot, SnapshotJob
 from elastic_operator.tools.files import InputError
-from elastic_operator.tools.recording import RecordedJob, Recording
 from tests.api.policies import full_policy
 from tests.plan.allocate.world import make_job, make_node, make_shape
 from tests.plan.jobs import make_spec
-from tests.tools.recordings import make_recording, recorded
+from tests.tools.snapshots import make_cluster_snapshot, recorded
 
 NUMBERS, WORDS = st.integers(0, 2**53), st.text(max_size=5)
 TIMES = st.floats(-1e12, 1e12) | st.sampled_from([inf, -inf])
@@ -145,50 +145,50 @@ EVICTION_LIMITS = facts(
     longest_waiting=maybe(PREEMPTORS),
 )
 SETTINGS = facts(
-    Snapshot,
+    AllocationInputs,
     nodes=st.just(()),
     jobs=st.just(()),
     flavors=some(facts(Flavor)),
     teams=some(TEAMS),
     default_team=TEAMS,
-    pending_pods=st.just(()),
+    foreign_pods=st.just(()),
     eviction_limits=st.just(EvictionLimits()),
 )
 POLICIES = facts(Policy, spec=st.sampled_from([None, PolicySpec.model_validate(full_policy()["spec"])]))
 RECORDINGS = facts(
-    Recording,
+    ClusterSnapshot,
     settings=SETTINGS,
     nodes=some(NODES),
-    jobs=some(facts(RecordedJob, facts=JOBS, shape=maybe(JOB_SHAPES), assumed=some(MEMBERS))),
+    jobs=some(facts(SnapshotJob, facts=JOBS, shape=maybe(JOB_SHAPES), assumed=some(MEMBERS))),
     policies=some(POLICIES),
     namespaces=some(facts(Namespace)),
-    pending_pods=some(facts(PendingPod, shape=SHAPES)),
+    foreign_pods=some(facts(ForeignPod, shape=SHAPES)),
     stopped=maybe(facts(Reason)),
     eviction_limits=EVICTION_LIMITS,
 )
 
 
-def written_and_read(recording):
-    """The recording after it was a text of JSON as every parser reads it."""
-    text = snapshot_file.encode(recording)
+def written_and_read(snapshot):
+    """The snapshot after it was a text of JSON as every parser reads it."""
+    text = snapshot_file.encode(snapshot)
     return snapshot_file.decode(json.loads(text, parse_constant=lambda word: pytest.fail(word)), source="f")
 
 
 @given(RECORDINGS)
-def test_whatever_there_is_the_file_holds_it(recording):
-    assert written_and_read(recording) == recording
+def test_whatever_there_is_the_file_holds_it(snapshot):
+    assert written_and_read(snapshot) == snapshot
 
 
 def test_sets_are_written_in_order_so_that_equal_recordings_have_equal_files():
     ports = frozenset((f"10.0.0.{n}", "TCP", n) for n in range(1, 9))
     document = json.loads(
-        snapshot_file.encode(make_recording([], [make_job("a", shape=make_shape(1, host_ports=ports))]))
+        snapshot_file.encode(make_cluster_snapshot([], [make_job("a", shape=make_shape(1, host_ports=ports))]))
     )
     assert document["world"]["jobs"][0]["shape"]["worker"]["host_ports"] == [list(port) for port in sorted(ports)]
 
 
 def test_a_file_says_what_it_is_and_leaves_out_what_goes_without_saying():
-    document = json.loads(snapshot_file.encode(make_recording([make_node("n1")], [])))
+    document = json.loads(snapshot_file.encode(make_cluster_snapshot([make_node("n1")], [])))
     assert (document["kind"], document["version"]) == ("World", 8)
     assert document["world"]["nodes"][0]["name"] == "n1"
     assert "unschedulable" not in document["world"]["nodes"][0]
@@ -197,8 +197,8 @@ def test_a_file_says_what_it_is_and_leaves_out_what_goes_without_saying():
 def test_the_schema_describes_every_part_of_a_recording():
     described = json.loads(snapshot_file.schema())["$defs"]
     parts = {
-        "Recording",
-        "RecordedJob",
+        "ClusterSnapshot",
+        "SnapshotJob",
         "Job",
         "OwnPod",
         "JobShape",
@@ -248,19 +248,19 @@ def with_job(**fields):
     ],
 )
 def test_what_is_no_recording_is_refused_with_the_field_and_the_remedy(change, message):
-    document = json.loads(snapshot_file.encode(make_recording([make_node("n1")], [make_job("a")])))
+    document = json.loads(snapshot_file.encode(make_cluster_snapshot([make_node("n1")], [make_job("a")])))
     with pytest.raises(InputError) as refused:
         snapshot_file.decode(change(document), source="f")
     assert message in str(refused.value)
 
 
 def test_a_time_that_never_comes_is_a_number_in_the_file():
-    recording = make_recording([], [recorded(make_job("a"), context=JobContext(unready={"n1": -inf}))])
-    (job,) = json.loads(snapshot_file.encode(recording))["world"]["jobs"]
+    snapshot = make_cluster_snapshot([], [recorded(make_job("a"), context=JobContext(unready={"n1": -inf}))])
+    (job,) = json.loads(snapshot_file.encode(snapshot))["world"]["jobs"]
     assert job["facts"]["context"]["unready"] == {"n1": -snapshot_file.NEVER}
 
 
 def test_a_spec_that_was_read_is_the_same_object_of_the_api():
-    (job,) = written_and_read(make_recording([], [make_job("a", 1, 3)])).jobs
+    (job,) = written_and_read(make_cluster_snapshot([], [make_job("a", 1, 3)])).jobs
     assert isinstance(job.facts.spec, JobSpec)
     assert job.facts.spec.sizes() == (1, 2, 3)

@@ -125,7 +125,7 @@ class Reconciler:
         while made < MAX_PLANS and (uid := next(uids, None)) is not None:
             made += self._plan_or_quarantine(all_obs[uid], allocation, now)
         self._behind = list(uids)
-        self.dispatcher.metrics.reclaim_unanswered.set(self.eviction_gate.awaiting_dry_runs)
+        self.dispatcher.metrics.reclaim_unanswered.set(self.eviction_gate.awaiting_admission_checks)
 
     def _plan_or_quarantine(self, obs: Observation, allocation: Allocation, now: float) -> bool:
         """Make and begin the job's plan; False if it is made already. If this raises, the job is quarantined."""

@@ -11,10 +11,10 @@ from typing import NamedTuple
 from elastic_operator.cluster import objects
 from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.memory import DirtySet, KeyedCache, SingleCache
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, ForeignPod, Member, Node
 from elastic_operator.plan.facts.group_report import GroupReport
 from elastic_operator.plan.facts.job import LOGS_NOT_READ, Group, Job, JobFeedback, OwnPod
 from elastic_operator.plan.facts.job_shape import JobShape
-from elastic_operator.plan.facts.snapshot import Member, Node, PendingPod, Snapshot
 from elastic_operator.plan.job.remaining_pods import flavor_in_use
 from elastic_operator.plan.policies.resolve import ResolvedPolicies
 from elastic_operator.read.jobs import InputsWithoutSpec, JobInputs
@@ -68,7 +68,7 @@ class StoreView:
         self._may_not_preempt, self._dirty_sets, self._job_read = may_not_preempt, dirty_sets, job_read
         self._quarantine, self._stores, self._ledger = reader.quarantine, reader.stores, reader.ledger
         self.now = 0.0
-        self.empty = _without_contents(reader.settings)
+        self.settings = _without_contents(reader.settings)
         self._known: KeyedCache[JobInputs | InputsWithoutSpec, Job] = KeyedCache()
         self._barred = _Barred()
         """Who might not preempt at the last refresh."""
@@ -217,7 +217,7 @@ class StoreView:
         """The flavor of the GPUs that these pods hold, by the labels of their nodes; None if they hold none."""
         found = ((pod.node, self._stores.nodes.named(pod.node)) for pod in pods if pod.node is not None)
         labels = {name: node.metadata.labels for name, node in found if node is not None}
-        return flavor_in_use(pods, labels, self.empty.flavors)
+        return flavor_in_use(pods, labels, self.settings.flavors)
 
     # -- whether others may lose pods for a job ------------------------------------------------------------------------
 
@@ -235,9 +235,9 @@ class StoreView:
         """All nodes with their use by pods, without `members`."""
         return self.reader.nodes.all_with_use(members, leaving)
 
-    def pending_pods(self) -> tuple[PendingPod, ...]:
+    def foreign_pods(self) -> tuple[ForeignPod, ...]:
         """The foreign pods that wait for GPUs."""
-        return self.reader.pending_pods.refresh(self.now)
+        return self.reader.foreign_pods.refresh(self.now)
 
     def quarantine(self, uid: str, error: Exception, *, in_allocation: bool = False, at_grant: bool = False) -> bool:
         """Quarantine a job that made the planner raise."""
@@ -261,14 +261,14 @@ class StoreView:
         """Report that the pods of a quarantined job count as used by others because of this error."""
         log.debug("job=%s is quarantined, and its pods count as used by others", job.key, exc_info=error)
 
-    def quarantine_pod(self, pod: PendingPod, error: Exception) -> None:
+    def quarantine_pod(self, pod: ForeignPod, error: Exception) -> None:
         """Quarantine a foreign pod that made the allocation raise."""
         self._quarantine.quarantine("pod", pod.uid, f"{pod.namespace}/{pod.name}", error, in_allocation=True)
 
 
-def _without_contents(settings: Settings) -> Snapshot:
-    """A snapshot with the settings alone."""
-    return Snapshot(
+def _without_contents(settings: Settings) -> AllocationInputs:
+    """An input with the settings alone."""
+    return AllocationInputs(
         now=0.0,
         nodes=(),
         jobs=(),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import inf
 
 from elastic_operator.plan.delay_queue import DelayQueue
-from elastic_operator.plan.facts.snapshot import JobDemand, Snapshot
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, JobDemand
 from elastic_operator.plan.facts.team import Team
 
 
@@ -18,22 +18,22 @@ class ChangeTimes:
         self._policies: tuple[object, ...] = ()
         self._times = DelayQueue()
 
-    def next(self, snapshot: Snapshot) -> float:
-        """The next time (epoch seconds) at which the allocation of the same snapshot may change; infinity if there is
+    def next(self, inputs: AllocationInputs) -> float:
+        """The next time (epoch seconds) at which the allocation of the same input may change; infinity if there is
         none.
         """
-        policies = snapshot.teams, snapshot.team_of, snapshot.default_team, snapshot.starvation_seconds
+        policies = inputs.teams, inputs.team_of, inputs.default_team, inputs.starvation_seconds
         if policies != self._policies:
             self._policies, self._demands, self._times = policies, {}, DelayQueue()
-        some = {uid: self._demands[uid] for uid in self._times.due(snapshot.now)}
-        some |= {job.uid: job for job in snapshot.jobs if self._demands.get(job.uid) is not job}  # by identity (23)
+        some = {uid: self._demands[uid] for uid in self._times.due(inputs.now)}
+        some |= {job.uid: job for job in inputs.jobs if self._demands.get(job.uid) is not job}  # by identity (23)
         self._demands.update(some)
-        if len(self._demands) > len(snapshot.jobs):
-            self._forget_all_but({job.uid for job in snapshot.jobs})
-        teams = snapshot.find_teams() if some else None
+        if len(self._demands) > len(inputs.jobs):
+            self._forget_all_but({job.uid for job in inputs.jobs})
+        teams = inputs.find_teams() if some else None
         for uid, job in some.items():
             if teams is not None and uid in self._demands:
-                self._times.set(uid, _next_change(job, teams.of(job.namespace), snapshot))
+                self._times.set(uid, _next_change(job, teams.of(job.namespace), inputs))
         return self._times.next()
 
     def _forget_all_but(self, present: set[str]) -> None:
@@ -42,16 +42,16 @@ class ChangeTimes:
             self._times.drop(uid)
 
 
-def next_change(snapshot: Snapshot) -> float:
-    """The next time (epoch seconds) at which the allocation of the same snapshot may change; infinity if there is
+def next_change(inputs: AllocationInputs) -> float:
+    """The next time (epoch seconds) at which the allocation of the same input may change; infinity if there is
     none.
     """
-    return ChangeTimes().next(snapshot)
+    return ChangeTimes().next(inputs)
 
 
-def _next_change(job: JobDemand, team: Team, snapshot: Snapshot) -> float:
-    times = _change_times(job, team, snapshot.now, snapshot.starvation_seconds)
-    return min((time for time in times if time > snapshot.now), default=inf)
+def _next_change(job: JobDemand, team: Team, inputs: AllocationInputs) -> float:
+    times = _change_times(job, team, inputs.now, inputs.starvation_seconds)
+    return min((time for time in times if time > inputs.now), default=inf)
 
 
 def _change_times(job: JobDemand, team: Team, now: float, starvation_seconds: float) -> Iterator[float]:

@@ -21,9 +21,16 @@ from elastic_operator.plan.change_times import ChangeTimes
 from elastic_operator.plan.cluster_view import ClusterView, Reclaim
 from elastic_operator.plan.delay_queue import DelayQueue
 from elastic_operator.plan.demands import demand_while_quarantined, renew_demand
+from elastic_operator.plan.facts.allocation_inputs import (
+    AllocationInputs,
+    EvictionLimits,
+    ForeignPod,
+    JobDemand,
+    Node,
+    gpus_in,
+)
 from elastic_operator.plan.facts.decisions import Grant, Plan
 from elastic_operator.plan.facts.job import Job
-from elastic_operator.plan.facts.snapshot import EvictionLimits, JobDemand, Node, PendingPod, Snapshot, gpus_in
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.observe import observe
@@ -43,19 +50,20 @@ MAX_BLAMES = 2
 class Decisions:
     """The result of one pass. All its decisions are of one moment, because a pass awaits nothing.
 
-    `obs` are all jobs by uid, and `snapshot` is the input of the allocation. `is_new`: the allocation was made in this
-    pass. `until` is when (epoch seconds) time alone may change it. `dry_run` is the allocation with the evictions that
-    `DryRun` only reports. `error` was raised by the look ahead (143) or in `dry_run`; the pass skipped that part.
+    `obs` are all jobs by uid, and `inputs` is the input of the allocation. `is_new`: the allocation was made in this
+    pass. `until` is when (epoch seconds) time alone may change it. `report_only` is the allocation with the evictions
+    that `DryRun` only reports. `error` was raised by the look ahead (143) or in `report_only`; the pass skipped that
+    part.
     """
 
     policies: ResolvedPolicies
     obs: Mapping[str, Observation]
-    snapshot: Snapshot
+    inputs: AllocationInputs
     allocation: Allocation
     is_new: bool
     until: float
     stopped: Reason | None
-    dry_run: Allocation | None = None
+    report_only: Allocation | None = None
     error: Exception | None = None
 
 
@@ -71,8 +79,12 @@ class Planner:
         in the next pass.
         """
         self.plans = Plans()
-        self._snapshot: SingleCache[tuple[object, ...], Snapshot] = SingleCache()
-        self._allocator, self._dry_run_allocator, self._change_times = LookaheadAllocator(), Allocator(), ChangeTimes()
+        self._inputs: SingleCache[tuple[object, ...], AllocationInputs] = SingleCache()
+        self._allocator, self._report_only_allocator, self._change_times = (
+            LookaheadAllocator(),
+            Allocator(),
+            ChangeTimes(),
+        )
         self._decided: Decisions | None = None
 
     # -- memory --------------------------------------------------------------------------------------------------------
@@ -80,7 +92,7 @@ class Planner:
     def forget(self) -> None:
         """Forget all jobs and the last allocation, so that the next pass decides everything again."""
         self.forget_some(self._jobs)
-        self._snapshot.drop()
+        self._inputs.drop()
         self._observed_jobs = ObservedJobs()
         self.forget_allocation()
 
@@ -95,7 +107,11 @@ class Planner:
 
     def forget_allocation(self) -> None:
         """Forget the allocation's state: the next allocation begins from nothing."""
-        self._allocator, self._dry_run_allocator, self._change_times = LookaheadAllocator(), Allocator(), ChangeTimes()
+        self._allocator, self._report_only_allocator, self._change_times = (
+            LookaheadAllocator(),
+            Allocator(),
+            ChangeTimes(),
+        )
         self._decided = None
 
     @property
@@ -115,8 +131,8 @@ class Planner:
             self._demand(view, uid)
             yield
 
-    def observe(self, view: ClusterView) -> tuple[Mapping[str, Observation], Snapshot]:
-        """All jobs (by uid) as they are now, and the snapshot to allocate from."""
+    def observe(self, view: ClusterView) -> tuple[Mapping[str, Observation], AllocationInputs]:
+        """All jobs (by uid) as they are now, and the input to allocate from."""
         uids = self._to_observe(view)
         for uid in uids:
             self._observe(view, uid)
@@ -163,7 +179,7 @@ class Planner:
         elif job.fault or job.deleted:
             obs = Observation(job, job.status)
             if job.fault:
-                memory.quarantined = None if job.unallocated else demand_while_quarantined(view, memory, job)
+                memory.quarantined = None if job.fault_in_allocation else demand_while_quarantined(view, memory, job)
         else:
             obs = observe(job, view.now)
             until = _valid_until(obs, view.now)
@@ -183,12 +199,12 @@ class Planner:
         self._observe_at.set(uid, -inf)
         return obs
 
-    def _take_snapshot(self, view: ClusterView) -> Snapshot:
-        """The snapshot to allocate from; the same object while nothing but time differs."""
+    def _take_snapshot(self, view: ClusterView) -> AllocationInputs:
+        """The input to allocate from; the same object while nothing but time differs."""
         jobs = self._observed_jobs
-        nodes, pending = view.nodes(jobs.members, jobs.leaving), view.pending_pods()
-        made_of = view.policies, jobs.demands, nodes, pending
-        return self._snapshot.get(made_of, _snapshot_of, view, *made_of)
+        nodes, foreign_pod = view.nodes(jobs.members, jobs.leaving), view.foreign_pods()
+        made_of = view.policies, jobs.demands, nodes, foreign_pod
+        return self._inputs.get(made_of, _inputs_of, view, *made_of)
 
     # -- demand --------------------------------------------------------------------------------------------------------
 
@@ -204,66 +220,68 @@ class Planner:
     # -- allocate ------------------------------------------------------------------------------------------------------
 
     def decide(self, view: ClusterView, reclaim: Reclaim) -> Decisions:
-        """The decisions of a pass. A job or pending pod that makes the allocation raise is left out."""
+        """The decisions of a pass. A job or foreign pod that makes the allocation raise is left out."""
         for _ in range(MAX_BLAMES):
-            obs, snapshot = self.observe(view)
+            obs, inputs = self.observe(view)
             try:
-                return self._allocate(view, obs, snapshot, reclaim)
+                return self._allocate(view, obs, inputs, reclaim)
             except Exception as error:
                 self.forget_allocation()
-                if not self._blame(view, _to_allocate(snapshot, view.now, reclaim), error):
+                if not self._blame(view, _to_allocate(inputs, view.now, reclaim), error):
                     raise
         return self._allocate(view, *self.observe(view), reclaim)
 
-    def _blame(self, view: ClusterView, snapshot: Snapshot, error: Exception) -> bool:
-        """Quarantine the jobs and pending pods that make the allocation raise; returns whether there are any."""
-        found = culprits_of_allocation(snapshot)
+    def _blame(self, view: ClusterView, inputs: AllocationInputs, error: Exception) -> bool:
+        """Quarantine the jobs and foreign pods that make the allocation raise; returns whether there are any."""
+        found = culprits_of_allocation(inputs)
         for bad in found:
-            if isinstance(bad, PendingPod):
+            if isinstance(bad, ForeignPod):
                 view.quarantine_pod(bad, error)
             else:
                 self.quarantine(view, bad.uid, error, in_allocation=True)
         return bool(found)
 
     def _allocate(
-        self, view: ClusterView, obs: Mapping[str, Observation], snapshot: Snapshot, reclaim: Reclaim
+        self, view: ClusterView, obs: Mapping[str, Observation], inputs: AllocationInputs, reclaim: Reclaim
     ) -> Decisions:
         """The decisions. The last allocation is kept as long as a new one would be equal."""
         last, stopped, now = self._decided, reclaim.stopped, view.now
         # An unchanged snapshot is the identical object (23).
-        same = last is not None and snapshot is last.snapshot and stopped == last.stopped
+        same = last is not None and inputs is last.inputs and stopped == last.stopped
         if last is not None and same and now < last.until:
-            self._decided = replace(last, policies=view.policies, obs=obs, is_new=False, dry_run=None, error=None)
+            self._decided = replace(last, policies=view.policies, obs=obs, is_new=False, report_only=None, error=None)
             return self._decided
-        to_allocate = _to_allocate(snapshot, now, reclaim)
+        to_allocate = _to_allocate(inputs, now, reclaim)
         with self._timed():
             allocation, error = self._look_ahead(to_allocate)
-            dry_run = None
-            if stopped is not None and reclaim.is_dry_run:
-                dry_run, error = self._dry_run(to_allocate, error)
+            report_only = None
+            if stopped is not None and reclaim.is_report_only:
+                report_only, error = self._report_only(to_allocate, error)
             _ = allocation.nominations  # they are made when they are read, and an error is handled here
         until = min(
             self._change_times.next(to_allocate), now + reclaim.next_capacity(allocation), self._allocator.again_at
         )
-        self._decided = Decisions(view.policies, obs, snapshot, allocation, True, until, stopped, dry_run, error)
+        self._decided = Decisions(view.policies, obs, inputs, allocation, True, until, stopped, report_only, error)
         return self._decided
 
-    def _look_ahead(self, snapshot: Snapshot) -> tuple[Allocation, Exception | None]:
+    def _look_ahead(self, inputs: AllocationInputs) -> tuple[Allocation, Exception | None]:
         """The allocation with the look ahead; without it if only the look ahead raises."""
         try:
-            return self._allocator.allocate(snapshot), None
+            return self._allocator.allocate(inputs), None
         except Exception as error:  # noqa: BLE001 - it is returned
             self._allocator = LookaheadAllocator()
             # This raises again if the look ahead is not the cause.
-            return self._allocator.allocate_unchecked(snapshot), error
+            return self._allocator.allocate_unchecked(inputs), error
 
-    def _dry_run(self, snapshot: Snapshot, error: Exception | None) -> tuple[Allocation | None, Exception | None]:
+    def _report_only(
+        self, inputs: AllocationInputs, error: Exception | None
+    ) -> tuple[Allocation | None, Exception | None]:
         """The evictions that the mode DryRun reports and does not carry out; None if this raises."""
         try:
-            asked = replace(snapshot, reclaiming=True, eviction_limits=EvictionLimits())
-            return self._dry_run_allocator.allocate(asked), error
+            asked = replace(inputs, reclaiming=True, eviction_limits=EvictionLimits())
+            return self._report_only_allocator.allocate(asked), error
         except Exception as raised:  # noqa: BLE001 - it is returned
-            self._dry_run_allocator = Allocator()
+            self._report_only_allocator = Allocator()
             return None, raised
 
     # -- reconcile -----------------------------------------------------------------------------------------------------
@@ -283,28 +301,28 @@ class Planner:
         return plan_in_quarantine(job, release, now)
 
 
-def _snapshot_of(
+def _inputs_of(
     view: ClusterView,
     policies: ResolvedPolicies,
     demands: tuple[JobDemand, ...],
     nodes: tuple[Node, ...],
-    pending: tuple[PendingPod, ...],
-) -> Snapshot:
+    foreign_pod: tuple[ForeignPod, ...],
+) -> AllocationInputs:
     return replace(
-        view.empty,
+        view.settings,
         now=view.now,
         nodes=nodes,
         jobs=demands,
-        teams=(*policies.teams, *view.empty.teams),
+        teams=(*policies.teams, *view.settings.teams),
         team_of=policies.team_of,
-        pending_pods=pending,
+        foreign_pods=foreign_pod,
     )
 
 
-def _to_allocate(snapshot: Snapshot, now: float, reclaim: Reclaim) -> Snapshot:
-    """The snapshot for the allocation. Culprits are searched for in the same one."""
-    limits = reclaim.eviction_limits(gpus_in(snapshot))
-    return replace(snapshot, now=now, reclaiming=reclaim.stopped is None, eviction_limits=limits)
+def _to_allocate(inputs: AllocationInputs, now: float, reclaim: Reclaim) -> AllocationInputs:
+    """The input for the allocation. Culprits are searched for in the same one."""
+    limits = reclaim.eviction_limits(gpus_in(inputs))
+    return replace(inputs, now=now, reclaiming=reclaim.stopped is None, eviction_limits=limits)
 
 
 def _valid_until(obs: Observation, now: float) -> float:
@@ -313,7 +331,7 @@ def _valid_until(obs: Observation, now: float) -> float:
     The times of a status are whole seconds. So a status that is not written yet is made again each second, unless it
     must be written before all other writes.
     """
-    if obs.commit:
+    if obs.write_status_first:
         return -inf
     until = min((time for time in (*obs.requeue_at, obs.no_pods_before) if time > now), default=inf)
     return until if obs.status is obs.job.status else min(until, floor(now) + 1.0)

@@ -13,7 +13,7 @@ from elastic_operator.build.names import secret_name
 from elastic_operator.cluster.meta import Condition
 from elastic_operator.cluster.objects import Node
 from elastic_operator.cluster.pod import Pod, PodMeta, SelectorTerm, Waiting
-from elastic_operator.plan.facts import snapshot as model
+from elastic_operator.plan.facts import allocation_inputs as model
 from elastic_operator.plan.facts.job import STARTS, LastOutput, MainContainer, OwnPod
 from elastic_worker import contract
 from elastic_worker.last_lines import parted

@@ -36,7 +36,7 @@ class FirstSeen:
         self.clock, self._passes = clock, 0
         self._seen: dict[tuple[str, float], float] = {}
         """The times minus the clock's steps until then, so that later steps do not change them."""
-        self._asked: dict[str, None] = {}
+        self._deletion_requested: dict[str, None] = {}
         """The pods that were being deleted while they ran."""
         self._gated: dict[str, None] = {}
         """The pods that had scheduling gates."""
@@ -63,8 +63,8 @@ class FirstSeen:
         After a step, the clock of the pod's node does not show whether the pod ended before or after its deletion (18).
         """
         if pod.deleting_since is not None and pod.main.finished_at is None:
-            _keep(self._asked, pod.uid, None)
-        elif pod.uid in self._asked and self.clock.stepped:
+            _keep(self._deletion_requested, pod.uid, None)
+        elif pod.uid in self._deletion_requested and self.clock.stepped:
             return replace(pod, main=replace(pod.main, finished_at=None))
         if pod.phase != "Pending":
             return pod

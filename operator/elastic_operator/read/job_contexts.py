@@ -48,8 +48,8 @@ class JobContexts:
         teams = self._policies.refresh()
         unready, availability = self._nodes.refresh_unready(now), self._nodes.availability()
         self._external_changes.refresh(availability, teams, now)
-        outage, served = self._nodes.outages.present, self._uncounted.served()
-        before, self._seen = self._seen, (self._classes.revision, unready, outage, availability, teams, served)
+        outage, class_of = self._nodes.outages.present, self._uncounted.class_of()
+        before, self._seen = self._seen, (self._classes.revision, unready, outage, availability, teams, class_of)
         return self._seen != before
 
     def of(self, body: objects.CustomObject, pods: tuple[OwnPod, ...]) -> JobContext:
@@ -63,7 +63,7 @@ class JobContexts:
             misplaced=self._nodes.misplaced(pods),
             grace_ceiling=self.grace_ceiling(body.metadata.namespace),
             warnings=self._warnings(parsed, priority),
-            flap_window=self._no_external_change(body),
+            flap_window=self._flap_window(body),
         )
 
     def _warnings(self, parsed: Parsed, priority: Priority) -> Mapping[ConditionType, Reason]:
@@ -92,7 +92,7 @@ class JobContexts:
         ceiling = self._policies.resolved.grace_ceiling(namespace)
         return max(1, self._settings.reclaim.max_grace_period_seconds if ceiling is None else ceiling)
 
-    def _no_external_change(self, body: objects.CustomObject) -> FlapWindow | None:
+    def _flap_window(self, body: objects.CustomObject) -> FlapWindow | None:
         """The last external change, if the job may flap (143)."""
         if not may_flap(self._specs.status(body), self._now()):
             return None

@@ -107,7 +107,7 @@ class Jobs:
             spec=None,
             pods=pods,
             fault=fault.message if fault else "",
-            unallocated=fault is not None and fault.in_allocation,
+            fault_in_allocation=fault is not None and fault.in_allocation,
             context=self._contexts.without_spec(body),
             deleted=meta.deletion_timestamp is not None,
         )

@@ -21,9 +21,9 @@ from elastic_operator.cluster.interned import Interned
 from elastic_operator.cluster.meta import OwnerReference
 from elastic_operator.cluster.pod import Pod
 from elastic_operator.memory import DirtySet
+from elastic_operator.plan.facts.allocation_inputs import HostPort, Load, Node, Resources
 from elastic_operator.plan.facts.gpus import count_gpus
 from elastic_operator.plan.facts.job import OwnPod
-from elastic_operator.plan.facts.snapshot import HostPort, Load, Node, Resources
 from elastic_operator.read import convert
 from elastic_operator.read.assumed_pods import AssumedPods
 from elastic_operator.read.counted_pod import CountedPod, controlling_job, quantities_of, unread
@@ -77,8 +77,8 @@ class Ledger:
         self._revisions: dict[str | None, int] = {}
         """By node with pods, the revision of their last change."""
         self.dirty: DirtySet[str | tuple[str, str]] = DirtySet()
-        """The jobs, by uid or by (namespace, name), whose pods may have changed: pods being created, own pods, and pods
-        of others with their names.
+        """The jobs, by uid or by (namespace, name), whose pods may have changed: pods being created, own pods, and
+        foreign pods with their names.
         """
         self._requests: Interned[tuple[tuple[str, int], ...], Resources] = Interned()
 
@@ -114,8 +114,8 @@ class Ledger:
         own = [pod for uid in self._own_by_job.get(job_uid) if (pod := self._entries[uid].own) is not None]
         return tuple(sorted(own, key=attrgetter("name")))
 
-    def pending(self) -> tuple[Pod, ...]:
-        """Pods of others that request GPUs and have no node yet."""
+    def waiting_foreign_pods(self) -> tuple[Pod, ...]:
+        """Foreign pods that request GPUs and have no node yet."""
         return tuple(self._waiting.values())
 
     def bound_to(self, uid: str) -> str:
@@ -133,7 +133,7 @@ class Ledger:
 
     def has_leaving_pods(self, node: str) -> bool:
         """Whether pods of ours are leaving the node, and their kubelet may still be busy with them (145)."""
-        return any(map(self._leaving.is_expected, self._leaving_from(node)))
+        return any(map(self._leaving.is_terminating_in_time, self._leaving_from(node)))
 
     def overdue_within(self, node: str) -> float:
         """The seconds until the first of our pods that leave the node is overdue (40); infinity if none leaves."""
@@ -143,7 +143,7 @@ class Ledger:
         entries = (self._entries[uid] for uid in self._own_by_node.get(node))
         return (entry.own.uid for entry in entries if entry.own and entry.own.deleting_since is not None)
 
-    def own_besides(self, node: str, members: Set[str]) -> frozenset[str]:
+    def own_pods_except(self, node: str, members: Set[str]) -> frozenset[str]:
         """Our pods on the node that are not among `members`, pods being created included."""
         own, assumed = self._own_by_node.get(node), self.assumed.uids_at(node)
         if own <= members and assumed <= members:
@@ -151,7 +151,7 @@ class Ledger:
         return frozenset((own | assumed) - members)
 
     def foreign_names(self, job_uid: str) -> frozenset[str]:
-        """Names of the job's future pods that pods of others use (82)."""
+        """Names of the job's future pods that foreign pods use (82)."""
         job = self._job_of(job_uid)
         if job is None:
             return frozenset()
@@ -237,10 +237,10 @@ class Ledger:
 
     def _index(self, entry: CountedPod, change: Callable[[PodIndex, Hashable, str], None]) -> None:
         meta = entry.pod.metadata
-        if entry.claims is not None:
-            change(self._claims, entry.claims, meta.uid)
+        if entry.controller_uid is not None:
+            change(self._claims, entry.controller_uid, meta.uid)
         if entry.own is not None:
-            change(self._own_by_job, entry.claims, meta.uid)
+            change(self._own_by_job, entry.controller_uid, meta.uid)
             change(self._own_by_node, entry.node, meta.uid)
         job_name = meta.name.rsplit("-", 2)[0]
         if self._parse(job_name, meta.name) is not None:
@@ -297,7 +297,7 @@ class Ledger:
         return CountedPod(pod, node, load, claims, own, waits, orphan=orphan, nominated=nominated)
 
     def _own(self, pod: Pod, owner: OwnerReference | None, load: Load) -> OwnPod | None:
-        """A pod of ours; None for pods of others."""
+        """A pod of ours; None for foreign pods."""
         place = self._place_of(pod, owner)
         if place is None:
             return None
@@ -312,7 +312,7 @@ class Ledger:
         return Load(known, count_gpus(requests, self._gpu_resources), host_ports)
 
     def _place_of(self, pod: Pod, owner: OwnerReference | None) -> tuple[str, int] | None:
-        """Role and index of a pod of ours; None for pods of others, even if they name a job."""
+        """Role and index of a pod of ours; None for foreign pods, even if they name a job."""
         job = self._job_of(owner.uid) if owner else None
         if job is None or job.metadata.namespace != pod.metadata.namespace:
             return None

@@ -11,8 +11,8 @@ from typing import NamedTuple, TypeVar
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
 from elastic_operator.memory import KeyedCache, SingleCache
+from elastic_operator.plan.facts.allocation_inputs import Node
 from elastic_operator.plan.facts.job import OwnPod
-from elastic_operator.plan.facts.snapshot import Node
 from elastic_operator.quarantine import Quarantine
 from elastic_operator.read import convert
 from elastic_operator.read.first_seen import FirstSeen
@@ -116,7 +116,7 @@ class Nodes:
         return self._quarantine.attempt("node", node.metadata.uid, node.metadata.name, work)
 
     def all_with_use(self, members: Set[str], leaving: Iterable[tuple[str, OwnPod]]) -> tuple[Node, ...]:
-        """All nodes with their use. `members` are the pods in the snapshot's jobs, `leaving` are about to be
+        """All nodes with their use. `members` are the pods in the allocation's input, `leaving` are about to be
         deleted.
 
         `leaving` has the namespace of each; pods that are not bound yet hold nothing. An unchanged node is the same
@@ -165,7 +165,7 @@ class Nodes:
     ) -> Node:
         """The node as read by that function, with its use by pods; the same object while neither changes."""
         name, ledger = stored.metadata.name, self._ledger
-        key = stored, as_fact, ledger.node_revision(name), ledger.own_besides(name, counted_elsewhere), leaving
+        key = stored, as_fact, ledger.node_revision(name), ledger.own_pods_except(name, counted_elsewhere), leaving
         return self._known.get(name, key, lambda: ledger.with_use(as_fact(stored), counted_elsewhere, leaving=leaving))
 
     def refresh_unready(self, now: float) -> Unready:

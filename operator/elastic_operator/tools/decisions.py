@@ -1,4 +1,4 @@
-"""Decides a whole pass again from a recording: the observation, the grant and the plan of each job."""
+"""Decides a whole pass again from a snapshot: the observation, the grant and the plan of each job."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from elastic_operator.plan.facts.allocation_inputs import JobDemand
 from elastic_operator.plan.facts.decisions import Grant, Nomination, Plan, Slot
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.roles import master_first
-from elastic_operator.plan.facts.snapshot import JobDemand
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.planner import Decisions, Planner
-from elastic_operator.tools.recorded_view import RecordedReclaim, RecordedView
-from elastic_operator.tools.recording import Recording
+from elastic_operator.tools.cluster_snapshot import ClusterSnapshot
+from elastic_operator.tools.snapshot_view import SnapshotReclaim, SnapshotView
 from elastic_worker.contract import ROLE_MASTER
 
 
@@ -93,14 +93,14 @@ class Outcome:
     stopped: Reason | None
 
 
-def decide(recording: Recording) -> Outcome:
+def decide(snapshot: ClusterSnapshot) -> Outcome:
     """The decisions of a pass, in an order that does not depend on the order of the input.
 
     The plans are those after all dry runs have passed: all preemptors can use their room (139).
     """
-    view, planner = RecordedView(recording), Planner()
-    decisions = planner.decide(view, RecordedReclaim(recording))
-    demands = {demand.uid: demand for demand in decisions.snapshot.jobs}
+    view, planner = SnapshotView(snapshot), Planner()
+    decisions = planner.decide(view, SnapshotReclaim(snapshot))
+    demands = {demand.uid: demand for demand in decisions.inputs.jobs}
     found = [_decision(planner, view, decisions, obs, demands.get(uid)) for uid, obs in decisions.obs.items()]
     return Outcome(
         jobs=tuple(sorted(found, key=lambda d: (d.job.namespace, d.job.name, d.job.uid))),
@@ -116,7 +116,7 @@ def in_words(pods: Iterable[Slot]) -> str:
 
 
 def _decision(
-    planner: Planner, view: RecordedView, decisions: Decisions, obs: Observation, demand: JobDemand | None
+    planner: Planner, view: SnapshotView, decisions: Decisions, obs: Observation, demand: JobDemand | None
 ) -> Decision:
     uid, allocation = obs.job.uid, decisions.allocation
     grant = allocation.get(uid)

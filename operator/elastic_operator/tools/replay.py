@@ -9,8 +9,8 @@ from typing import Any
 from elastic_api.pod_names import pod_name
 from elastic_operator.plan.facts.decisions import Event, Nomination, Plan
 from elastic_operator.plan.facts.text import names_of
+from elastic_operator.tools.cluster_snapshot import ClusterSnapshot
 from elastic_operator.tools.decisions import Decision, Outcome, decide, in_words
-from elastic_operator.tools.recording import Recording
 from elastic_operator.tools.snapshot_file import plain
 from elastic_operator.tools.table import Row, aligned
 
@@ -19,22 +19,22 @@ NOT_SHOWN = ("conditions", "history", "pods", "queue", "selector", "training")
 """Parts of a status that are shown elsewhere, or that decide nothing."""
 
 
-def as_data(recording: Recording) -> dict[str, Any]:
+def as_data(snapshot: ClusterSnapshot) -> dict[str, Any]:
     """The decisions as JSON's own types."""
-    outcome = decide(recording)
+    outcome = decide(snapshot)
     return {
         "kind": "Decisions",
         "version": 3,
-        "now": recording.now,
+        "now": snapshot.now,
         "jobs": [_job(decision) for decision in outcome.jobs],
         "nominations": plain(outcome.nominations),
         "stopped": outcome.stopped and {"reason": outcome.stopped.code, "message": outcome.stopped.message},
     }
 
 
-def as_text(recording: Recording) -> str:
+def as_text(snapshot: ClusterSnapshot) -> str:
     """The decisions as a table; below each job the reason, the observation, and the plan."""
-    outcome = decide(recording)
+    outcome = decide(snapshot)
     table = aligned(HEAD, [_row(decision) for decision in outcome.jobs])
     stopped = f"note: {outcome.stopped.message}\n" if outcome.stopped else ""
     return table + "".join(f"{_reclaim(outcome, reclaim)}\n" for reclaim in outcome.nominations) + stopped

@@ -1,9 +1,9 @@
-"""A recording as a file: JSON that a person can read, and from which a pass is decided exactly as it was.
+"""A snapshot as a file: JSON that a person can read, and from which a pass is decided exactly as it was.
 
-The file is `{"kind": "World", "version": 8, "world": {...}}`. Inside, the fields are those of `tools.recording` and of
-the facts in `plan.facts` by their own names; specs and statuses are as in the API. A field with its default is left
-out. A time that never comes, infinity, is the largest number that a double holds, since JSON has no infinity. A change
-of a field's meaning must raise the version.
+The file is `{"kind": "World", "version": 8, "world": {...}}`. Inside, the fields are those of `tools.cluster_snapshot`
+and of the facts in `plan.facts` by their own names; specs and statuses are as in the API. A field with its default is
+left out. A time that never comes, infinity, is the largest number that a double holds, since JSON has no infinity. A
+change of a field's meaning must raise the version.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import msgspec
 from pydantic import BaseModel, ValidationError
 
 from elastic_api.invalid import field_errors
+from elastic_operator.tools.cluster_snapshot import ClusterSnapshot
 from elastic_operator.tools.files import InputError, write_json
-from elastic_operator.tools.recording import Recording
 
 KIND = "World"
 VERSION = 8
@@ -33,25 +33,25 @@ class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     kind: Literal["World"]
     version: Literal[8]
-    world: Recording
+    world: ClusterSnapshot
 
 
-def encode(recording: Recording) -> str:
-    """The file's text; equal recordings have equal texts."""
-    return write_json({"kind": KIND, "version": VERSION, "world": plain(recording)})
+def encode(snapshot: ClusterSnapshot) -> str:
+    """The file's text; equal snapshots have equal texts."""
+    return write_json({"kind": KIND, "version": VERSION, "world": plain(snapshot)})
 
 
-def decode(document: Any, *, source: str) -> Recording:
-    """The recording in a file's JSON. Raises InputError."""
+def decode(document: Any, *, source: str) -> ClusterSnapshot:
+    """The snapshot in a file's JSON. Raises InputError."""
     _refuse_other_files(document, source)
     try:
-        recording = msgspec.convert(_with_infinities(document), Document, dec_hook=_of_the_api).world
+        snapshot = msgspec.convert(_with_infinities(document), Document, dec_hook=_of_the_api).world
     except msgspec.ValidationError as error:
         raise InputError([f"{source}: is no snapshot: {_in_words(error)}"]) from None
-    unknown = list(_unknown(document["world"], recording, "world"))
+    unknown = list(_unknown(document["world"], snapshot, "world"))
     if unknown:
         raise InputError(f"{source}: {field}: must be absent: there is no such field" for field in unknown)
-    return recording
+    return snapshot
 
 
 def schema() -> str:
@@ -127,7 +127,7 @@ def _default(field: dataclasses.Field[Any]) -> Any:
 
 
 def _unknown(raw: Any, known: Any, path: str) -> Iterator[str]:
-    """The file's fields that the recording does not have."""
+    """The file's fields that the snapshot does not have."""
     if dataclasses.is_dataclass(known) and not isinstance(known, type):
         fields = {field.name for field in dataclasses.fields(known)}
         for name, value in raw.items():

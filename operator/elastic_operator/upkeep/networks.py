@@ -34,7 +34,7 @@ async def _try_write(session: Session, network: JobNetwork, job: objects.CustomM
         manifest = build_network_policy(job, network)
         await api_requests.ensure_network_policy(session, manifest, job_uid=job.uid)
     except ClusterError as error:
-        if error.remedy.may_pass:
+        if error.retry_policy.is_transient:
             return False
         log.warning("job=%s/%s cannot update the NetworkPolicy: %s", job.namespace, job.name, error)
     except Exception:

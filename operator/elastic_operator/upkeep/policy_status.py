@@ -70,7 +70,7 @@ class PolicyStatuses:
         last = self._last
         if last is None:
             return {}
-        overview = PolicyUsage(last.allocation.accounts, last.snapshot.jobs, stopped=last.stopped)
+        overview = PolicyUsage(last.allocation.accounts, last.inputs.jobs, stopped=last.stopped)
         kept = self._pruned_fields.without
         now, due, found = self._now(), dict[str, Callable[[], Awaitable[None]]](), dict[str, PolicyStatus]()
         for body in self._policies:

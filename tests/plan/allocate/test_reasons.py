@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from elastic_api.status import SizeReason
-from elastic_operator.plan.facts.snapshot import Taint
+from elastic_operator.plan.facts.allocation_inputs import Taint
 from tests.plan.allocate.world import NOW, grants, make_job, make_node, make_shape
 
 FOUR, EIGHT = make_shape(4), make_shape(8)

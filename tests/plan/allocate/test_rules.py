@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from elastic_operator.plan.facts.snapshot import HostPort, JobDemand, Node, Taint
+from elastic_operator.plan.facts.allocation_inputs import HostPort, JobDemand, Node, Taint
 from tests.plan.allocate.world import NOW, grants, make_job, make_node, make_shape, outcome
 
 TWO = (make_node("n1", 2), make_node("n2", 2))

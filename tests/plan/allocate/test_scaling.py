@@ -9,12 +9,12 @@ import pytest
 from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.allocation.preemption.options import Options
 from elastic_operator.plan.allocation.preemption.rules import PreemptionCheck
-from elastic_operator.plan.facts.snapshot import JobDemand, Node
+from elastic_operator.plan.facts.allocation_inputs import JobDemand, Node
 from elastic_operator.settings import Settings
 from elastic_worker.contract import ROLE_WORKER
 from tests.kit.calls import calls_of
-from tests.plan.allocate.world import make_job, make_node, make_shape, make_snapshot, make_team
-from tests.plan.quota.cases import make_pending
+from tests.plan.allocate.world import make_inputs, make_job, make_node, make_shape, make_team
+from tests.plan.quota.cases import make_foreign_pod
 
 MOST = 2.2
 """How many times the calls for twice the objects; 2 is linear, 4 quadratic."""
@@ -25,7 +25,7 @@ def queued_jobs_of_one_team(jobs: int) -> None:
     nodes = [make_node(f"n{i}", 8, used=7, by="x") for i in range(20)]
     running = make_job("running", 1, 20, on=" ".join(f"n{i}" for i in range(20)))
     queued = [make_job(f"q{i:05}", 1, 4, age=i) for i in range(jobs)]
-    allocation = allocate(make_snapshot(nodes, [running, *queued], teams=[make_team()]))
+    allocation = allocate(make_inputs(nodes, [running, *queued], teams=[make_team()]))
     assert all(allocation[uid].message for uid in allocation)
 
 
@@ -39,9 +39,9 @@ def borrowed(gpus: int) -> tuple[list[Node], JobDemand]:
 def waiting_pods_of_one_deployment(pods: int) -> None:
     """More than their team is entitled to, beside much that is borrowed."""
     nodes, borrower = borrowed(80)
-    pending = tuple(make_pending(f"r{i:05}", team="owner", age=i) for i in range(pods))
+    foreign_pods = tuple(make_foreign_pod(f"r{i:05}", team="owner", age=i) for i in range(pods))
     teams = [make_team("owner", 8), make_team("borrower", 0)]
-    allocate(make_snapshot(nodes, [borrower], teams=teams, pending_pods=pending))
+    allocate(make_inputs(nodes, [borrower], teams=teams, foreign_pods=foreign_pods))
 
 
 def gang_under_a_limit(workers: int) -> None:
@@ -50,7 +50,7 @@ def gang_under_a_limit(workers: int) -> None:
     places = [f"n{i // 8}" for i in range(workers)]
     jobs = [make_job(f"j{i:05}", 1, 5, on=" ".join(places[i : i + 5]), age=i) for i in range(0, workers, 5)]
     gang = make_job("gang", workers // 2, priority=1)
-    granted = allocate(make_snapshot(nodes, [*jobs, gang], teams=[make_team(guaranteed=workers, borrow=0)]))["gang"]
+    granted = allocate(make_inputs(nodes, [*jobs, gang], teams=[make_team(guaranteed=workers, borrow=0)]))["gang"]
     assert len(granted.assignment.create) == workers // 2
 
 
@@ -59,7 +59,7 @@ def gang_against_one_job(workers: int) -> None:
     nodes, borrower = borrowed(workers)
     gang = make_job("gang", workers // 4, team="owner")
     teams = [make_team("owner", workers), make_team("borrower", 0)]
-    assert len(allocate(make_snapshot(nodes, [borrower, gang], teams=teams))["gang"].assignment.create) == workers // 4
+    assert len(allocate(make_inputs(nodes, [borrower, gang], teams=teams))["gang"].assignment.create) == workers // 4
 
 
 def namespaces_without_a_policy(namespaces: int) -> None:
@@ -67,8 +67,8 @@ def namespaces_without_a_policy(namespaces: int) -> None:
     nodes = [make_node(f"n{i}", 8) for i in range(namespaces // 4)]
     jobs = [make_job(f"j{i:05}", 1, 4, team=f"x{i}") for i in range(namespaces)]
     settings = Settings()
-    snapshot = make_snapshot(nodes, jobs, teams=settings.default_parents, default_team=settings.default_team)
-    allocation = allocate(snapshot)
+    inputs = make_inputs(nodes, jobs, teams=settings.default_parents, default_team=settings.default_team)
+    allocation = allocate(inputs)
     assert all(len(allocation.assignment(uid).create) == 2 for uid in allocation)
 
 
@@ -100,5 +100,5 @@ def test_growth_that_found_no_room_is_searched_again_only_after_a_change(monkeyp
     nodes, borrower = borrowed(16)
     too_large = make_job("grower", 1, 2, on="n2", team="owner", shape=make_shape(1, cpu=100), master=make_shape(1))
     teams = [make_team("owner", 8), make_team("borrower", 0)]
-    allocate(make_snapshot([*nodes, make_node("n2", 1)], [borrower, too_large], teams=teams))
+    allocate(make_inputs([*nodes, make_node("n2", 1)], [borrower, too_large], teams=teams))
     assert searched == [ROLE_WORKER]

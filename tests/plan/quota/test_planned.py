@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.plan.allocate.world import make_job, make_node, make_shape, make_team, outcome
-from tests.plan.quota.cases import make_pending
+from tests.plan.quota.cases import make_foreign_pod
 
 RED, BLUE = make_team("red", 4), make_team("blue", 6)
 
@@ -39,6 +39,6 @@ def test_no_pod_is_created_in_a_part_of_the_room_that_is_kept_for_a_nominated_po
     node = make_node("n1", 4, used=0, leaving=1)
     goes = make_job("goes", 1, 3, team="red", on="n1 n1")
     comes = make_job("comes", 1, team="blue")
-    pod = replace(make_pending(gpus=2), nominated="n1")
-    found = outcome((node,), (goes, comes), teams=(make_team("red", 1), make_team("blue", 1)), pending_pods=(pod,))
+    pod = replace(make_foreign_pod(gpus=2), nominated="n1")
+    found = outcome((node,), (goes, comes), teams=(make_team("red", 1), make_team("blue", 1)), foreign_pods=(pod,))
     assert found["comes"].startswith("~m0")

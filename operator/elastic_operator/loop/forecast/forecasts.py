@@ -23,7 +23,7 @@ from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.forecast.answer import no_answer
 from elastic_operator.plan.forecast.starts import Steps
-from elastic_operator.plan.forecast.status import awaits_answer, with_place
+from elastic_operator.plan.forecast.status import awaits_answer, with_position
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.planner import Decisions
 
@@ -75,7 +75,7 @@ class Forecasts:
         """The status with the job's place in line, or with its answer if the job asks."""
         if not awaits_answer(obs):
             self.what_ifs.forget(obs.job.uid)
-            return with_place(obs, status, self.queue_positions.queue_place(obs.job.uid, written=status.queue))
+            return with_position(obs, status, self.queue_positions.queue_position(obs.job.uid, written=status.queue))
         answered = self.what_ifs.with_answer(obs, status)
         if answered is None and self.what_ifs.enqueue(obs):
             self._news.set()

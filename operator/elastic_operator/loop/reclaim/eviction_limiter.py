@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from elastic_operator.plan.allocation.eviction_limits import preemptor_of
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.facts.snapshot import EvictionLimit, EvictionLimits, Preemptor
+from elastic_operator.plan.facts.allocation_inputs import EvictionLimit, EvictionLimits, Preemptor
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.settings import ReclaimMode, ReclaimSettings
 
@@ -81,7 +81,7 @@ class EvictionLimiter:
         return None
 
     @property
-    def is_dry_run(self) -> bool:
+    def is_report_only(self) -> bool:
         """Whether evictions are only reported (DryRun)."""
         return self._settings.mode is ReclaimMode.DRY_RUN and not self._settings.paused
 

@@ -1,6 +1,6 @@
-"""Nominates pending pods of others for their nodes, and withdraws nominations.
+"""Nominates foreign pods for their nodes, and withdraws nominations.
 
-A pending pod is nominated for its node before any pod is evicted for it, so that no other pod gets the room (41). Then
+A foreign pod is nominated for its node before any pod is evicted for it, so that no other pod gets the room (41). Then
 the victim job shrinks as for any other reason (`reconcile`).
 """
 
@@ -23,8 +23,8 @@ from elastic_operator.plan.facts.decisions import Event, Nomination
 from elastic_operator.plan.facts.futility_backoff import FUTILE_TRIES
 from elastic_operator.plan.facts.text import listed, pods
 from elastic_operator.plan.facts.times import lasts
-from elastic_operator.read.pending.pending_pod import PodBackoff
-from elastic_operator.read.pending.reservation import Reservation, is_renewable, reservation_of
+from elastic_operator.read.foreign.foreign_pod import PodBackoff
+from elastic_operator.read.foreign.reservation import Reservation, is_renewable, reservation_of
 
 log = logging.getLogger(__name__)
 
@@ -69,10 +69,10 @@ class Nominator:
         self._nominating: dict[str, str] = {}
         """The node for which each pod (uid) is being nominated now."""
         self._cleared_nodes = frozenset[str]()
-        """The nodes on which pods are about to be evicted for a pending pod."""
+        """The nodes on which pods are about to be evicted for a foreign pod."""
 
     def backoff(self, uid: str) -> PodBackoff | None:
-        """The pending pod's back-off: until when (epoch seconds), and why."""
+        """The foreign pod's back-off: until when (epoch seconds), and why."""
         known = self._backoffs.get(uid)
         if known is not None and not lasts(known.until, NOMINATION_RETRY_SECONDS, self._now()):
             del self._backoffs[uid]
@@ -80,7 +80,7 @@ class Nominator:
         return known
 
     def plan(self, nominations: Sequence[Nomination]) -> None:
-        """Take the nominations of a pass. A job releases pods for a pending pod only after the nomination (41)."""
+        """Take the nominations of a pass. A job releases pods for a foreign pod only after the nomination (41)."""
         self._by_victim_job = {}
         self._cleared_nodes = frozenset(nomination.node for nomination in nominations if nomination.evicts_from)
         drop_older_half(self._backoffs, MAX_BACKOFFS)
@@ -91,7 +91,7 @@ class Nominator:
                 self._begin(nomination)  # another pod has taken its node, and there is room on another node
 
     def is_being_cleared(self, node: str) -> bool:
-        """Whether pods on that node are about to be evicted for a pending pod."""
+        """Whether pods on that node are about to be evicted for a foreign pod."""
         return node in self._cleared_nodes
 
     def gate(self, job_uid: str) -> Gate | None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from elastic_api.pod_names import pod_name
 from elastic_operator.cluster import objects
-from elastic_operator.cluster.errors import ApiError, ClusterError, PodRefused, Remedy, ServerError
+from elastic_operator.cluster.errors import ApiError, ClusterError, PodRefused, RetryPolicy, ServerError
 from elastic_operator.cluster.pruned_fields import PrunedFields
 from elastic_operator.loop.writes.failed_writes import EVENT_ATTEMPTS, FailedWrites
 from elastic_operator.loop.writes.plan_executor import PlanExecutor
@@ -230,7 +230,7 @@ class Dispatcher:
         """Count a failed try; events and logs mention some of them."""
         self.metrics.reconcile_errors.inc()
         failed = self.failed_writes.add(job, error, time.monotonic())
-        if error.remedy is Remedy.DECIDE_AGAIN:
+        if error.retry_policy is RetryPolicy.DECIDE_AGAIN:
             log.info("job=%s changed after the decision. The operator decides again: %s", job.key, error)
             return
         tries = failed.attempts.times
@@ -243,7 +243,7 @@ class Dispatcher:
 def _is_about_the_job(error: ClusterError) -> bool:
     """Whether the refusal is about the job's own objects. Its status may be one of them."""
     too_large = isinstance(error, ServerError) and "request is too large" in error.message
-    return too_large or (isinstance(error, ApiError) and not error.remedy.may_pass)
+    return too_large or (isinstance(error, ApiError) and not error.retry_policy.is_transient)
 
 
 def _acts(plan: Plan) -> bool:

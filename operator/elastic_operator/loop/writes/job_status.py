@@ -18,7 +18,7 @@ Written = Callable[[Job, JobStatus], None]
 """Called for each written status, with the job as it was before."""
 
 
-def nobody(_job: Job, _status: JobStatus) -> None:
+def ignore_written(_job: Job, _status: JobStatus) -> None:
     """The callback of status writes that are not counted."""
 
 

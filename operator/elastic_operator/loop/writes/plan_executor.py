@@ -17,8 +17,8 @@ from elastic_operator.cluster import api_requests
 from elastic_operator.cluster.events import EventRecorder, job_subject
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.stores import Stores
-from elastic_operator.loop.writes.create import Creator, together
-from elastic_operator.loop.writes.job_status import JobStatuses, Written, nobody
+from elastic_operator.loop.writes.create import Creator, gather_all
+from elastic_operator.loop.writes.job_status import JobStatuses, Written, ignore_written
 from elastic_operator.loop.writes.master import Masters
 from elastic_operator.plan.facts.decisions import DeletePod, Event, Plan
 from elastic_operator.plan.facts.job import Job, OwnPod
@@ -40,7 +40,7 @@ class PlanExecutor:
         events: EventRecorder,
         build: BuildSettings,
         *,
-        written: Written = nobody,
+        written: Written = ignore_written,
     ) -> None:
         self.session, self.stores, self.events, self.build = session, stores, events, build
         self._creator, self._masters = Creator(session, stores, build), Masters(session, stores)
@@ -69,7 +69,7 @@ class PlanExecutor:
                 return
             self.record_events(job, plan.events)
         writes = [self._masters.write_membership(job, plan.membership)] if plan.membership is not None else []
-        await together([*writes, *(self._delete(job, pod) for pod in plan.deletes)], of=job.key)
+        await gather_all([*writes, *(self._delete(job, pod) for pod in plan.deletes)], of=job.key)
         if plan.creates and may_create:
             await self._creator.create_all(job, plan.creates, sent)
             plan = replace(plan, status=with_created(plan.status, job, plan.creates, pods()))

@@ -17,7 +17,7 @@ from elastic_operator.plan.allocation.node_requests import request_nodes
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.allocation.rounds import serve
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.snapshot import Snapshot
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
 
 _MAX_SERVINGS = 3
 """A pass is repeated up to this many times in all, while it preempts a whole job for nothing (112) or splits a gang. If
@@ -35,14 +35,14 @@ class Allocator:
         self._state: AllocationState | None = None
         self.futile_preemptors = frozenset[str]()
 
-    def allocate(self, snapshot: Snapshot) -> Allocation:
+    def allocate(self, inputs: AllocationInputs) -> Allocation:
         """The allocation: the grants of all jobs. The allocation returned before must not be read any more."""
-        state = self._state = self._serve(snapshot)
+        state = self._state = self._serve(inputs)
         mark_ready(state)
         request_nodes(state)
         return Allocation(state)
 
-    def _serve(self, snapshot: Snapshot) -> AllocationState:
+    def _serve(self, inputs: AllocationInputs) -> AllocationState:
         """The state after a pass in which no whole job is preempted for nothing (112) and no gang has a part of its
         places (144).
 
@@ -53,7 +53,7 @@ class Allocator:
         """
         state, futile, split = self._state, frozenset[str](), frozenset[str]()
         for tries in count(1):
-            state = state.renewed(snapshot) if state else AllocationState(snapshot)
+            state = state.renewed(inputs) if state else AllocationState(inputs)
             state.futile_preemptors, state.split_gangs = futile, split
             serve(state)
             self.futile_preemptors = _futile_preemptors(state) - futile
@@ -75,9 +75,9 @@ def _futile_preemptors(state: AllocationState) -> frozenset[str]:
     return frozenset(preemptor.demand.uid for preemptor in found)
 
 
-def allocate(snapshot: Snapshot) -> Allocation:
+def allocate(inputs: AllocationInputs) -> Allocation:
     """The allocation: the grants of all jobs.
 
     A job without sizes is ending: it gets nothing new, and its pods can be reclaimed one by one.
     """
-    return Allocator().allocate(snapshot)
+    return Allocator().allocate(inputs)

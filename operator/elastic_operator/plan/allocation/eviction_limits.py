@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from elastic_api.status import SizeReason
-from elastic_operator.plan.allocation.accounts import Tier
+from elastic_operator.plan.allocation.accounts import Entitlement
 from elastic_operator.plan.allocation.entry import Entry
-from elastic_operator.plan.facts.snapshot import EvictionLimit, EvictionLimits, Preemptor
+from elastic_operator.plan.facts.allocation_inputs import EvictionLimit, EvictionLimits, Preemptor
 from elastic_operator.plan.facts.text import Reason, pods
 
 
@@ -30,7 +30,7 @@ class OverLimit:
 
     exceeded: EvictionLimit
     wanted: int
-    limit: int
+    allowed: int
     left: int
     needs_higher_limit: bool = False
     """Whether waiting does not help, because the limit itself is too low."""
@@ -44,9 +44,9 @@ class OverLimit:
     def _text(self) -> str:
         text = f"{pods(self.wanted)} of others would have to be evicted for it at once"
         if self.needs_higher_limit:
-            text = f"{text}, more than {self.exceeded} ({self.limit}) allows"
+            text = f"{text}, more than {self.exceeded} ({self.allowed}) allows"
             return f"{text}. Raise it in the operator's settings if that many evictions are intended."
-        return f"{text}, and {self.exceeded} ({self.limit}) leaves {self.left} for this minute. Wait."
+        return f"{text}, and {self.exceeded} ({self.allowed}) leaves {self.left} for this minute. Wait."
 
 
 def preemptor_of(entry: Entry) -> Preemptor:
@@ -54,7 +54,7 @@ def preemptor_of(entry: Entry) -> Preemptor:
 
     Namespaces without a policy are one team (111), and the pods of a gang share one uid (144).
     """
-    team = entry.account.path_for_others[0].team.name if entry.account else entry.team
+    team = entry.account.path_seen_by_others[0].team.name if entry.account else entry.team
     return Preemptor(team, entry.gang or entry.demand.uid)
 
 
@@ -109,7 +109,7 @@ def over_limit(
     not start, unless the cluster's limit is reserved for it.
     """
     who = preemptor_of(preemptor)
-    entitled = preemptor.account is not None and preemptor.account.tier(0) is Tier.GUARANTEED
+    entitled = preemptor.account is not None and preemptor.account.entitlement(0) is Entitlement.GUARANTEED
     first = evictions.of_team(who.team) == evictions.of(who)
     for name, limit, counted in (
         (EvictionLimit.PER_TEAM, limits.per_team, evictions.of_team(who.team)),

@@ -20,8 +20,8 @@ from elastic_operator.plan.allocation.explain_quota import used_by_others, why_n
 from elastic_operator.plan.allocation.node_requests import may_request_nodes
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.allocation.supply import Supplies, Supply
+from elastic_operator.plan.facts.allocation_inputs import CORDONED
 from elastic_operator.plan.facts.decisions import SizeExplanation
-from elastic_operator.plan.facts.snapshot import CORDONED
 from elastic_operator.plan.facts.text import Reason, listed, pods
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
@@ -80,12 +80,12 @@ class Explainer:
             return SizeExplanation(Reason(SizeReason.AT_MAXIMUM, f"{_head(entry)} Raise maxReplicas to let it grow."))
         if refused := why_no_flavor(entry) or why_too_large(entry, _wanted_gpus(entry)):
             return SizeExplanation(refused)
-        size = entry.next_size if entry.served else entry.sizes[0]
+        size = entry.next_size if entry.admitted else entry.sizes[0]
         assert size is not None, "a larger size is allowed, as neither flavor nor team rules it out"
         return self._why_no_more(entry, size)
 
     def _why_waiting(self, entry: Entry) -> Reason | None:
-        if entry.demand.provisioning_pods and entry.served:
+        if entry.demand.provisioning_pods and entry.admitted:
             text = f"{_head(entry)} There is room for its pods now; they wait for the scheduler to bring them there."
             return Reason(SizeReason.WAITING_FOR_NODES, text)
         if not entry.requests_nodes and not (entry.sizes and may_request_nodes(self._state, entry)):
@@ -100,7 +100,7 @@ class Explainer:
             text = f"{_head(entry)} {pods(size)} were tried: {reason}. Edit the job, or wait until it is tried again."
             return SizeExplanation(Reason(SizeReason.SCALE_UP_FAILED, text), demand.failed_until)
         need = self._need(entry, size)
-        if entry.served and entry.is_delayed_size(size, self._state.now) and need.supply.fitting >= need.count:
+        if entry.admitted and entry.is_delayed_size(size, self._state.now) and need.supply.fitting >= need.count:
             later = _GROWS_LESS if demand.resize_cost and demand.changed_at > -inf else _GROWS_LATER
             text = f"{_head(entry)} There is room for {pods(size)}; {later}"
             return SizeExplanation(Reason(SizeReason.SCALE_UP_DELAYED, text), demand.next_growth(self._state.now))
@@ -129,9 +129,9 @@ class Explainer:
 
     def _wants_alike(self, entry: Entry) -> Hashable:
         """The key of entries with an equal wish, if they have no pods yet or want to grow."""
-        if entry.size and not entry.served:
+        if entry.size and not entry.admitted:
             return entry
-        size = (entry.next_size if entry.served else entry.demand.minimum) or 0
+        size = (entry.next_size if entry.admitted else entry.demand.minimum) or 0
         return equivalence_key(self._state, entry), entry.missing(size)
 
     def _need(self, entry: Entry, size: int) -> _Need:
@@ -148,7 +148,7 @@ class Explainer:
         supply = need.supply
         if not supply.requirements.nodes and not supply.closed:
             return _no_such_node(need)
-        if need.entry.served and 0 < supply.fitting < need.count:
+        if need.entry.admitted and 0 < supply.fitting < need.count:
             return _size_not_allowed(need)
         if need.gpus and supply.by_gpus < need.count and supply.free_gpus >= need.count * need.gpus:
             return _nodes(need) if _too_large(supply) else _fragmented(need)
@@ -197,7 +197,7 @@ def _other_resources(need: _Need) -> Reason:
 
 
 def _other_jobs(need: _Need) -> Reason:
-    action = "Wait" if need.entry.served else "Wait, or give the job a higher priority"
+    action = "Wait" if need.entry.admitted else "Wait, or give the job a higher priority"
     text = f"{_wanted(need)}; {_usable(need)}, the pods of other jobs hold the room. {action}."
     return Reason(SizeReason.HIGHER_PRIORITY_JOBS, text)
 
@@ -231,7 +231,7 @@ def _reopen(supply: Supply) -> str:
 def _head(entry: Entry) -> str:
     least = (
         f", {entry.demand.minimum} at least"
-        if not entry.served and entry.demand.minimum < entry.demand.sizes[-1]
+        if not entry.admitted and entry.demand.minimum < entry.demand.sizes[-1]
         else ""
     )
     return f"{entry.size} of {pods(entry.demand.sizes[-1])}{least}."

@@ -17,8 +17,8 @@ from elastic_operator.plan.allocation.fit import collide, misfit
 from elastic_operator.plan.allocation.free_resources import FreeResources, PodRequirements, less, total_of
 from elastic_operator.plan.allocation.journal import Journal
 from elastic_operator.plan.allocation.pass_memo import KnownInfeasible
+from elastic_operator.plan.facts.allocation_inputs import HostPort, Load, Node, PodShape
 from elastic_operator.plan.facts.gpus import count_gpus
-from elastic_operator.plan.facts.snapshot import HostPort, Load, Node, PodShape
 
 _FEW_NODES = 16
 """Up to this many candidates are sorted; more are looked up in the index of free GPUs."""
@@ -31,7 +31,7 @@ class Seat(NamedTuple):
     """
 
     role: str
-    node: int
+    node_number: int
     ready: bool
 
 

@@ -20,7 +20,7 @@ from elastic_operator.plan.allocation.entry import Entry, keep_order
 from elastic_operator.plan.allocation.node_board import Seat
 from elastic_operator.plan.allocation.refusal import Rule
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.snapshot import Member
+from elastic_operator.plan.facts.allocation_inputs import Member
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 _Places = Sequence[tuple[int, Collection[tuple[Entry, Seat]]]]
@@ -57,7 +57,7 @@ def may_request_nodes(state: AllocationState, entry: Entry) -> bool:
     nodes.
     """
     demand = entry.demand
-    if demand.may_request_nodes_at is None or not demand.wants or entry.served or entry.seats:
+    if demand.may_request_nodes_at is None or not demand.wants or entry.admitted or entry.seats:
         return False
     if entry.is_failed_size(entry.demand.minimum, state.now) or not (
         demand.provisioning_pods or state.now >= demand.may_request_nodes_at

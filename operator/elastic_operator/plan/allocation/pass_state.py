@@ -16,7 +16,7 @@ class PassState:
     Its changes so far:
         changed       the entries that it has changed or tried to change
         preempted     the entries that have lost all their pods in it
-        new_places    the number of pending pods that had no node and got a place by preemption
+        pods_placed   the number of foreign pods that had no node and got a place by preemption
         serving       the gang that is being served; "" for none
         tried_gangs   the gangs served so far, with `tried_pods` pods in all
 
@@ -30,7 +30,7 @@ class PassState:
 
     def __init__(self, journal: Journal) -> None:
         self.changed, self.preempted = set[Entry](), set[Entry]()
-        self.new_places, self.serving = 0, ""
+        self.pods_placed, self.serving = 0, ""
         self.tried_gangs, self.tried_pods = set[str](), 0
         self.answers = PassMemo(journal)
         self.begin_round()

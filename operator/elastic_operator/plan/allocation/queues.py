@@ -1,4 +1,4 @@
-"""The entries of all jobs and pending pods, in the order in which they are served, by team and by account."""
+"""The entries of all jobs and foreign pods, in the order in which they are served, by team and by account."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from elastic_operator.plan.allocation.accounts import Account, Accounts
 from elastic_operator.plan.allocation.entry import Entry, keep_order
 from elastic_operator.plan.allocation.node_board import NodeBoard
 from elastic_operator.plan.allocation.scale_up_queues import ScaleUpQueues
-from elastic_operator.plan.facts.snapshot import JobDemand, PendingPod, Snapshot
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, ForeignPod, JobDemand
 
 Order = tuple[int, bool, float, str]
 
 
 class Queues:
-    """The entries of all jobs and pending pods, kept up to date with the snapshot.
+    """The entries of all jobs and foreign pods, kept up to date with the input.
 
     Beside all of them:
         unserved       wait for their minimum
@@ -24,7 +24,7 @@ class Queues:
                        node, or a nomination
         partial        have a size that is not allowed
         provisioning   have pods that request new nodes; by account
-        gangs          the pending pods of each gang
+        gangs          the foreign pods of each gang
     """
 
     def __init__(self, board: NodeBoard, accounts: Accounts) -> None:
@@ -45,16 +45,18 @@ class Queues:
         self.gangs: dict[str, set[Entry]] = {}
 
     def renew(
-        self, snapshot: Snapshot, *, leave: Callable[[Entry], None], join: Callable[[Iterable[Entry]], None]
+        self, inputs: AllocationInputs, *, leave: Callable[[Entry], None], join: Callable[[Iterable[Entry]], None]
     ) -> None:
         """Drop the entries of jobs that have changed (`leave` is called for each), and add their new
         entries (`join`).
         """
-        pending_pods = {pending.uid: pending for pending in snapshot.pending_pods if not pending.unplannable}
-        jobs: dict[str, JobDemand | PendingPod] = {job.uid: job for job in snapshot.jobs} | pending_pods
+        foreign_pods = {
+            foreign_pod.uid: foreign_pod for foreign_pod in inputs.foreign_pods if not foreign_pod.unplannable
+        }
+        jobs: dict[str, JobDemand | ForeignPod] = {job.uid: job for job in inputs.jobs} | foreign_pods
         known = self._by_uid
         # Unchanged demands are identical objects (23).
-        gone = [entry for uid, entry in known.items() if jobs.get(uid) is not (entry.pending or entry.demand)]
+        gone = [entry for uid, entry in known.items() if jobs.get(uid) is not (entry.foreign_pod or entry.demand)]
         for entry in gone:
             leave(entry)
             self._forget(entry)
@@ -63,7 +65,7 @@ class Queues:
             return
         join(new)
         for entry in new:
-            self._classify(entry, snapshot.now)
+            self._classify(entry, inputs.now)
         self.entries = tuple(sorted(known.values(), key=self._order.__getitem__))
         for rank, entry in enumerate(self.entries):
             entry.rank = rank
@@ -73,20 +75,20 @@ class Queues:
         return self._by_uid[uid]
 
     def find(self, uid: str) -> Entry | None:
-        """The entry of a job or pending pod; None if there is none."""
+        """The entry of a job or foreign pod; None if there is none."""
         return self._by_uid.get(uid)
 
-    def _entry(self, one: JobDemand | PendingPod) -> Entry:
-        pending = one if isinstance(one, PendingPod) else None
-        job = _as_job(one) if isinstance(one, PendingPod) else one
+    def _entry(self, one: JobDemand | ForeignPod) -> Entry:
+        foreign_pod = one if isinstance(one, ForeignPod) else None
+        job = _as_job(one) if isinstance(one, ForeignPod) else one
         master, worker = self._board.requirements(job.master), self._board.requirements(job.worker)
         rules = self._accounts.teams.of(job.namespace)
         team = rules.name
-        entry = Entry(job, 0, team, job.sizes, master, worker, pending=pending)
+        entry = Entry(job, 0, team, job.sizes, master, worker, foreign_pod=foreign_pod)
         if job.flavor and job.flavor in self._accounts.capacity and (master.gpus or worker.gpus):
             entry.account = self._accounts.of(job.namespace, job.flavor)
             self.by_account.setdefault(entry.account, []).append(entry)
-        foreign = pending and (pending.preempts, pending.reserved, pending.may_be_split)
+        foreign = foreign_pod and (foreign_pod.preempts, foreign_pod.reserved, foreign_pod.may_be_split)
         rights = job.flavor, job.priority, job.preemptible, foreign
         entry.kind = self._kinds.setdefault((team, entry.account, master, worker, rights), len(self._kinds))
         entry.sizes = _allowed_sizes(entry)
@@ -116,7 +118,7 @@ class Queues:
 
     def _classify(self, entry: Entry, now: float) -> None:
         demand = entry.demand
-        entry.served = not demand.sizes or (bool(entry.sizes) and demand.wants and entry.complete)
+        entry.admitted = not demand.sizes or (bool(entry.sizes) and demand.wants and entry.complete)
         if _needs_preprocessing(entry):
             self.preprocessed.add(entry)
         if demand.provisioning_pods and entry.account and demand.sizes:
@@ -124,11 +126,11 @@ class Queues:
             self.provisioning_gpus[entry.account] += entry.demand.gpus_of_size(entry.demand.minimum)
         if not (demand.wants and entry.sizes):
             return
-        if not entry.served:
+        if not entry.admitted:
             self.unserved.add(entry)
         elif entry.next_size is not None:
             self.scale_up.add(entry, now)
-        if entry.served and entry.size not in demand.sizes:
+        if entry.admitted and entry.size not in demand.sizes:
             self.partial.add(entry)
 
 
@@ -166,18 +168,18 @@ def _order(job: JobDemand, *, in_turns: bool) -> Order:
     return -job.priority, not holds, age, job.uid
 
 
-def _as_job(pending: PendingPod) -> JobDemand:
-    """A pending pod of others as a job of one pod."""
+def _as_job(foreign_pod: ForeignPod) -> JobDemand:
+    """A foreign pod as a job of one pod."""
     return JobDemand(
-        uid=pending.uid,
-        namespace=pending.namespace,
-        name=pending.name,
-        priority=pending.priority,
-        created=pending.created,
+        uid=foreign_pod.uid,
+        namespace=foreign_pod.namespace,
+        name=foreign_pod.name,
+        priority=foreign_pod.priority,
+        created=foreign_pod.created,
         sizes=(1,),
-        master=pending.shape,
-        worker=pending.shape,
+        master=foreign_pod.shape,
+        worker=foreign_pod.shape,
         undelayed_size=1,
-        flavor=pending.flavor,
-        may_preempt=pending.may_preempt,
+        flavor=foreign_pod.flavor,
+        may_preempt=foreign_pod.may_preempt,
     )

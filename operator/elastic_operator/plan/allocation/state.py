@@ -1,4 +1,4 @@
-"""The state of one pass: the board, the accounts, and the entries of all jobs and pending pods.
+"""The state of one pass: the board, the accounts, and the entries of all jobs and foreign pods.
 
 `AllocationState` makes every change. It keeps the three consistent and can undo any change, so one state serves pass
 after pass, and the cost of a pass grows with the changes since the last pass (38). `admit` and `grow` decide which
@@ -19,12 +19,12 @@ from elastic_operator.plan.allocation.pass_state import PassState
 from elastic_operator.plan.allocation.queues import Queues
 from elastic_operator.plan.allocation.refusal import Refusal, Rule, refusal
 from elastic_operator.plan.allocation.victims import Victims
-from elastic_operator.plan.facts.snapshot import Load, Member, Snapshot
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, Load, Member
 from elastic_worker.contract import ROLE_MASTER
 
 
 class AllocationState:
-    """Board, accounts and queues of a snapshot.
+    """Board, accounts and queues of an allocation.
 
     `this_pass` and `victims` are new in each pass; all other parts are renewed.
 
@@ -35,39 +35,39 @@ class AllocationState:
     `revision` is the number of times that the state was renewed. Values read from the state before are stale.
     """
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        self.snapshot, self.revision = snapshot, 0
+    def __init__(self, inputs: AllocationInputs) -> None:
+        self.inputs, self.revision = inputs, 0
         self.journal = Journal()
-        self.board = NodeBoard(snapshot.nodes, snapshot.gpu_resources, self.journal)
-        self.accounts = Accounts(snapshot, self.board)
+        self.board = NodeBoard(inputs.nodes, inputs.gpu_resources, self.journal)
+        self.accounts = Accounts(inputs, self.board)
         self.queues = Queues(self.board, self.accounts)
         self.residents: list[dict[str, tuple[Entry, Member]]] = [{} for _ in self.board.nodes]
         self.seated: list[list[tuple[Entry, Seat]]] = [[] for _ in self.board.nodes]
         self.futile_preemptors = frozenset[str]()
         self.split_gangs = frozenset[str]()
-        self._start(snapshot)
+        self._start(inputs)
 
-    def renewed(self, snapshot: Snapshot) -> AllocationState:
-        """Return the state for another snapshot: this one brought up to date, or a new one if teams or nodes have
+    def renewed(self, inputs: AllocationInputs) -> AllocationState:
+        """Return the state for other inputs: this one brought up to date, or a new one if teams or nodes have
         changed.
         """
-        if not _same_frame(self.snapshot, snapshot) or not self.board.has_same_nodes(snapshot.nodes):
-            return AllocationState(snapshot)
+        if not _same_frame(self.inputs, inputs) or not self.board.has_same_nodes(inputs.nodes):
+            return AllocationState(inputs)
         self.revision += 1
         self.journal.roll_back()
         for entry in self.this_pass.changed:
             entry.assignment = None
-        self.snapshot = snapshot
-        for number, before, after in self.board.renew(snapshot.nodes):
+        self.inputs = inputs
+        for number, before, after in self.board.renew(inputs.nodes):
             self.accounts.renew_node(number, before, after, is_open=number in self.board.open_set)
-        self._start(snapshot)
+        self._start(inputs)
         return self
 
-    def _start(self, snapshot: Snapshot) -> None:
-        """Renew all parts by the snapshot, before the first decision."""
+    def _start(self, inputs: AllocationInputs) -> None:
+        """Renew all parts by the input, before the first decision."""
         self.this_pass = PassState(self.journal)
-        self.victims = Victims(self.journal, snapshot.eviction_limits, keeps=self.keeps)
-        self.queues.renew(snapshot, leave=self._leave, join=self._join)
+        self.victims = Victims(self.journal, inputs.eviction_limits, keeps=self.keeps)
+        self.queues.renew(inputs, leave=self._leave, join=self._join)
         entries = sorted(self.queues.preprocessed, key=lambda entry: entry.rank)
         for entry in entries:
             self._count_unplaced(entry)
@@ -81,9 +81,9 @@ class AllocationState:
     @property
     def now(self) -> float:
         """The time of the pass (epoch seconds)."""
-        return self.snapshot.now
+        return self.inputs.now
 
-    # -- from the snapshot ---------------------------------------------------------------------------------------------
+    # -- from the input ---------------------------------------------------------------------------------------------
 
     def _join(self, entries: Iterable[Entry]) -> None:
         """Put the members of new entries on the board."""
@@ -124,10 +124,10 @@ class AllocationState:
             seat = self.board.find(member.role, entry.requirements(member.role), entry.occupied_nodes)
             if seat is not None:
                 self.journal.do(
-                    partial(self._count_at, entry, member, seat.node),
-                    undo=partial(self._uncount_at, entry, member, seat.node),
+                    partial(self._count_at, entry, member, seat.node_number),
+                    undo=partial(self._uncount_at, entry, member, seat.node_number),
                 )
-                self.board.add_usage(member, seat.node, now=True)
+                self.board.add_usage(member, seat.node_number, now=True)
 
     def _count_at(self, entry: Entry, member: Member, node: int) -> None:
         entry.node_of[member.uid] = node
@@ -158,7 +158,7 @@ class AllocationState:
         self.accounts.divide()
 
     def _hold_promised(self, entry: Entry) -> None:
-        """Seat a pending pod on the node that it is nominated for.
+        """Seat a foreign pod on the node that it is nominated for.
 
         If kube-scheduler or another program nominated the pod, it is seated even without room. If the operator did, the
         pod is seated once there is room now or soon (41). Until then the pod is served like any entry, and preempts the
@@ -168,7 +168,7 @@ class AllocationState:
         if node is None or (entry.reserved_node and not self.board.fits(entry.master, node)):
             return
         self.seat(entry, Seat(ROLE_MASTER, node, ready=self.board.is_free(entry.master, node)))
-        self.set_served(entry, True)
+        self.set_admitted(entry, True)
 
     def refusal(self, entry: Entry, need: int, *rules: Rule) -> Refusal | None:
         """The rule that keeps the job's team from using `need` more GPUs for it: see `refusal`."""
@@ -199,10 +199,10 @@ class AllocationState:
 
     # -- members -----------------------------------------------------------------------------------------------------
 
-    def set_served(self, entry: Entry, served: bool) -> None:
+    def set_admitted(self, entry: Entry, admitted: bool) -> None:
         """Record whether the entry has its minimum or keeps its pods without having it."""
-        if entry.served is not served:
-            self.journal.set(entry, "served", served)
+        if entry.admitted is not admitted:
+            self.journal.set(entry, "admitted", admitted)
 
     def set_reserved_seats(self, entry: Entry, has_reserved_seats: bool) -> None:
         """Record whether the entry is not served, and its seats are held because it has waited too long (37)."""
@@ -258,7 +258,7 @@ class AllocationState:
         """
         self.journal.set(entry, "preempted", True)
         self.this_pass.preempted.add(entry)
-        self.set_served(entry, False)
+        self.set_admitted(entry, False)
         for seat in entry.seats[::-1]:
             self.unseat(entry, seat)
         self.release_all(entry)
@@ -284,7 +284,7 @@ class AllocationState:
 
     def starves(self, entry: Entry) -> bool:
         """Whether the entry has waited so long for its minimum that room that becomes free is held for it (37)."""
-        return self.now >= entry.demand.starves_from(self.snapshot.starvation_seconds)
+        return self.now >= entry.demand.starves_from(self.inputs.starvation_seconds)
 
     def fits_back(self, entry: Entry, member: Member) -> bool:
         """Whether the room of a released member is still free, and its team may still use it."""
@@ -324,20 +324,20 @@ class AllocationState:
 
     def _change_seats(self, entry: Entry, seat: Seat, seats: tuple[Seat, ...], sign: int) -> None:
         change, requirements = partial(self._seat, entry, seat), entry.requirements(seat.role)
-        (self.board.add_usage if sign > 0 else self._release)(requirements.shape, seat.node, now=seat.ready)
+        (self.board.add_usage if sign > 0 else self._release)(requirements.shape, seat.node_number, now=seat.ready)
         self.journal.do(partial(change, seats, sign), undo=partial(change, entry.seats, -sign))
 
     def _seat(self, entry: Entry, seat: Seat, seats: tuple[Seat, ...], sign: int) -> None:
         entry.seats = seats
         if sign > 0:
-            self.seated[seat.node].append((entry, seat))
+            self.seated[seat.node_number].append((entry, seat))
         else:
-            self.seated[seat.node].remove((entry, seat))
+            self.seated[seat.node_number].remove((entry, seat))
         self.charge(entry, sign * entry.requirements(seat.role).gpus, not_yet_held=not entry.nominated_node)
         self.this_pass.changed.add(entry)
 
 
-def _same_frame(before: Snapshot, after: Snapshot) -> bool:
+def _same_frame(before: AllocationInputs, after: AllocationInputs) -> bool:
     """Whether teams, flavors, GPU resources and the reclaim switch are the same."""
     return (
         before.gpu_resources == after.gpu_resources

@@ -10,7 +10,7 @@ from functools import partial
 from elastic_operator.plan.allocation.entry import Entry, Victim
 from elastic_operator.plan.allocation.eviction_limits import EvictionCount, OverLimit, over_limit, preemptor_of
 from elastic_operator.plan.allocation.journal import Journal
-from elastic_operator.plan.facts.snapshot import EvictionLimits, Member
+from elastic_operator.plan.facts.allocation_inputs import EvictionLimits, Member
 
 
 class Victims:
@@ -125,7 +125,7 @@ class Victims:
         ahead = (entry for entry, exceeded in self.over_limit.items() if not exceeded.needs_higher_limit)
         team = preemptor_of(preemptor).team
         return any(
-            not other.served and other.rank < preemptor.rank and preemptor_of(other).team == team for other in ahead
+            not other.admitted and other.rank < preemptor.rank and preemptor_of(other).team == team for other in ahead
         )
 
     # -- preemptors and their victims ----------------------------------------------------------------------------------

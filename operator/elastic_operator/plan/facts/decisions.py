@@ -94,9 +94,9 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Nomination:
-    """A node for a pending pod of others, and the pods (by uid) that must leave it first (41).
+    """A node for a foreign pod, and the pods (by uid) that must leave it first (41).
 
-    `uid`, `namespace` and `name` are the pending pod's. `evicts_from` are the jobs that lose the victims: uid to name.
+    `uid`, `namespace` and `name` are the foreign pod's. `evicts_from` are the jobs that lose the victims: uid to name.
     Without victims there is room now or soon. `reserved` is the node of the pod's present reservation.
     """
 

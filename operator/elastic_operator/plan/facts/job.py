@@ -12,9 +12,9 @@ from math import inf
 from elastic_api.job import JobSpec
 from elastic_api.status import ConditionType, JobStatus
 from elastic_api.what_if import KEEP, ONCE
+from elastic_operator.plan.facts.allocation_inputs import Load
 from elastic_operator.plan.facts.group_report import GroupReport
 from elastic_operator.plan.facts.node_outage import NodeOutage
-from elastic_operator.plan.facts.snapshot import Load
 from elastic_operator.plan.facts.text import Reason
 
 STARTS = ("", "ContainerCreating", "PodInitializing")
@@ -233,14 +233,14 @@ class Job:
     """Whether the job is deleted and kept by a finalizer."""
     pods: tuple[OwnPod, ...] = ()
     foreign_names: frozenset[str] = frozenset()
-    """Names of this job's pods that pods of others use (82)."""
+    """Names of this job's pods that foreign pods use (82)."""
     fingerprints: Mapping[str, str] = field(default_factory=dict)
     """By role, the fingerprint that its pods must have (19)."""
     feedback: JobFeedback = JobFeedback()
     context: JobContext = JobContext()
     fault: str = ""
     """Why the job is quarantined after an error of the operator's own (88)."""
-    unallocated: bool = False
+    fault_in_allocation: bool = False
     """Whether the allocation raised the error in `fault`."""
     provisioning: Provisioning | None = None
     """The rules by which the job's pods may request new nodes; None if they may not (49)."""

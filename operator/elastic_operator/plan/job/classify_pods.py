@@ -9,7 +9,7 @@ from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.roles import master_first
 from elastic_operator.plan.job.failures import has_failed, short_failure, was_deleted_before_exit
 from elastic_operator.plan.job.lost_nodes import why_lost
-from elastic_operator.plan.job.observation import Observation, is_superseded, present
+from elastic_operator.plan.job.observation import Observation, is_superseded, present_pods
 from elastic_worker.contract import ROLE_MASTER
 
 
@@ -32,7 +32,7 @@ def classify_pods(obs: Observation) -> Observation:
             to_delete.append(obs.deletion(pod, short_failure(pod)))
         elif not pod.ended:
             members.append(pod)
-    finishing = any(p.main.exit_code == 0 and not was_deleted_before_exit(p) for p in present(obs))
+    finishing = any(p.main.exit_code == 0 and not was_deleted_before_exit(p) for p in present_pods(obs))
     return replace(obs, members=tuple(members), to_delete=tuple(to_delete), finishing=finishing)
 
 

@@ -201,7 +201,7 @@ def _held_name(obs: Observation) -> str:
 
 
 def _left_behind(obs: Observation) -> str:
-    """A sentence on pods of others that use names of its pods while it has none, and the remedy (82)."""
+    """A sentence on foreign pods that use names of its pods while it has none, and the remedy (82)."""
     if obs.members or not obs.job.foreign_names:
         return ""
     job, names = obs.job, sorted(obs.job.foreign_names)

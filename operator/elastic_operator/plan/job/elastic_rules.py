@@ -35,7 +35,7 @@ from elastic_operator.plan.job.observation import (
 from elastic_worker.contract import ROLE_MASTER
 
 
-def failure(obs: Observation, now: float) -> Observation:
+def handle_failed_pods(obs: Observation, now: float) -> Observation:
     """End the job if a launcher reports that another try would fail as well (135). Replace a failed master.
 
     A failed worker counts as a lost pod here: the coordinator reports the cause and the number of failures.
@@ -50,7 +50,7 @@ def failure(obs: Observation, now: float) -> Observation:
     return obs if master is None else _replace_failed_master(obs, master, now)
 
 
-def over_after_restarts(obs: Observation, now: float) -> Observation:
+def fail_at_max_restarts(obs: Observation, now: float) -> Observation:
     """End the job with the first failure in its master's report beyond `maxRestarts` (135).
 
     An edit to fewer allowed failures than there were does not end a job that trains.
@@ -91,11 +91,11 @@ def end_without_master(obs: Observation, now: float) -> Observation:
     master = master_of(obs)
     if master is not None and is_running(master):
         return replace(obs, status=obs.status.model_copy(update={"master_lost_time": None}))
-    limit = obs.spec.recovery.master_loss_timeout_seconds
-    until = seconds(since) + limit
+    timeout = obs.spec.recovery.master_loss_timeout_seconds
+    until = seconds(since) + timeout
     if now < until:
         return replace(obs, requeue_at=(*obs.requeue_at, until))
-    text = f"No master has run for {limit} s (recovery.masterLossTimeoutSeconds): all pods are replaced."
+    text = f"No master has run for {timeout} s (recovery.masterLossTimeoutSeconds): all pods are replaced."
     return replace_all(obs, end_incarnation(obs.status), Event("NewIncarnation", text, "Warning"))
 
 
@@ -122,7 +122,9 @@ def _replace_failed_master(obs: Observation, master: OwnPod, now: float) -> Obse
     status = next_master(obs.status, now)
     status = status.model_copy(update={"replicas": len(others)})
     to_delete = (*obs.to_delete, obs.deletion(master, short_failure(master)))
-    return replace(obs, status=status, to_delete=to_delete, commit=True, events=(*obs.events, _replaced(text, status)))
+    return replace(
+        obs, status=status, to_delete=to_delete, write_status_first=True, events=(*obs.events, _replaced(text, status))
+    )
 
 
 def _had_master(obs: Observation) -> bool:

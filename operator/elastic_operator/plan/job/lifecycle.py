@@ -16,7 +16,7 @@ from elastic_operator.plan.job.observation import (
     add_change,
     end_incarnation,
     fail,
-    present,
+    present_pods,
     replace_all,
     set_condition,
 )
@@ -45,12 +45,12 @@ def complete_on_success(obs: Observation, now: float) -> Observation:
     """End the job if the master's main container ended with exit code 0. This does not count if the pod's deletion was
     requested before (18).
     """
-    for pod in present(obs):
+    for pod in present_pods(obs):
         if pod.role == ROLE_MASTER and pod.main.exit_code == 0 and not was_deleted_before_exit(pod):
             why = Reason("Succeeded", "The master finished with exit code 0.")
             status = obs.status.model_copy(update={"completion_time": status_time(now), **NO_WAITS})
             status = set_condition(status, ConditionType.SUCCEEDED, "True", why, obs.job.generation, now)
-            return replace(obs, status=status, commit=True, events=(*obs.events, Event(*why)))
+            return replace(obs, status=status, write_status_first=True, events=(*obs.events, Event(*why)))
     return obs
 
 

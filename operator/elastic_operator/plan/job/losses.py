@@ -24,7 +24,7 @@ from elastic_operator.plan.job.observation import (
     add_change,
     end_incarnation,
     master_of,
-    present,
+    present_pods,
     replace_all,
 )
 from elastic_operator.plan.job.survivors import trains_on
@@ -75,7 +75,7 @@ def count_losses(obs: Observation, lost: int, now: float, *, reason: str = "PodL
     before = obs.status.replicas
     status = add_change(status, now, before, before - lost, reason, why, excused=excused)
     event = Event("NodeLost" if node_is_lost(obs) else "PodLost", why, "Warning")
-    return replace(obs, status=status, commit=True, events=(*obs.events, event))
+    return replace(obs, status=status, write_status_first=True, events=(*obs.events, event))
 
 
 def node_is_lost(obs: Observation) -> bool:
@@ -108,7 +108,7 @@ def _is_excused(obs: Observation, lost: int, now: float) -> bool:
     if any(now < seconds(known[node].until) and not is_together(known[node], now) for node in refused if node in known):
         return False
     named = {pod.name for pod in obs.members} | {pod.name for pod in gone if pod.refused}
-    named |= {pod.name for pod in present(obs) if _has_run(pod)}  # the status may not say so yet (151)
+    named |= {pod.name for pod in present_pods(obs) if _has_run(pod)}  # the status may not say so yet (151)
     if obs.status.pods_not_listed and len(_known_to_go(obs)) < lost:
         return False
     return not any(pod.phase == "Pending" and pod.name not in named for pod in obs.status.pods)
@@ -123,7 +123,7 @@ def _known_to_go(obs: Observation) -> set[str]:
     listed = {pod.name for pod in obs.status.pods if pod.phase in ("Pending", "Running")}
     leaving = {
         pod.name
-        for pod in present(obs)
+        for pod in present_pods(obs)
         if (pod.refused or _has_run(pod)) and (pod.deleting_since is None or pod.deleting_since > counted)
     }
     return (listed | leaving) - alive
@@ -175,7 +175,7 @@ def _why_lost(obs: Observation, lost: int) -> str:
     alive = {pod.name for pod in obs.members}
     going = (one for one in obs.to_delete if one.uid not in obs.job.context.misplaced)
     causes = {one.name: one.reason for one in going if one.pod.incarnation == obs.status.incarnation}
-    causes |= {pod.name: pod.disrupted for pod in present(obs) if pod.disrupted}
+    causes |= {pod.name: pod.disrupted for pod in present_pods(obs) if pod.disrupted}
     listed = [p.name for p in obs.status.pods if p.name not in alive and p.phase in ("Pending", "Running")]
     names = list(dict.fromkeys([*causes, *listed]))[:lost]
     texts = [f"{name} ({causes[name]})" if causes.get(name) else name for name in names]

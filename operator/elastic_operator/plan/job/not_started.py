@@ -16,7 +16,7 @@ files, or, if older, pull an image.
 """
 
 
-def not_started(obs: Observation, now: float) -> Observation:
+def delete_pods_not_started(obs: Observation, now: float) -> Observation:
     """Delete pods that have a node and do not start there, because an image, a volume or a setting is missing
     (136).
 

@@ -47,7 +47,7 @@ class Observation:
     """Whether the job takes no part in the allocation until then."""
     finishing: bool = False
     """Whether a worker has ended well, so that the others will end soon."""
-    commit: bool = False
+    write_status_first: bool = False
     """Whether the status holds a decision that must be written before all other writes."""
     planned_deletions: frozenset[str] = frozenset()
     """The pods (uids) that the plan deletes."""
@@ -125,26 +125,26 @@ def fail(obs: Observation, now: float, reason: str, message: str) -> Observation
     status = obs.status.model_copy(update={"completion_time": status_time(now), **NO_WAITS})
     status = set_condition(status, ConditionType.FAILED, "True", Reason(reason, message), obs.job.generation, now)
     event = Event(reason if reason == "RestartLimitReached" else "Failed", message, "Warning")
-    return replace(obs, status=status, commit=True, events=(*obs.events, event))
+    return replace(obs, status=status, write_status_first=True, events=(*obs.events, event))
 
 
 def replace_all(obs: Observation, status: JobStatus, event: Event) -> Observation:
     """Delete every present pod; `end_incarnation` has made the `status`."""
     to_delete = (*obs.to_delete, *map(obs.of_ended_incarnation, obs.members))
     uids = {deletion.uid for deletion in to_delete}
-    ended = tuple(obs.deletion(pod, "ended") for pod in present(obs) if pod.ended and pod.uid not in uids)
+    ended = tuple(obs.deletion(pod, "ended") for pod in present_pods(obs) if pod.ended and pod.uid not in uids)
     return replace(
         obs,
         status=status,
         members=(),
         to_delete=to_delete + ended,
         finishing=False,
-        commit=True,
+        write_status_first=True,
         events=(*obs.events, event),
     )
 
 
-def present(obs: Observation) -> list[OwnPod]:
+def present_pods(obs: Observation) -> list[OwnPod]:
     """The pods of the present incarnation in any state, without a superseded master."""
     own = (p for p in obs.job.pods if p.incarnation == obs.status.incarnation)
     return [p for p in own if not is_superseded(p, obs.status)]

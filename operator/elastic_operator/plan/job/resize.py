@@ -38,7 +38,9 @@ def restart_if_needed(obs: Observation, grant: Grant) -> Observation:
     to_delete = (*obs.to_delete, *(obs.deletion(pod, why) for pod in obs.members))
     event = Event("NewIncarnation", f"{why}; all pods are replaced.")
     status = end_incarnation(obs.status)
-    return replace(obs, status=status, members=(), to_delete=to_delete, commit=True, events=(*obs.events, event))
+    return replace(
+        obs, status=status, members=(), to_delete=to_delete, write_status_first=True, events=(*obs.events, event)
+    )
 
 
 def _is_starting(obs: Observation) -> bool:
@@ -86,8 +88,8 @@ def record_change(obs: Observation, grant: Grant, now: float) -> Observation:
     message = event.message if grant.preemptors or grant.victim_jobs else grant.message
     withdrawn = after < before and not planned
     status = add_change(status.model_copy(update=update), now, before, after, reason, message, excused=withdrawn)
-    commit = obs.commit or after < before
-    return replace(obs, status=status, commit=commit, events=(*obs.events, event))
+    commit = obs.write_status_first or after < before
+    return replace(obs, status=status, write_status_first=commit, events=(*obs.events, event))
 
 
 def _record_exchange(obs: Observation, grant: Grant, now: float) -> Observation:

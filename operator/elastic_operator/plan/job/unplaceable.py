@@ -50,7 +50,9 @@ def recreate_misplaced_pods(obs: Observation, now: float) -> Observation:
             return replace_all(obs, end_incarnation(status), event)
         status = next_master(end_backoff_for_master(status, obs.spec.minimum, now), now)
     to_delete = (*obs.to_delete, *(obs.deletion(pod, why[pod.uid]) for pod in going))
-    return replace(obs, status=status, members=left, to_delete=to_delete, commit=True, events=(*obs.events, event))
+    return replace(
+        obs, status=status, members=left, to_delete=to_delete, write_status_first=True, events=(*obs.events, event)
+    )
 
 
 def delete_rejected_pods(obs: Observation, now: float) -> Observation:  # noqa: ARG001 - a rule like the others
@@ -158,4 +160,6 @@ def back_off(obs: Observation, now: float, left: tuple[OwnPod, ...], cause: Retr
     if starts_over:
         return replace_all(obs, end_incarnation(status, target_replicas=0), event)
     to_delete = (*obs.to_delete, *(obs.deletion(pod, why) for pod in obs.members if pod not in left))
-    return replace(obs, status=status, members=left, to_delete=to_delete, commit=True, events=(*obs.events, event))
+    return replace(
+        obs, status=status, members=left, to_delete=to_delete, write_status_first=True, events=(*obs.events, event)
+    )

@@ -18,8 +18,8 @@ from elastic_operator.plan.allocation.equivalence import equivalence_key
 from elastic_operator.plan.allocation.node_board import Seat
 from elastic_operator.plan.allocation.preemption.rules import PreemptionCheck
 from elastic_operator.plan.allocation.state import AllocationState
+from elastic_operator.plan.facts.allocation_inputs import Load, Member
 from elastic_operator.plan.facts.roles import leaving_order
-from elastic_operator.plan.facts.snapshot import Load, Member
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 _LAST = 1 << 30
@@ -107,7 +107,7 @@ class Candidates:
         max_kind: UnitKind = UnitKind.JOB,
     ) -> None:
         self._state, self._preemptor, self._growing, self._max_kind = state, preemptor, growing, max_kind
-        check = self.check(need) if state.snapshot.reclaiming else None
+        check = self.check(need) if state.inputs.reclaiming else None
         self._victim_accounts = check.victim_accounts(state.queues.by_account) if check else frozenset[Account]()
 
     @property
@@ -190,9 +190,9 @@ class Candidates:
         preemptor = self._preemptor
         if entry is preemptor:
             return not self._growing
-        if entry.is_pending_pod:
+        if entry.is_foreign_pod:
             return bool(entry.seats) and not entry.nominated_node and entry.account in self._victim_accounts
-        if not entry.demand.preemptible or (preemptor.is_pending_pod and not self._state.snapshot.reclaiming):
+        if not entry.demand.preemptible or (preemptor.is_foreign_pod and not self._state.inputs.reclaiming):
             return False
         if preemptor.has_kube_scheduler_preempt(entry):
             return False
@@ -226,7 +226,7 @@ class Candidates:
                 if may_be_preempted
                 else []
             )
-        return [] if entry.served else [replace(unit, kind=UnitKind.INCOMPLETE) for unit in singles]
+        return [] if entry.admitted else [replace(unit, kind=UnitKind.INCOMPLETE) for unit in singles]
 
     def _whole(self, entry: Entry, members: Sequence[Member], seats: Sequence[Seat], *, besides: int) -> Unit | None:
         """The unit of all pods of the job, if more of its pods are here than those preempted one by one."""
@@ -236,7 +236,7 @@ class Candidates:
             return self._of_all(UnitKind.JOB, entry, members, seats) if self._may_be_preempted_whole(entry) else None
         return (
             None
-            if entry.has_reserved_seats or entry.served
+            if entry.has_reserved_seats or entry.admitted
             else self._of_all(UnitKind.INCOMPLETE_JOB, entry, members, seats)
         )
 
@@ -266,7 +266,7 @@ def gives_within_team(state: AllocationState, entry: Entry, preemptor: Entry) ->
     if entry.has_reserved_seats and entry.demand.priority >= preemptor.demand.priority:
         return 0
     if not entry.complete:
-        return 0 if entry.served else entry.gpus
+        return 0 if entry.admitted else entry.gpus
     return entry.gpus if _yields_to(state, entry, preemptor) else entry.spare * entry.worker.gpus
 
 

@@ -119,7 +119,7 @@ class Options:
         dropped.
         """
         state, preemptor, candidates = self._state, self._preemptor, self._candidates
-        if preemptor.is_pending_pod and _is_promised(state, node, preemptor):
+        if preemptor.is_foreign_pod and _is_promised(state, node, preemptor):
             return None
         pool, chosen = list(candidates.on_node(node)), list[Unit]()
         if not pool or not _fits_without(state, preemptor, role, node, pool):
@@ -144,19 +144,19 @@ class Options:
 
 
 def _is_promised(state: AllocationState, node: int, preemptor: Entry) -> bool:
-    """Whether pods are preempted there already for another pending pod (46).
+    """Whether pods are preempted there already for another foreign pod (46).
 
     kube-scheduler counts a pod that is nominated for a node as if it were there. So two such pods would keep each other
     out until the room of both is free. The pods of one gang wait for all of it anyway.
     """
-    others = (entry for entry, _ in state.seated[node] if entry is not preemptor and entry.is_pending_pod)
+    others = (entry for entry, _ in state.seated[node] if entry is not preemptor and entry.is_foreign_pod)
     others = (entry for entry in others if not state.this_pass.serving or entry.gang != state.this_pass.serving)
     return any(other.nominated_node or other.victims for other in others)
 
 
 def _as_they_leave(entry: Entry) -> Iterable[int]:
     """The nodes of a job's workers, in the order of preemption."""
-    seats = [seat.node for seat in entry.seats[::-1] if seat.role == ROLE_WORKER]
+    seats = [seat.node_number for seat in entry.seats[::-1] if seat.role == ROLE_WORKER]
     return dict.fromkeys(
         seats + [entry.node_of[m.uid] for m in entry.kept[::-1] if m.role == ROLE_WORKER and m.uid in entry.node_of]
     )

@@ -109,7 +109,7 @@ class PreemptionCheck:
         A namespace without a policy has two shares: its own, and the one of all such namespaces. It is beyond its share
         only if it is beyond both (111).
         """
-        nearest = {self.preemptor, self.preemptor.path_for_others[0]}
+        nearest = {self.preemptor, self.preemptor.path_seen_by_others[0]}
         return all(self._used(one) + self.need > max(one.share, one.guaranteed) for one in nearest)
 
     def _used(self, account: Account) -> int:

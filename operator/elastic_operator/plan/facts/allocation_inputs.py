@@ -1,4 +1,4 @@
-"""The immutable input of the allocator: nodes, jobs' demands, pending pods of others.
+"""The immutable input of the allocator: nodes, jobs' demands, foreign pods.
 
 `job.py` has the jobs themselves, `decisions.py` the decisions. Times are seconds since the epoch on the API server's
 clock, as floats. Resources are integers: cpu in millicores, memory and storage in bytes, everything else (GPUs, pods)
@@ -72,7 +72,7 @@ class Node:
     """A node, and the resources that anything but live members of our jobs uses on it.
 
     `used` counts every bound pod whose phase is not Succeeded or Failed, of any kind and namespace, except the members
-    listed in the snapshot's jobs and except `leaving`. `leaving` counts our own pods that are on their way out: their
+    listed in the input's jobs and except `leaving`. `leaving` counts our own pods that are on their way out: their
     resources and host ports are not free yet, but will be. `used_by` and `leaving_by` split the GPUs among these by
     owner: namespace -> extended resource -> GPUs.
     """
@@ -267,7 +267,7 @@ class JobDemand:
 
 
 @dataclass(frozen=True, slots=True)
-class PendingPod:
+class ForeignPod:
     """A pending GPU pod that is not ours, for which kube-scheduler has found no room."""
 
     uid: str
@@ -313,7 +313,7 @@ class EvictionLimit(StrEnum):
 
 
 class Preemptor(NamedTuple):
-    """The team, and the job, pending pod or gang of pending pods (uid), for which pods of others are evicted."""
+    """The team, and the job, foreign pod or gang of foreign pods (uid), for which pods of others are evicted."""
 
     team: str
     uid: str
@@ -341,14 +341,14 @@ class EvictionLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class AllocationInputs:
     """Everything that the allocator decides from.
 
     `gpu_resources` are the extended resources that count as GPUs. `team_of` names the team of each namespace that a
     policy covers. Every other namespace is a team called `namespace NAME`, like `default_team`. If that has a parent,
     the parent is among the `teams`, and the GPUs that all these namespaces get are divided among them (111). For a job
     that has waited for `starvation_seconds`, room that becomes free is held (37). Without `reclaiming` no team loses a
-    pod to another team or to pending pods (43); with it, no more than the `eviction_limits` allow.
+    pod to another team or to foreign pods (43); with it, no more than the `eviction_limits` allow.
     """
 
     now: float
@@ -359,7 +359,7 @@ class Snapshot:
     teams: tuple[Team, ...] = ()
     team_of: Mapping[str, str] = field(default_factory=dict)
     default_team: Team = NO_POLICY
-    pending_pods: tuple[PendingPod, ...] = ()
+    foreign_pods: tuple[ForeignPod, ...] = ()
     starvation_seconds: float = 600.0
     reclaiming: bool = True
     eviction_limits: EvictionLimits = field(default_factory=EvictionLimits)
@@ -369,6 +369,6 @@ class Snapshot:
         return Teams(self.teams, self.team_of, self.default_team)
 
 
-def gpus_in(snapshot: Snapshot) -> int:
+def gpus_in(inputs: AllocationInputs) -> int:
     """The GPUs of all nodes in any state."""
-    return sum(count_gpus(node.allocatable, snapshot.gpu_resources) for node in snapshot.nodes)
+    return sum(count_gpus(node.allocatable, inputs.gpu_resources) for node in inputs.nodes)

@@ -9,7 +9,7 @@ from elastic_operator.plan.facts.decisions import CreatePod, Slot
 from elastic_operator.plan.job.observation import Observation
 
 
-def creates(obs: Observation, slots: Iterable[Slot], *, membership: str = "") -> tuple[CreatePod, ...]:
+def pods_to_create(obs: Observation, slots: Iterable[Slot], *, membership: str = "") -> tuple[CreatePod, ...]:
     """A pod for each slot by the job's present spec; none if the spec cannot be read.
 
     All pods of an incarnation have the `min:max` of its first pods in their environment (11). All have their token from

@@ -1,5 +1,5 @@
 """Decides whether the operator makes room for a pod of others that waits for GPUs, and reads its requirements.
-`pending_pods` remembers the result.
+`foreign_pods` remembers the result.
 
 It makes room if the pod's scheduler honours nominations, and the pod lacks GPUs or has a promised node.
 """
@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from elastic_operator.cluster import objects
+from elastic_operator.plan.facts.allocation_inputs import ForeignPod, PodShape
 from elastic_operator.plan.facts.job_shape import job_shape
 from elastic_operator.plan.facts.pod_shape import VolumeFacts, excluding_nodes, shape_of
-from elastic_operator.plan.facts.snapshot import PendingPod, PodShape
 from elastic_operator.read import convert
-from elastic_operator.read.pending.gang_key import may_be_split
-from elastic_operator.read.pending.reservation import Reservation
+from elastic_operator.read.foreign.gang_key import may_be_split
+from elastic_operator.read.foreign.reservation import Reservation
 from elastic_operator.settings import Settings
 
 NEVER_PREEMPTS = "Never"
@@ -45,10 +45,10 @@ class PodContext(NamedTuple):
     volumes: VolumeFacts
 
 
-def pending_pod_of(
+def foreign_pod_of(
     pod: objects.Pod, gang: str, reserved: Reservation, context: PodContext, settings: Settings, now: float
-) -> tuple[PendingPod | None, float]:
-    """The pending pod, None if the operator makes no room for it; and until when (epoch seconds) that stays the
+) -> tuple[ForeignPod | None, float]:
+    """The foreign pod, None if the operator makes no room for it; and until when (epoch seconds) that stays the
     same.
     """
     holds, nominated = reserved.is_in_force(now), context.nominated if not reserved.node else ""
@@ -62,7 +62,7 @@ def pending_pod_of(
         backoff = max(backoff or PodBackoff(0.0, ""), PodBackoff(left.backoff_until, RESERVED_IN_VAIN))
     times = [*avoided.values(), *([reserved.until] if holds else []), *([backoff.until] if backoff else [])]
     unplannable = next(_problems(own.master, own.flavor_problem, None if holds or nominated else backoff, now), "")
-    pending = PendingPod(
+    foreign_pod = ForeignPod(
         uid=meta.uid,
         namespace=meta.namespace,
         name=meta.name,
@@ -77,7 +77,7 @@ def pending_pod_of(
         gang=gang,
         may_be_split=may_be_split(pod),
     )
-    return pending, min((time for time in times if time > now), default=inf)
+    return foreign_pod, min((time for time in times if time > now), default=inf)
 
 
 def _is_ours_to_help(pod: objects.Pod, settings: Settings, *, promised: bool) -> bool:
