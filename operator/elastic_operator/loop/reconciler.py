@@ -225,7 +225,7 @@ class Reconciler:
 
     def _renew_message(self, obs: Observation, allocation: Allocation, now: float) -> None:
         known, grant = obs.job.status.condition(ConditionType.FULL_SIZE), allocation[obs.job.uid]
-        if known is None or (known.reason, known.message) != (grant.limit, grant.message):
+        if known is None or (known.reason, known.message) != grant.size_reason:
             self._plan(obs, allocation, now)
 
 

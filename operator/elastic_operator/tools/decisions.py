@@ -67,7 +67,7 @@ class Decision:
     @property
     def limit(self) -> str:
         """The reason why it gets no more, in one word."""
-        return str(self.grant.limit) if self.grant else ""
+        return str(self.grant.size_reason.code) if self.grant else ""
 
     @property
     def message(self) -> str:

@@ -94,10 +94,8 @@ def _grant(d: Decision) -> dict[str, Any] | None:
     pods = {"keep": d.placed(assignment.keep), "release": d.placed(assignment.release), "create": assignment.create}
     preemptors = {"preemptors": plain(names_of(d.grant.preemptors))} if d.grant.preemptors else {}
     grant = plain(d.grant)
-    del grant["assignment"], grant["why"]
+    del grant["assignment"], grant["size_reason"]
     why = {"limit": d.limit, "message": d.message}
-    if d.grant.why.requeue_at is not None:
-        why["requeue_at"] = plain(d.grant.why.requeue_at)
     return {"replicas": assignment.replicas, **plain(pods), **why, **grant, **preemptors}
 
 

@@ -52,7 +52,7 @@ def test_who_would_lose_again_right_away_what_it_takes_gets_nothing_and_says_why
     assert notation(taken["owner"]) == "m0 w0 -w2 -w1"
     found = steady(Mistaken()).allocate(world(OWNER, PREEMPTOR))
     assert (notation(found["owner"]), notation(found["taker"])) == ("m0 w0 w1 w2", "")
-    assert found["taker"].limit == "WouldNotLast"
+    assert found["taker"].size_reason.code == "WouldNotLast"
     assert "It would have 2 pods, and lose 2 of them at once" in found["taker"].message
     assert found.would_not_last.keys() == {"taker"}
 

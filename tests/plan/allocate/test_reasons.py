@@ -167,7 +167,7 @@ CASES = {
 def test_reason(fact):
     nodes, jobs, limit, message = CASES[fact]
     granted = grants(nodes, jobs)[jobs[-1].uid]
-    assert (granted.limit, granted.message) == (limit, message)
+    assert (granted.size_reason.code, granted.message) == (limit, message)
 
 
 def test_a_sentence_does_not_change_with_the_clock_alone():

@@ -86,7 +86,7 @@ def test_the_wait_begins_with_the_last_change_of_size_and_says_what_would_help()
     assert demand.changed_at == START + 300
     inputs = AllocationInputs(now=START + 400, nodes=(make_node("n1", gpus=8),), jobs=(demand,))
     grant = allocate(inputs)["job-uid"]
-    assert (grant.limit, grant.why.requeue_at, grant.assignment.create) == (
+    assert (grant.size_reason.code, grant.requeue_at, grant.assignment.create) == (
         SizeReason.SCALE_UP_DELAYED,
         START + 300 + HALF_AN_HOUR,
         (),

@@ -31,8 +31,8 @@ def test_the_answer_is_what_the_job_gets_once_it_is_resumed(inputs, namespace, a
     real = LookaheadAllocator()
     real.allocate(inputs)  # an allocator that has decided before, as the planner's has
     got = real.allocate(with_job(inputs, job))["asks"]
-    assert (told.replicas, told.reason.code) == (got.assignment.replicas, got.limit)
-    assert told.reason.message == (WOULD_NOT_LAST if got.limit == "WouldNotLast" else got.message)
+    assert (told.replicas, told.reason.code) == (got.assignment.replicas, got.size_reason.code)
+    assert told.reason.message == (WOULD_NOT_LAST if got.size_reason.code == "WouldNotLast" else got.message)
     assert told.fits is (got.assignment.replicas >= allowed[0])
     assert (told.position is None) is told.fits or not shape.gpus
 

@@ -44,7 +44,7 @@ def test_without_autoscaled_pools_nobody_asks():
 def test_nobody_asks_before_the_delay_is_over_and_the_time_is_told():
     job = replace(asking(low=2), may_request_nodes_at=NOW + 30)
     grant = grants(FULL, [job])["j"]
-    assert (notation(grant), grant.limit, grant.why.requeue_at) == ("", SizeReason.INSUFFICIENT_NODES, NOW + 30)
+    assert (notation(grant), grant.size_reason.code, grant.requeue_at) == ("", SizeReason.INSUFFICIENT_NODES, NOW + 30)
     assert "New nodes are requested from 1970-01-01T00:17:10Z on." in grant.message
 
 
@@ -66,7 +66,7 @@ def test_a_job_that_lost_pods_asks_for_those_it_lacks():
 
 def test_the_reason_says_what_is_wanted_what_there_is_and_what_comes_next():
     grant = grants(FULL, [asking(low=2, waits="m0 w0")])["j"]
-    assert grant.limit == SizeReason.WAITING_FOR_NODES
+    assert grant.size_reason.code == SizeReason.WAITING_FOR_NODES
     assert grant.message == (
         "0 of 2 pods. 2 more need 1 nvidia.com/gpu each; 1 usable node has 0 free of 2. Its pods wait for the cluster's"
         " autoscaler to add nodes until 1970-01-01T00:31:40Z. If they do not come, the pods are deleted, and the"
@@ -78,7 +78,7 @@ def test_while_the_api_server_has_answered_none_of_its_creations_it_says_no_time
     """The time counts from the creation of the first pod. The status said 1970-01-01T00:00:00Z."""
     inputs = make_inputs(FULL, [asking(low=2)])
     grant = allocate(with_pods_made(inputs, allocate(inputs)))["j"]
-    assert (notation(grant), grant.limit) == ("m0 w0", SizeReason.WAITING_FOR_NODES)
+    assert (notation(grant), grant.size_reason.code) == ("m0 w0", SizeReason.WAITING_FOR_NODES)
     assert "wait for the cluster's autoscaler to add nodes. If they do not come" in grant.message
 
 
@@ -88,7 +88,7 @@ def test_while_the_api_server_has_answered_none_of_its_creations_it_says_no_time
 def test_a_job_beyond_its_teams_limit_does_not_ask():
     team = make_team("team-a", 1, borrow=0)
     grant = grants(FULL, [asking(low=2)], teams=[team])["j"]
-    assert (notation(grant), grant.limit) == ("", SizeReason.BORROWING_DISABLED)
+    assert (notation(grant), grant.size_reason.code) == ("", SizeReason.BORROWING_DISABLED)
 
 
 def test_two_jobs_of_a_team_do_not_ask_for_more_than_its_limit_together():
@@ -252,7 +252,7 @@ def test_room_that_appears_on_a_node_is_left_to_the_pods_that_wait():
 
 def test_the_reason_then_is_the_scheduler():
     grant = grants([make_node("n1", 4)], [asking(low=2, high=4, waits="m0 w0")])["j"]
-    assert (notation(grant), grant.limit) == ("m0 w0", SizeReason.WAITING_FOR_NODES)
+    assert (notation(grant), grant.size_reason.code) == ("m0 w0", SizeReason.WAITING_FOR_NODES)
     assert "wait for the scheduler" in grant.message
 
 
@@ -270,7 +270,10 @@ def test_pods_are_withdrawn_while_room_is_made_for_others_that_they_would_take()
         "loses": "-w0 -m0",
         "takes": "~m0@n1 ~w0@n1",
     }
-    assert (found["asks"].limit, "room is held" in found["asks"].message) == (SizeReason.WAITING_FOR_NODES, True)
+    assert (found["asks"].size_reason.code, "room is held" in found["asks"].message) == (
+        SizeReason.WAITING_FOR_NODES,
+        True,
+    )
 
 
 def test_they_go_on_waiting_while_room_is_made_that_they_would_not_fit():

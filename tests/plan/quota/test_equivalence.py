@@ -219,7 +219,7 @@ def test_every_job_that_a_limit_on_evictions_keeps_waiting_says_so_although_only
     jobs = (make_job("first", age=9, team="a"), *(make_job(f"later{i}", pods, team="a") for i in range(3)), LOW)
     limits = EvictionLimits(0)
     found = allocate(make_inputs((make_node("n1", 4),), jobs, teams=A_AND_B, eviction_limits=limits))
-    assert {found[job.uid].limit for job in jobs[:-1]} == {"ReclaimTooLarge"}
+    assert {found[job.uid].size_reason.code for job in jobs[:-1]} == {"ReclaimTooLarge"}
     assert all(f"{pods} pod" in found[f"later{i}"].message for i in range(3))
 
 
@@ -235,7 +235,7 @@ def test_a_job_that_no_limit_on_evictions_keeps_waiting_any_more_does_not_say_so
     nodes = [make_node(f"n{i}", 2) for i in range(3)]
     found = allocate(make_inputs(nodes, jobs, teams=A_AND_B, eviction_limits=EvictionLimits(per_cluster=1)))
     assert found["first"].assignment.replicas == 2
-    assert found["second"].limit == "HigherPriorityJobs"
+    assert found["second"].size_reason.code == "HigherPriorityJobs"
 
 
 def test_a_job_gets_room_under_a_limit_on_evictions_that_became_free_in_an_earlier_round():

@@ -61,7 +61,7 @@ class Deferred:
             return now
         if known.observed_generation != obs.job.generation:
             return now
-        return replace(now, why=replace(now.why, reason=Reason(known.reason, known.message)))
+        return replace(now, size_reason=Reason(known.reason, known.message))
 
 
 class EvictionGate:

@@ -21,7 +21,6 @@ from elastic_operator.plan.allocation.node_requests import may_request_nodes
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.allocation.supply import Supplies, Supply
 from elastic_operator.plan.facts.allocation_inputs import CORDONED
-from elastic_operator.plan.facts.decisions import SizeExplanation
 from elastic_operator.plan.facts.text import Reason, listed, pods
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
@@ -66,20 +65,20 @@ class Explainer:
         self._state = state
         self._supplies = Supplies(state)
 
-    def why(self, entry: Entry) -> SizeExplanation:
-        """Why the job gets this size and no larger one."""
+    def why(self, entry: Entry) -> tuple[Reason, float | None]:
+        """Why the job gets this size and no larger one, and when (epoch seconds) that may change without any other
+        change; None: never.
+        """
         if not entry.demand.wants:
-            return SizeExplanation(Reason(SizeReason.SUSPENDED, ""))
+            return Reason(SizeReason.SUSPENDED, ""), None
         if not entry.demand.sizes:
-            return SizeExplanation(
-                Reason(SizeReason.AT_MAXIMUM, f"{pods(entry.size)}. The job is ending: it gets no new pods.")
-            )
+            return Reason(SizeReason.AT_MAXIMUM, f"{pods(entry.size)}. The job is ending: it gets no new pods."), None
         if waiting := self._why_waiting(entry):
-            return SizeExplanation(waiting)
+            return waiting, None
         if entry.size >= entry.demand.sizes[-1]:
-            return SizeExplanation(Reason(SizeReason.AT_MAXIMUM, f"{_head(entry)} Raise maxReplicas to let it grow."))
+            return Reason(SizeReason.AT_MAXIMUM, f"{_head(entry)} Raise maxReplicas to let it grow."), None
         if refused := why_no_flavor(entry) or why_too_large(entry, _wanted_gpus(entry)):
-            return SizeExplanation(refused)
+            return refused, None
         size = entry.next_size if entry.admitted else entry.sizes[0]
         assert size is not None, "a larger size is allowed, as neither flavor nor team rules it out"
         return self._why_no_more(entry, size)
@@ -93,29 +92,29 @@ class Explainer:
         need = self._need(entry, entry.demand.minimum)
         return Reason(SizeReason.WAITING_FOR_NODES, why_waiting(entry, _wanted(need), _usable(need)))
 
-    def _why_no_more(self, entry: Entry, size: int) -> SizeExplanation:
+    def _why_no_more(self, entry: Entry, size: int) -> tuple[Reason, float | None]:
         demand = entry.demand
         if entry.is_failed_size(size, self._state.now):
             reason = demand.failed_reason.rstrip(".") or "its pods found no place"
             text = f"{_head(entry)} {pods(size)} were tried: {reason}. Edit the job, or wait until it is tried again."
-            return SizeExplanation(Reason(SizeReason.SCALE_UP_FAILED, text), demand.failed_until)
+            return Reason(SizeReason.SCALE_UP_FAILED, text), demand.failed_until
         need = self._need(entry, size)
         if entry.admitted and entry.is_delayed_size(size, self._state.now) and need.supply.fitting >= need.count:
             later = _GROWS_LESS if demand.resize_cost and demand.changed_at > -inf else _GROWS_LATER
             text = f"{_head(entry)} There is room for {pods(size)}; {later}"
-            return SizeExplanation(Reason(SizeReason.SCALE_UP_DELAYED, text), demand.next_growth(self._state.now))
+            return Reason(SizeReason.SCALE_UP_DELAYED, text), demand.next_growth(self._state.now)
         if refused := why_quota(self._state, entry, size, _wanted(need)):
-            return SizeExplanation(refused)
+            return refused, None
         if limited := self._over_limit(entry):
             why = limited.reason
-            return SizeExplanation(Reason(why.code, f"{_wanted(need)}. {why.message}"))
+            return Reason(why.code, f"{_wanted(need)}. {why.message}"), None
         lacking = self._why_no_room(need)
         text, requeue_at = with_time_of_request(entry, lacking.message, self._state.now)
         if demand.avoided:
             text = f"{text} Avoided for now: {'; '.join(demand.avoided[:_SHOWN])}."
         if not entry.may_preempt(self._state.now):
             text = f"{text} {_MAY_NOT_PREEMPT}"
-        return SizeExplanation(Reason(lacking.code, text), requeue_at)
+        return Reason(lacking.code, text), requeue_at
 
     def _over_limit(self, entry: Entry) -> OverLimit | None:
         """The step that a limit on evictions does not allow the entry; also known if the pass examined only an entry

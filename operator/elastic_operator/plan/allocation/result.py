@@ -14,7 +14,7 @@ from elastic_operator.plan.allocation.eviction_limits import OverLimit
 from elastic_operator.plan.allocation.explain import Explainer
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, Preemptor
-from elastic_operator.plan.facts.decisions import Assignment, Eviction, Grant, Nomination, SizeExplanation
+from elastic_operator.plan.facts.decisions import Assignment, Eviction, Grant, Nomination
 from elastic_operator.plan.facts.text import Reason
 
 _KEEPS = "The job keeps its pods until the next change."
@@ -50,9 +50,11 @@ class Allocation(Mapping[str, Grant]):
             entry = self._entries[uid]
             assignment = self.assignment(uid)
             preemptors = entry.preemptors if assignment.release else ()
+            size_reason, requeue_at = self._why(entry)
             self._grants[uid] = Grant(
                 assignment,
-                self._why(entry),
+                size_reason,
+                requeue_at,
                 preemptors=_named(preemptors),
                 reclaimed=any(map(entry.is_eviction_by, preemptors)),
                 victim_jobs=_named(
@@ -61,11 +63,11 @@ class Allocation(Mapping[str, Grant]):
             )
         return self._grants[uid]
 
-    def _why(self, entry: Entry) -> SizeExplanation:
+    def _why(self, entry: Entry) -> tuple[Reason, float | None]:
         why = self.would_not_last.get(entry.demand.uid)
         if why is None:
             return self._explainer.why(entry)
-        return SizeExplanation(Reason(SizeReason.WOULD_NOT_LAST, f"{why} {_KEEPS}"))
+        return Reason(SizeReason.WOULD_NOT_LAST, f"{why} {_KEEPS}"), None
 
     @property
     def _state(self) -> AllocationState:

@@ -37,38 +37,25 @@ class Assignment:
 
 
 @dataclass(frozen=True, slots=True)
-class SizeExplanation:
-    """Why a job is not bigger, or not running: a `SizeReason` with its sentence, and when that may change without any
-    other change.
-    """
-
-    reason: Reason
-    requeue_at: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Grant:
-    """An `Assignment` with its reasons: `why` the job is not bigger, or not running.
+    """An `Assignment` with its reasons. `size_reason`: why the job is not bigger, or not running; its code is a
+    `SizeReason`. `requeue_at` is when (epoch seconds) that may change without any other change.
 
     The job releases pods for the `preemptors`. The `victim_jobs` are other teams' jobs that lose pods for the job. Both
     map uid to name. `reclaimed`: some preemptors are of other teams.
     """
 
     assignment: Assignment
-    why: SizeExplanation
+    size_reason: Reason
+    requeue_at: float | None = None
     preemptors: Mapping[str, str] = field(default_factory=dict)
     reclaimed: bool = False
     victim_jobs: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def limit(self) -> str:
-        """The `SizeReason`."""
-        return self.why.reason.code
-
-    @property
     def message(self) -> str:
-        """The sentence."""
-        return self.why.reason.message
+        """The sentence of the `size_reason`."""
+        return self.size_reason.message
 
     def deferring(self, deferred: Set[str], size: int, waiting: Set[str] = frozenset()) -> Grant:
         """The grant while the release of these pods is put off, `size` pods are the target, and the preemptors

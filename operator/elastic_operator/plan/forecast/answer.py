@@ -81,7 +81,7 @@ def with_job(inputs: AllocationInputs, job: JobDemand) -> AllocationInputs:
 def answer(job: JobDemand, allocation: Allocation) -> Answer:
     """The answer for the job by this allocation."""
     grant = allocation[job.uid]
-    needs_nodes = grant.limit == SizeReason.WAITING_FOR_NODES
+    needs_nodes = grant.size_reason.code == SizeReason.WAITING_FOR_NODES
     size = 0 if needs_nodes else grant.assignment.replicas
     gpus = job.gpus_of_size(size) if size else 0
     borrowed = _borrowed(job, gpus, allocation.accounts)
@@ -89,7 +89,10 @@ def answer(job: JobDemand, allocation: Allocation) -> Answer:
         fits=size >= min(job.sizes, default=1),
         replicas=size,
         gpus=gpus,
-        reason=Reason(grant.limit, WOULD_NOT_LAST if grant.limit == SizeReason.WOULD_NOT_LAST else grant.message),
+        reason=Reason(
+            grant.size_reason.code,
+            WOULD_NOT_LAST if grant.size_reason.code == SizeReason.WOULD_NOT_LAST else grant.message,
+        ),
         reclaimed=allocation.gpus_taken_for(job.uid),
         borrowed=borrowed,
         lenders=tuple(_lenders(job, borrowed, allocation.accounts))[:MAX_LENDERS],

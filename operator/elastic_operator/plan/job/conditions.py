@@ -76,7 +76,9 @@ def _phase(obs: Observation, grant: Grant | None, now: float) -> Reason:
     if job.feedback.write_error:
         return Reason(Phase.DEGRADED if _enough(obs) else Phase.STARTING, _left_behind(obs) or job.feedback.write_error)
     nodes_asked = (
-        grant is not None and grant.limit == SizeReason.WAITING_FOR_NODES and not any(map(is_running, obs.members))
+        grant is not None
+        and grant.size_reason.code == SizeReason.WAITING_FOR_NODES
+        and not any(map(is_running, obs.members))
     )
     if status.target_replicas == 0 or nodes_asked:
         texts = (grant.message if grant else "", _suspended_by(status), _left_behind(obs))
@@ -238,4 +240,4 @@ def _full_size(obs: Observation, grant: Grant | None) -> tuple[bool, Reason]:
     if failed and obs.is_in_backoff:
         return False, Reason(SizeReason.SCALE_UP_FAILED, failed.reason)
     assert grant is not None, "only suspended, backing-off and unreadable jobs have no grant"
-    return grant.limit == SizeReason.AT_MAXIMUM, grant.why.reason
+    return grant.size_reason.code == SizeReason.AT_MAXIMUM, grant.size_reason

@@ -29,7 +29,7 @@ def make_plan(
     status = _for_older_crd(
         with_conditions(replace(obs, status=with_counts(obs, now)), grant, now), obs.job.pruned_status_fields
     )
-    due = (*obs.requeue_at, *scheduler_deadlines(obs), obs.no_pods_before, grant.why.requeue_at if grant else None)
+    due = (*obs.requeue_at, *scheduler_deadlines(obs), obs.no_pods_before, grant.requeue_at if grant else None)
     wakes = [w for w in due if w and w > now]
     return Plan(
         status=status,

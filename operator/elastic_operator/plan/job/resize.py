@@ -69,7 +69,7 @@ def record_change(obs: Observation, grant: Grant, now: float) -> Observation:
     if after == 0:
         update["turn_started"] = None
     if before == 0:
-        needs_nodes = grant.limit == SizeReason.WAITING_FOR_NODES
+        needs_nodes = grant.size_reason.code == SizeReason.WAITING_FOR_NODES
         update["start_time"] = status.start_time or status_time(now)
         update["turn_started"] = None if needs_nodes else status_time(now)
         reason, event = "Started", Event("ScaledUp", f"Starts with {pods(after)}.")
