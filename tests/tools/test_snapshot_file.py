@@ -179,7 +179,7 @@ def test_whatever_there_is_the_file_holds_it(snapshot):
     assert written_and_read(snapshot) == snapshot
 
 
-def test_sets_are_written_in_order_so_that_equal_recordings_have_equal_files():
+def test_sets_are_written_in_order_so_that_equal_snapshots_have_equal_files():
     ports = frozenset((f"10.0.0.{n}", "TCP", n) for n in range(1, 9))
     document = json.loads(
         snapshot_file.encode(make_cluster_snapshot([], [make_job("a", shape=make_shape(1, host_ports=ports))]))
@@ -194,7 +194,7 @@ def test_a_file_says_what_it_is_and_leaves_out_what_goes_without_saying():
     assert "unschedulable" not in document["world"]["nodes"][0]
 
 
-def test_the_schema_describes_every_part_of_a_recording():
+def test_the_schema_describes_every_part_of_a_snapshot():
     described = json.loads(snapshot_file.schema())["$defs"]
     parts = {
         "ClusterSnapshot",
@@ -231,6 +231,11 @@ def with_job(**fields):
             "f: kind: 'Snapshot': is version 1 of a snapshot, which has",
         ),
         (lambda d: d | {"kind": "Snapshot", "version": 1}, "take it again, or read it with the release that wrote it"),
+        (
+            lambda d: {"kind": "World", "version": 7, "world": d["cluster"]},
+            "f: kind: 'World': is version 7 of a snapshot, of an older release: must be ClusterSnapshot; take it again",
+        ),
+        (lambda d: {"kind": ["World"]}, "f: kind: ['World']: must be ClusterSnapshot"),
         (lambda d: d | {"version": 2}, "f: version: 2: must be 8; take the snapshot with this version"),
         (lambda d: d | {"version": True}, "f: version: True: must be 8"),
         (lambda _: [1], "f: kind: None: must be World"),
@@ -247,7 +252,7 @@ def with_job(**fields):
         (with_job(status={"incarnation": "x"}), "f: is no snapshot: world.jobs[0].facts.status: incarnation: 'x'"),
     ],
 )
-def test_what_is_no_recording_is_refused_with_the_field_and_the_remedy(change, message):
+def test_what_is_no_snapshot_is_refused_with_the_field_and_the_remedy(change, message):
     document = json.loads(snapshot_file.encode(make_cluster_snapshot([make_node("n1")], [make_job("a")])))
     with pytest.raises(InputError) as refused:
         snapshot_file.decode(change(document), source="f")

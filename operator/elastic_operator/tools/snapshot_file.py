@@ -24,6 +24,7 @@ from elastic_operator.tools.files import InputError, write_json
 
 KIND = "World"
 VERSION = 8
+_OLD_KINDS = {"Snapshot": "which has the allocation only", "World": "of an older release"}
 NEVER = sys.float_info.max
 """Stands for infinity, which JSON does not have."""
 
@@ -100,8 +101,8 @@ def _described(kind: type) -> dict[str, Any]:
 
 def _refuse_other_files(document: Any, source: str) -> None:
     kind = document.get("kind") if isinstance(document, dict) else None
-    if kind == "Snapshot":
-        what = f"version {document.get('version')!r:.64} of a snapshot, which has the allocation only"
+    if isinstance(kind, str) and kind in _OLD_KINDS:
+        what = f"version {document.get('version')!r:.64} of a snapshot, {_OLD_KINDS[kind]}"
         remedy = f"must be {KIND}; take it again, or read it with the release that wrote it"
         raise InputError([f"{source}: kind: {kind!r}: is {what}: {remedy}"])
     if kind != KIND:
