@@ -235,7 +235,7 @@ def with_job(**fields):
             lambda d: {"kind": "World", "version": 7, "world": d["cluster"]},
             "f: kind: 'World': is version 7 of a snapshot, of an older release: must be ClusterSnapshot; take it again",
         ),
-        (lambda d: {"kind": ["World"]}, "f: kind: ['World']: must be ClusterSnapshot"),
+        (lambda _: {"kind": ["World"]}, "f: kind: ['World']: must be ClusterSnapshot"),
         (lambda d: d | {"version": 2}, "f: version: 2: must be 8; take the snapshot with this version"),
         (lambda d: d | {"version": True}, "f: version: True: must be 8"),
         (lambda _: [1], "f: kind: None: must be World"),

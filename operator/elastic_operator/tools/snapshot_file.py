@@ -1,9 +1,9 @@
 """A snapshot as a file: JSON that a person can read, and from which a pass is decided exactly as it was.
 
-The file is `{"kind": "World", "version": 8, "world": {...}}`. Inside, the fields are those of `tools.cluster_snapshot`
-and of the facts in `plan.facts` by their own names; specs and statuses are as in the API. A field with its default is
-left out. A time that never comes, infinity, is the largest number that a double holds, since JSON has no infinity. A
-change of a field's meaning must raise the version.
+The file is `{"kind": "ClusterSnapshot", "version": 8, "cluster": {...}}`. Inside, the fields are those of
+`tools.cluster_snapshot` and of the facts in `plan.facts` by their own names; specs and statuses are as in the API. A
+field with its default is left out. A time that never comes, infinity, is the largest number that a double holds, since
+JSON has no infinity. A change of a field's meaning must raise the version.
 """
 
 from __future__ import annotations
