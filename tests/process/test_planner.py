@@ -153,6 +153,9 @@ class World:
         meta = {"labels": {"elastic-pytorch.dev/incarnation": "1"}}
         if deleting:
             meta |= {"deletionTimestamp": STARTED, "deletionGracePeriodSeconds": 30}
+        known = self.stores.pods.get(f"uid-{job}-{place}")
+        if known is not None and known.status.phase != "Pending" == phase:
+            phase = known.status.phase  # no pod becomes Pending again
         written = datetime.fromtimestamp(self.now, UTC).isoformat()
         scheduled = {"type": "PodScheduled", "status": "True" if where else "False", "lastTransitionTime": written}
         scheduled |= {} if where else {"reason": "Unschedulable", "message": "0/2 nodes are available"}

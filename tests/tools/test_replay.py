@@ -163,7 +163,7 @@ def test_a_snapshot_of_an_older_release_is_refused_with_its_version_and_the_reme
     [line] = desk.refuses("replay", desk.file("f", {"kind": "Snapshot", "version": 1, "snapshot": {}}))
     assert line == (
         "elastic-operator: f: kind: 'Snapshot': is version 1 of a snapshot, which has the allocation only: must be"
-        " World; take it again, or read it with the release that wrote it"
+        " ClusterSnapshot; take it again, or read it with the release that wrote it"
     )
 
 
@@ -177,7 +177,7 @@ def test_the_same_jobs_in_another_order_are_told_alike(desk):
 
 
 def test_a_file_that_is_no_snapshot_is_refused(desk):
-    assert "f: kind: 'Pod': must be World" in desk.refuses("replay", desk.file("f", {"kind": "Pod"}))[0]
+    assert "f: kind: 'Pod': must be ClusterSnapshot" in desk.refuses("replay", desk.file("f", {"kind": "Pod"}))[0]
     assert "f: is not JSON" in desk.refuses("replay", desk.file("f", "kind: Snapshot"))[0]
 
 

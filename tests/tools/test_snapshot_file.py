@@ -184,14 +184,14 @@ def test_sets_are_written_in_order_so_that_equal_snapshots_have_equal_files():
     document = json.loads(
         snapshot_file.encode(make_cluster_snapshot([], [make_job("a", shape=make_shape(1, host_ports=ports))]))
     )
-    assert document["world"]["jobs"][0]["shape"]["worker"]["host_ports"] == [list(port) for port in sorted(ports)]
+    assert document["cluster"]["jobs"][0]["shape"]["worker"]["host_ports"] == [list(port) for port in sorted(ports)]
 
 
 def test_a_file_says_what_it_is_and_leaves_out_what_goes_without_saying():
     document = json.loads(snapshot_file.encode(make_cluster_snapshot([make_node("n1")], [])))
-    assert (document["kind"], document["version"]) == ("World", 8)
-    assert document["world"]["nodes"][0]["name"] == "n1"
-    assert "unschedulable" not in document["world"]["nodes"][0]
+    assert (document["kind"], document["version"]) == ("ClusterSnapshot", 8)
+    assert document["cluster"]["nodes"][0]["name"] == "n1"
+    assert "unschedulable" not in document["cluster"]["nodes"][0]
 
 
 def test_the_schema_describes_every_part_of_a_snapshot():
@@ -215,9 +215,9 @@ def with_job(**fields):
     """A change of the first job's facts."""
 
     def change(document):
-        world = document["world"]
-        job = world["jobs"][0]
-        return document | {"world": world | {"jobs": [job | {"facts": job["facts"] | fields}]}}
+        cluster = document["cluster"]
+        job = cluster["jobs"][0]
+        return document | {"cluster": cluster | {"jobs": [job | {"facts": job["facts"] | fields}]}}
 
     return change
 
@@ -225,7 +225,7 @@ def with_job(**fields):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda d: d | {"kind": "Secret"}, "f: kind: 'Secret': must be World"),
+        (lambda d: d | {"kind": "Secret"}, "f: kind: 'Secret': must be ClusterSnapshot"),
         (
             lambda d: d | {"kind": "Snapshot", "version": 1},
             "f: kind: 'Snapshot': is version 1 of a snapshot, which has",
@@ -238,18 +238,18 @@ def with_job(**fields):
         (lambda _: {"kind": ["World"]}, "f: kind: ['World']: must be ClusterSnapshot"),
         (lambda d: d | {"version": 2}, "f: version: 2: must be 8; take the snapshot with this version"),
         (lambda d: d | {"version": True}, "f: version: True: must be 8"),
-        (lambda _: [1], "f: kind: None: must be World"),
+        (lambda _: [1], "f: kind: None: must be ClusterSnapshot"),
         (lambda d: d | {"more": 1}, "f: is no snapshot: Object contains unknown field `more`"),
-        (lambda d: {"kind": d["kind"], "version": 8}, "missing required field `world`"),
-        (lambda d: d | {"world": d["world"] | {"now": "noon"}}, "f: is no snapshot: world.now: Expected"),
-        (lambda d: d | {"world": d["world"] | {"nodez": []}}, "f: world.nodez: must be absent"),
+        (lambda d: {"kind": d["kind"], "version": 8}, "missing required field `cluster`"),
+        (lambda d: d | {"cluster": d["cluster"] | {"now": "noon"}}, "f: is no snapshot: cluster.now: Expected"),
+        (lambda d: d | {"cluster": d["cluster"] | {"nodez": []}}, "f: cluster.nodez: must be absent"),
         (
-            lambda d: d | {"world": d["world"] | {"nodes": [d["world"]["nodes"][0] | {"gpus": 3}]}},
-            "f: world.nodes[0].gpus: must be absent: there is no such field",
+            lambda d: d | {"cluster": d["cluster"] | {"nodes": [d["cluster"]["nodes"][0] | {"gpus": 3}]}},
+            "f: cluster.nodes[0].gpus: must be absent: there is no such field",
         ),
-        (with_job(pods=[{"name": "p"}]), "f: is no snapshot: world.jobs[0].facts.pods[0]: Object missing required"),
-        (with_job(spec={"minReplicas": 0}), "f: is no snapshot: world.jobs[0].facts.spec: minReplicas: 0: must be"),
-        (with_job(status={"incarnation": "x"}), "f: is no snapshot: world.jobs[0].facts.status: incarnation: 'x'"),
+        (with_job(pods=[{"name": "p"}]), "f: is no snapshot: cluster.jobs[0].facts.pods[0]: Object missing required"),
+        (with_job(spec={"minReplicas": 0}), "f: is no snapshot: cluster.jobs[0].facts.spec: minReplicas: 0: must be"),
+        (with_job(status={"incarnation": "x"}), "f: is no snapshot: cluster.jobs[0].facts.status: incarnation: 'x'"),
     ],
 )
 def test_what_is_no_snapshot_is_refused_with_the_field_and_the_remedy(change, message):
@@ -261,7 +261,7 @@ def test_what_is_no_snapshot_is_refused_with_the_field_and_the_remedy(change, me
 
 def test_a_time_that_never_comes_is_a_number_in_the_file():
     snapshot = make_cluster_snapshot([], [recorded(make_job("a"), context=JobContext(unready={"n1": -inf}))])
-    (job,) = json.loads(snapshot_file.encode(snapshot))["world"]["jobs"]
+    (job,) = json.loads(snapshot_file.encode(snapshot))["cluster"]["jobs"]
     assert job["facts"]["context"]["unready"] == {"n1": -snapshot_file.NEVER}
 
 

@@ -22,7 +22,7 @@ from elastic_api.invalid import field_errors
 from elastic_operator.tools.cluster_snapshot import ClusterSnapshot
 from elastic_operator.tools.files import InputError, write_json
 
-KIND = "World"
+KIND = "ClusterSnapshot"
 VERSION = 8
 _OLD_KINDS = {"Snapshot": "which has the allocation only", "World": "of an older release"}
 NEVER = sys.float_info.max
@@ -32,24 +32,24 @@ NEVER = sys.float_info.max
 class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The whole file."""
 
-    kind: Literal["World"]
+    kind: Literal["ClusterSnapshot"]
     version: Literal[8]
-    world: ClusterSnapshot
+    cluster: ClusterSnapshot
 
 
 def encode(snapshot: ClusterSnapshot) -> str:
     """The file's text; equal snapshots have equal texts."""
-    return write_json({"kind": KIND, "version": VERSION, "world": plain(snapshot)})
+    return write_json({"kind": KIND, "version": VERSION, "cluster": plain(snapshot)})
 
 
 def decode(document: Any, *, source: str) -> ClusterSnapshot:
     """The snapshot in a file's JSON. Raises InputError."""
     _refuse_other_files(document, source)
     try:
-        snapshot = msgspec.convert(_with_infinities(document), Document, dec_hook=_of_the_api).world
+        snapshot = msgspec.convert(_with_infinities(document), Document, dec_hook=_of_the_api).cluster
     except msgspec.ValidationError as error:
         raise InputError([f"{source}: is no snapshot: {_in_words(error)}"]) from None
-    unknown = list(_unknown(document["world"], snapshot, "world"))
+    unknown = list(_unknown(document["cluster"], snapshot, "cluster"))
     if unknown:
         raise InputError(f"{source}: {field}: must be absent: there is no such field" for field in unknown)
     return snapshot
@@ -115,7 +115,7 @@ def _refuse_other_files(document: Any, source: str) -> None:
 
 
 def _in_words(error: msgspec.ValidationError) -> str:
-    """The message with the path in front: `world.nodes[0].labels: expected an object, got a string`."""
+    """The message with the path in front: `cluster.nodes[0].labels: expected an object, got a string`."""
     what, _, path = str(error).partition(" - at `$.")
     return f"{path.rstrip('`')}: {what}" if path else what
 
