@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from elastic_operator.plan.allocation.allocate import allocate
+from elastic_operator.plan.allocation.preemption.candidates import Candidates, Unit
 from elastic_operator.plan.allocation.preemption.options import Options
 from elastic_operator.plan.allocation.preemption.rules import PreemptionCheck
 from elastic_operator.plan.facts.allocation_inputs import JobDemand, Node
@@ -102,3 +103,25 @@ def test_growth_that_found_no_room_is_searched_again_only_after_a_change(monkeyp
     teams = [make_team("owner", 8), make_team("borrower", 0)]
     allocate(make_inputs([*nodes, make_node("n2", 1)], [borrower, too_large], teams=teams))
     assert searched == [ROLE_WORKER]
+
+
+def test_nodes_are_examined_only_if_a_team_there_has_a_pod_to_give(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planned pod of `starts` puts its team beyond its share, but entitles nobody to that team's pods (166). While
+    jobs wait for planned pods beside a gang, searches that examined every node for this took a third of a pass (185).
+    """
+    examined, on_node = list[int](), Candidates.on_node
+
+    def counted(self: Candidates, node: int) -> Iterator[Unit]:
+        examined.append(node)
+        return on_node(self, node)
+
+    monkeypatch.setattr(Candidates, "on_node", counted)
+    nodes = [make_node("a", 4), *(make_node(f"b{i}", 1) for i in range(5)), make_node("c", 1)]
+    large = make_shape(1, cpu=100)
+    grower = make_job("grower", 1, 8, on="a a a a", team="grower", shape=large, master=make_shape(1))
+    runs = make_job("runs", 5, on="b0 b1 b2 b3 b4", team="starter")
+    starts = make_job("starts", 1, team="starter", age=1)
+    teams = [make_team("grower", 0), make_team("starter", 0)]
+    allocation = allocate(make_snapshot(nodes, [grower, runs, starts], teams=teams))
+    assert [slot.node for slot in allocation["starts"].assignment.create] == ["c"]
+    assert set(examined) == {6}, "the node of the planned pod"

@@ -127,12 +127,21 @@ class Candidates:
         team = [] if self._growing else self._state.queues.by_team[self._preemptor.team]
         return any(gives_within_team(self._state, entry, self._preemptor) for entry in team)
 
-    def nodes(self) -> set[int]:
-        """The nodes on which there may be candidates."""
-        state, accounts = self._state, self._victim_accounts
-        entries = [entry for account in accounts for entry in state.queues.by_account[account]]
-        entries += [] if self._growing else state.queues.by_team[self._preemptor.team]
-        return {node for entry in entries if entry.size and self._may_give(entry) for node in entry.occupied_nodes}
+    def nodes(self, check: PreemptionCheck | None) -> set[int]:
+        """The nodes on which one unit at least may be preempted by itself, as far as its account decides that.
+
+        An account that cannot give one GPU gives no larger unit either. While many jobs wait for planned pods, most
+        teams have no more to give, and the units of each node need not be examined to find that (185).
+        """
+        state, able = self._state, list[Entry]()
+        for account in self._victim_accounts if check else ():
+            assert check is not None
+            if check.may(account, 1):
+                able += state.queues.by_account[account]
+            elif check.may(account, 1, not_yet_held=True):
+                able += (entry for entry in state.queues.by_account[account] if entry.seats)
+        able += [] if self._growing else state.queues.by_team[self._preemptor.team]
+        return {node for entry in able if entry.size and self._may_give(entry) for node in entry.occupied_nodes}
 
     def weakest_first(self, check: PreemptionCheck, gpus: int) -> list[Entry]:
         """Jobs of other teams that can spare a worker with that many GPUs, in the order of preemption."""

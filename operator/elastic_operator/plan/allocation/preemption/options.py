@@ -70,7 +70,7 @@ class Options:
 
     def _search(self, role: str, check: PreemptionCheck | None) -> OptionHeap:
         nodes = self._preemptor.requirements(role).node_set & (
-            self._candidates.nodes() if self._only is None else {self._only}
+            self._candidates.nodes(check) if self._only is None else {self._only}
         )
         options = (self._option(role, node, check) for node in nodes)
         found = [(option.price, option.node) for option in options if option is not None]
