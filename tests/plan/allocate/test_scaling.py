@@ -122,6 +122,6 @@ def test_nodes_are_examined_only_if_a_team_there_has_a_pod_to_give(monkeypatch: 
     runs = make_job("runs", 5, on="b0 b1 b2 b3 b4", team="starter")
     starts = make_job("starts", 1, team="starter", age=1)
     teams = [make_team("grower", 0), make_team("starter", 0)]
-    allocation = allocate(make_snapshot(nodes, [grower, runs, starts], teams=teams))
+    allocation = allocate(make_inputs(nodes, [grower, runs, starts], teams=teams))
     assert [slot.node for slot in allocation["starts"].assignment.create] == ["c"]
     assert set(examined) == {6}, "the node of the planned pod"
