@@ -80,11 +80,8 @@ class Planner:
         """
         self.plans = Plans()
         self._inputs: SingleCache[tuple[object, ...], AllocationInputs] = SingleCache()
-        self._allocator, self._report_only_allocator, self._change_times = (
-            LookaheadAllocator(),
-            Allocator(),
-            ChangeTimes(),
-        )
+        self._allocator, self._report_only_allocator = LookaheadAllocator(), Allocator()
+        self._change_times = ChangeTimes()
         self._decided: Decisions | None = None
 
     # -- memory --------------------------------------------------------------------------------------------------------
@@ -107,11 +104,8 @@ class Planner:
 
     def forget_allocation(self) -> None:
         """Forget the allocation's state: the next allocation begins from nothing."""
-        self._allocator, self._report_only_allocator, self._change_times = (
-            LookaheadAllocator(),
-            Allocator(),
-            ChangeTimes(),
-        )
+        self._allocator, self._report_only_allocator = LookaheadAllocator(), Allocator()
+        self._change_times = ChangeTimes()
         self._decided = None
 
     @property
@@ -140,7 +134,7 @@ class Planner:
             self._demand(view, uid)
         self._observed_jobs = self._observed_jobs.renewed(view.jobs(), uids, self._jobs)
         self.plans.observed(uids)
-        return self._observed_jobs.obs, self._take_snapshot(view)
+        return self._observed_jobs.obs, self._take_inputs(view)
 
     def _to_observe(self, view: ClusterView) -> Collection[str]:
         """The jobs (uids) to observe: their observation may differ from that of the last pass. The others are kept."""
@@ -199,11 +193,11 @@ class Planner:
         self._observe_at.set(uid, -inf)
         return obs
 
-    def _take_snapshot(self, view: ClusterView) -> AllocationInputs:
+    def _take_inputs(self, view: ClusterView) -> AllocationInputs:
         """The input to allocate from; the same object while nothing but time differs."""
         jobs = self._observed_jobs
-        nodes, foreign_pod = view.nodes(jobs.members, jobs.leaving), view.foreign_pods()
-        made_of = view.policies, jobs.demands, nodes, foreign_pod
+        nodes, foreign_pods = view.nodes(jobs.members, jobs.leaving), view.foreign_pods()
+        made_of = view.policies, jobs.demands, nodes, foreign_pods
         return self._inputs.get(made_of, _inputs_of, view, *made_of)
 
     # -- demand --------------------------------------------------------------------------------------------------------
