@@ -21,7 +21,8 @@ _MAX_SHOWN = 200
 
 
 class RetryPolicy(Enum):
-    """Whether to retry a failed write. For all but the last two, the same write may succeed later, unchanged.
+    """Whether to retry a failed write. The last two need a person: no try succeeds before somebody has mended the
+    cause.
 
     The order is that of `severity`: the gravest is last.
     """
@@ -34,7 +35,7 @@ class RetryPolicy(Enum):
 
     @property
     def is_transient(self) -> bool:
-        """Whether the same write may succeed later, unchanged."""
+        """Whether no person is needed."""
         return self not in (RetryPolicy.RETRY_UNTIL_FIXED, RetryPolicy.WAIT_FOR_EDIT)
 
     @property
