@@ -1,4 +1,4 @@
-"""Builds recordings of clusters whose jobs run, or wait, as the snapshots of the allocator's tests say."""
+"""Builds snapshots of clusters whose jobs run, or wait, as the inputs of the allocator's tests say."""
 
 from __future__ import annotations
 

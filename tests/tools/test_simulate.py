@@ -244,7 +244,7 @@ def test_what_cannot_be_as_written_is_noted(desk):
     file = desk.manifests(policy("new", "team-a", parent="nobody", namespaceSelector={}))
     said = json.loads(desk.says("simulate", desk.snapshot(shared()), "--change", file, "-o", "json"))
     notes = " ".join(said["notes"])
-    assert "team-a: belongs to the older policy 'vision'" in notes
+    assert "Namespace team-a belongs to the older policy 'vision'." in notes
     assert "spec.parent: 'nobody'" in notes
     assert "note: new: " in desk.says("simulate", desk.snapshot(shared()), "--change", file)
 

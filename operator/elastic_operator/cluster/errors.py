@@ -21,8 +21,7 @@ _MAX_SHOWN = 200
 
 
 class RetryPolicy(Enum):
-    """Whether to retry a failed write. The last two need a person: no try succeeds before somebody has mended the
-    cause.
+    """Whether to retry a failed write. The last two need a person, who mends the cause or edits the job.
 
     The order is that of `severity`: the gravest is last.
     """
@@ -35,7 +34,7 @@ class RetryPolicy(Enum):
 
     @property
     def is_transient(self) -> bool:
-        """Whether no person is needed."""
+        """Whether the error goes away without a person."""
         return self not in (RetryPolicy.RETRY_UNTIL_FIXED, RetryPolicy.WAIT_FOR_EDIT)
 
     @property
