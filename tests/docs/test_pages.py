@@ -139,8 +139,11 @@ def test_a_function_or_attribute_that_a_page_names_is_in_its_module_or_class(pag
         (name, [path for path in code if str(path).endswith(f"/{file}")])
         for name, file in IN_MODULE.findall(text(page))
     ]
-    for found in (match for pattern in (OF_CLASS, OF_A_CLASS) for match in pattern.finditer(text(page))):
-        named.append((found["name"], [path for path in code if f"class {found['owner']}" in code[path]]))
+    named += [
+        (found["name"], [path for path in code if f"class {found['owner']}" in code[path]])
+        for pattern in (OF_CLASS, OF_A_CLASS)
+        for found in pattern.finditer(text(page))
+    ]
     assert not [name for name, paths in named if not any(re.search(rf"\b{name}\b", code[path]) for path in paths)]
 
 
