@@ -145,7 +145,7 @@ def test_a_job_that_left_for_another_says_for_whom_until_it_starts_again():
     taken = make_grant(release=["master-0", "worker-0"], limit=SizeReason.INSUFFICIENT_NODES, message="no room")
     taken = replace(taken, preemptors={"first": "owners/first"}, reclaimed=True)
     left = plan(make_job(group()), taken)
-    told = "Suspended: 2 pods are evicted for owners/first, which is entitled to the GPUs."
+    told = "Preempted: 2 pods are evicted for owners/first, which is entitled to the GPUs."
     assert told in [event.message for event in left.events if event.reason == "QuotaReclaimed"]
     assert left.status.condition("Ready").message == f"no room {told}"
 
@@ -155,7 +155,7 @@ def test_a_job_that_left_for_another_says_for_whom_until_it_starts_again():
     assert waits.status.condition("FullSize").message == "still no room"
 
     starts = plan(make_job((), status=waits.status), make_grant(create=["master-0", "worker-0"]))
-    assert "Suspended" not in starts.status.condition("Ready").message
+    assert "Preempted" not in starts.status.condition("Ready").message
 
 
 @pytest.mark.parametrize(

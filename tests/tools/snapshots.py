@@ -1,4 +1,4 @@
-"""Builds recordings of clusters whose jobs run, or wait, as the snapshots of the allocator's tests say."""
+"""Builds snapshots of clusters whose jobs run, or wait, as the inputs of the allocator's tests say."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 from elastic_api.job import JobSpec
 from elastic_api.status import JobStatus
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, JobDemand, Member, Node
-from elastic_operator.plan.facts.job import Job, JobContext, MainContainer, OwnPod
+from elastic_operator.plan.facts.job import Job, JobContext, MainContainer, OwnPod, Provisioning
 from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.times import status_time
 from elastic_operator.tools.cluster_snapshot import ClusterSnapshot, SnapshotJob, without_contents
 from elastic_operator.tools.decisions import decide
 from tests.api.jobs import make_template, with_gpus
-from tests.plan.allocate.world import NOW
+from tests.plan.allocate.world import NOW, make_job, make_node
 
 
 def make_cluster_snapshot(
@@ -47,6 +47,18 @@ def recorded(demand: JobDemand, **more: Any) -> SnapshotJob:
     )
     shape = JobShape(demand.master, demand.worker, demand.flavor, demand.flavor_problem, demand.pod_priorities)
     return SnapshotJob(replace(facts, **more), shape)
+
+
+def waiting_for_nodes() -> ClusterSnapshot:
+    """A full node, and the job `a` whose two pods request new nodes from an autoscaler."""
+    job = recorded(make_job("a", 2, 2, on="n1 n1"), provisioning=Provisioning(delay_seconds=0, timeout_seconds=600))
+    waiting = {"node": None, "bound": False, "ready": False, "phase": "Pending", "main": MainContainer()}
+    facts = replace(
+        job.facts,
+        pods=tuple(replace(pod, **waiting) for pod in job.facts.pods),
+        status=job.facts.status.model_copy(update={"running_since": None}),
+    )
+    return make_cluster_snapshot([make_node("n1", 0)], [replace(job, facts=facts)])
 
 
 def at_rest(snapshot: ClusterSnapshot) -> ClusterSnapshot:

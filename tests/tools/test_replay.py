@@ -15,7 +15,7 @@ from tests.api.policies import make_flavor
 from tests.plan.allocate.world import NOW, make_job, make_node, make_shape
 from tests.plan.jobs import with_facts
 from tests.plan.policies.builders import make_policy
-from tests.tools.snapshots import at_rest, make_cluster_snapshot
+from tests.tools.snapshots import at_rest, make_cluster_snapshot, waiting_for_nodes
 
 
 def crowded():
@@ -140,6 +140,16 @@ def test_a_pod_that_is_made_is_told_with_its_node_and_a_reason_that_stands_above
 def started():
     """A job of one pod whose status says already that it has begun."""
     return at_rest(make_cluster_snapshot([make_node("n1")], [make_job("a")]))
+
+
+def test_pods_that_wait_for_new_nodes_are_told_with_the_others(desk):
+    snapshot = waiting_for_nodes()
+    job = decided(desk, snapshot)["a"]
+    assert (job["before"], job["after"], job["gpus_before"], job["gpus_after"]) == (2, 2, 2, 2)
+    assert job["grant"]["limit"] == "WaitingForNodes"
+    assert [(pod["role"], pod["index"]) for pod in job["grant"]["keep"]] == [("master", 0), ("worker", 0)]
+    lines = desk.says("replay", desk.snapshot(snapshot)).splitlines()
+    assert "  keep: master, worker 0 where the scheduler finds room" in lines
 
 
 def test_a_job_without_pods_is_told_too(desk):

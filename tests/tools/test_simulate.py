@@ -18,7 +18,7 @@ from tests.api.policies import make_flavor
 from tests.plan.allocate.world import GPU, make_job, make_node
 from tests.plan.policies.builders import labelled, make_policy
 from tests.tools.build import job, policy
-from tests.tools.snapshots import make_cluster_snapshot
+from tests.tools.snapshots import make_cluster_snapshot, waiting_for_nodes
 
 PRIORITY_CLASS = {
     "apiVersion": "scheduling.k8s.io/v1",
@@ -72,6 +72,11 @@ def changed_teams(desk, snapshot, *manifests, delete=()):
 
 def test_without_a_change_all_stays_as_it_is(desk):
     assert effects(desk, full()) == {"old": ("same", 4, 4)}
+
+
+def test_a_job_whose_pods_wait_for_new_nodes_stays_as_it_is_or_stops(desk):
+    assert effects(desk, waiting_for_nodes()) == {"a": ("same", 2, 2)}
+    assert effects(desk, waiting_for_nodes(), "--delete", "job/team-a/a") == {"a": ("stops", 2, 0)}
 
 
 def test_a_job_that_is_added_starts_and_one_that_has_a_surplus_shrinks_for_it(desk):
@@ -239,7 +244,7 @@ def test_what_cannot_be_as_written_is_noted(desk):
     file = desk.manifests(policy("new", "team-a", parent="nobody", namespaceSelector={}))
     said = json.loads(desk.says("simulate", desk.snapshot(shared()), "--change", file, "-o", "json"))
     notes = " ".join(said["notes"])
-    assert "team-a: belongs to the older policy 'vision'" in notes
+    assert "Namespace team-a belongs to the older policy 'vision'." in notes
     assert "spec.parent: 'nobody'" in notes
     assert "note: new: " in desk.says("simulate", desk.snapshot(shared()), "--change", file)
 

@@ -21,7 +21,7 @@ _MAX_SHOWN = 200
 
 
 class RetryPolicy(Enum):
-    """Whether to retry a failed write. For all but the last two, the same write may succeed later, unchanged.
+    """Whether to retry a failed write. The last two need a person, who mends the cause or edits the job.
 
     The order is that of `severity`: the gravest is last.
     """
@@ -34,7 +34,7 @@ class RetryPolicy(Enum):
 
     @property
     def is_transient(self) -> bool:
-        """Whether the same write may succeed later, unchanged."""
+        """Whether the error goes away without a person."""
         return self not in (RetryPolicy.RETRY_UNTIL_FIXED, RetryPolicy.WAIT_FOR_EDIT)
 
     @property

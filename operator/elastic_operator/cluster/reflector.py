@@ -150,7 +150,7 @@ class Reflector(Generic[T]):
 
     async def catch_up(self, since: float | None = None) -> None:
         """Make the store at least as new as `since` (monotonic; by default now), independently of the watch. Tries
-        until the server answers.
+        until the server answers with a whole list.
         """
         since = time.monotonic() if since is None else since
         backoff = Backoff()
@@ -190,8 +190,8 @@ class Reflector(Generic[T]):
         if not not_served and not (isinstance(error, WITHOUT_RIGHTS) and self._is_gone(self._namespace)):
             return False
         if not self._absent:
-            what = "not served" if not_served else "the namespace does not exist, or the operator has no Role in it:"
-            logger.warning("%s path=%s; it is looked for every %.0f s", what, self.path, self._absent_seconds)
+            what = "kind not served" if not_served else "namespace deleted or without the operator's Role"
+            logger.warning("%s path=%s retry_in=%.0fs", what, self.path, self._absent_seconds)
         self._absent, self._revision, self.last_ok = True, "", time.monotonic()
         self.store.forget_all(within=self._namespace)
         self.synced.set()

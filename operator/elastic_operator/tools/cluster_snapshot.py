@@ -48,7 +48,7 @@ class SnapshotJob:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
-    """The moment. `settings` is a snapshot with the settings alone.
+    """The moment. `settings` is an input of the allocation with the settings alone.
 
     The teams are made from `policies` and `namespaces`. `nodes` have their use by pods, without the pods in the demands
     of jobs, as in `plan.facts.allocation_inputs`. `stopped`, `is_report_only` and `eviction_limits` are the answers of

@@ -35,8 +35,8 @@ class Decision:
 
     @property
     def replicas_before(self) -> int:
-        """The pods that it had: the members of its demand; without a demand, the pods that are not leaving."""
-        return len(self.demand.members if self.demand else self.job.active_pods)
+        """The pods that it had: those of its demand; without a demand, the pods that are not leaving."""
+        return len(self.demand.pods if self.demand else self.job.active_pods)
 
     @property
     def replicas(self) -> int:
@@ -53,7 +53,7 @@ class Decision:
         """The GPUs of the pods that it had."""
         if self.demand is None:
             return sum(pod.gpus for pod in self.job.active_pods)
-        return self._gpus(member.role for member in self.demand.members)
+        return self._gpus(pod.role for pod in self.demand.pods)
 
     @property
     def gpus(self) -> int:
@@ -75,9 +75,9 @@ class Decision:
         return self.grant.message if self.grant else ""
 
     def placed(self, uids: Sequence[str]) -> tuple[Slot, ...]:
-        """These members with their nodes, the master first."""
-        members = {m.uid: Slot(m.role, m.index, m.node, True) for m in self.demand.members} if self.demand else {}
-        return tuple(sorted((members[uid] for uid in uids), key=_order))
+        """These pods of its demand with their nodes, the master first."""
+        pods = {pod.uid: Slot(pod.role, pod.index, pod.node, True) for pod in self.demand.pods} if self.demand else {}
+        return tuple(sorted((pods[uid] for uid in uids), key=_order))
 
     def _gpus(self, roles: Iterable[str]) -> int:
         assert self.demand is not None, "asked of jobs with a demand"

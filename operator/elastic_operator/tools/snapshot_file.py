@@ -88,7 +88,7 @@ def _with_infinities(value: Any) -> Any:
 
 def _of_the_api(kind: type, value: Any) -> Any:
     """A spec or status. Raises ValueError."""
-    assert issubclass(kind, BaseModel), "msgspec knows all other types of a recording"
+    assert issubclass(kind, BaseModel), "msgspec knows all other types in a snapshot"
     try:
         return kind.model_validate(value)
     except ValidationError as error:

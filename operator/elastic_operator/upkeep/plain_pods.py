@@ -42,7 +42,7 @@ class _Write:
 
 
 class PlainPodQuotas:
-    """The quotas of all namespaces. `plain`: the GPUs of pods of no job, the same object until they change.
+    """The quotas of all namespaces. `plain`: the GPUs of pods of no job.
 
     `classes` are the PriorityClasses of pods of jobs; `serves` says whether this operator serves a namespace.
     """
@@ -64,10 +64,10 @@ class PlainPodQuotas:
         self._upkeep = Upkeep("namespace", "its quota of plain pods", self._due)
 
     def pass_ended(self, resolved: ResolvedPolicies, inputs: AllocationInputs) -> None:
-        """Take the result of a pass. An unchanged result costs nothing."""
+        """Take the result of a pass. The limits are not computed again from an unchanged result."""
         now, last = (resolved, inputs, self._plain()), self._seen
-        # By identity (23).
-        same = last is not None and last[0] is now[0] and last[1].jobs is now[1].jobs and last[2] is now[2]
+        # By identity (23), but for the few GPUs of plain pods, which the ledger adds up anew.
+        same = last is not None and last[0] is now[0] and last[1].jobs is now[1].jobs and last[2] == now[2]
         if same and self._namespaces_seen == self._namespaces.revision:
             return
         self._seen, self._namespaces_seen = now, self._namespaces.revision

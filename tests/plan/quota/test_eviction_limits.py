@@ -91,6 +91,30 @@ def test_no_other_preemptor_takes_the_part_reserved_for_the_longest_waiting_one(
     assert next(one.reason.message for _, one in found.over_limit).endswith("leaves 0 for this minute. Wait.")
 
 
+def test_a_job_behind_another_of_its_team_is_told_which_limit_that_one_waits_for():
+    """By default the limit per team is larger, and a raise of it would not help."""
+    jobs = (
+        make_job("first", 3, team="red", age=9),
+        make_job("second", 1, team="red", age=5),
+        make_job("low", 1, 8, team="blue", on=on("n1", 8)),
+    )
+    gone = {f"gone-{i}": Preemptor("green", "other") for i in range(2)}
+    limits = EvictionLimits(16, 4, evicted_last_minute=gone)
+    found = allocate(make_inputs(N8, jobs, teams=TEAMS, eviction_limits=limits))
+    assert replicas(found) == {"first": 0, "second": 0, "low": 8}
+    first, second = (one for _, one in found.over_limit)
+    assert first.reason.message == (
+        "3 pods of others would have to be evicted for it at once, and reclaim.maxEvictionsPerMinute (4) leaves 2 for"
+        " this minute. Wait."
+    )
+    assert second.reason.message == (
+        "1 pod of others would have to be evicted for it, but an earlier job or pod of its team waits for"
+        " reclaim.maxEvictionsPerMinute (4) first. Wait."
+    )
+    assert found["second"].message.endswith(second.reason.message)
+    assert [one.is_behind for _, one in found.over_limit] == [False, True]
+
+
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from([None, ("red", 1), ("red", 2), ("blue", 3)]))))
 def test_a_pod_counts_once_for_the_preemptor_that_gets_its_room(steps):
     gone = {"a": Preemptor("red", "1"), "e": Preemptor("blue", "3")}

@@ -128,11 +128,11 @@ class EvictionLimiter:
     def note_waiting(self, allocation: Allocation) -> None:
         """Record which preemptors wait. A preemptor whose turn it is keeps the turn until its pods are evicted."""
         now, before, taking = time.monotonic(), self._waiting, allocation.evicted_for.values()
-        waiting = ((entry, one) for entry, one in allocation.over_limit if one.exceeded is EvictionLimit.PER_CLUSTER)
+        per_cluster = (one for one in allocation.over_limit if one[1].exceeded is EvictionLimit.PER_CLUSTER)
         self._waiting = {
             preemptor: _HeldUp(before[preemptor].since if preemptor in before else now, one.wanted)
-            for entry, one in waiting
-            if not one.needs_higher_limit and (preemptor := preemptor_of(entry))
+            for entry, one in per_cluster
+            if not (one.needs_higher_limit or one.is_behind) and (preemptor := preemptor_of(entry))
         }
         served = before.keys() - self._waiting.keys()
         self._waiting |= {preemptor: before[preemptor] for preemptor in (served.intersection(taking) if served else ())}

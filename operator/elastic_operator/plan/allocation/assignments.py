@@ -59,7 +59,7 @@ def _releases(entry: Entry) -> bool:
 
 
 def _leaving_order(entry: Entry) -> list[Member]:
-    return sorted((*entry.demand.members, *entry.demand.provisioning_pods), key=keep_order, reverse=True)
+    return sorted(entry.demand.pods, key=keep_order, reverse=True)
 
 
 def _slots(state: AllocationState, entry: Entry) -> Iterator[Slot]:
@@ -73,6 +73,5 @@ def _slots(state: AllocationState, entry: Entry) -> Iterator[Slot]:
 
 
 def _free_indices(entry: Entry) -> Iterator[int]:
-    pods = (*entry.demand.members, *entry.demand.provisioning_pods)
-    taken = entry.demand.used_indices | {pod.index for pod in pods if pod.role == ROLE_WORKER}
+    taken = entry.demand.used_indices | {pod.index for pod in entry.demand.pods if pod.role == ROLE_WORKER}
     return (i for i in count() if i not in taken)

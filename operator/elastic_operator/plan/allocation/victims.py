@@ -91,13 +91,13 @@ class Victims:
             others = [other for other in victim.victim_job.preemptors if other is not preemptor or keeps_preemptor]
             self._journal.set(victim.victim_job, "preemptors", tuple(dict.fromkeys((*others, new_preemptor))))
             self._attribute([victim], new_preemptor)
-        return over_limit(self._limits, new_preemptor, self.evictions, len(passed), waits=False) is None
+        return over_limit(self._limits, new_preemptor, self.evictions, len(passed), ahead=None) is None
 
     def limits_on(self, preemptor: Entry) -> Hashable:
         """A key of everything that decides whether a limit on evictions stops this preemptor, apart from what is equal
         for its whole team.
         """
-        waits = self._waits_behind(preemptor)
+        waits = self._ahead_of(preemptor) is not None
         if not (preemptor.victims or preemptor.gang or preemptor.demand.uid in self.known_preemptors):
             return waits
         who = preemptor_of(preemptor)
@@ -112,21 +112,24 @@ class Victims:
         wanted = len(self.evictions.evicted.keys() & set(pods))
         if not wanted:
             return False
-        found = over_limit(self._limits, preemptor, self.evictions, wanted, waits=self._waits_behind(preemptor))
+        found = over_limit(self._limits, preemptor, self.evictions, wanted, ahead=self._ahead_of(preemptor))
         if found is not None:
             self.over_limit[preemptor] = found
         return found is not None
 
-    def _waits_behind(self, preemptor: Entry) -> bool:
-        """Whether an entry of the preemptor's team that ranks before the preemptor waits for a limit on evictions.
+    def _ahead_of(self, preemptor: Entry) -> OverLimit | None:
+        """The step for which an entry of the preemptor's team that ranks before the preemptor waits for a limit on
+        evictions; None if none waits.
 
         Else small preemptors would use up the limit each minute, and a large one would never pass (138).
         """
-        ahead = (entry for entry, exceeded in self.over_limit.items() if not exceeded.needs_higher_limit)
         team = preemptor_of(preemptor).team
-        return any(
-            not other.admitted and other.rank < preemptor.rank and preemptor_of(other).team == team for other in ahead
-        )
+        for other, step in self.over_limit.items():
+            if step.needs_higher_limit or other.admitted or other.rank >= preemptor.rank:
+                continue
+            if preemptor_of(other).team == team:
+                return step
+        return None
 
     # -- preemptors and their victims ----------------------------------------------------------------------------------
 

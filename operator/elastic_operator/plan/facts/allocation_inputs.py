@@ -223,6 +223,11 @@ class JobDemand:
     """The time until which the provisioning pods request nodes; 0.0 while none of them has been seen."""
 
     @property
+    def pods(self) -> tuple[Member, ...]:
+        """All its pods: its members and its provisioning pods."""
+        return (*self.members, *self.provisioning_pods)
+
+    @property
     def gpus(self) -> int:
         """The GPUs of its members."""
         return sum(member.gpus for member in self.members)

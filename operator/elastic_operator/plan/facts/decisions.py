@@ -24,7 +24,8 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The pods of one job. `keep` and `release` together are its members, by uid; `create` are its missing pods.
+    """The pods of one job. `keep` and `release` together are its members and its provisioning pods, by uid; `create`
+    are its missing pods.
 
     `replicas` = len(keep) + len(create): 0, an allowed size, or less than the minimum. Less than the minimum is a job
     that has lost pods. It keeps the others and creates none, as long as no other job needs their room (16).

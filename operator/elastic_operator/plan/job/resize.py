@@ -81,7 +81,7 @@ def record_change(obs: Observation, grant: Grant, now: float) -> Observation:
     else:
         update["resizes"] = status.resizes + (1 if planned else 0)
         reason, why = why_smaller(grant)
-        what = "Suspended:" if after == 0 and grant.preemptors else f"Shrinks from {before} to {pods(after)}:"
+        what = "Preempted:" if after == 0 and grant.preemptors else f"Shrinks from {before} to {pods(after)}:"
         event = Event(reason, f"{what} {why}")
     if after > before and grant.victim_jobs:
         event = Event("QuotaReclaimed", f"{event.message} {listed(names_of(grant.victim_jobs))} give up pods for it.")
