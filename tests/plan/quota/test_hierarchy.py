@@ -273,7 +273,7 @@ FROM_SEVERAL = {
         cells(16),
         (make_team("a", 4), make_team("t", 12)),
         (*one_pod_jobs(a=2, t=14), make_job("high", 4, team="a", priority=1)),
-        {"high": 4, **all_but("a0 a1 t12 t13", a=2, t=14)},
+        {"high": 4, **all_but("a0 a1 t8 t9", a=2, t=14)},
     ),
     "a job that its own team cannot bring within the guarantee takes nothing": Case(
         cells(16),
