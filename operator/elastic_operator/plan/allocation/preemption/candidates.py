@@ -110,7 +110,7 @@ class Candidates:
         self._state, self._preemptor, self._growing, self._max_kind = state, preemptor, growing, max_kind
         check = self.check(need) if state.inputs.reclaiming else None
         if check and not growing and not check.is_within_guarantees:
-            given = given_within_team(state, preemptor)  # comes first, and its team uses less by that much then (189)
+            given = given_within_team(state, preemptor)  # may come first: then its team uses less by as much (189)
             check.count_victims(check.preemptor, pods=given, not_yet_held=0)
         self._victim_accounts = check.victim_accounts(state.queues.by_account) if check else frozenset[Account]()
 
