@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from elastic_operator.plan.allocation.accounts import Entitlement
 from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.allocation.preemption.candidates import Candidates, Unit
 from elastic_operator.plan.allocation.preemption.options import Options
@@ -103,6 +104,29 @@ def test_growth_that_found_no_room_is_searched_again_only_after_a_change(monkeyp
     teams = [make_team("owner", 8), make_team("borrower", 0)]
     allocate(make_inputs([*nodes, make_node("n2", 1)], [borrower, too_large], teams=teams))
     assert searched == [ROLE_WORKER]
+
+
+@pytest.mark.parametrize(("parent", "searches"), [(None, 3), ("department", 4)])
+def test_options_are_searched_again_only_if_the_preemptor_s_parent_uses_less(
+    monkeypatch: pytest.MonkeyPatch, parent: str | None, searches: int
+) -> None:
+    """In each round, a master finds no pod but those of whole jobs; then master and workers take four of these, in
+    vain, as the job needs five. A team without a parent is entitled to no more by that (189).
+    """
+    searched, search = list[str](), Options._search
+
+    def counted(self: Options, role: str, check: PreemptionCheck | None) -> object:
+        searched.append(role)
+        return search(self, role, check)
+
+    monkeypatch.setattr(Options, "_search", counted)
+    nodes = [make_node(f"n{i}", 1) for i in range(8)]
+    borrowers = [make_job(f"b{i}", team="borrower", on=f"n{i}") for i in range(8)]
+    departments = [make_team(parent, 13)] if parent else []
+    teams = [*departments, make_team("owner", 8, parent=parent), make_team("borrower", 4, parent=parent)]
+    allocation = allocate(make_inputs(nodes, [*borrowers, make_job("needs", 5, team="owner")], teams=teams))
+    assert not allocation["needs"].assignment.replicas
+    assert len(searched) == searches * len(Entitlement)
 
 
 def test_nodes_are_examined_only_if_a_team_there_has_a_pod_to_give(monkeypatch: pytest.MonkeyPatch) -> None:

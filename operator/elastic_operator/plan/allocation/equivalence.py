@@ -81,7 +81,7 @@ def growth_key(entry: Entry, now: float) -> Hashable:
 
 def individually_limited(state: AllocationState) -> set[Entry]:
     """The jobs that differ from others of their kind, because of earlier tries of this pass or of evictions within the
-    last minute.
+    last minute. The known preemptors include gangs, by their names: foreign pods are no jobs, and do not grow.
     """
     uids = state.futile_preemptors | state.victims.known_preemptors
     return {entry for entry in map(state.queues.find, uids) if entry is not None}

@@ -55,9 +55,9 @@ class OverLimit:
 
 
 def preemptor_of(entry: Entry) -> Preemptor:
-    """The team and uid under which the pods evicted for the entry are counted.
+    """The team and key under which the pods evicted for the entry are counted.
 
-    Namespaces without a policy are one team (111), and the pods of a gang share one uid (144).
+    Namespaces without a policy are one team (111), and the key of all pods of a gang is its name (144).
     """
     team = entry.account.path_seen_by_others[0].team.name if entry.account else entry.team
     return Preemptor(team, entry.gang or entry.demand.uid)

@@ -1,14 +1,15 @@
 """The memory of one pass, so that thousands of equivalent entries are not examined one by one (38).
 
 "N pods do not fit" holds longer than other answers: on the board until room is freed, for preemption until the next
-round, because within a round preemption only gets harder.
+round, because within a round preemption hardly ever gets easier. If it does, the next round finds that.
 
     name                        valid while                     voided by                         undone by
     PassState.answers           the state is the same           any change; other fair shares     undoing the change
     NodeBoard: KnownInfeasible  no room is freed                a load that goes or is renewed    undoing the change
     PassState.infeasible        the round, or a gang's turn     the next round, the turn's end     -
     PassState.options           the round                       an undone preemption; on one      -
-                                                                node, a preemption there
+                                                                node, a preemption there; a use
+                                                                of the preemptor's that fell
 
 Undoing a change brings back the answers of the state before it, where the last column says so. `KnownInfeasible` is
 replaced and not changed for that: the journal has the object that was valid before.

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import dataclass
 from heapq import heappush
 
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.journal import Journal
 from elastic_operator.plan.allocation.pass_memo import KnownInfeasible, PassMemo
+
+
+@dataclass(slots=True)
+class FoundOptions:
+    """The options of one search.
+
+    `heap` has a price and a node for each. `use_after` is the preemptor's use with all that it wants, level by level,
+    and at each level the highest since the search: options that such a use forbids are not in the heap.
+    """
+
+    heap: list[tuple[tuple[float, ...], int]]
+    use_after: tuple[int, ...]
 
 
 class PassState:
@@ -23,9 +36,11 @@ class PassState:
     Findings that hold within it, for entries that are equivalent:
         answers       to questions about the present state
         infeasible    the numbers of workers that could not be placed, even by preemption; of the present round
-        options       by preemptor, a heap of prices and nodes; of the present round. While pods are preempted, an
-                      option only gets dearer, except on the nodes that these pods leave. So options are kept for
-                      the round (44), or until a preemption is undone
+        options       by preemptor, the options that it was found to have; of the present round. While pods of others
+                      are preempted, an option only gets dearer, except on the nodes that these pods leave. So options
+                      are kept for the round (44), or until a preemption is undone. Pods of the preemptor's team, or of
+                      a team below one of its parents, are the other exception: without them the preemptor may be
+                      entitled to pods that it could not take before (189)
     """
 
     def __init__(self, journal: Journal) -> None:
@@ -38,9 +53,9 @@ class PassState:
     def begin_round(self) -> None:
         """Begin a round of minima and of the growth after it."""
         self.infeasible = KnownInfeasible()
-        self.options: dict[Hashable, list[tuple[tuple[float, ...], int]]] = {}
+        self.options: dict[Hashable, FoundOptions] = {}
 
     def node_got_room(self, node: int) -> None:
         """Options on that node may be cheaper now, so they are examined next."""
         for found in self.options.values():
-            heappush(found, ((), node))
+            heappush(found.heap, ((), node))

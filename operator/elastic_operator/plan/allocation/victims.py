@@ -18,7 +18,7 @@ class Victims:
 
     `pods`: by uid, each preempted pod with its last preemptor. `evictions` counts the evicted ones among them: not
     those that their victim jobs keep after all. `over_limit`: preemptors for which a limit on evictions allows no more.
-    `known_preemptors`: uids of preemptors for which pods were evicted within the last minute, or for which a part of a
+    `known_preemptors`: keys of preemptors for which pods were evicted within the last minute, or for which a part of a
     limit is kept.
 
     Args:
@@ -31,7 +31,7 @@ class Victims:
         self.evictions = EvictionCount(limits.evicted_last_minute)
         self.over_limit: dict[Entry, OverLimit] = {}
         self.known_preemptors = frozenset(
-            preemptor.uid for preemptor in (*self.evictions.recent_preemptors, limits.longest_waiting) if preemptor
+            preemptor.key for preemptor in (*self.evictions.recent_preemptors, limits.longest_waiting) if preemptor
         )
 
     def note(self, victim_job: Entry, members: Iterable[Member], preemptor: Entry) -> None:

@@ -318,10 +318,11 @@ class EvictionLimit(StrEnum):
 
 
 class Preemptor(NamedTuple):
-    """The team, and the job, foreign pod or gang of foreign pods (uid), for which pods of others are evicted."""
+    """The team, and the job, foreign pod or gang of foreign pods, for which pods of others are evicted."""
 
     team: str
-    uid: str
+    key: str
+    """The uid of the job or the foreign pod, or the name of the gang."""
 
 
 @dataclass(frozen=True, slots=True)

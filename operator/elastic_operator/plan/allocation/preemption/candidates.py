@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from functools import cache, partial
 
 from elastic_operator.plan.allocation.accounts import Account
 from elastic_operator.plan.allocation.entry import Entry
@@ -108,6 +109,9 @@ class Candidates:
     ) -> None:
         self._state, self._preemptor, self._growing, self._max_kind = state, preemptor, growing, max_kind
         check = self.check(need) if state.inputs.reclaiming else None
+        if check and not growing and not check.is_within_guarantees:
+            given = given_within_team(state, preemptor)  # may come first: then its team uses less by as much (189)
+            check.count_victims(check.preemptor, pods=given, not_yet_held=0)
         self._victim_accounts = check.victim_accounts(state.queues.by_account) if check else frozenset[Account]()
 
     @property
@@ -131,15 +135,18 @@ class Candidates:
         """The nodes on which one unit at least may be preempted by itself, as far as its account decides that.
 
         An account that cannot give one GPU gives no larger unit either. While many jobs wait for planned pods, most
-        teams have no more to give, and the units of each node need not be examined to find that (185).
+        teams have no more to give, and the units of each node need not be examined to find that (185). Pods without
+        GPUs are units of 0 GPUs.
         """
         state, able = self._state, list[Entry]()
         for account in self._victim_accounts if check else ():
             assert check is not None
-            if check.may(account, 1):
-                able += state.queues.by_account[account]
-            elif check.may(account, 1, not_yet_held=True):
-                able += (entry for entry in state.queues.by_account[account] if entry.seats)
+            may = cache(partial(check.may, account))
+            able += (
+                entry
+                for entry in state.queues.by_account[account]
+                if may(min(1, entry.master.gpus, entry.worker.gpus), not_yet_held=bool(entry.seats))
+            )
         able += [] if self._growing else state.queues.by_team[self._preemptor.team]
         return {node for entry in able if entry.size and self._may_give(entry) for node in entry.occupied_nodes}
 
