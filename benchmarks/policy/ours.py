@@ -298,7 +298,7 @@ class Ours:
         times = [next_change(inputs)]
         times += [time for known in self._known.values() for time in (known.until, known.again_at)]
         times += [until for _, until in self._reserved.values()]
-        if allocation.over_limit:
+        if allocation.held_up:
             times += [at + MINUTE for at, _ in self._gone.values()]
         return max(inputs.now + 1.0, min(times))
 

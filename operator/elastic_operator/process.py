@@ -43,7 +43,7 @@ from elastic_operator.metrics.changes import changes
 from elastic_operator.metrics.stats import OperatorStats
 from elastic_operator.metrics.times import JobTimes
 from elastic_operator.plan.facts.job import Job
-from elastic_operator.plan.planner import Decisions
+from elastic_operator.plan.planner import PassDecisions
 from elastic_operator.pods.failure_logs import FailureLogs
 from elastic_operator.pods.master_poller import MasterPoller
 from elastic_operator.read import convert
@@ -261,7 +261,7 @@ class Process:
             await self.watches.all[QUOTAS].catch_up()
             await quotas.run()
 
-    def _on_decisions(self, decisions: Decisions | None) -> None:
+    def _on_decisions(self, decisions: PassDecisions | None) -> None:
         """Pass on the decisions of a pass, or None after a failed pass."""
         if decisions is None:
             if self.statuses is not None:
@@ -286,7 +286,7 @@ class Process:
         return make_controller(
             stores=self.stores,
             ledger=self.ledger,
-            executor=PlanExecutor(self.session, self.stores, events, build, written=self._job_written),
+            executor=PlanExecutor(self.session, self.stores, events, build, on_status_written=self._job_written),
             logs=logs,
             settings=self.settings,
             metrics=self.metrics,

@@ -39,7 +39,7 @@ def test_the_master_decides_success():
     assert reasons(planned)["Ready"] == ("True", "Succeeded")
     assert reasons(planned)["Succeeded"] == ("True", "Succeeded")
     assert planned.status.completion_time == at(200)
-    assert planned.commit_first
+    assert planned.write_status_first
     assert planned.deletes == ()
 
 

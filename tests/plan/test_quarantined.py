@@ -51,7 +51,7 @@ def test_what_others_get_goes_workers_first_and_is_written_down_first():
     uids = [pod.uid for pod in job.pods]
     planned = plan_in_quarantine(job, uids, NOW)
     assert [pod.name for pod in planned.deletes] == ["toy-worker-1", "toy-worker-0", "toy-master-0"]
-    assert planned.commit_first
+    assert planned.write_status_first
     assert planned.status.history[0].reason == "QuotaReclaimed"
     assert planned.status.condition(ConditionType.READY).reason == "InternalError"
 

@@ -106,7 +106,7 @@ def test_a_job_without_a_spec_shrinks_as_others_do_and_makes_no_pods():
     grant = make_grant(keep=["master-0", "worker-0"], release=["worker-1"], create=["worker-3"])
     done = settled(unread(pods), grant)
     assert names(done.deletes) == ["toy-worker-2", "toy-worker-1"]
-    assert (done.creates, done.commit_first, done.route.address) == ((), True, "10.0.0.1")
+    assert (done.creates, done.write_status_first, done.route.address) == ((), True, "10.0.0.1")
     assert (done.status.target_replicas, done.status.replicas) == (3, 2)
     assert reasons(done)["Ready"] == ("False", "InvalidSpec")
 

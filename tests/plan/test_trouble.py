@@ -50,7 +50,7 @@ def test_without_its_master_an_incarnation_is_over():
     assert planned.status.incarnation == 2
     assert sorted(names(planned.deletes)) == ["toy-worker-0", "toy-worker-1"]
     assert {c.incarnation for c in planned.creates} == {2}
-    assert planned.commit_first
+    assert planned.write_status_first
     assert planned.status.failures == 0
 
 

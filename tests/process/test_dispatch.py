@@ -92,7 +92,7 @@ async def test_only_trouble_is_warned_of(caplog, error, warnings):
 async def test_rejected_pods_clear_their_error_once_the_status_has_it():
     """Stores that are not fresh make no pods, and no second status, event and longer wait either."""
     job, done = make_job(), asyncio.Event()
-    plan = Plan(status=job.status, commit_first=True)
+    plan = Plan(status=job.status, write_status_first=True)
     dispatcher = dispatch(Noted(), plan, done=lambda _: done.set())
     await done.wait()
     done.clear()

@@ -17,7 +17,7 @@ from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.forecast.answer import Answer, no_answer
 from elastic_operator.plan.forecast.starts import MAX_STEPS, Steps
 from elastic_operator.plan.job.observation import Observation
-from elastic_operator.plan.planner import Decisions
+from elastic_operator.plan.planner import PassDecisions
 from elastic_operator.plan.policies.resolve import ResolvedPolicies
 from tests.kit import virtual_time
 from tests.plan.allocate.world import make_inputs, make_job, make_node
@@ -57,7 +57,7 @@ class Life:
         runs = make_job("runs", 1, on="n1", age=99)
         inputs = make_inputs([make_node("n1", 1)], [runs, *(make_job(uid, 1) for uid in waiting)])
         self.forecasts.note_decisions(
-            Decisions(ResolvedPolicies(), self._obs, inputs, allocate(inputs), True, 0.0, None)
+            PassDecisions(ResolvedPolicies(), self._obs, inputs, allocate(inputs), True, 0.0, None)
         )
 
     def answers(self, namespace: str) -> int:

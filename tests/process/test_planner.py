@@ -34,7 +34,7 @@ from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, EvictionLimits, PodShape
 from elastic_operator.plan.facts.team import DEFAULT_POLICY, Flavor, Quota
 from elastic_operator.plan.job.observation import Observation
-from elastic_operator.plan.planner import Decisions, Planner
+from elastic_operator.plan.planner import PassDecisions, Planner
 from elastic_operator.plan.plans import Planned
 from elastic_operator.pods.failure_logs import FailureLogs
 from elastic_operator.read.convert import OUT_OF_SERVICE
@@ -112,7 +112,7 @@ class World:
         """As a process that has just started sees it."""
         return Sight(*Planner().observe(self.new_world().refresh(self.now)))
 
-    def decide(self) -> Decisions:
+    def decide(self) -> PassDecisions:
         decisions = self.planner.decide(self.stored.refresh(self.now), Unlimited())
         self._forget_absent(decisions.obs)
         return decisions
@@ -122,7 +122,7 @@ class World:
         for memory in (self.stored, self.stored.reader.specs, self.stored.reader.shapes):
             memory.forget_deleted(obs.keys())
 
-    def decide_anew(self) -> Decisions:
+    def decide_anew(self) -> PassDecisions:
         """As a process that has just started decides."""
         return Planner().decide(self.new_world().refresh(self.now), Unlimited())
 

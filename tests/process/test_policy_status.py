@@ -16,7 +16,7 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.allocation.allocate import allocate
-from elastic_operator.plan.planner import Decisions
+from elastic_operator.plan.planner import PassDecisions
 from elastic_operator.plan.policies.status import PolicyUsage
 from elastic_operator.quarantine import Quarantine
 from elastic_operator.read.policies import Policies
@@ -52,7 +52,7 @@ class World:
         resolved = self.policies.refresh()
         job = make_job("j", pods, team="a", on=on("n1", pods))
         inputs = make_inputs([make_node("n1", 8)], [job], teams=resolved.teams, team_of=resolved.team_of)
-        self.statuses.pass_ended(Decisions(resolved, {}, inputs, allocate(inputs), True, inf, None))
+        self.statuses.pass_ended(PassDecisions(resolved, {}, inputs, allocate(inputs), True, inf, None))
 
     def status(self, name: str) -> dict[str, Any]:
         found = self.api.find(f"{COLLECTION}/{name}")

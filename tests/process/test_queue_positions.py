@@ -20,7 +20,7 @@ from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.facts.times import status_time
 from elastic_operator.plan.job.observation import Observation
-from elastic_operator.plan.planner import Decisions
+from elastic_operator.plan.planner import PassDecisions
 from elastic_operator.plan.policies.resolve import ResolvedPolicies
 from tests.plan.allocate.world import NOW, make_inputs, make_job, make_node
 from tests.plan.jobs import make_job as make_facts
@@ -53,7 +53,7 @@ class Life:
         inputs = make_inputs([make_node("n1", GPUS)], jobs)
         obs = {"runs": _ending(left, NOW + self.passed)} if left is not None else {}
         now = NOW + self.passed
-        decisions = Decisions(ResolvedPolicies(), obs, inputs, allocate(inputs), True, 0.0, None)
+        decisions = PassDecisions(ResolvedPolicies(), obs, inputs, allocate(inputs), True, 0.0, None)
         if (steps := self.positions.refresh(decisions, now)) is not None:
             self.positions.estimated(result_of(steps))
         return self.positions.take_due(now)

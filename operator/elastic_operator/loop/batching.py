@@ -28,14 +28,14 @@ class Batching:
 
     _calm_at: float = field(default_factory=time.monotonic)
     """The end of the last pass that no other pass followed at once."""
-    storms: bool = False
+    in_storm: bool = False
     """Whether there was a storm after the last pass."""
 
     def delay(self, took: float, *, woken: bool, now: float) -> float:
         """Seconds to wait after a pass of `took` seconds; `woken`: the next pass is due already."""
         if not woken:
             self._calm_at = now
-        self.storms = now - self._calm_at > STORM_SECONDS
-        if not self.storms:
+        self.in_storm = now - self._calm_at > STORM_SECONDS
+        if not self.in_storm:
             return 0.0
         return min(STORM_FACTOR * took, MAX_STORM_DELAY_SECONDS)

@@ -22,7 +22,7 @@ from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.loop.writes.plan_executor import PlanExecutor
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.times import JobTimes
-from elastic_operator.plan.planner import Decisions, Planner
+from elastic_operator.plan.planner import PassDecisions, Planner
 from elastic_operator.pods.failure_logs import FailureLogs
 from elastic_operator.pods.master_poller import MasterPoller
 from elastic_operator.pods.survivor_logs import SurvivorLogs
@@ -44,7 +44,7 @@ def make_controller(
     poller: MasterPoller,
     is_fresh: Callable[[], bool],
     times: JobTimes,
-    on_decisions: Callable[[Decisions | None], None] = lambda _: None,
+    on_decisions: Callable[[PassDecisions | None], None] = lambda _: None,
 ) -> Controller:
     """A controller with all its parts.
 

@@ -31,7 +31,7 @@ from elastic_operator.loop.store_view import StoreView
 from elastic_operator.memory import PerJobMemory
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.planner import Decisions, Planner
+from elastic_operator.plan.planner import PassDecisions, Planner
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ class Controller:
         metrics: Metrics,
         clock: ServerClock,
         awake: asyncio.Event,
-        on_decisions: Callable[[Decisions | None], None],
+        on_decisions: Callable[[PassDecisions | None], None],
         of_jobs: Sequence[PerJobMemory],
         until_not_backed_up: Callable[[], Awaitable[None]],
     ) -> None:
@@ -84,7 +84,7 @@ class Controller:
         self._stores, self._ledger = view.reader.stores, view.reader.ledger
         self._stepped, self._until_not_backed_up = clock.stepped, until_not_backed_up
         self.last_pass = time.monotonic()
-        self.decisions: Decisions | None = None
+        self.decisions: PassDecisions | None = None
         """The decisions of the last pass; None before the first one."""
         self._resync_at, self._batching = 0.0, Batching()
         self._to_resync: list[str] = []
@@ -172,7 +172,7 @@ class Controller:
             self._keep_places(allocation, now)
             self.reconciler.plan_all(decisions, now)
             self.admission_checks.start_next()
-            self.reconciler.renew_messages(decisions, now, storms=self._batching.storms)
+            self.reconciler.renew_messages(decisions, now, in_storm=self._batching.in_storm)
             self._report_safely(lambda: self._on_decisions(decisions))
         again = min(
             self.view.reader.quarantine.next_try(since=began), self.admission_checks.next_try(), self._resync_at
@@ -189,7 +189,7 @@ class Controller:
             self._metrics.pass_errors.inc()
             log.exception("cannot report the decisions of this pass; they are carried out")
 
-    def _take_note(self, decisions: Decisions, now: float) -> None:
+    def _take_note(self, decisions: PassDecisions, now: float) -> None:
         """Count and log the new allocation."""
         allocation = decisions.allocation
         if decisions.error is not None:
@@ -202,7 +202,7 @@ class Controller:
             self._reclaim_reporter.would_reclaim(decisions.report_only)
         self._reclaim_reporter.note_allocation(replace(decisions.inputs, now=now), allocation)
 
-    def _forget_deleted(self, decisions: Decisions) -> None:
+    def _forget_deleted(self, decisions: PassDecisions) -> None:
         """Make the memories forget deleted jobs, if a job was deleted or everything is decided again."""
         present = self.view.jobs()
         if present is not self._present:  # unchanged means identical (23)
@@ -241,5 +241,5 @@ class Controller:
 
 def _served(allocation: Allocation) -> frozenset[str]:
     """The foreign pods (uids) that have places, or wait for the limits on evictions."""
-    waiting = (entry.demand.uid for entry, _ in allocation.over_limit)
+    waiting = (entry.demand.uid for entry, _ in allocation.held_up)
     return frozenset([*(nomination.uid for nomination in allocation.nominations), *waiting])

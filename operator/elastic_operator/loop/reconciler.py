@@ -25,7 +25,7 @@ from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.job.observation import Observation
-from elastic_operator.plan.planner import Decisions, Planner
+from elastic_operator.plan.planner import PassDecisions, Planner
 from elastic_operator.plan.plans import Planned
 from elastic_operator.pods.launcher_target import target_of
 from elastic_operator.pods.master_poller import MasterPoller
@@ -106,7 +106,7 @@ class Reconciler:
 
     # -- plans ---------------------------------------------------------------------------------------------------------
 
-    def plan_all(self, decisions: Decisions, now: float) -> None:
+    def plan_all(self, decisions: PassDecisions, now: float) -> None:
         """Make the missing plans, as many as one pass has time for.
 
         Jobs that get or lose pods come first, because a new leader makes plans for thousands of jobs. The next pass
@@ -204,13 +204,13 @@ class Reconciler:
 
     # -- why a job is not bigger ---------------------------------------------------------------------------------------
 
-    def renew_messages(self, decisions: Decisions, now: float, *, storms: bool = False) -> None:
+    def renew_messages(self, decisions: PassDecisions, now: float, *, in_storm: bool = False) -> None:
         """Renew the messages of some of the jobs whose message may be stale. Each plan of a job renews it, too.
 
-        `storms`: passes have woken each other for a while.
+        `in_storm`: passes have woken each other for a while.
         """
         allocation = decisions.allocation
-        for uid in self.reason_messages.take(storms=storms):
+        for uid in self.reason_messages.take(in_storm=in_storm):
             known = self._planner.plans.of(uid)
             # An unchanged observation is the identical object (23).
             if known is None or known.obs is not decisions.obs.get(uid) or known.obs.job.fault:

@@ -166,7 +166,7 @@ def _applied(job: JobDemand, assignment: Assignment, now: float) -> JobDemand:
         return job
     keep = set(assignment.keep)
     members = tuple(member for member in job.members if member.uid in keep)
-    left = replace(
+    before_creates = replace(
         job,
         members=members,
         provisioning_pods=tuple(pod for pod in job.provisioning_pods if pod.uid in keep),
@@ -174,7 +174,7 @@ def _applied(job: JobDemand, assignment: Assignment, now: float) -> JobDemand:
         undelayed_size=assignment.replicas,
         is_admitted=assignment.replicas > 0,
     )
-    after = with_members(left, tuple(_made(job, assignment)))
+    after = with_members(before_creates, tuple(_made(job, assignment)))
     running_since = (job.running_since if job.members else now) if after.members else None
     waiting_since = (job.waiting_since or now) if after.lacks_minimum else None
     return replace(after, running_since=running_since, waiting_since=waiting_since)

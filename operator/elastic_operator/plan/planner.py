@@ -47,7 +47,7 @@ MAX_BLAMES = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Decisions:
+class PassDecisions:
     """The result of one pass. All its decisions are of one moment, because a pass awaits nothing.
 
     `obs` are all jobs by uid, and `inputs` is the input of the allocation. `is_new`: the allocation was made in this
@@ -82,7 +82,7 @@ class Planner:
         self._inputs: SingleCache[tuple[object, ...], AllocationInputs] = SingleCache()
         self._allocator, self._report_only_allocator = LookaheadAllocator(), Allocator()
         self._change_times = ChangeTimes()
-        self._decided: Decisions | None = None
+        self._decided: PassDecisions | None = None
 
     # -- memory --------------------------------------------------------------------------------------------------------
 
@@ -213,7 +213,7 @@ class Planner:
 
     # -- allocate ------------------------------------------------------------------------------------------------------
 
-    def decide(self, view: ClusterView, reclaim: Reclaim) -> Decisions:
+    def decide(self, view: ClusterView, reclaim: Reclaim) -> PassDecisions:
         """The decisions of a pass. A job or foreign pod that makes the allocation raise is left out."""
         for _ in range(MAX_BLAMES):
             obs, inputs = self.observe(view)
@@ -237,7 +237,7 @@ class Planner:
 
     def _allocate(
         self, view: ClusterView, obs: Mapping[str, Observation], inputs: AllocationInputs, reclaim: Reclaim
-    ) -> Decisions:
+    ) -> PassDecisions:
         """The decisions. The last allocation is kept as long as a new one would be equal."""
         last, stopped, now = self._decided, reclaim.stopped, view.now
         # An unchanged snapshot is the identical object (23).
@@ -255,7 +255,7 @@ class Planner:
         until = min(
             self._change_times.next(to_allocate), now + reclaim.next_capacity(allocation), self._allocator.again_at
         )
-        self._decided = Decisions(view.policies, obs, inputs, allocation, True, until, stopped, report_only, error)
+        self._decided = PassDecisions(view.policies, obs, inputs, allocation, True, until, stopped, report_only, error)
         return self._decided
 
     def _look_ahead(self, inputs: AllocationInputs) -> tuple[Allocation, Exception | None]:
@@ -280,7 +280,7 @@ class Planner:
 
     # -- reconcile -----------------------------------------------------------------------------------------------------
 
-    def may_need_plans(self, decisions: Decisions, at: float) -> Iterator[str]:
+    def may_need_plans(self, decisions: PassDecisions, at: float) -> Iterator[str]:
         """The jobs (uids) that may need another plan; `at` is monotonic."""
         if decisions.is_new:
             return self.plans.outdated_by(decisions.allocation, decisions.obs, at)

@@ -12,14 +12,14 @@ from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.roles import master_first
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.observation import Observation
-from elastic_operator.plan.planner import Decisions, Planner
+from elastic_operator.plan.planner import PassDecisions, Planner
 from elastic_operator.tools.cluster_snapshot import ClusterSnapshot
 from elastic_operator.tools.snapshot_view import SnapshotReclaim, SnapshotView
 from elastic_worker.contract import ROLE_MASTER
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class JobDecision:
     """The decisions about one job. `demand` and `grant` are None if it takes no part in the allocation."""
 
     obs: Observation
@@ -85,15 +85,15 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ReplayedPass:
     """All decisions of one pass: about jobs, by namespace and name, and about pods that are not ours."""
 
-    jobs: tuple[Decision, ...]
+    jobs: tuple[JobDecision, ...]
     nominations: tuple[Nomination, ...]
     stopped: Reason | None
 
 
-def decide(snapshot: ClusterSnapshot) -> Outcome:
+def decide(snapshot: ClusterSnapshot) -> ReplayedPass:
     """The decisions of a pass, in an order that does not depend on the order of the input.
 
     The plans are those after all dry runs have passed: all preemptors can use their room (139).
@@ -102,7 +102,7 @@ def decide(snapshot: ClusterSnapshot) -> Outcome:
     decisions = planner.decide(view, SnapshotReclaim(snapshot))
     demands = {demand.uid: demand for demand in decisions.inputs.jobs}
     found = [_decision(planner, view, decisions, obs, demands.get(uid)) for uid, obs in decisions.obs.items()]
-    return Outcome(
+    return ReplayedPass(
         jobs=tuple(sorted(found, key=lambda d: (d.job.namespace, d.job.name, d.job.uid))),
         nominations=tuple(sorted(decisions.allocation.nominations, key=lambda r: (r.namespace, r.name, r.uid))),
         stopped=decisions.stopped,
@@ -116,8 +116,8 @@ def in_words(pods: Iterable[Slot]) -> str:
 
 
 def _decision(
-    planner: Planner, view: SnapshotView, decisions: Decisions, obs: Observation, demand: JobDemand | None
-) -> Decision:
+    planner: Planner, view: SnapshotView, decisions: PassDecisions, obs: Observation, demand: JobDemand | None
+) -> JobDecision:
     uid, allocation = obs.job.uid, decisions.allocation
     grant = allocation.get(uid)
     if not obs.job.fault:
@@ -131,7 +131,7 @@ def _decision(
         plan = planner.plan_in_quarantine(obs.job, grant.assignment.release if grant else (), view.now)
     namespace = obs.job.namespace
     team = decisions.policies.team_of.get(namespace, f"namespace {namespace}")
-    return Decision(obs, team, demand, grant, plan)
+    return JobDecision(obs, team, demand, grant, plan)
 
 
 def _order(pod: Slot) -> tuple[str, bool, bool, int]:

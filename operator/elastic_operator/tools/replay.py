@@ -10,7 +10,7 @@ from elastic_api.pod_names import pod_name
 from elastic_operator.plan.facts.decisions import Event, Nomination, Plan
 from elastic_operator.plan.facts.text import names_of
 from elastic_operator.tools.cluster_snapshot import ClusterSnapshot
-from elastic_operator.tools.decisions import Decision, Outcome, decide, in_words
+from elastic_operator.tools.decisions import JobDecision, ReplayedPass, decide, in_words
 from elastic_operator.tools.snapshot_file import plain
 from elastic_operator.tools.table import Row, aligned
 
@@ -43,7 +43,7 @@ def as_text(snapshot: ClusterSnapshot) -> str:
 # -- data --------------------------------------------------------------------------------------------------------------
 
 
-def _job(d: Decision) -> dict[str, Any]:
+def _job(d: JobDecision) -> dict[str, Any]:
     return {
         "namespace": d.job.namespace,
         "name": d.job.name,
@@ -63,6 +63,8 @@ def _job(d: Decision) -> dict[str, Any]:
 def _plan(plan: Plan) -> dict[str, Any]:
     """The plan, with the pods to delete by their names."""
     fields: dict[str, Any] = plain(plan)
+    if plan.write_status_first:
+        fields["commit_first"] = fields.pop("write_status_first")  # the key of older releases
     if plan.deletes:
         fields["deletes"] = [
             {"name": one.name, "uid": one.uid, "reason": one.reason} | ({"force": True} if one.force else {})
@@ -71,7 +73,7 @@ def _plan(plan: Plan) -> dict[str, Any]:
     return fields
 
 
-def _observed(d: Decision) -> dict[str, Any]:
+def _observed(d: JobDecision) -> dict[str, Any]:
     """The observation of the job, with its pods by their names."""
     obs = d.obs
     return {
@@ -86,7 +88,7 @@ def _observed(d: Decision) -> dict[str, Any]:
     }
 
 
-def _grant(d: Decision) -> dict[str, Any] | None:
+def _grant(d: JobDecision) -> dict[str, Any] | None:
     """The grant, with its pods by their roles and nodes."""
     if d.grant is None:
         return None
@@ -102,7 +104,7 @@ def _grant(d: Decision) -> dict[str, Any] | None:
 # -- text --------------------------------------------------------------------------------------------------------------
 
 
-def _reclaim(outcome: Outcome, reclaim: Nomination) -> str:
+def _reclaim(outcome: ReplayedPass, reclaim: Nomination) -> str:
     members = ((d, m) for d in outcome.jobs if d.demand for m in d.demand.members)
     pods = {m.uid: f"{d.job.key} {m.role} {m.index}" for d, m in members}
     victims = ", ".join(pods[uid] for uid in reclaim.victims)
@@ -110,13 +112,13 @@ def _reclaim(outcome: Outcome, reclaim: Nomination) -> str:
     return f"{place} when these are gone: {victims}" if victims else place
 
 
-def _row(d: Decision) -> Row:
+def _row(d: JobDecision) -> Row:
     flavor = d.demand.flavor if d.demand else ""
     cells = (d.job.key, d.team, flavor, _change(d.replicas_before, d.replicas), _change(d.gpus_before, d.gpus), d.limit)
     return Row(cells, tuple(_below(d)))
 
 
-def _below(d: Decision) -> Iterator[str]:
+def _below(d: JobDecision) -> Iterator[str]:
     if d.message:
         yield d.message
     yield from (f"observed: {_event(event)}" for event in d.obs.events)
@@ -133,7 +135,7 @@ def _below(d: Decision) -> Iterator[str]:
     yield from _done(d, d.plan)
 
 
-def _done(d: Decision, plan: Plan) -> Iterator[str]:
+def _done(d: JobDecision, plan: Plan) -> Iterator[str]:
     """The writes of the plan. A reason that was printed above is not repeated."""
     yield from (
         f"delete {pod.name}{' by force' if pod.force else ''}: {_once(d, pod.reason) or 'as above'}"
@@ -150,7 +152,7 @@ def _done(d: Decision, plan: Plan) -> Iterator[str]:
     yield from (f"event: {_event(event)}" for event in plan.events if event not in d.obs.events)
 
 
-def _conditions(d: Decision, plan: Plan) -> Iterator[str]:
+def _conditions(d: JobDecision, plan: Plan) -> Iterator[str]:
     """Conditions that change in more than their wording, and new ones with news."""
     known = {condition.type: condition for condition in d.job.status.conditions}
     for now in plan.status.conditions:
@@ -160,7 +162,7 @@ def _conditions(d: Decision, plan: Plan) -> Iterator[str]:
             yield f"condition {now.type}: {was}{now.status} ({now.reason}){f': {message}' if message else ''}"
 
 
-def _once(d: Decision, text: str) -> str:
+def _once(d: JobDecision, text: str) -> str:
     return "" if text == d.message else text
 
 

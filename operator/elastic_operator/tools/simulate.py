@@ -11,7 +11,7 @@ import msgspec
 
 from elastic_operator.tools.apply_changes import ChangedSnapshot
 from elastic_operator.tools.cluster_snapshot import ClusterSnapshot
-from elastic_operator.tools.decisions import Decision, decide
+from elastic_operator.tools.decisions import JobDecision, decide
 from elastic_operator.tools.table import Row, aligned
 
 HEAD = ("JOB", "TEAM", "EFFECT", "PODS", "GPUS", "LIMITED BY")
@@ -65,7 +65,7 @@ def as_text(snapshot: ClusterSnapshot, changed: ChangedSnapshot) -> str:
     return table + f"{counted}\n" + "".join(f"note: {note}\n" for note in changed.notes)
 
 
-def _effect(before: Decision | None, after: Decision | None) -> Effect:
+def _effect(before: JobDecision | None, after: JobDecision | None) -> Effect:
     shown = after or before
     assert shown is not None, "a job is in one of the two"
     pods = (before.replicas if before else 0, after.replicas if after else 0)

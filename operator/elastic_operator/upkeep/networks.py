@@ -20,10 +20,10 @@ log = logging.getLogger(__name__)
 
 async def renew(session: Session, network: JobNetwork, jobs: Iterable[objects.CustomObject]) -> None:
     """Write all NetworkPolicies, one after the other. Writes that may succeed later are repeated at the end (88)."""
-    left, backoff = [job.metadata for job in jobs], Backoff()
+    unwritten, backoff = [job.metadata for job in jobs], Backoff()
     while True:
-        left = [job for job in left if not await _try_write(session, network, job)]
-        if not left:
+        unwritten = [job for job in unwritten if not await _try_write(session, network, job)]
+        if not unwritten:
             return
         await asyncio.sleep(backoff.next())
 

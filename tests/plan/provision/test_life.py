@@ -187,7 +187,7 @@ def test_pods_that_wait_for_nodes_are_given_longer_than_others():
 def test_when_no_node_came_in_time_the_pods_are_taken_back_and_it_is_tried_again_later():
     planned = plan(waiting_job(), WAITS, now=1000)
     assert sorted(names(planned.deletes)) == ["toy-master-0", "toy-worker-0"]
-    assert (planned.commit_first, planned.status.target_replicas, planned.status.restarts) == (True, 0, 0)
+    assert (planned.write_status_first, planned.status.target_replicas, planned.status.restarts) == (True, 0, 0)
     failed = planned.status.failed_size
     assert failed.cause is RetryCause.NODES_NOT_PROVISIONED
     assert (failed.waits_for, failed.size, failed.attempt) == ("Nodes", None, 1)

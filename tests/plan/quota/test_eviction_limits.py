@@ -29,7 +29,7 @@ def test_who_gets_a_place_in_the_same_pass_after_all_does_not_wait_for_a_limit()
     )
     found = allocate(make_inputs(N8, jobs, teams=TEAMS, eviction_limits=EvictionLimits(2, 100)))
     assert replicas(found) == {"large": 4, "low": 0, "high": 2}
-    assert found.over_limit == ()
+    assert found.held_up == ()
     assert found.evicted_for == {}
 
 
@@ -41,7 +41,7 @@ def test_an_evicted_pod_that_is_preempted_again_counts_once():
         make_inputs(N8, jobs, teams=TEAMS, eviction_limits=EvictionLimits(4, 4, evicted_last_minute=first.evicted_for))
     )
     assert again.evicted_for == first.evicted_for
-    assert again.over_limit == ()
+    assert again.held_up == ()
 
 
 def test_what_went_for_another_team_counts_for_all_together_only():
@@ -53,7 +53,7 @@ def test_what_went_for_another_team_counts_for_all_together_only():
     ):
         found = allocate(make_inputs(N8, jobs, teams=TEAMS, eviction_limits=limits))
         assert found["large"].assignment.replicas == served
-        assert [one.exceeded for _, one in found.over_limit] == ([] if served else [EvictionLimit.PER_CLUSTER])
+        assert [one.exceeded for _, one in found.held_up] == ([] if served else [EvictionLimit.PER_CLUSTER])
 
 
 def test_a_limit_that_nobody_set_lets_one_preemptor_of_a_team_within_its_guarantee_pass():
@@ -70,7 +70,7 @@ def test_a_limit_that_nobody_set_lets_one_preemptor_of_a_team_within_its_guarant
             )
         )
         assert found["large"].assignment.replicas == served
-        assert not any(one.needs_higher_limit for _, one in found.over_limit)
+        assert not any(one.needs_higher_limit for _, one in found.held_up)
 
 
 def test_no_other_preemptor_takes_the_part_reserved_for_the_longest_waiting_one():
@@ -88,7 +88,7 @@ def test_no_other_preemptor_takes_the_part_reserved_for_the_longest_waiting_one(
     assert replicas(found) == {"gang": 0, "first": 0, "low": 8}
     found = allocate(make_inputs(N8, jobs, teams=teams, eviction_limits=replace(limits, evicted_last_minute={})))
     assert replicas(found) == {"gang": 4, "first": 0, "low": 4}
-    assert next(one.reason.message for _, one in found.over_limit).endswith("leaves 0 for this minute. Wait.")
+    assert next(one.reason.message for _, one in found.held_up).endswith("leaves 0 for this minute. Wait.")
 
 
 def test_a_job_behind_another_of_its_team_is_told_which_limit_that_one_waits_for():
@@ -102,7 +102,7 @@ def test_a_job_behind_another_of_its_team_is_told_which_limit_that_one_waits_for
     limits = EvictionLimits(16, 4, evicted_last_minute=gone)
     found = allocate(make_inputs(N8, jobs, teams=TEAMS, eviction_limits=limits))
     assert replicas(found) == {"first": 0, "second": 0, "low": 8}
-    first, second = (one for _, one in found.over_limit)
+    first, second = (one for _, one in found.held_up)
     assert first.reason.message == (
         "3 pods of others would have to be evicted for it at once, and reclaim.maxEvictionsPerMinute (4) leaves 2 for"
         " this minute. Wait."
@@ -112,7 +112,7 @@ def test_a_job_behind_another_of_its_team_is_told_which_limit_that_one_waits_for
         " reclaim.maxEvictionsPerMinute (4) first. Wait."
     )
     assert found["second"].message.endswith(second.reason.message)
-    assert [one.is_behind for _, one in found.over_limit] == [False, True]
+    assert [one.is_behind for _, one in found.held_up] == [False, True]
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from([None, ("red", 1), ("red", 2), ("blue", 3)]))))

@@ -23,7 +23,7 @@ from elastic_operator.plan.facts.times import seconds, status_time
 from elastic_operator.plan.forecast.ends import known_ends
 from elastic_operator.plan.forecast.positions import positions, queued_jobs, rounded
 from elastic_operator.plan.forecast.starts import Steps, confidence, of_now, start_times
-from elastic_operator.plan.planner import Decisions
+from elastic_operator.plan.planner import PassDecisions
 
 log = logging.getLogger(__name__)
 
@@ -101,7 +101,7 @@ class QueuePositions:
         """When (monotonic) to refresh again; infinity if no job waits and no place changes."""
         return min(self._refresh_at if self.moved else inf, self._starts_at if self._jobs else inf)
 
-    def refresh(self, decisions: Decisions, now: float) -> Steps[dict[str, float]] | None:
+    def refresh(self, decisions: PassDecisions, now: float) -> Steps[dict[str, float]] | None:
         """Find the jobs that wait, and their places; returns the steps of an estimate, if one is due."""
         self.moved, self._refresh_at = False, time.monotonic() + REFRESH_SECONDS
         jobs = queued_jobs(decisions.inputs.jobs, decisions.allocation)
@@ -119,7 +119,7 @@ class QueuePositions:
         self._sure = {flavor: confidence(inputs, decisions.allocation, ends, flavor) for flavor in flavors}
         return start_times(inputs, decisions.allocation, ends, [job.uid for job in jobs])
 
-    def _drop_places(self, decisions: Decisions) -> None:
+    def _drop_places(self, decisions: PassDecisions) -> None:
         """Drop the places of jobs that do not wait any more. A job without pods, such as a suspended one, has no start
         to compare either.
         """

@@ -23,7 +23,7 @@ from elastic_operator.plan.forecast.positions import rounded
 from elastic_operator.plan.forecast.starts import Steps, of_now
 from elastic_operator.plan.forecast.status import with_answer
 from elastic_operator.plan.job.observation import Observation
-from elastic_operator.plan.planner import Decisions
+from elastic_operator.plan.planner import PassDecisions
 
 MAX_QUESTIONS_AT_ONCE, MORE_SECONDS = 3, 10.0
 ONE_SECONDS = 5.0
@@ -98,7 +98,7 @@ class WhatIfs:
         long_ago = time.monotonic() - MAX_QUESTIONS_AT_ONCE * MORE_SECONDS
         self._turns = {name: turn for name, turn in self._turns.items() if turn > long_ago}
 
-    def begin(self, obs: Observation, decisions: Decisions, now: float) -> Steps[Answer]:
+    def begin(self, obs: Observation, decisions: PassDecisions, now: float) -> Steps[Answer]:
         """The steps of the job's answer."""
         demand = demand_if_resumed(obs, self._view.shape(obs.job), now)
         inputs = of_now(decisions.inputs, decisions.allocation, now)

@@ -116,7 +116,7 @@ class EvictionLimiter:
         """Seconds until entries that wait for a limit on evictions may get more; infinity if there are none, or without
         evictions.
         """
-        if not allocation.over_limit:
+        if not allocation.held_up:
             return inf
         turns = (one.since + MINUTE - time.monotonic() for one in self._waiting.values())
         return min(self._last_minute.next_relief(), *(turn for turn in turns if turn > 0), inf)
@@ -128,7 +128,7 @@ class EvictionLimiter:
     def note_waiting(self, allocation: Allocation) -> None:
         """Record which preemptors wait. A preemptor whose turn it is keeps the turn until its pods are evicted."""
         now, before, taking = time.monotonic(), self._waiting, allocation.evicted_for.values()
-        per_cluster = (one for one in allocation.over_limit if one[1].exceeded is EvictionLimit.PER_CLUSTER)
+        per_cluster = (one for one in allocation.held_up if one[1].exceeded is EvictionLimit.PER_CLUSTER)
         self._waiting = {
             preemptor: _HeldUp(before[preemptor].since if preemptor in before else now, one.wanted)
             for entry, one in per_cluster

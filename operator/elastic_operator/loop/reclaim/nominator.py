@@ -214,10 +214,10 @@ class Nominator:
 
     async def _withdraw(self, pod: objects.Pod) -> bool:
         reservation = reservation_of(pod)
-        left = reservation.ran_out(now := self._now())
-        if not await self._write(pod, left):
+        expired = reservation.ran_out(now := self._now())
+        if not await self._write(pod, expired):
             return False
-        self._tell_expired(pod, backoff=left.backoff_until - now if left.is_in_backoff(now) else 0.0)
+        self._tell_expired(pod, backoff=expired.backoff_until - now if expired.is_in_backoff(now) else 0.0)
         return True
 
     def _tell_expired(self, pod: objects.Pod, *, backoff: float = 0.0) -> None:

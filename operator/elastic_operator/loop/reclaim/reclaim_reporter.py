@@ -32,13 +32,13 @@ class ReclaimReporter:
         metrics: Metrics,
     ) -> None:
         self._jobs, self._pods, self._events, self._metrics = jobs, pods, events, metrics
-        self._over_limit: frozenset[tuple[str, bool]] = frozenset()
+        self._held_up: frozenset[tuple[str, bool]] = frozenset()
         self._reported: frozenset[str] = frozenset()
         self._times = ReclaimTimes(metrics, is_bound=self._is_bound)
 
     def note_allocation(self, inputs: AllocationInputs, allocation: Allocation) -> None:
         """Report on a new allocation, made from that input."""
-        self._report_over_limit(allocation)
+        self._report_held_up(allocation)
         self._metrics.not_lasting.inc(len(allocation.would_not_last))
         self._metrics.reservations.set(sum(bool(pod.reserved) for pod in inputs.foreign_pods))
         self._times.note_allocation(inputs, allocation)
@@ -56,13 +56,13 @@ class ReclaimReporter:
         pod = self._pods.get(uid)
         return bool(pod.spec.node_name) if pod else None
 
-    def _report_over_limit(self, allocation: Allocation) -> None:
+    def _report_held_up(self, allocation: Allocation) -> None:
         """Report each entry that a limit on evictions holds up, once per wait."""
-        before = self._over_limit
-        self._over_limit = frozenset((entry.demand.uid, one.needs_higher_limit) for entry, one in allocation.over_limit)
-        self._metrics.waiting_for_limit.set(len(allocation.over_limit))
-        self._metrics.too_large.set(sum(one.needs_higher_limit for _, one in allocation.over_limit))
-        for entry, one in allocation.over_limit:
+        before = self._held_up
+        self._held_up = frozenset((entry.demand.uid, one.needs_higher_limit) for entry, one in allocation.held_up)
+        self._metrics.waiting_for_limit.set(len(allocation.held_up))
+        self._metrics.too_large.set(sum(one.needs_higher_limit for _, one in allocation.held_up))
+        for entry, one in allocation.held_up:
             demand = entry.demand
             if (demand.uid, one.needs_higher_limit) in before:
                 continue

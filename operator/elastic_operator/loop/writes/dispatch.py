@@ -49,7 +49,7 @@ class _Work:
 
     job: Job
     plan: Plan
-    written: dict[str, Any]
+    stored_status: dict[str, Any]
     may_create: bool = False
     writes_status: bool = True
     clears: bool = True
@@ -144,8 +144,10 @@ class Dispatcher:
             if delay > 0 and not _acts(plan):
                 return min(delay, NOT_FRESH_SECONDS)
         writes_status = bool(delay <= 0 or plan.creates or plan.deletes)
-        written, tries = body.status.unpack(), failed.attempts.times
-        work = _Work(job, plan, written, may_create=may_create, writes_status=writes_status, tries=tries, gate=gate())
+        stored_status, tries = body.status.unpack(), failed.attempts.times
+        work = _Work(
+            job, plan, stored_status, may_create=may_create, writes_status=writes_status, tries=tries, gate=gate()
+        )
         self._assume(job, plan)  # last: nothing forgets these pods if the plan is not begun
         self._begin(work)
         return inf
@@ -160,7 +162,7 @@ class Dispatcher:
         than every few seconds. While the server asks for patience, this write waits as well.
         """
         only = Plan(status=plan.status, events=plan.events)
-        delay = inf if plan.commit_first else self.status_times.write_delay(body, only)
+        delay = inf if plan.write_status_first else self.status_times.write_delay(body, only)
         delay = max(delay, self.failed_writes.of(job.uid).throttled_until - time.monotonic())
         if delay > 0:
             return delay
@@ -206,7 +208,7 @@ class Dispatcher:
                 await self.executor.carry_out(
                     job,
                     work.plan,
-                    written=work.written,
+                    stored_status=work.stored_status,
                     may_create=work.may_create,
                     writes_status=work.writes_status,
                     sent=work.sent,

@@ -77,7 +77,7 @@ class StatusTimes:
         if wanted == stored:
             known.behind_since = None
             return inf
-        if plan.commit_first or plan.events or decisive(wanted) != decisive(stored):
+        if plan.write_status_first or plan.events or decisive(wanted) != decisive(stored):
             return 0.0
         if without_messages(wanted) == without_messages(stored):
             return known.written + MESSAGE_SECONDS - now

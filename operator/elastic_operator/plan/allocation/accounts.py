@@ -34,9 +34,9 @@ class Account:
     the pods that are leaving already. `not_yet_held` is the part of `used` that no pod holds yet (166). `on_new_nodes`
     are the GPUs for pods that request new nodes: they count under limits only, from the end of the pass on (49).
     `fixed` cannot be taken back (foreign pods, jobs that are not preemptible); `foreign` is used by pods that are not
-    our jobs'. `wanted` are the GPUs that our jobs want in all, `requested` the team's use if it got all that it wants,
-    `share` its fair share. `path` leads from this account to the top; `path_seen_by_others` is the part of the path
-    that counts for other teams (111).
+    our jobs'. `wanted_by_jobs` are the GPUs that our jobs want in all, `requested` the team's use if it got all that it
+    wants, `share` its fair share. `path` leads from this account to the top; `path_seen_by_others` is the part of the
+    path that counts for other teams (111).
     """
 
     def __init__(self, team: Team, flavor: str, parent: Account | None) -> None:
@@ -53,7 +53,7 @@ class Account:
         self.path_seen_by_others = self.path[1:] if parent and not team.has_policy else self.path
         self.paths_to: dict[Account, tuple[tuple[Account, ...], tuple[Account, ...]]] = {}
         self.used = self.used_now = self.leaving = self.not_yet_held = self.on_new_nodes = self.fixed = self.foreign = 0
-        self.wanted = self.requested = self.share = 0
+        self.wanted_by_jobs = self.requested = self.share = 0
 
     def charge(self, gpus: int, *, fixed: bool = False, not_yet_held: bool = False) -> None:
         """Count that many GPUs more (negative: fewer) as used, here and in all accounts above."""
@@ -198,7 +198,7 @@ class Accounts:
         """Set `capacity` and `requested` to the parts that do not depend on our jobs' places."""
         self.capacity = dict(self._without_jobs)
         for account in self._everybody():
-            account.requested = account.foreign + account.wanted
+            account.requested = account.foreign + account.wanted_by_jobs
 
     def divide(self) -> None:
         """Compute the fair shares from `capacity` and the `requested` of accounts without children (31)."""

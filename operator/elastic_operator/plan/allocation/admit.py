@@ -69,13 +69,13 @@ def _complete(state: AllocationState, entry: Entry) -> bool:
     key, infeasible = None if entry.size else ("minimum", refusal_key(state, entry)), state.this_pass.infeasible
     if key and infeasible.covers(key, workers):
         return False
-    if entry.is_foreign_pod and not state.this_pass.serving and state.this_pass.pods_placed >= MAX_PODS_PLACED:
+    if entry.is_foreign_pod and not state.this_pass.current_gang and state.this_pass.pods_placed >= MAX_PODS_PLACED:
         return False
     if _preempt_any(state, entry, only=None):
         state.this_pass.pods_placed += entry.is_foreign_pod
         return True
     if key:
-        (infeasible.refuse if entry in state.victims.over_limit else infeasible.add)(key, workers)
+        (infeasible.refuse if entry in state.victims.held_up else infeasible.add)(key, workers)
     return False
 
 

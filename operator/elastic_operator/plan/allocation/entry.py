@@ -44,7 +44,7 @@ class Entry:
     """The sizes that the entry may reach."""
     master: PodRequirements
     worker: PodRequirements
-    kind: int = 0
+    equivalence_class: int = 0
     """A number of all entries that may have the same nodes and preempt the same pods (`equivalence_key`)."""
     account: Account | None = None
     """The account that is charged for the entry's GPUs; None: it requests none."""

@@ -22,7 +22,7 @@ from elastic_operator.plan.facts.text import Reason, pods
 
 
 @dataclass(frozen=True, slots=True)
-class OverLimit:
+class EvictionRefusal:
     """A step that a preemptor does not get, because `wanted` more pods of others would be evicted for it.
 
     The limit `exceeded` allows `allowed` evictions within a minute; `left` of them are unused.
@@ -105,9 +105,9 @@ class EvictionCount:
             self.per_cluster += sign
 
 
-def over_limit(
-    limits: EvictionLimits, preemptor: Entry, evictions: EvictionCount, wanted: int, *, ahead: OverLimit | None
-) -> OverLimit | None:
+def check_limits(
+    limits: EvictionLimits, preemptor: Entry, evictions: EvictionCount, wanted: int, *, ahead: EvictionRefusal | None
+) -> EvictionRefusal | None:
     """The limit that forbids a preemptor its step, for which `wanted` pods would be evicted; None if no limit does.
 
     `evictions` includes these pods. `ahead` is the step that an earlier preemptor of its team waits for, None if none
@@ -124,7 +124,7 @@ def over_limit(
         if wanted and counted > limit and not (lenient and first):
             most = limits.per_cluster if name is EvictionLimit.PER_CLUSTER else limit
             left = max(0, limit - counted + wanted)
-            return OverLimit(name, wanted, most, left, needs_higher_limit=wanted > most and not lenient)
+            return EvictionRefusal(name, wanted, most, left, needs_higher_limit=wanted > most and not lenient)
     if wanted and ahead and who != limits.longest_waiting and who not in evictions.recent_preemptors:
         return replace(ahead, wanted=wanted, is_behind=True)
     return None

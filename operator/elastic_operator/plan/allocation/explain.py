@@ -14,7 +14,7 @@ from math import inf
 from elastic_api.status import SizeReason
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.equivalence import equivalence_key
-from elastic_operator.plan.allocation.eviction_limits import OverLimit
+from elastic_operator.plan.allocation.eviction_limits import EvictionRefusal
 from elastic_operator.plan.allocation.explain_nodes import why_waiting, with_time_of_request
 from elastic_operator.plan.allocation.explain_quota import used_by_others, why_no_flavor, why_quota, why_too_large
 from elastic_operator.plan.allocation.node_requests import may_request_nodes
@@ -105,7 +105,7 @@ class Explainer:
             return Reason(SizeReason.SCALE_UP_DELAYED, text), demand.next_growth(self._state.now)
         if refused := why_quota(self._state, entry, size, _wanted(need)):
             return refused, None
-        if limited := self._over_limit(entry):
+        if limited := self._eviction_refusal(entry):
             why = limited.reason
             return Reason(why.code, f"{_wanted(need)}. {why.message}"), None
         lacking = self._why_no_room(need)
@@ -116,15 +116,15 @@ class Explainer:
             text = f"{text} {_MAY_NOT_PREEMPT}"
         return Reason(lacking.code, text), requeue_at
 
-    def _over_limit(self, entry: Entry) -> OverLimit | None:
+    def _eviction_refusal(self, entry: Entry) -> EvictionRefusal | None:
         """The step that a limit on evictions does not allow the entry; also known if the pass examined only an entry
         with an equal wish.
         """
-        return self._state.victims.over_limit.get(entry) or self._over_limits.get(self._wants_alike(entry))
+        return self._state.victims.held_up.get(entry) or self._eviction_refusals.get(self._wants_alike(entry))
 
     @cached_property
-    def _over_limits(self) -> Mapping[Hashable, OverLimit]:
-        return {self._wants_alike(entry): one for entry, one in self._state.victims.over_limit.items()}
+    def _eviction_refusals(self) -> Mapping[Hashable, EvictionRefusal]:
+        return {self._wants_alike(entry): one for entry, one in self._state.victims.held_up.items()}
 
     def _wants_alike(self, entry: Entry) -> Hashable:
         """The key of entries with an equal wish, if they have no pods yet or want to grow."""

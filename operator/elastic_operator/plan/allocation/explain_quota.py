@@ -48,13 +48,13 @@ def why_quota(state: AllocationState, entry: Entry, size: int, wanted: str) -> R
             )
             return Reason(SizeReason.QUOTA_EXHAUSTED, text)
         case Rule.LIMIT:
-            return _over_limit(entry, over, wanted, entry.gpus_missing(size))
+            return _over_quota(entry, over, wanted, entry.gpus_missing(size))
         case Rule.LENDING:
             kept = "the GPUs that are idle are kept for their owners (lending.limit)"
             return Reason(SizeReason.QUOTA_EXHAUSTED, f"{wanted}; {kept}. Wait, or raise those limits.")
 
 
-def _over_limit(entry: Entry, over: Account, wanted: str, need: int) -> Reason:
+def _over_quota(entry: Entry, over: Account, wanted: str, need: int) -> Reason:
     """The team would use more than the limit, alone or with the pods that wait for new nodes (49)."""
     borrow, name, uses = over.quota.borrow_limit, policy(over), f"uses {_used(over)}{_on_new_nodes(over)}"
     is_outranked = over is entry.account and over.used + need <= over.limit and not entry.admitted

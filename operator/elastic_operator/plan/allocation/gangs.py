@@ -31,10 +31,10 @@ def serve_gang(state: AllocationState, gang: Sequence[Entry]) -> bool:
         return False
     this_pass.tried_pods += len(gang)
     this_pass.tried_gangs.add(name)
-    this_pass.serving, known = name, this_pass.infeasible
+    this_pass.current_gang, known = name, this_pass.infeasible
     this_pass.infeasible = known.copy()
     served = _serve_all(state, gang)
-    this_pass.serving, this_pass.infeasible = "", known
+    this_pass.current_gang, this_pass.infeasible = "", known
     return served
 
 
@@ -47,14 +47,14 @@ def _serve_all(state: AllocationState, gang: Sequence[Entry]) -> bool:
             break
     else:
         taken = (one.pod.uid for entry in gang for one in entry.victims[took[entry] :])
-        if not state.victims.is_over_limit(gang[0], taken):
+        if not state.victims.note_if_held_up(gang[0], taken):
             return True
     state.undo_preemption(mark)
     state.this_pass.pods_placed = places
     return False
 
 
-def being_served(state: AllocationState) -> list[str]:
+def gangs_being_cleared_for(state: AllocationState) -> list[str]:
     """The gangs for which nodes are being cleared: some of their pods have a node reserved that is not free yet."""
     gangs = state.queues.gangs.items()
     return sorted(name for name, gang in gangs if any(entry.reserved_node and not entry.admitted for entry in gang))

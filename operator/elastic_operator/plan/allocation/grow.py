@@ -32,7 +32,7 @@ def grow(state: AllocationState, entry: Entry, entitlement: Entitlement) -> bool
     """Give the job its next allowed size, if it may have that size and all its new pods fit. Returns whether it has
     grown.
     """
-    state.victims.over_limit.pop(entry, None)
+    state.victims.held_up.pop(entry, None)
     size = entry.next_step(state.now)
     if (
         size is None
@@ -91,7 +91,7 @@ def _grow_at_others_cost(state: AllocationState, entry: Entry, size: int) -> boo
     roles = [ROLE_MASTER] * master + [ROLE_WORKER] * workers
     if preempt(state, entry, roles, Candidates(state, entry, entry.gpus_missing(size), growing=True)):
         return True
-    if entry in state.victims.over_limit:
+    if entry in state.victims.held_up:
         short.refuse(key, workers)
     else:
         short.add(key, workers)

@@ -120,13 +120,13 @@ def new_roles(entry: Entry) -> list[str]:
 def seats_without_pods(entry: Entry) -> list[Seat]:
     """The seats for which pods are to be created. The scheduler binds provisioning pods to the other seats."""
     there = [pod.role for pod in still_provisioning(entry)]
-    left = []
+    remaining = []
     for seat in entry.seats:
         if seat.role in there:
             there.remove(seat.role)
         else:
-            left.append(seat)
-    return left
+            remaining.append(seat)
+    return remaining
 
 
 def _roles_to_come(entry: Entry) -> list[str]:

@@ -30,7 +30,7 @@ class PassState:
         changed       the entries that it has changed or tried to change
         preempted     the entries that have lost all their pods in it
         pods_placed   the number of foreign pods that had no node and got a place by preemption
-        serving       the gang that is being served; "" for none
+        current_gang  the gang that is being served; "" for none
         tried_gangs   the gangs served so far, with `tried_pods` pods in all
 
     Findings that hold within it, for entries that are equivalent:
@@ -45,7 +45,7 @@ class PassState:
 
     def __init__(self, journal: Journal) -> None:
         self.changed, self.preempted = set[Entry](), set[Entry]()
-        self.pods_placed, self.serving = 0, ""
+        self.pods_placed, self.current_gang = 0, ""
         self.tried_gangs, self.tried_pods = set[str](), 0
         self.answers = PassMemo(journal)
         self.begin_round()

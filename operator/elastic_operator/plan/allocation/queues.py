@@ -20,7 +20,7 @@ class Queues:
     Beside all of them:
         unserved       wait for their minimum
         scale_up       may grow
-        preprocessed   must be handled before anything is decided: they have members to release, members without a
+        handled_first  must be handled before anything is decided: they have members to release, members without a
                        node, or a nomination
         partial        have a size that is not allowed
         provisioning   have pods that request new nodes; by account
@@ -31,13 +31,13 @@ class Queues:
         self._board, self._accounts = board, accounts
         self._by_uid: dict[str, Entry] = {}
         self._order: dict[Entry, Order] = {}
-        self._kinds: dict[Hashable, int] = {}
+        self._equivalence_classes: dict[Hashable, int] = {}
         self.entries: tuple[Entry, ...] = ()
         self.by_account: dict[Account, list[Entry]] = {}
         self.by_team: dict[str, list[Entry]] = {}
         self.unserved: set[Entry] = set()
         self.scale_up = ScaleUpQueues()
-        self.preprocessed: set[Entry] = set()
+        self.handled_first: set[Entry] = set()
         self.partial: set[Entry] = set()
         self.provisioning: dict[Account, set[Entry]] = {}
         self.provisioning_gpus: Counter[Account] = Counter()
@@ -90,7 +90,9 @@ class Queues:
             self.by_account.setdefault(entry.account, []).append(entry)
         foreign = foreign_pod and (foreign_pod.preempts, foreign_pod.reserved, foreign_pod.may_be_split)
         rights = job.flavor, job.priority, job.preemptible, foreign
-        entry.kind = self._kinds.setdefault((team, entry.account, master, worker, rights), len(self._kinds))
+        entry.equivalence_class = self._equivalence_classes.setdefault(
+            (team, entry.account, master, worker, rights), len(self._equivalence_classes)
+        )
         entry.sizes = _allowed_sizes(entry)
         entry.keepable = entry.kept = tuple(sorted(job.members, key=keep_order))
         self.by_team.setdefault(team, []).append(entry)
@@ -110,7 +112,7 @@ class Queues:
             if not self.gangs[entry.gang]:
                 del self.gangs[entry.gang]
         self.scale_up.discard(entry)
-        for group in (self.unserved, self.preprocessed, self.partial):
+        for group in (self.unserved, self.handled_first, self.partial):
             group.discard(entry)
         if entry.account and entry in self.provisioning.get(entry.account, ()):
             self.provisioning[entry.account].remove(entry)
@@ -119,8 +121,8 @@ class Queues:
     def _classify(self, entry: Entry, now: float) -> None:
         demand = entry.demand
         entry.admitted = not demand.sizes or (bool(entry.sizes) and demand.wants and entry.complete)
-        if _needs_preprocessing(entry):
-            self.preprocessed.add(entry)
+        if _is_handled_first(entry):
+            self.handled_first.add(entry)
         if demand.provisioning_pods and entry.account and demand.sizes:
             self.provisioning.setdefault(entry.account, set()).add(entry)
             self.provisioning_gpus[entry.account] += entry.demand.gpus_of_size(entry.demand.minimum)
@@ -149,7 +151,7 @@ def _allowed_sizes(entry: Entry) -> tuple[int, ...]:
     return tuple(n for n in demand.sizes if n <= has or not (demand.flavor_problem or over_per_job_limit(entry, n)))
 
 
-def _needs_preprocessing(entry: Entry) -> bool:
+def _is_handled_first(entry: Entry) -> bool:
     """Whether the entry must release members in any case, has members without a node, or is a nominated pod."""
     if entry.nominated_node:
         return True

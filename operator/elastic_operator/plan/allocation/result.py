@@ -10,7 +10,7 @@ from elastic_operator.plan.allocation.accounts import Accounts
 from elastic_operator.plan.allocation.assignments import assignment_of
 from elastic_operator.plan.allocation.deferred import deferred
 from elastic_operator.plan.allocation.entry import Entry
-from elastic_operator.plan.allocation.eviction_limits import OverLimit
+from elastic_operator.plan.allocation.eviction_limits import EvictionRefusal
 from elastic_operator.plan.allocation.explain import Explainer
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, Preemptor
@@ -130,9 +130,9 @@ class Allocation(Mapping[str, Grant]):
         return found
 
     @cached_property
-    def over_limit(self) -> tuple[tuple[Entry, OverLimit], ...]:
+    def held_up(self) -> tuple[tuple[Entry, EvictionRefusal], ...]:
         """The entries that a limit on evictions holds up, in the order in which jobs are served (138)."""
-        return tuple(sorted(self._state.victims.over_limit.items(), key=lambda one: one[0].rank))
+        return tuple(sorted(self._state.victims.held_up.items(), key=lambda one: one[0].rank))
 
     @property
     def tried_gangs(self) -> frozenset[str]:

@@ -13,7 +13,7 @@ from elastic_operator.plan.allocation.accounts import Account, Entitlement
 from elastic_operator.plan.allocation.admit import admit, reserve_for_starving
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.equivalence import individually_limited, minimum_key
-from elastic_operator.plan.allocation.gangs import being_served, serve_gang
+from elastic_operator.plan.allocation.gangs import gangs_being_cleared_for, serve_gang
 from elastic_operator.plan.allocation.grow import grow, may_borrow_again, round_sizes_down
 from elastic_operator.plan.allocation.preemption.candidates import given_within_team, gives_within_team
 from elastic_operator.plan.allocation.preemption.preempt import give_back
@@ -64,7 +64,7 @@ class Admissions:
         """
         state, self._tried = self._state, set()
         state.this_pass.begin_round()
-        for name in being_served(state):
+        for name in gangs_being_cleared_for(state):
             self._serve_gang(name, entitlement)
         while waiting := [c for c in (state.queues.unserved | state.this_pass.changed) - self._tried if _waits(c)]:
             last: dict[str, int] = {}
@@ -80,7 +80,7 @@ class Admissions:
         if entry in self._tried:
             return
         self._tried.add(entry)
-        self._state.victims.over_limit.pop(entry, None)
+        self._state.victims.held_up.pop(entry, None)
         for other in sorted(self._state.this_pass.preempted, key=lambda other: other.rank):
             if other.team == entry.team and other.rank < entry.rank and _waits(other):
                 self._serve(other, entitlement)

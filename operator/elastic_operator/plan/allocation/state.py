@@ -68,7 +68,7 @@ class AllocationState:
         self.this_pass = PassState(self.journal)
         self.victims = Victims(self.journal, inputs.eviction_limits, keeps=self.keeps)
         self.queues.renew(inputs, leave=self._leave, join=self._join)
-        entries = sorted(self.queues.preprocessed, key=lambda entry: entry.rank)
+        entries = sorted(self.queues.handled_first, key=lambda entry: entry.rank)
         for entry in entries:
             self._count_unplaced(entry)
         self.accounts.note_use()
@@ -112,7 +112,9 @@ class AllocationState:
         if entry.account and entry.demand.wants:
             most = entry.demand.sizes[-1] if entry.demand.sizes else len(entry.kept)
             held = sum([member.gpus for member in entry.kept[:most]])
-            entry.account.wanted += sign * max(entry.demand.gpus_of_size(entry.sizes[-1]) if entry.sizes else 0, held)
+            entry.account.wanted_by_jobs += sign * max(
+                entry.demand.gpus_of_size(entry.sizes[-1]) if entry.sizes else 0, held
+            )
 
     def _count_unplaced(self, entry: Entry) -> None:
         """Count unpinned members without a node on the nodes where they fit best, so that no other entry gets that room

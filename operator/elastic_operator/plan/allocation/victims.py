@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import partial
 
 from elastic_operator.plan.allocation.entry import Entry, Victim
-from elastic_operator.plan.allocation.eviction_limits import EvictionCount, OverLimit, over_limit, preemptor_of
+from elastic_operator.plan.allocation.eviction_limits import EvictionCount, EvictionRefusal, check_limits, preemptor_of
 from elastic_operator.plan.allocation.journal import Journal
 from elastic_operator.plan.facts.allocation_inputs import EvictionLimits, Member
 
@@ -17,7 +17,7 @@ class Victims:
     """The pods that were preempted in one pass.
 
     `pods`: by uid, each preempted pod with its last preemptor. `evictions` counts the evicted ones among them: not
-    those that their victim jobs keep after all. `over_limit`: preemptors for which a limit on evictions allows no more.
+    those that their victim jobs keep after all. `held_up`: preemptors for which a limit on evictions allows no more.
     `known_preemptors`: keys of preemptors for which pods were evicted within the last minute, or for which a part of a
     limit is kept.
 
@@ -29,7 +29,7 @@ class Victims:
         self._journal, self._limits, self._keeps = journal, limits, keeps
         self.pods: dict[str, Victim] = {}
         self.evictions = EvictionCount(limits.evicted_last_minute)
-        self.over_limit: dict[Entry, OverLimit] = {}
+        self.held_up: dict[Entry, EvictionRefusal] = {}
         self.known_preemptors = frozenset(
             preemptor.key for preemptor in (*self.evictions.recent_preemptors, limits.longest_waiting) if preemptor
         )
@@ -91,7 +91,7 @@ class Victims:
             others = [other for other in victim.victim_job.preemptors if other is not preemptor or keeps_preemptor]
             self._journal.set(victim.victim_job, "preemptors", tuple(dict.fromkeys((*others, new_preemptor))))
             self._attribute([victim], new_preemptor)
-        return over_limit(self._limits, new_preemptor, self.evictions, len(passed), ahead=None) is None
+        return check_limits(self._limits, new_preemptor, self.evictions, len(passed), ahead=None) is None
 
     def limits_on(self, preemptor: Entry) -> Hashable:
         """A key of everything that decides whether a limit on evictions stops this preemptor, apart from what is equal
@@ -105,26 +105,26 @@ class Victims:
 
     # -- limits --------------------------------------------------------------------------------------------------------
 
-    def is_over_limit(self, preemptor: Entry, pods: Iterable[str]) -> bool:
-        """Whether a limit on evictions forbids the eviction of these pods (uids) for the preemptor. Remembered until
-        the preemptor is served after all.
+    def note_if_held_up(self, preemptor: Entry, pods: Iterable[str]) -> bool:
+        """Whether a limit on evictions forbids the eviction of these pods (uids) for the preemptor. If so, the
+        preemptor is held up until it is served after all.
         """
         wanted = len(self.evictions.evicted.keys() & set(pods))
         if not wanted:
             return False
-        found = over_limit(self._limits, preemptor, self.evictions, wanted, ahead=self._ahead_of(preemptor))
+        found = check_limits(self._limits, preemptor, self.evictions, wanted, ahead=self._ahead_of(preemptor))
         if found is not None:
-            self.over_limit[preemptor] = found
+            self.held_up[preemptor] = found
         return found is not None
 
-    def _ahead_of(self, preemptor: Entry) -> OverLimit | None:
+    def _ahead_of(self, preemptor: Entry) -> EvictionRefusal | None:
         """The step for which an entry of the preemptor's team that ranks before the preemptor waits for a limit on
         evictions; None if none waits.
 
         Else small preemptors would use up the limit each minute, and a large one would never pass (138).
         """
         team = preemptor_of(preemptor).team
-        for other, step in self.over_limit.items():
+        for other, step in self.held_up.items():
             if step.needs_higher_limit or other.admitted or other.rank >= preemptor.rank:
                 continue
             if preemptor_of(other).team == team:

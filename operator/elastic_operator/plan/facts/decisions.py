@@ -178,18 +178,18 @@ class Membership:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The writes of one pass for one job, in this order: status if `commit_first`, deletes, creates, status,
+    """The writes of one pass for one job, in this order: status if `write_status_first`, deletes, creates, status,
     events.
 
     `membership` is written to the master of an Elastic job at the same time as the deletes.
 
-    `commit_first` is set when the status records a decision from which the other writes follow (a new incarnation, an
-    end). A replica that takes over must find the decision before it finds the traces of these writes (25). `route` is
-    the required target of the job's Service; None leaves it as it is.
+    `write_status_first` is set when the status records a decision from which the other writes follow (a new
+    incarnation, an end). A replica that takes over must find the decision before it finds the traces of these writes
+    (25). `route` is the required target of the job's Service; None leaves it as it is.
     """
 
     status: JobStatus
-    commit_first: bool = False
+    write_status_first: bool = False
     deletes: tuple[DeletePod, ...] = ()
     creates: tuple[CreatePod, ...] = ()
     events: tuple[Event, ...] = ()

@@ -60,11 +60,11 @@ def start_times(
     """
     sizes = {uid: allocation.assignment(uid).replicas for uid in ends if uid in allocation}
     runs = {uid: _Run(ends[uid], size) for uid, size in sizes.items() if size}
-    left, found = set(waiting), dict[str, float]()
+    still_waiting, found = set(waiting), dict[str, float]()
     began = counts_since = inputs.now
     inputs, allocator = carried_out(inputs, allocation), Allocator()
     for _ in range(MAX_STEPS):
-        now = _next_moment(inputs, runs, left, began)
+        now = _next_moment(inputs, runs, still_waiting, began)
         if now is None:
             break
         ended = {uid for uid, run in runs.items() if run.end <= now}
@@ -78,8 +78,8 @@ def start_times(
         if (yield):
             break
         allocation = allocator.allocate(inputs)
-        found |= {job.uid: now for job in inputs.jobs if job.uid in left and _starts(job, allocation)}
-        left -= found.keys()
+        found |= {job.uid: now for job in inputs.jobs if job.uid in still_waiting and _starts(job, allocation)}
+        still_waiting -= found.keys()
         going_on = _going_on(runs, allocation, now)
         runs = {uid: run for uid, run in going_on if run.end <= began + FARTHEST_SECONDS}
         inputs = carried_out(inputs, allocation)
@@ -100,13 +100,15 @@ def _going_on(runs: Mapping[str, _Run], allocation: Allocation, now: float) -> I
             yield uid, _Run(now + (run.end - now) * run.size / size, size)
 
 
-def _next_moment(inputs: AllocationInputs, runs: Mapping[str, _Run], left: Set[str], began: float) -> float | None:
+def _next_moment(
+    inputs: AllocationInputs, runs: Mapping[str, _Run], still_waiting: Set[str], began: float
+) -> float | None:
     """When to decide next: the last of the moments of one step; None if no end that matters is left.
 
-    An end that frees only other kinds of GPU than the jobs `left` wait for makes no moment. A job without GPUs waits
-    for any end.
+    An end that frees only other kinds of GPU than the jobs `still_waiting` wait for makes no moment. A job without GPUs
+    waits for any end.
     """
-    flavors = {job.flavor for job in inputs.jobs if job.uid in left}
+    flavors = {job.flavor for job in inputs.jobs if job.uid in still_waiting}
     jobs = [job for job in inputs.jobs if job.flavor in flavors or "" in flavors]
     ends = [runs[job.uid].end for job in jobs if job.uid in runs]
     if not ends:

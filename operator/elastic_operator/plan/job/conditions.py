@@ -43,8 +43,8 @@ def with_conditions(obs: Observation, grant: Grant | None, now: float) -> JobSta
             (ConditionType.FAILED, False, Reason("NotFailed", "")),
         ]
     else:
-        left = [c for c in status.conditions if c.type != ConditionType.FULL_SIZE]
-        status = status.model_copy(update={"conditions": left})
+        others = [c for c in status.conditions if c.type != ConditionType.FULL_SIZE]
+        status = status.model_copy(update={"conditions": others})
     for kind, value, reason in answers:
         truth: Truth = "True" if value else "False"
         status = set_condition(status, kind, truth, reason, obs.job.generation, now)
@@ -61,9 +61,10 @@ def _phase(obs: Observation, grant: Grant | None, now: float) -> Reason:
     if job.needs_edit:
         return Reason(Phase.INVALID_SPEC, _why_it_needs_an_edit(obs))
     if job.spec is None or job.spec.suspend:
-        left = sum(not pod.ended for pod in job.pods)
+        stopping = sum(not pod.ended for pod in job.pods)
         return Reason(
-            Phase.SUSPENDED, f"Still stopping: {pods(left)}." if left else "Set spec.suspend to false to resume."
+            Phase.SUSPENDED,
+            f"Still stopping: {pods(stopping)}." if stopping else "Set spec.suspend to false to resume.",
         )
     if obs.is_in_backoff and status.failed_size:
         return Reason(Phase.QUEUED, status.failed_size.reason)

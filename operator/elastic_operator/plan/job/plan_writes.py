@@ -33,7 +33,7 @@ def make_plan(
     wakes = [w for w in due if w and w > now]
     return Plan(
         status=status,
-        commit_first=obs.write_status_first,
+        write_status_first=obs.write_status_first,
         deletes=deletes,
         creates=creates,
         events=obs.events,

@@ -44,7 +44,7 @@ def plan_in_quarantine(job: Job, release: Collection[str], now: float) -> Plan:
     status = set_condition(job.status, ConditionType.READY, "False", fault, job.generation, now)
     if deletes:
         status = _of_size(status, len(job.active_pods) - len(deletes), why, now)
-    return Plan(status=status, commit_first=bool(deletes), deletes=deletes)
+    return Plan(status=status, write_status_first=bool(deletes), deletes=deletes)
 
 
 def _of_size(status: JobStatus, after: int, why: str, now: float) -> JobStatus:

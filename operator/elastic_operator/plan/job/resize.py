@@ -88,8 +88,8 @@ def record_change(obs: Observation, grant: Grant, now: float) -> Observation:
     message = event.message if grant.preemptors or grant.victim_jobs else grant.message
     withdrawn = after < before and not planned
     status = add_change(status.model_copy(update=update), now, before, after, reason, message, excused=withdrawn)
-    commit = obs.write_status_first or after < before
-    return replace(obs, status=status, write_status_first=commit, events=(*obs.events, event))
+    write_first = obs.write_status_first or after < before
+    return replace(obs, status=status, write_status_first=write_first, events=(*obs.events, event))
 
 
 def _record_exchange(obs: Observation, grant: Grant, now: float) -> Observation:

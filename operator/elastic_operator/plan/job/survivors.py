@@ -35,23 +35,23 @@ def survivors(job: Job, status: JobStatus, lost_since: Mapping[str, float]) -> S
     members = [pod for pod in job.pods if pod.incarnation == status.incarnation and not pod.ended]
     if not any(pod.node in lost_since for pod in members):
         return None
-    left = (pod for pod in members if pod.node not in lost_since and pod.deleting_since is None)
-    running = sorted(filter(is_running, left), key=master_first)
+    staying = (pod for pod in members if pod.node not in lost_since and pod.deleting_since is None)
+    running = sorted(filter(is_running, staying), key=master_first)
     if len(running) < job.spec.minimum or master_in(running) is None:
         return None
     return Survivors(tuple(running), min((since for since in lost_since.values() if since > -inf), default=inf))
 
 
-def trains_on(job: Job, left: Survivors | None) -> bool:
+def trains_on(job: Job, staying: Survivors | None) -> bool:
     """Whether these pods are a group of their own."""
-    return left is not None and job.feedback.group is not None and job.feedback.group.pods == left.uids
+    return staying is not None and job.feedback.group is not None and job.feedback.group.pods == staying.uids
 
 
-def decided_at(job: Job, left: Survivors | None, now: float) -> float:
+def decided_at(job: Job, staying: Survivors | None, now: float) -> float:
     """By when it is known at the latest whether the pods are a group; -inf if it is known, or if the clock was set back
     since the reading began.
     """
-    if left is None or trains_on(job, left):
+    if staying is None or trains_on(job, staying):
         return -inf
     if job.feedback.group is None:
         return now + BEGIN_SECONDS

@@ -57,9 +57,9 @@ def foreign_pod_of(
     meta, backoff = pod.metadata, context.backoff
     own = job_shape(shape := _shape(pod, context.volumes, settings), shape, flavors=settings.gpu_flavors)
     avoided = reserved.avoided(now)
-    left = reserved.ran_out(now) if reserved.has_run_out(now) else reserved
-    if left.is_in_backoff(now):
-        backoff = max(backoff or PodBackoff(0.0, ""), PodBackoff(left.backoff_until, RESERVED_IN_VAIN))
+    at_present = reserved.ran_out(now) if reserved.has_run_out(now) else reserved
+    if at_present.is_in_backoff(now):
+        backoff = max(backoff or PodBackoff(0.0, ""), PodBackoff(at_present.backoff_until, RESERVED_IN_VAIN))
     times = [*avoided.values(), *([reserved.until] if holds else []), *([backoff.until] if backoff else [])]
     unplannable = next(_problems(own.master, own.flavor_problem, None if holds or nominated else backoff, now), "")
     foreign_pod = ForeignPod(

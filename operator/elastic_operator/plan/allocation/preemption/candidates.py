@@ -115,7 +115,7 @@ class Candidates:
         self._victim_accounts = check.victim_accounts(state.queues.by_account) if check else frozenset[Account]()
 
     @property
-    def kind(self) -> tuple[bool, UnitKind]:
+    def search_kind(self) -> tuple[bool, UnitKind]:
         """Whether the GPUs are for growth, and the most expensive kind of unit."""
         return self._growing, self._max_kind
 

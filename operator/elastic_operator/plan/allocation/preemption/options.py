@@ -66,7 +66,7 @@ class Options:
             None if own else equivalence_key(self._state, preemptor),
             preemptor.requirements(role),
             need,
-            self._candidates.kind,
+            self._candidates.search_kind,
         )
         if own or key not in cached:
             cached[key] = FoundOptions(self._search(role, check), _use_after(check))
@@ -145,7 +145,7 @@ class Options:
                 )
                 trial.count_victims(unit.entry.account, pods=held, not_yet_held=gpus - held)
         chosen = _needed(state, preemptor, role, node, chosen)
-        return Option(node, tuple(chosen), _price(chosen, node, check, gang=bool(state.this_pass.serving)))
+        return Option(node, tuple(chosen), _price(chosen, node, check, gang=bool(state.this_pass.current_gang)))
 
 
 def _use_after(check: PreemptionCheck | None) -> tuple[int, ...]:
@@ -164,7 +164,9 @@ def _is_promised(state: AllocationState, node: int, preemptor: Entry) -> bool:
     out until the room of both is free. The pods of one gang wait for all of it anyway.
     """
     others = (entry for entry, _ in state.seated[node] if entry is not preemptor and entry.is_foreign_pod)
-    others = (entry for entry in others if not state.this_pass.serving or entry.gang != state.this_pass.serving)
+    others = (
+        entry for entry in others if not state.this_pass.current_gang or entry.gang != state.this_pass.current_gang
+    )
     return any(other.nominated_node or other.victims for other in others)
 
 

@@ -36,8 +36,8 @@ def preempt(
         done = all(_seat(state, preemptor, role, sum(gpus[i:]), options) for i, role in enumerate(roles))
         done = done and not state.refusal(preemptor, 0, Rule.LENDING)
         went = (one.pod.uid for one in preemptor.victims[took:])
-        gang = state.this_pass.serving  # is limited as a whole
-        if done and (gang or not state.victims.is_over_limit(preemptor, went)):
+        gang = state.this_pass.current_gang  # is limited as a whole
+        if done and (gang or not state.victims.note_if_held_up(preemptor, went)):
             return True
     state.undo_preemption(mark)
     return False
