@@ -36,7 +36,11 @@ class Interned(dict[K, V]):
 
 
 parts: Interned[Hashable, Any] = Interned(limit=5_000)
-"""The parts of all stored objects. Tenants' texts in conditions, 1 kB each, do not pile up."""
+"""The parts of all stored objects. Tenants' texts in conditions, 1 kB each, do not pile up.
+
+It is of the process, and not of a store: msgspec makes the objects, and passes nothing to their `__post_init__` that
+could name a store. Nobody changes the parts, so stores and tests may share them.
+"""
 
 
 def intern_fields(struct: msgspec.Struct, *names: str) -> None:
