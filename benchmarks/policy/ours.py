@@ -28,6 +28,7 @@ from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.change_times import next_change
 from elastic_operator.plan.facts.allocation_inputs import (
     AllocationInputs,
+    AllocationSettings,
     EvictionLimits,
     ForeignPod,
     JobDemand,
@@ -55,6 +56,9 @@ MOST_ROUNDS = 40
 ROUNDS_WITHOUT_PODS = 6
 MINUTE = 60.0
 SETTINGS = Settings()
+ALLOCATION_SETTINGS = AllocationSettings(
+    gpu_resources=(GPU,), default_team=SETTINGS.default_team, starvation_seconds=SETTINGS.starvation_seconds
+)
 
 
 @dataclass(slots=True)
@@ -134,12 +138,10 @@ class Ours:
             now=now,
             nodes=tuple(self._node(world, number) for number in range(len(world.places))),
             jobs=tuple(known.demand for known in self._known.values() if known.demand is not None),
-            gpu_resources=(GPU,),
+            settings=ALLOCATION_SETTINGS,
             teams=(*self._teams, *SETTINGS.default_parents),
             team_of={team.name: team.name for team in self._teams},
-            default_team=SETTINGS.default_team,
             foreign_pods=tuple(self._requests(world)),
-            starvation_seconds=SETTINGS.starvation_seconds,
             eviction_limits=EvictionLimits(
                 *SETTINGS.reclaim.most_evictions(world.trace.gpus), evicted_last_minute=gone, configured=frozenset()
             ),

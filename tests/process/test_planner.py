@@ -645,8 +645,8 @@ def test_policies_reach_the_snapshot_as_teams_and_settings_as_they_are():
         (DEFAULT_POLICY, 0),
     ]
     assert inputs.team_of == {"default": "p"}
-    assert (inputs.default_team.priority, inputs.starvation_seconds) == (-1, 60)
-    assert inputs.flavors == (Flavor(),)
+    assert (inputs.settings.default_team.priority, inputs.settings.starvation_seconds) == (-1, 60)
+    assert inputs.settings.flavors == (Flavor(),)
 
 
 def test_the_selector_of_a_policy_follows_the_labels_of_namespaces():

@@ -53,7 +53,7 @@ class Evictions:
 
     def _starves(self, inputs: AllocationInputs, job: JobDemand) -> bool:
         since = job.waiting_since
-        has_waited = since is not None and inputs.now >= since + inputs.starvation_seconds
+        has_waited = since is not None and inputs.now >= since + inputs.settings.starvation_seconds
         return has_waited and not self.allocation[job.uid].assignment.replicas
 
     def _is_stopped(self, uid: str) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from elastic_api.job import JobSpec
 from elastic_api.status import JobStatus
-from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, JobDemand, Member, Node
+from elastic_operator.plan.facts.allocation_inputs import AllocationSettings, JobDemand, Member, Node
 from elastic_operator.plan.facts.job import Job, JobContext, MainContainer, OwnPod, Provisioning
 from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.times import status_time
@@ -23,8 +23,9 @@ def make_cluster_snapshot(
 ) -> ClusterSnapshot:
     """A snapshot with these jobs; of those that are given as demands, the members run."""
     made = tuple(job if isinstance(job, SnapshotJob) else recorded(job) for job in jobs)
-    settings = AllocationInputs(now=0.0, nodes=(), jobs=())
-    return ClusterSnapshot(now=more.pop("now", NOW), settings=settings, nodes=tuple(nodes), jobs=made, **more)
+    return ClusterSnapshot(
+        now=more.pop("now", NOW), settings=AllocationSettings(), nodes=tuple(nodes), jobs=made, **more
+    )
 
 
 def recorded(demand: JobDemand, **more: Any) -> SnapshotJob:

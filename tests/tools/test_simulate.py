@@ -234,7 +234,7 @@ def test_a_policy_that_is_deleted_leaves_its_namespaces_without_one(desk):
 
 def test_the_team_of_the_namespaces_without_a_policy_stays(desk):
     rest = Team(DEFAULT_POLICY, has_policy=False)
-    snapshot = replace(shared(), settings=replace(shared().settings, teams=(rest,)))
+    snapshot = replace(shared(), settings=replace(shared().settings, default_parents=(rest,)))
     teams, _ = changed_teams(desk, snapshot, policy("new", "team-c"), delete=["policy/vision"])
     assert sorted(teams) == ["default policy", "new", "research", "speech"]
     assert teams[DEFAULT_POLICY] == rest

@@ -15,7 +15,7 @@ from elastic_api.job import JobSpec
 from elastic_api.policy import PolicySpec
 from elastic_api.status import Condition, ConditionType, JobStatus, LastFailure, Retry, RetryCause
 from elastic_operator.plan.facts.allocation_inputs import (
-    AllocationInputs,
+    AllocationSettings,
     EvictionLimit,
     EvictionLimits,
     ForeignPod,
@@ -145,14 +145,10 @@ EVICTION_LIMITS = facts(
     longest_waiting=maybe(PREEMPTORS),
 )
 SETTINGS = facts(
-    AllocationInputs,
-    nodes=st.just(()),
-    jobs=st.just(()),
+    AllocationSettings,
     flavors=some(facts(Flavor)),
-    teams=some(TEAMS),
     default_team=TEAMS,
-    foreign_pods=st.just(()),
-    eviction_limits=st.just(EvictionLimits()),
+    default_parents=some(TEAMS),
 )
 POLICIES = facts(Policy, spec=st.sampled_from([None, PolicySpec.model_validate(full_policy()["spec"])]))
 RECORDINGS = facts(

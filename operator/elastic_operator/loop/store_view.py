@@ -11,7 +11,7 @@ from typing import NamedTuple
 from elastic_operator.cluster import objects
 from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.memory import DirtySet, KeyedCache, SingleCache
-from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, ForeignPod, Member, Node
+from elastic_operator.plan.facts.allocation_inputs import AllocationSettings, ForeignPod, Member, Node
 from elastic_operator.plan.facts.group_report import GroupReport
 from elastic_operator.plan.facts.job import LOGS_NOT_READ, Group, Job, JobFeedback, OwnPod
 from elastic_operator.plan.facts.job_shape import JobShape
@@ -68,7 +68,7 @@ class StoreView:
         self._may_not_preempt, self._dirty_sets, self._job_read = may_not_preempt, dirty_sets, job_read
         self._quarantine, self._stores, self._ledger = reader.quarantine, reader.stores, reader.ledger
         self.now = 0.0
-        self.settings = _without_contents(reader.settings)
+        self.settings = _allocation_settings(reader.settings)
         self._known: KeyedCache[JobInputs | InputsWithoutSpec, Job] = KeyedCache()
         self._barred = _Barred()
         """Who might not preempt at the last refresh."""
@@ -266,15 +266,11 @@ class StoreView:
         self._quarantine.quarantine("pod", pod.uid, f"{pod.namespace}/{pod.name}", error, in_allocation=True)
 
 
-def _without_contents(settings: Settings) -> AllocationInputs:
-    """An input with the settings alone."""
-    return AllocationInputs(
-        now=0.0,
-        nodes=(),
-        jobs=(),
+def _allocation_settings(settings: Settings) -> AllocationSettings:
+    return AllocationSettings(
         gpu_resources=settings.gpu_resources,
         flavors=settings.gpu_flavors,
-        teams=settings.default_parents,
         default_team=settings.default_team,
+        default_parents=settings.default_parents,
         starvation_seconds=settings.starvation_seconds,
     )

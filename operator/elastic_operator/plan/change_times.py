@@ -22,7 +22,7 @@ class ChangeTimes:
         """The next time (epoch seconds) at which the allocation of the same input may change; infinity if there is
         none.
         """
-        policies = inputs.teams, inputs.team_of, inputs.default_team, inputs.starvation_seconds
+        policies = inputs.teams, inputs.team_of, inputs.settings
         if policies != self._policies:
             self._policies, self._demands, self._times = policies, {}, DelayQueue()
         some = {uid: self._demands[uid] for uid in self._times.due(inputs.now)}
@@ -50,7 +50,7 @@ def next_change(inputs: AllocationInputs) -> float:
 
 
 def _next_change(job: JobDemand, team: Team, inputs: AllocationInputs) -> float:
-    times = _change_times(job, team, inputs.now, inputs.starvation_seconds)
+    times = _change_times(job, team, inputs.now, inputs.settings.starvation_seconds)
     return min((time for time in times if time > inputs.now), default=inf)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from typing import Protocol
 
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, EvictionLimits, ForeignPod, Member, Node
+from elastic_operator.plan.facts.allocation_inputs import AllocationSettings, EvictionLimits, ForeignPod, Member, Node
 from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.text import Reason
@@ -26,8 +26,8 @@ class ClusterView(Protocol):
         """The teams of the quota policies, and the namespaces of each."""
 
     @property
-    def settings(self) -> AllocationInputs:
-        """An input with the settings alone."""
+    def settings(self) -> AllocationSettings:
+        """The settings that allocations depend on."""
 
     def jobs(self) -> Collection[str]:
         """The uids of all jobs; the same object while no job is created or deleted."""

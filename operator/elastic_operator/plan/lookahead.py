@@ -150,7 +150,7 @@ def carried_out(inputs: AllocationInputs, allocation: Allocation) -> AllocationI
         node = places.get(foreign_pod.uid) or foreign_pod.nominated
         if node:
             came.setdefault(node, []).append(foreign_pod)
-    nodes = tuple(_node_after(node, came.get(node.name, []), inputs.gpu_resources) for node in inputs.nodes)
+    nodes = tuple(_node_after(node, came.get(node.name, []), inputs.settings.gpu_resources) for node in inputs.nodes)
     here = {node.name for node in inputs.nodes}
     waiting = (one for one in inputs.foreign_pods if (places.get(one.uid) or one.nominated) not in here)
     limits = replace(

@@ -302,12 +302,12 @@ def _inputs_of(
     nodes: tuple[Node, ...],
     foreign_pod: tuple[ForeignPod, ...],
 ) -> AllocationInputs:
-    return replace(
-        view.settings,
+    return AllocationInputs(
         now=view.now,
         nodes=nodes,
         jobs=demands,
-        teams=(*policies.teams, *view.settings.teams),
+        settings=view.settings,
+        teams=(*policies.teams, *view.settings.default_parents),
         team_of=policies.team_of,
         foreign_pods=foreign_pod,
     )

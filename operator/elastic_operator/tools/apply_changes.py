@@ -12,7 +12,7 @@ from typing import Any
 
 from elastic_api.job import JobSpec
 from elastic_api.status import JobStatus
-from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, PodShape
+from elastic_operator.plan.facts.allocation_inputs import AllocationSettings, PodShape
 from elastic_operator.plan.facts.job import Job, JobContext
 from elastic_operator.plan.facts.job_shape import JobShape, job_shape
 from elastic_operator.plan.facts.pod_shape import shape_of
@@ -155,12 +155,12 @@ def _for_pods_like(known: JobShape | None, shape: JobShape) -> JobShape:
     return shape if known is None else replace(shape, priorities=known.priorities)
 
 
-def _shape(spec: JobSpec, settings: AllocationInputs) -> JobShape:
+def _shape(spec: JobSpec, settings: AllocationSettings) -> JobShape:
     master, worker = (_pod_shape(spec.template_of(role), settings) for role in (ROLE_MASTER, ROLE_WORKER))
     return job_shape(master, worker, flavors=settings.flavors)
 
 
-def _pod_shape(template: Mapping[str, Any], settings: AllocationInputs) -> PodShape:
+def _pod_shape(template: Mapping[str, Any], settings: AllocationSettings) -> PodShape:
     """The shape of a template. Volume claims count as bound to volumes that every node reaches."""
     volumes = [v.get("persistentVolumeClaim") or {} for v in template["spec"].get("volumes") or ()]
     bound = {claim["claimName"]: "bound" for claim in volumes if claim}

@@ -14,7 +14,7 @@ from elastic_api.job import JobSpec, RoleSpec
 from elastic_api.status import JobStatus
 from elastic_operator.plan.cluster_view import ClusterView, Reclaim
 from elastic_operator.plan.facts.allocation_inputs import (
-    AllocationInputs,
+    AllocationSettings,
     EvictionLimits,
     ForeignPod,
     Member,
@@ -48,15 +48,13 @@ class SnapshotJob:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
-    """The moment. `settings` is an input of the allocation with the settings alone.
-
-    The teams are made from `policies` and `namespaces`. `nodes` have their use by pods, without the pods in the demands
-    of jobs, as in `plan.facts.allocation_inputs`. `stopped`, `is_report_only` and `eviction_limits` are the answers of
-    `plan.cluster_view.Reclaim`.
+    """The moment. The teams are made from `policies` and `namespaces`. `nodes` have their use by pods, without the pods
+    in the demands of jobs, as in `plan.facts.allocation_inputs`. `stopped`, `is_report_only` and `eviction_limits` are
+    the answers of `plan.cluster_view.Reclaim`.
     """
 
     now: float
-    settings: AllocationInputs
+    settings: AllocationSettings
     nodes: tuple[Node, ...]
     jobs: tuple[SnapshotJob, ...]
     policies: tuple[Policy, ...] = ()

@@ -100,8 +100,8 @@ class PlainPodQuotas:
         self, resolved: ResolvedPolicies, inputs: AllocationInputs, plain: Holdings
     ) -> dict[str, dict[str, int]]:
         """The limits by namespace, for namespaces that exist and are served."""
-        kept = non_preemptible_gpus(inputs.jobs, inputs.gpu_resources)
-        limits = plain_pod_limits(resolved.teams, resolved.team_of, inputs.flavors, plain=plain, kept=kept)
+        kept = non_preemptible_gpus(inputs.jobs, inputs.settings.gpu_resources)
+        limits = plain_pod_limits(resolved.teams, resolved.team_of, inputs.settings.flavors, plain=plain, kept=kept)
         there = {
             namespace.metadata.name for namespace in self._namespaces if namespace.metadata.deletion_timestamp is None
         }

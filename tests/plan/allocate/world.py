@@ -6,12 +6,20 @@ from collections import Counter
 from dataclasses import replace
 
 from elastic_operator.plan.allocation.allocate import allocate
-from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, JobDemand, Member, Node, PodShape
+from elastic_operator.plan.facts.allocation_inputs import (
+    AllocationInputs,
+    AllocationSettings,
+    JobDemand,
+    Member,
+    Node,
+    PodShape,
+)
 from elastic_operator.plan.facts.decisions import Grant
-from elastic_operator.plan.facts.team import Quota, Team
+from elastic_operator.plan.facts.team import NO_POLICY, Flavor, Quota, Team
 
 GPU = "nvidia.com/gpu"
 NOW = 1000.0
+FLAVORS = (Flavor(),)
 
 
 def make_node(
@@ -75,7 +83,7 @@ def make_team(name="team-a", guaranteed=0, *, borrow=None, weight=1, lend=None, 
     return Team(name, quotas={flavor: quota} if quotas is None else quotas, **more)
 
 
-def make_inputs(nodes, jobs, now=NOW, *, teams=(), **more):
+def make_inputs(nodes, jobs, now=NOW, *, teams=(), flavors=FLAVORS, default_team=NO_POLICY, **more):
     """The inputs of an allocation; each team without children owns the namespace of its name."""
     parents = {team.parent for team in teams}
     owners = {team.name: team.name for team in teams if team.name not in parents}
@@ -83,7 +91,7 @@ def make_inputs(nodes, jobs, now=NOW, *, teams=(), **more):
         now=now,
         nodes=tuple(nodes),
         jobs=tuple(jobs),
-        gpu_resources=(GPU,),
+        settings=AllocationSettings((GPU,), flavors, default_team),
         teams=tuple(teams),
         team_of=more.pop("team_of", owners),
         **more,

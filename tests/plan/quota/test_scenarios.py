@@ -15,7 +15,7 @@ from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.allocation.fair_share import Claimant, divide
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, JobDemand, Member
 from elastic_operator.plan.facts.team import Quota, Team
-from tests.plan.allocate.world import GPU, NOW, carried_out, make_inputs, make_job, make_node, make_shape
+from tests.plan.allocate.world import NOW, carried_out, make_inputs, make_job, make_node, make_shape
 
 SCENARIOS = json.loads((Path(__file__).parent / "scenarios.json").read_text())
 GROUPS = ("reclaim_elastic", "preempt_elastic", "allocate_elastic", "reclaim", "reclaim_departments")
@@ -146,7 +146,6 @@ def _inputs(case):
         now=NOW,
         nodes=tuple(make_node(name, gpus) for name, gpus in case["nodesGPU"].items()),
         jobs=tuple(_job(job, i) for i, job in enumerate(case["jobs"])),
-        gpu_resources=(GPU,),
         teams=tuple(teams),
         team_of={name: name for name in case["queues"]},
     )

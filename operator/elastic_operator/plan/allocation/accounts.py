@@ -110,9 +110,9 @@ class Accounts:
 
     def __init__(self, inputs: AllocationInputs, board: NodeBoard) -> None:
         self.teams = inputs.find_teams()
-        self._flavors = tuple(flavor.name for flavor in inputs.flavors)
+        self._flavors = tuple(flavor.name for flavor in inputs.settings.flavors)
         self._known: dict[str, dict[str, Account]] = {name: {} for name in self._flavors}
-        every = (*inputs.teams, inputs.default_team)
+        every = (*inputs.teams, inputs.settings.default_team)
         self._lends_all = {
             name: all(team.quotas.get(name, Quota()).lend_limit is None for team in every) for name in self._flavors
         }
@@ -158,9 +158,9 @@ class Accounts:
         by_labels: dict[tuple[bool, ...], dict[str, str]] = {}
         found = []
         for node in board.nodes:
-            covered = tuple(flavor.covers(node.labels) for flavor in inputs.flavors)
+            covered = tuple(flavor.covers(node.labels) for flavor in inputs.settings.flavors)
             if covered not in by_labels:
-                here = [flavor for flavor, yes in zip(inputs.flavors, covered, strict=True) if yes]
+                here = [flavor for flavor, yes in zip(inputs.settings.flavors, covered, strict=True) if yes]
                 by_labels[covered] = {resource: flavor.name for flavor in here for resource in flavor.resources}
             found.append(by_labels[covered])
         return found

@@ -38,7 +38,7 @@ class AllocationState:
     def __init__(self, inputs: AllocationInputs) -> None:
         self.inputs, self.revision = inputs, 0
         self.journal = Journal()
-        self.board = NodeBoard(inputs.nodes, inputs.gpu_resources, self.journal)
+        self.board = NodeBoard(inputs.nodes, inputs.settings.gpu_resources, self.journal)
         self.accounts = Accounts(inputs, self.board)
         self.queues = Queues(self.board, self.accounts)
         self.residents: list[dict[str, tuple[Entry, Member]]] = [{} for _ in self.board.nodes]
@@ -286,7 +286,7 @@ class AllocationState:
 
     def starves(self, entry: Entry) -> bool:
         """Whether the entry has waited so long for its minimum that room that becomes free is held for it (37)."""
-        return self.now >= entry.demand.starves_from(self.inputs.starvation_seconds)
+        return self.now >= entry.demand.starves_from(self.inputs.settings.starvation_seconds)
 
     def fits_back(self, entry: Entry, member: Member) -> bool:
         """Whether the room of a released member is still free, and its team may still use it."""
@@ -340,12 +340,10 @@ class AllocationState:
 
 
 def _same_frame(before: AllocationInputs, after: AllocationInputs) -> bool:
-    """Whether teams, flavors, GPU resources and the reclaim switch are the same."""
+    """Whether settings, teams and the reclaim switch are the same."""
     return (
-        before.gpu_resources == after.gpu_resources
-        and (before.flavors is after.flavors or before.flavors == after.flavors)
+        (before.settings is after.settings or before.settings == after.settings)
         and (before.teams is after.teams or before.teams == after.teams)
         and (before.team_of is after.team_of or before.team_of == after.team_of)
-        and before.default_team == after.default_team
         and before.reclaiming is after.reclaiming
     )

@@ -347,34 +347,46 @@ class EvictionLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class AllocationSettings:
+    """The operator's settings that an allocation depends on.
+
+    `gpu_resources` are the extended resources that count as GPUs. Every namespace that no policy covers is a team
+    called `namespace NAME`, like `default_team`. If that has a parent, the parent is in `default_parents`, and the GPUs
+    that all these namespaces get are divided among them (111). For a job that has waited for `starvation_seconds`, room
+    that becomes free is held (37).
+    """
+
+    gpu_resources: tuple[str, ...] = ("nvidia.com/gpu",)
+    flavors: tuple[Flavor, ...] = (Flavor(),)
+    default_team: Team = NO_POLICY
+    default_parents: tuple[Team, ...] = ()
+    starvation_seconds: float = 600.0
+
+
+@dataclass(frozen=True, slots=True)
 class AllocationInputs:
     """Everything that the allocator decides from.
 
-    `gpu_resources` are the extended resources that count as GPUs. `team_of` names the team of each namespace that a
-    policy covers. Every other namespace is a team called `namespace NAME`, like `default_team`. If that has a parent,
-    the parent is among the `teams`, and the GPUs that all these namespaces get are divided among them (111). For a job
-    that has waited for `starvation_seconds`, room that becomes free is held (37). Without `reclaiming` no team loses a
-    pod to another team or to foreign pods (43); with it, no more than the `eviction_limits` allow.
+    `teams` are those of the policies, and the `default_parents` of the settings. `team_of` names the team of each
+    namespace that a policy covers. Without `reclaiming` no team loses a pod to another team or to foreign pods (43);
+    with it, no more than the `eviction_limits` allow.
     """
 
     now: float
     nodes: tuple[Node, ...]
     jobs: tuple[JobDemand, ...]
-    gpu_resources: tuple[str, ...] = ("nvidia.com/gpu",)
-    flavors: tuple[Flavor, ...] = (Flavor(),)
+    settings: AllocationSettings = field(default_factory=AllocationSettings)
     teams: tuple[Team, ...] = ()
     team_of: Mapping[str, str] = field(default_factory=dict)
-    default_team: Team = NO_POLICY
     foreign_pods: tuple[ForeignPod, ...] = ()
-    starvation_seconds: float = 600.0
     reclaiming: bool = True
     eviction_limits: EvictionLimits = field(default_factory=EvictionLimits)
 
     def find_teams(self) -> Teams:
         """An index of teams by namespace. Making it takes time in proportion to the number of teams."""
-        return Teams(self.teams, self.team_of, self.default_team)
+        return Teams(self.teams, self.team_of, self.settings.default_team)
 
 
 def gpus_in(inputs: AllocationInputs) -> int:
     """The GPUs of all nodes in any state."""
-    return sum(count_gpus(node.allocatable, inputs.gpu_resources) for node in inputs.nodes)
+    return sum(count_gpus(node.allocatable, inputs.settings.gpu_resources) for node in inputs.nodes)
