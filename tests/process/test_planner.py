@@ -384,13 +384,19 @@ def test_only_jobs_with_another_observation_or_a_due_plan_need_plans(history):
             world.planner.plans.note(Planned(all_obs[uid], None, world.now + lasts, all_obs[uid].status))
 
 
+def with_masters(jobs: int, *, size: int) -> World:
+    """A world with that many jobs of up to `size` pods, each with its master on one node with room for all."""
+    world = World()
+    world.node("n1", 1000, True, False)
+    for index in range(jobs):
+        world.job(f"job-{index}", size, STATUSES[2], "")
+        world.pod(f"job-{index}", "master-0", "n1", "Running", False, True)
+    return world
+
+
 def test_a_pass_in_which_nothing_changes_looks_at_no_job():
     def calls(jobs: int) -> int:
-        world = World()
-        world.node("n1", 100, True, False)
-        for index in range(jobs):
-            world.job(f"job-{index}", 3, STATUSES[2], "")
-            world.pod(f"job-{index}", "master-0", "n1", "Running", False, True)
+        world = with_masters(jobs, size=3)
         for obs in world.decide().obs.values():
             world.planner.plans.note(Planned(obs, None, inf, obs.status))
         return calls_of(lambda: list(world.planner.may_need_plans(world.decide(), world.now)))
@@ -400,11 +406,7 @@ def test_a_pass_in_which_nothing_changes_looks_at_no_job():
 
 def test_a_pass_in_which_one_job_changes_costs_little_more_beside_many_others():
     def calls(jobs: int) -> int:
-        world = World()
-        world.node("n1", 1000, True, False)
-        for index in range(jobs):
-            world.job(f"job-{index}", 1, STATUSES[2], "")
-            world.pod(f"job-{index}", "master-0", "n1", "Running", False, True)
+        world = with_masters(jobs, size=1)
         first = world.decide()
         for obs in first.obs.values():
             assignment = first.allocation.find_assignment(obs.job.uid)
