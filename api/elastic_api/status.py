@@ -324,7 +324,7 @@ class Forecast(StatusModel):
     )
 
 
-class QueuePlace(StatusModel):
+class QueuePosition(StatusModel):
     """Where the job stands among those that wait for their minimum."""
 
     position: int = Field(
@@ -415,7 +415,7 @@ class JobStatus(StatusModel):
         description="Nodes whose kubelets recently refused pods of the job.",
     )
     training: Training | None = Field(default=None, description="The progress of the training, in Elastic mode.")
-    queue: QueuePlace | None = Field(
+    queue: QueuePosition | None = Field(
         default=None, description="Its place in the queue, while it waits for its minimum. May be minutes old."
     )
     forecast: Forecast | None = Field(

@@ -20,7 +20,7 @@ from elastic_operator.cluster.stores import Stores
 from elastic_operator.loop.store_view import StoreView
 from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.facts.snapshot import Snapshot
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
 from elastic_operator.plan.lookahead import LookaheadAllocator
 from elastic_operator.plan.planner import Planner
 from elastic_operator.pods.failure_logs import FailureLogs
@@ -58,14 +58,14 @@ class World:
         self.planner.forget()
         self._allocator = LookaheadAllocator()
 
-    def snapshot(self) -> Snapshot:
+    def inputs(self) -> AllocationInputs:
         """What is allocated from now."""
         return self.planner.observe(self.world.refresh(self.now))[1]
 
     def decide(self) -> Allocation:
-        """One pass: look, snapshot, allocation, and each job's grant."""
+        """One pass: look, inputs, allocation, and each job's grant."""
         self.now += 1.0
-        allocation = self._allocator.allocate(self.snapshot())
+        allocation = self._allocator.allocate(self.inputs())
         for job in allocation:
             allocation.assignment(job)
         return allocation

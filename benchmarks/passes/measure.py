@@ -26,7 +26,7 @@ from elastic_operator.loop.controller import Controller
 from elastic_operator.loop.writes.plan_executor import PlanExecutor
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.times import JobTimes
-from elastic_operator.plan.planner import Decisions
+from elastic_operator.plan.planner import PassDecisions
 from elastic_operator.pods.failure_logs import FailureLogs
 from elastic_operator.pods.master_poller import MasterPoller
 from elastic_operator.read.ledger import Ledger
@@ -130,7 +130,7 @@ class Operator:
 
         controller.run_pass = timed  # type: ignore[method-assign]
 
-    def _on_decisions(self, decisions: Decisions | None) -> None:
+    def _on_decisions(self, decisions: PassDecisions | None) -> None:
         if decisions is None:
             self._statuses.pass_failed()
             return

@@ -23,21 +23,23 @@ from benchmarks.policy.world import World
 from elastic_api.job import JobSpec
 from elastic_api.pod_names import pod_name
 from elastic_api.status import JobStatus
-from elastic_operator.plan.allocation.allocate import Allocator, next_change
+from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.result import Allocation
+from elastic_operator.plan.change_times import next_change
+from elastic_operator.plan.facts.allocation_inputs import (
+    AllocationInputs,
+    AllocationSettings,
+    EvictionLimits,
+    ForeignPod,
+    JobDemand,
+    Node,
+    PodShape,
+    Preemptor,
+)
 from elastic_operator.plan.facts.decisions import Assignment, CreatePod, Plan
 from elastic_operator.plan.facts.group_report import GroupReport
 from elastic_operator.plan.facts.job import Job, JobContext, JobFeedback, MainContainer, OwnPod
 from elastic_operator.plan.facts.job_shape import JobShape, job_shape
-from elastic_operator.plan.facts.snapshot import (
-    EvictionLimits,
-    JobDemand,
-    Node,
-    PendingPod,
-    PodShape,
-    Preemptor,
-    Snapshot,
-)
 from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, Flavor, Quota, Team
 from elastic_operator.plan.job.demand import demand_of
 from elastic_operator.plan.job.observation import Observation
@@ -54,6 +56,9 @@ MOST_ROUNDS = 40
 ROUNDS_WITHOUT_PODS = 6
 MINUTE = 60.0
 SETTINGS = Settings()
+ALLOCATION_SETTINGS = AllocationSettings(
+    gpu_resources=(GPU,), default_team=SETTINGS.default_team, starvation_seconds=SETTINGS.starvation_seconds
+)
 
 
 @dataclass(slots=True)
@@ -105,11 +110,11 @@ class Ours:
         without_pods = 0
         for _ in range(MOST_ROUNDS):
             self._schedule(world)
-            snapshot, pods = self._look(world), world.pod_changes
-            allocation = self._allocator.allocate(snapshot)
-            self._reserve(allocation, snapshot.now)
-            if not self._carry_out(world, allocation, snapshot.now):
-                self.wake = self._next_look(snapshot, allocation) - EPOCH
+            inputs, pods = self._look(world), world.pod_changes
+            allocation = self._allocator.allocate(inputs)
+            self._reserve(allocation, inputs.now)
+            if not self._carry_out(world, allocation, inputs.now):
+                self.wake = self._next_look(inputs, allocation) - EPOCH
                 return
             without_pods = without_pods + 1 if world.pod_changes == pods else 0
             if without_pods == ROUNDS_WITHOUT_PODS:
@@ -119,7 +124,7 @@ class Ours:
 
     # -- looking -------------------------------------------------------------------------------------------------------
 
-    def _look(self, world: World) -> Snapshot:
+    def _look(self, world: World) -> AllocationInputs:
         now = EPOCH + world.now
         unready = {_node_name(number): EPOCH + since for number, since in world.unready()}
         for name, job in world.jobs.items():
@@ -129,16 +134,14 @@ class Ours:
             self._see(known, job, unready, now)
         self._gone = {uid: (at, preemptor) for uid, (at, preemptor) in self._gone.items() if now - at < MINUTE}
         gone = {uid: preemptor for uid, (_, preemptor) in self._gone.items()}
-        return Snapshot(
+        return AllocationInputs(
             now=now,
             nodes=tuple(self._node(world, number) for number in range(len(world.places))),
             jobs=tuple(known.demand for known in self._known.values() if known.demand is not None),
-            gpu_resources=(GPU,),
+            settings=ALLOCATION_SETTINGS,
             teams=(*self._teams, *SETTINGS.default_parents),
             team_of={team.name: team.name for team in self._teams},
-            default_team=SETTINGS.default_team,
-            pending_pods=tuple(self._requests(world)),
-            starvation_seconds=SETTINGS.starvation_seconds,
+            foreign_pods=tuple(self._requests(world)),
             eviction_limits=EvictionLimits(
                 *SETTINGS.reclaim.most_evictions(world.trace.gpus), evicted_last_minute=gone, configured=frozenset()
             ),
@@ -150,7 +153,7 @@ class Ours:
         if known.obs is not None and known.obs.job is known.job and now < known.until:
             return
         obs = known.obs = observe(known.job, now)
-        undecided = obs.commit or obs.status is not obs.job.status
+        undecided = obs.write_status_first or obs.status is not obs.job.status
         times = (time for time in (*obs.requeue_at, obs.no_pods_before) if time > now)
         known.until = -inf if undecided else min(times, default=inf)
         demand = demand_of(obs, _shape(job.trace)) if obs.wants_pods else None
@@ -218,18 +221,18 @@ class Ours:
         """The leaving pods on the node: their owners and their GPUs."""
         found = Counter[str]()
         for known in self._known.values():
-            gone = {pod.uid for pod, _ in known.obs.to_delete} if known.obs else set()
+            gone = {pod.uid for pod in known.obs.to_delete} if known.obs else set()
             for pod in known.pods.values():
                 if pod.node == node and (pod.deleting_since is not None or pod.uid in gone):
                     found[known.job.namespace] += pod.gpus
         yield from found.items()
 
-    def _requests(self, world: World) -> Iterator[PendingPod]:
+    def _requests(self, world: World) -> Iterator[ForeignPod]:
         shape = PodShape(requests={GPU: 1, "pods": 1}, gpus=1)
         for name, pod in world.plain.items():
             if pod.node is None:
                 created, reserved = EPOCH + pod.trace.arrives, self._reserved.get(name, ("", 0.0))[0]
-                yield PendingPod(name, pod.trace.team, name, created, shape, reserved=reserved)
+                yield ForeignPod(name, pod.trace.team, name, created, shape, reserved=reserved)
 
     # -- doing ---------------------------------------------------------------------------------------------------------
 
@@ -292,14 +295,14 @@ class Ours:
             known.job = replace(known.job, status=plan.status)
         return changed
 
-    def _next_look(self, snapshot: Snapshot, allocation: Allocation) -> float:
+    def _next_look(self, inputs: AllocationInputs, allocation: Allocation) -> float:
         """When a decision may change without an event."""
-        times = [next_change(snapshot)]
+        times = [next_change(inputs)]
         times += [time for known in self._known.values() for time in (known.until, known.again_at)]
         times += [until for _, until in self._reserved.values()]
-        if allocation.over_limit:
+        if allocation.held_up:
             times += [at + MINUTE for at, _ in self._gone.values()]
-        return max(snapshot.now + 1.0, min(times))
+        return max(inputs.now + 1.0, min(times))
 
 
 def _team(name: str, guaranteed: int, number: int) -> Team:

@@ -27,7 +27,7 @@ from elastic_api.status import (
     JobStatus,
     LastFailure,
     PodStatus,
-    QueuePlace,
+    QueuePosition,
     Retry,
     Time,
     Training,
@@ -136,7 +136,7 @@ class JobReport(Document):
     held_until: Time | None = Field(default=None, description="Until when its size is held.")
     avoided_nodes: list[AvoidedNode] = Field(description="Nodes that its pods are kept from.")
     training: Training | None = Field(default=None, description="How far the training is.")
-    queue: QueuePlace | None = Field(default=None, description="Where it stands in line, while it waits.")
+    queue: QueuePosition | None = Field(default=None, description="Where it stands in line, while it waits.")
     forecast: Forecast | None = Field(default=None, description="What it would get, if it is suspended and asks.")
     history: list[Change] = Field(description="Changes of size, newest first.")
     last_failure: LastFailure | None = Field(default=None, description="What failed last, and what it printed last.")
@@ -155,7 +155,7 @@ class WhenReport(Document):
     min_pods: int = Field(description="Fewest pods of the job.")
     max_pods: int = Field(description="Most pods of the job.")
     forecast: Forecast = Field(description="What it would get now.")
-    queue: QueuePlace | None = Field(default=None, description="Where it would stand in line, if it does not fit.")
+    queue: QueuePosition | None = Field(default=None, description="Where it would stand in line, if it does not fit.")
 
 
 class QuotaRow(Model):

@@ -19,7 +19,7 @@ from rich.text import Text
 
 from elastic_api.job import GROUP
 from elastic_api.policy import FlavorAmounts
-from elastic_api.status import Forecast, LastFailure, QueuePlace, Retry, RetryCause, rfc3339
+from elastic_api.status import Forecast, LastFailure, QueuePosition, Retry, RetryCause, rfc3339
 from elastic_client.documents import (
     Check,
     CheckList,
@@ -277,7 +277,7 @@ def _costs(would: Forecast) -> list[tuple[str, str]]:
     return found
 
 
-def _line(queue: QueuePlace | None, at: datetime) -> list[tuple[str, str]]:
+def _line(queue: QueuePosition | None, at: datetime) -> list[tuple[str, str]]:
     """Its place in line, and its estimated start."""
     if queue is None:
         return []

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from elastic_api.job import GROUP, PLURAL, VERSION
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.backoff import Backoff
-from elastic_operator.cluster.errors import WITHOUT_RIGHTS
+from elastic_operator.cluster.errors import WITHOUT_RIGHTS, Forbidden
 from elastic_operator.cluster.lists import FIRST_LIST_SECONDS, is_up_to_date, pages
 from elastic_operator.cluster.reflector import in_namespace
 from elastic_operator.cluster.session import Session
@@ -37,6 +37,8 @@ LATEST_WATCH_SECONDS = 10.0
 """kopf starts after the first pass, or this long after this process. A new leader needs the CPU for its first
 decisions, which are made from the operator's own list.
 """
+FORBIDDEN_SECONDS = 60.0
+"""If the jobs of a namespace could not be listed for lack of the right for this long, it counts as not served (188)."""
 JOBS = f"/apis/{GROUP}/{VERSION}/{PLURAL}"
 NO_JOB = {"fieldSelector": "metadata.name=-"}
 """Selects no job, because no object can have this name."""
@@ -81,7 +83,9 @@ class JobInformer:
         self.restarts = self.errors = 0
         """How often kopf was restarted, and how many lists failed."""
         self.is_gone: Callable[[str], bool] = lambda _: False
-        """Whether the namespace of that name does not exist."""
+        """Whether the namespace of that name counts as one without jobs, although a list there is refused."""
+        self._forbidden_since: dict[str, float] = {}
+        """By namespace, the first of the lists that were all refused for lack of the right (monotonic)."""
         self._listed, self._may_watch, self._swept = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._running = False
         self._as_of = float("-inf")
@@ -97,6 +101,11 @@ class JobInformer:
     def age(self) -> float:
         """Seconds since the last news of jobs from the API server, of the namespace where that is longest ago."""
         return time.monotonic() - min(self._answered_at.values())
+
+    def is_forbidden(self, namespace: str) -> bool:
+        """Whether the operator has lacked the right to list the jobs of this namespace for `FORBIDDEN_SECONDS`."""
+        since = self._forbidden_since.get(namespace)
+        return since is not None and time.monotonic() - since >= FORBIDDEN_SECONDS
 
     async def run(self) -> None:
         """Feed until cancelled."""
@@ -210,27 +219,34 @@ class JobInformer:
 
     async def _sweep_one(self, namespace: str, path: str) -> bool:
         """Compare the store with the jobs at `path`, those of `namespace` ("": of all); returns whether that worked."""
-        newest = self.store.newest(within=namespace)
         try:
-            if newest and await is_up_to_date(self.store, self.session, path, newest=newest, within=namespace):
-                return True
-            found: list[objects.CustomObject] = []
-            async for page in pages(self.session, path):
-                found += filter(None, (self._read(msgspec.json.decode(job)) for job in page.items or ()))
-            revision = page.metadata.resource_version
-            is_older = int(revision) < newest
+            await self._compare(namespace, path)
         except Exception as error:  # noqa: BLE001 - whatever was answered instead of a list, it is asked for again
+            if isinstance(error, Forbidden):
+                self._forbidden_since.setdefault(namespace, time.monotonic())
+            else:
+                self._forbidden_since.pop(namespace, None)
             if isinstance(error, WITHOUT_RIGHTS) and self.is_gone(namespace):
-                # Its jobs are deleted before it. While it is being deleted, the operator may do nothing for jobs there.
-                # Their pods count where they run, as those of any deleted job.
-                self.store.observe_empty(within=namespace)
+                # If the namespace is deleted, its jobs were deleted before it. The pods count as those of deleted jobs.
+                self.store.forget_all(within=namespace)
                 return True
             self.errors += 1
             log.warning("jobs cannot be listed: %r", error)
             return False
-        if is_older:
+        self._forbidden_since.pop(namespace, None)
+        return True
+
+    async def _compare(self, namespace: str, path: str) -> None:
+        """Make the store equal to the jobs at `path`. Raises any error of the list."""
+        newest = self.store.newest(within=namespace)
+        if newest and await is_up_to_date(self.store, self.session, path, newest=newest, within=namespace):
+            return
+        found: list[objects.CustomObject] = []
+        async for page in pages(self.session, path):
+            found += filter(None, (self._read(msgspec.json.decode(job)) for job in page.items or ()))
+        revision = page.metadata.resource_version
+        if int(revision) < newest:
             log.warning("history restarted: jobs of revision %s, known was %d", revision, newest)
             self.store.reset(found, within=namespace)
         else:
             self.store.replace(found, revision, within=namespace)
-        return True

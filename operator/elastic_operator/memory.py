@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Set
+from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar, TypeVarTuple
 
 K = TypeVar("K", bound=Hashable)
@@ -114,11 +115,18 @@ class SingleCache(Generic[K, T]):
 
 
 class PerJobMemory(Protocol):
-    """A memory of jobs. All such memories of a leader's loop are in one list (`loop/compose.py`)."""
+    """A memory with an entry for each job. All such memories of a leader's loop are in one list (`loop/compose.py`)."""
 
     def forget_deleted(self, present: Set[str]) -> None:
         """Forget deleted jobs; `present` are the uids of the existing ones."""
         ...
+
+
+def drop_older_half(memory: dict[Any, Any], limit: int) -> None:
+    """If there are more than `limit` entries, drop the half of them that was put in first."""
+    if len(memory) > limit:
+        for key in list(islice(memory, len(memory) // 2)):
+            del memory[key]
 
 
 def drop_absent(present: Set[str], *memories: dict[str, Any]) -> None:

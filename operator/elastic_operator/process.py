@@ -43,7 +43,7 @@ from elastic_operator.metrics.changes import changes
 from elastic_operator.metrics.stats import OperatorStats
 from elastic_operator.metrics.times import JobTimes
 from elastic_operator.plan.facts.job import Job
-from elastic_operator.plan.planner import Decisions
+from elastic_operator.plan.planner import PassDecisions
 from elastic_operator.pods.failure_logs import FailureLogs
 from elastic_operator.pods.master_poller import MasterPoller
 from elastic_operator.read import convert
@@ -84,7 +84,7 @@ class Process:
         self.watches = watch_all(
             session,
             informer,
-            served=settings.watch_namespaces,
+            watched=settings.watch_namespaces,
             quotas=settings.plain_pod_quota.enabled,
             on_error=metrics.count_error,
         )
@@ -229,7 +229,9 @@ class Process:
             self.quotas = self._plain_pod_quotas()
             _start_supervised("limits of plain pods", partial(self._keep_quotas, self.quotas), ending)
             self.times = JobTimes()
-            self.controller = self._controller(events)
+            logs = FailureLogs(self.session, self._main_container, self._wake)
+            ending.push_async_callback(logs.stop)
+            self.controller = self._controller(events, logs)
             await self.controller.run()
 
     async def _renew_networks(self) -> None:
@@ -259,7 +261,7 @@ class Process:
             await self.watches.all[QUOTAS].catch_up()
             await quotas.run()
 
-    def _on_decisions(self, decisions: Decisions | None) -> None:
+    def _on_decisions(self, decisions: PassDecisions | None) -> None:
         """Pass on the decisions of a pass, or None after a failed pass."""
         if decisions is None:
             if self.statuses is not None:
@@ -269,9 +271,9 @@ class Process:
         if self.statuses is not None:
             self.statuses.pass_ended(decisions)
         if self.quotas is not None:
-            self.quotas.pass_ended(decisions.policies, decisions.snapshot)
+            self.quotas.pass_ended(decisions.policies, decisions.inputs)
 
-    def _controller(self, events: EventRecorder) -> Controller:
+    def _controller(self, events: EventRecorder, logs: FailureLogs) -> Controller:
         build = BuildSettings(
             worker_priority_class=self.settings.worker_priority_class_name,
             master_priority_class=self.settings.master_priority_class_name,
@@ -284,8 +286,8 @@ class Process:
         return make_controller(
             stores=self.stores,
             ledger=self.ledger,
-            executor=PlanExecutor(self.session, self.stores, events, build, written=self._job_written),
-            logs=FailureLogs(self.session, self._main_container, self._wake),
+            executor=PlanExecutor(self.session, self.stores, events, build, on_status_written=self._job_written),
+            logs=logs,
             settings=self.settings,
             metrics=self.metrics,
             clock=clock,

@@ -29,7 +29,7 @@ MAX_ERROR_CHARACTERS = 300
 """The most characters of an error's own text in a message to users."""
 NO_PREEMPTION_SECONDS = 600.0
 """After an error at a job's grant, no pods are preempted for the job until this long after its next try, because they
-would be preempted in vain. The time ends earlier once pods of the job were created on idle GPUs.
+would be preempted for nothing. The time ends earlier once pods of the job were created on idle GPUs.
 """
 KEPT_SECONDS = 3600.0
 """After this long without an error, an object begins again with the shortest wait."""

@@ -130,7 +130,7 @@ class ReclaimSettings(ApiModel):
     paused: bool = False
     """For an emergency: no GPUs are reclaimed; idle ones are still granted."""
     max_evictions_per_decision: int | None = Field(None, ge=1)
-    """The most pods of others that may be evicted within a minute for the jobs and pending pods of one team; None: half
+    """The most pods of others that may be evicted within a minute for the jobs and foreign pods of one team; None: half
     the number of the cluster's GPUs, at least 16.
     """
     max_evictions_per_minute: int | None = Field(None, ge=1)
@@ -138,7 +138,7 @@ class ReclaimSettings(ApiModel):
     GPUs, at least 32.
     """
     reservation_seconds: int = Field(30, ge=1, le=3600)
-    """Seconds for which a pending pod's place stays reserved after it is free."""
+    """Seconds for which a foreign pod's place stays reserved after it is free."""
     max_grace_period_seconds: int = Field(300, ge=1, le=86_400)
     """The longest grace period of a leaving pod (seconds), unless its team's policy has another one."""
 

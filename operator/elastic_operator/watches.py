@@ -67,23 +67,23 @@ def watch_all(
     session: Session,
     informer: JobInformer,
     *,
-    served: Sequence[str],
+    watched: Sequence[str],
     quotas: bool = False,
     on_error: Callable[[str], None] = lambda _: None,
 ) -> Watches:
     """Make the watches, which do not run yet.
 
-    `served` are the namespaces of the jobs that are ours; none means all. `quotas`: also watch the ResourceQuotas for
+    `watched` are the namespaces of the jobs that are ours; none means all. `quotas`: also watch the ResourceQuotas for
     plain pods. `on_error` is called for each error of the operator's own at one object, with its kind.
     """
 
     namespaces = Reflector(session, reflector.NAMESPACES, objects.Namespace)
-    is_gone = informer.is_gone = partial(_is_gone, namespaces)
+    is_gone = informer.is_gone = partial(_is_gone, namespaces, informer)
 
     def own(path: str, type_: type[T], ours: Mapping[str, str]) -> Reflector[T] | Namespaced[T]:
         """A watch of a kind that may be read only in served namespaces, and of which only our own objects matter."""
-        if served:
-            return Namespaced(session, path, type_, namespaces=served, params=ours, is_gone=is_gone)
+        if watched:
+            return Namespaced(session, path, type_, namespaces=watched, params=ours, is_gone=is_gone)
         return Reflector(session, path, type_, params=ours)
 
     of_jobs = {"labelSelector": contract.LABEL_JOB_UID}
@@ -111,14 +111,16 @@ def watch_all(
     return watches
 
 
-def _is_gone(namespaces: Reflector[objects.Namespace], name: str) -> bool:
-    """Whether the namespace does not exist, or is being deleted, which cannot be undone; never by stale news.
+def _is_gone(namespaces: Reflector[objects.Namespace], informer: JobInformer, name: str) -> bool:
+    """Whether a refused list in the namespace means that it has no jobs for this operator.
 
-    "" stands for all namespaces, so it is never gone.
+    So it is if the namespace does not exist, or is being deleted, which cannot be undone. A namespace in which the
+    operator has no Role counts as not served (188). Without recent news of namespaces the answer is no, because then
+    authorization may fail as a whole. "" stands for all namespaces, so it is never gone.
     """
     found = namespaces.store.named(name)
     is_leaving = found is None or found.metadata.deletion_timestamp is not None
-    return bool(name) and is_leaving and namespaces.age() < STALE_SECONDS
+    return bool(name) and (is_leaving or informer.is_forbidden(name)) and namespaces.age() < STALE_SECONDS
 
 
 def stores_of(watches: Watches) -> Stores:

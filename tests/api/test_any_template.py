@@ -17,14 +17,14 @@ from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.pod import PodAnnotations
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.allocation.allocate import allocate
-from elastic_operator.plan.facts.snapshot import Node, Snapshot
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, Node
 from elastic_operator.plan.job.demand import demand_of
 from elastic_operator.plan.job.observe import observe
 from elastic_operator.plan.job.reconcile import reconcile
 from elastic_operator.quarantine import Quarantine
+from elastic_operator.read.foreign.foreign_pods import ForeignPods
+from elastic_operator.read.foreign.reservation import reservation_of
 from elastic_operator.read.ledger import Ledger
-from elastic_operator.read.pending.pending_pods import PendingPods
-from elastic_operator.read.pending.reservation import reservation_of
 from elastic_operator.read.shapes import Shapes
 from elastic_operator.settings import Settings
 from elastic_worker import contract
@@ -57,7 +57,7 @@ def live(body: dict[str, Any], pods: tuple = (), **status: Any) -> None:
         shapes = Shapes(SETTINGS, claims=CLAIMS, volumes=VOLUMES, classes=Store()).of(job)
         seen = observe(job, START)
         demand = demand_of(seen, shapes)
-        grant = allocate(Snapshot(now=START, nodes=NODES, jobs=(demand,)))[job.uid]
+        grant = allocate(AllocationInputs(now=START, nodes=NODES, jobs=(demand,)))[job.uid]
         plan = reconcile(seen, grant, now=START)
         assert plan.status.conditions
         for role in ROLES:
@@ -114,7 +114,7 @@ def live_annotated(annotations: dict[str, str]) -> None:
     assert ledger.with_use(Node("n1", {})).used[GPU] == 1
     live(FULL, ledger.own_pods("job-uid"), incarnation=1, master_epoch=1)
     nodes: Store[objects.Node] = Store()
-    requests = PendingPods(
+    requests = ForeignPods(
         ledger, SETTINGS, nodes=nodes, clock=ServerClock(), volumes=lambda *_: {}, quarantine=Quarantine()
     )
     assert [request.name for request in requests.refresh(START)] == ["plain"]

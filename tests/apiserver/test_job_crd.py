@@ -21,7 +21,7 @@ from elastic_api.status import (
     LastFailure,
     Metric,
     PodStatus,
-    QueuePlace,
+    QueuePosition,
     Retry,
     RetryCause,
     Training,
@@ -182,7 +182,7 @@ def test_columns_answer_how_it_is_and_why_it_is_not_bigger(jobs: Jobs):
             eta="3h20m",
             metrics=[Metric(name="lr", value="1e-4"), Metric(name="loss", value="0.25")],
         ),
-        queue=QueuePlace(position=3, estimated_start_time=datetime(2026, 2, 1, tzinfo=UTC)),
+        queue=QueuePosition(position=3, estimated_start_time=datetime(2026, 2, 1, tzinfo=UTC)),
         conditions=conditions,
     )
     accepted(jobs.patch("toy", {"status": status}, subresource="/status"))

@@ -14,10 +14,10 @@ SMALL = Scenario(nodes=8, jobs=16, teams=2, pods=480)
 
 def test_the_cluster_has_the_numbers_of_its_scenario_and_no_gpu_is_free():
     world = World(SMALL)
-    snapshot = world.snapshot()
-    assert (len(snapshot.nodes), len(snapshot.jobs), len(world.stores.pods)) == (8, 16, 480)
-    assert sum(node.used[GPU] for node in snapshot.nodes) + sum(len(job.members) for job in snapshot.jobs) == SMALL.gpus
-    assert {team.name for team in snapshot.teams if team.has_policy} == {"team-0", "team-1"}
+    inputs = world.inputs()
+    assert (len(inputs.nodes), len(inputs.jobs), len(world.stores.pods)) == (8, 16, 480)
+    assert sum(node.used[GPU] for node in inputs.nodes) + sum(len(job.members) for job in inputs.jobs) == SMALL.gpus
+    assert {team.name for team in inputs.teams if team.has_policy} == {"team-0", "team-1"}
 
 
 def test_every_job_wants_more_and_nothing_is_to_be_done_until_something_changes():
@@ -32,9 +32,9 @@ def test_each_kind_of_change_is_seen_and_comes_to_rest():
     world.settle()
     changes, seen = world.changes(), []
     for _ in range(6):
-        before = world.snapshot()
+        before = world.inputs()
         what = next(changes)
-        if world.snapshot() is not before:
+        if world.inputs() is not before:
             seen.append(what)
         world.settle()
     assert seen == ["pod deleted", "foreign pod ended", "job edited"] * 2

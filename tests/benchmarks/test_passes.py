@@ -45,7 +45,7 @@ def test_of_jobs_that_run_a_pass_looks_only_at_those_that_something_has_touched(
     async def main() -> list[list[str]]:
         operator = Operator(running_jobs(20))
         assert operator.controller is not None
-        jobs, looked_at = operator.controller.world.reader.jobs, []
+        jobs, looked_at = operator.controller.view.reader.jobs, []
         inputs = jobs.inputs
         monkeypatch.setattr(
             jobs, "inputs", lambda body, *how: looked_at.append(body.metadata.name) or inputs(body, *how)

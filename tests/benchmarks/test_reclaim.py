@@ -31,7 +31,7 @@ from benchmarks.reclaim.victims import evicted_for_others
 from demo.reclaims import Reclaim, TakenBack
 from demo.stage import Way
 from elastic_api.status import SizeReason
-from elastic_operator.plan.facts.decisions import Assignment, Grant, SizeExplanation
+from elastic_operator.plan.facts.decisions import Assignment, Grant
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.resize import why_smaller
 
@@ -168,7 +168,7 @@ def test_pods_that_go_so_that_jobs_of_their_own_team_have_their_minimum_are_not_
     def message(*preemptors, release=2, reclaimed=True):
         assignment = Assignment(2, (), tuple(f"pod-{number}" for number in range(release)), ())
         preemptors = {name: name for name in preemptors}
-        why = SizeExplanation(Reason(SizeReason.INSUFFICIENT_NODES, ""))
+        why = Reason(SizeReason.INSUFFICIENT_NODES, "")
         return why_smaller(Grant(assignment, why, preemptors=preemptors, reclaimed=reclaimed))
 
     gangs = change(*message("owner/gang-a", "team-1/job-2"))

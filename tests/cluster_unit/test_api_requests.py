@@ -233,23 +233,25 @@ async def test_a_status_is_changed_by_its_differences_and_only_from_the_state_it
     job = api.put(JOB, {"spec": {}, "status": {"replicas": 1, "retry": {"attempt": 1}}})
     old, rv = job["status"], job["metadata"]["resourceVersion"]
     new = {"replicas": 2, "gpus": 4}
-    answer = await api_requests.patch_job_status(session, "a", "toy", resource_version=rv, old=old, new=new)
+    answer = await api_requests.patch_job_status(session, "a", "toy", resource_version=rv, stored_status=old, new=new)
     assert answer["status"] == new
     assert api.seen[-1][3]["status"] == {"replicas": 2, "gpus": 4, "retry": None}
     with pytest.raises(Conflict):
-        await api_requests.patch_job_status(session, "a", "toy", resource_version=rv, old=old, new=new)
+        await api_requests.patch_job_status(session, "a", "toy", resource_version=rv, stored_status=old, new=new)
 
 
 async def test_a_status_that_is_as_wanted_costs_no_request(api, session):
     same = {"replicas": 1, "conditions": [{"type": "Ready"}]}
-    args = {"resource_version": "1", "old": same, "new": {**same}}
+    args = {"resource_version": "1", "stored_status": same, "new": {**same}}
     assert await api_requests.patch_job_status(session, "a", "toy", **args) is None
     assert not api.seen
 
 
 async def test_the_status_of_a_job_that_is_gone_is_not_found(session):
     with pytest.raises(NotFound):
-        await api_requests.patch_job_status(session, "a", "toy", resource_version="1", old={}, new={"replicas": 1})
+        await api_requests.patch_job_status(
+            session, "a", "toy", resource_version="1", stored_status={}, new={"replicas": 1}
+        )
 
 
 async def test_a_pod_is_annotated_as_it_was_seen_and_keeps_its_other_annotations(api, session):

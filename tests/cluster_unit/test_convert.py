@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from elastic_operator.plan.facts import snapshot as model
+from elastic_operator.plan.facts import allocation_inputs as model
 from elastic_operator.plan.facts.job import LastOutput, MainContainer, OwnPod
 from elastic_operator.read import convert
 from elastic_worker import contract

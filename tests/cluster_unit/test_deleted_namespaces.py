@@ -1,4 +1,4 @@
-"""A namespace of `watchNamespaces` that is deleted takes its Role with it, and the others are served as before."""
+"""A namespace of `watchNamespaces` is deleted, or loses its Role: the others are served as before."""
 
 import asyncio
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -10,7 +10,7 @@ from elastic_operator.cluster.objects import CustomObject
 from elastic_operator.cluster.reflector import ABSENT_SECONDS, NAMESPACES, SERVICES, in_namespace
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
-from elastic_operator.job_informer import BETWEEN_SWEEPS_SECONDS, JOBS, SWEEP_SECONDS, JobInformer
+from elastic_operator.job_informer import BETWEEN_SWEEPS_SECONDS, FORBIDDEN_SECONDS, JOBS, SWEEP_SECONDS, JobInformer
 from elastic_operator.watches import STALE_SECONDS, Watches, watch_all
 from elastic_worker import contract
 from tests.cluster_unit.fake_api import FakeApi, at_rest, status
@@ -67,7 +67,7 @@ def delete_namespace(api: FakeApi, roles: Roles, name: str) -> None:
 def make_watches(session: Session, *namespaces: str) -> Watches:
     """The watches of an operator that serves these namespaces, all if none is named. Nobody runs them yet."""
     return watch_all(
-        session, JobInformer(session, Store[CustomObject](), nobody, namespaces=namespaces), served=namespaces
+        session, JobInformer(session, Store[CustomObject](), nobody, namespaces=namespaces), watched=namespaces
     )
 
 
@@ -139,16 +139,41 @@ async def test_a_namespace_stuck_in_its_deletion_does_not_make_the_stores_stale(
         assert watches.fresh()
 
 
-async def test_a_namespace_without_a_role_makes_the_stores_stale_and_the_others_are_still_compared(api, session, roles):
-    """Its jobs may have changed unseen: no pod is created by such stores."""
+async def test_a_namespace_without_a_role_counts_as_not_served_and_the_others_stay_fresh(api, session, roles):
     for namespace in ("a", "b"):
         put(api, namespace, "toy")
     async with watching(session, "a", "b") as watches:
         roles.remove("a")
+        await asyncio.sleep(FORBIDDEN_SECONDS / 2)
+        assert seen(watches) == ({("a", "toy"), ("b", "toy")},) * 2, "a Role may be missing for a moment"
         api.remove(f"{in_namespace(JOBS, 'b')}/toy", quietly=True)
         await asyncio.sleep(A_LONG_TIME)
-        assert not watches.fresh()
-        assert names(watches.informer.store) == {("a", "toy")}
+        assert watches.fresh()
+        assert seen(watches) == (set(), {("b", "toy")})
+
+
+async def test_unchanged_objects_are_served_again_when_the_role_is_back(api, session, roles):
+    put(api, "a", "toy")
+    async with watching(session, "a", "b") as watches:
+        roles.remove("a")
+        await asyncio.sleep(A_LONG_TIME)
+        assert seen(watches) == (set(), set())
+        roles.missing.clear()
+        await asyncio.sleep(max(SWEEP_SECONDS, ABSENT_SECONDS) + BETWEEN_SWEEPS_SECONDS)
+        assert seen(watches) == ({("a", "toy")},) * 2
+        assert watches.fresh()
+
+
+async def test_new_leader_does_not_wait_forever_for_a_namespace_without_a_role(api, session, roles):
+    for namespace in ("a", "b"):
+        put(api, namespace, "toy")
+    roles.remove("a")
+    watches = make_watches(session, "a", "b")
+    async with running(watches.all["namespaces"].run()):
+        async with asyncio.timeout(2 * STALE_SECONDS):
+            await watches.catch_up()
+    assert watches.fresh()
+    assert seen(watches) == ({("b", "toy")},) * 2
 
 
 async def test_a_namespace_is_not_taken_for_deleted_by_namespaces_that_are_out_of_date(api, session, roles):

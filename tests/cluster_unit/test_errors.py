@@ -11,11 +11,11 @@ from elastic_operator.cluster.errors import (
     ClusterError,
     NameTaken,
     PodRefused,
-    Remedy,
+    RetryPolicy,
     api_error,
 )
 
-AGAIN, LEADER, WAIT, USER, EDIT = Remedy
+AGAIN, LEADER, WAIT, USER, EDIT = RetryPolicy
 ANSWERS = {
     400: USER,
     401: WAIT,
@@ -31,12 +31,12 @@ ANSWERS = {
 }
 
 
-@pytest.mark.parametrize(("status", "remedy"), ANSWERS.items())
-def test_an_answer_of_the_api_server(status: int, remedy: Remedy) -> None:
-    assert api_error(status, b"").remedy is remedy
+@pytest.mark.parametrize(("status", "retry_policy"), ANSWERS.items())
+def test_an_answer_of_the_api_server(status: int, retry_policy: RetryPolicy) -> None:
+    assert api_error(status, b"").retry_policy is retry_policy
 
 
-OTHERS: list[tuple[ClusterError, Remedy]] = [
+OTHERS: list[tuple[ClusterError, RetryPolicy]] = [
     (ClusterError(), USER),
     (errors.Unreachable(), WAIT),
     (errors.Fenced(), LEADER),
@@ -46,9 +46,9 @@ OTHERS: list[tuple[ClusterError, Remedy]] = [
 ]
 
 
-@pytest.mark.parametrize(("error", "remedy"), OTHERS, ids=[type(error).__name__ for error, _ in OTHERS])
-def test_an_error_without_such_an_answer(error: ClusterError, remedy: Remedy) -> None:
-    assert error.remedy is remedy
+@pytest.mark.parametrize(("error", "retry_policy"), OTHERS, ids=[type(error).__name__ for error, _ in OTHERS])
+def test_an_error_without_such_an_answer(error: ClusterError, retry_policy: RetryPolicy) -> None:
+    assert error.retry_policy is retry_policy
 
 
 MALFORMED = {
@@ -69,7 +69,7 @@ MALFORMED = {
 @pytest.mark.parametrize("status", [404, 503])
 def test_a_body_that_is_no_status_of_the_api_server_has_its_message_and_names_no_wait(body: bytes, status: int) -> None:
     error = api_error(status, body)
-    assert error.remedy is WAIT
+    assert error.retry_policy is WAIT
     assert "x" in error.message
     assert error.retry_after is None
 
@@ -95,10 +95,10 @@ REFUSALS = [
 ]
 
 
-@pytest.mark.parametrize(("status", "message", "remedy"), REFUSALS)
-def test_a_pod_that_is_refused(status: int, message: str, remedy: Remedy) -> None:
+@pytest.mark.parametrize(("status", "message", "retry_policy"), REFUSALS)
+def test_a_pod_that_is_refused(status: int, message: str, retry_policy: RetryPolicy) -> None:
     error = api_error(status, message.encode())  # a text that is no Status is the message itself
-    assert PodRefused(error, role="worker").remedy is remedy
+    assert PodRefused(error, role="worker").retry_policy is retry_policy
 
 
 def test_every_class_is_in_one_of_these_tables() -> None:
@@ -110,8 +110,8 @@ def test_every_class_is_in_one_of_these_tables() -> None:
 
 
 @pytest.mark.parametrize(
-    ("remedy", "may_pass", "is_reported"),
+    ("retry_policy", "is_transient", "is_reported"),
     [(AGAIN, True, False), (LEADER, True, False), (WAIT, True, True), (USER, False, True), (EDIT, False, True)],
 )
-def test_what_may_pass_and_who_is_told(remedy: Remedy, may_pass: bool, is_reported: bool) -> None:
-    assert (remedy.may_pass, remedy.is_reported) == (may_pass, is_reported)
+def test_what_may_pass_and_who_is_told(retry_policy: RetryPolicy, is_transient: bool, is_reported: bool) -> None:
+    assert (retry_policy.is_transient, retry_policy.is_reported) == (is_transient, is_reported)

@@ -120,7 +120,7 @@ async def test_a_job_that_says_too_much_is_cut_short_and_others_are_not(api, rec
 
 async def test_the_rates_of_many_jobs_are_forgotten_but_not_that_of_one_that_says_too_much(idle, dropped, monkeypatch):
     """The job whose last event was longest ago was forgotten, however many it had just had."""
-    monkeypatch.setattr(events, "KNOWN", 10)
+    monkeypatch.setattr(events, "MAX_SERIES", 10)
     for i in range(events.BURST):
         idle.record(job_subject("a", "loud", "uid-loud"), Event("Noise", str(i)))
     for i in range(30):
@@ -140,7 +140,7 @@ async def test_a_full_queue_drops_and_never_blocks(idle, dropped):
 
 
 async def test_an_event_that_is_pushed_out_of_memory_before_its_turn_counts_as_dropped(idle, dropped, monkeypatch):
-    monkeypatch.setattr(events, "KNOWN", 1)
+    monkeypatch.setattr(events, "MAX_SERIES", 1)
     for number in range(3):
         idle.record(job_subject("a", f"toy-{number}", f"uid-{number}"), SCALED)
     async with running(idle.run()):

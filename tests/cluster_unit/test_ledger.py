@@ -14,7 +14,7 @@ from elastic_api.pod_names import parse_pod_name
 from elastic_operator.cluster.objects import CustomObject
 from elastic_operator.cluster.pod import Pod
 from elastic_operator.cluster.store import Store
-from elastic_operator.plan.facts.snapshot import Node, PodShape
+from elastic_operator.plan.facts.allocation_inputs import Node, PodShape
 from elastic_operator.read import convert
 from elastic_operator.read.assumed_pods import ASSUMED_SECONDS
 from elastic_operator.read.ledger import Ledger
@@ -249,7 +249,7 @@ def test_a_pod_without_gpus_counts_where_kube_scheduler_has_made_room_for_it():
 
 def test_a_nominated_pod_that_asks_for_gpus_is_planned_for_and_not_counted_here():
     ledger = ledger_of(pod("urgent", gpus=1, phase="Pending", status={"nominatedNodeName": "n1"}))
-    assert [waiting.metadata.name for waiting in ledger.pending()] == ["urgent"]
+    assert [waiting.metadata.name for waiting in ledger.waiting_foreign_pods()] == ["urgent"]
     assert use(ledger) == UNUSED
 
 
@@ -261,9 +261,9 @@ def test_pending_pods_are_the_newest_objects_and_their_controllers_count():
     adopted = pod("waits", gpus=1, phase="Pending", rv=3, owners=(owner("of-others", kind="Job"),))
     ledger.pod_changed(None, bare)
     ledger.pod_changed(bare, touched)
-    assert (ledger.pending(), len(changes)) == ((touched,), 1)
+    assert (ledger.waiting_foreign_pods(), len(changes)) == ((touched,), 1)
     ledger.pod_changed(touched, adopted)
-    assert (ledger.pending(), len(changes)) == ((adopted,), 2)
+    assert (ledger.waiting_foreign_pods(), len(changes)) == ((adopted,), 2)
 
 
 def test_a_pod_being_created_counts_until_it_is_seen():
@@ -325,9 +325,8 @@ def test_pods_of_no_job_hold_gpus_from_when_they_are_made_until_they_have_ended(
     others = own(gpus=8), own("toy-worker-1", node="", gpus=8), pod("ended", node="n1", gpus=8, phase="Failed")
     ledger = ledger_of(*held, *others, pod("cpu", node="n1", cpu="1"), pod("there", namespace="b", gpus=3))
     assert ledger.plain_gpus() == {"a": {GPU: 4}, "b": {GPU: 3}}
-    before = ledger.plain_gpus()
     ledger.pod_changed(None, pod("late", node="n1", cpu="1"))
-    assert ledger.plain_gpus() is before
+    assert ledger.plain_gpus() == {"a": {GPU: 4}, "b": {GPU: 3}}
     ledger.pod_changed(waiting, pod("waits", gpus=2, **DELETING))
     assert ledger.plain_gpus()["a"] == {GPU: 2}
 

@@ -126,9 +126,9 @@ async def test_many_new_tokens_are_reviewed_a_few_at_a_time_and_delay_no_known_t
 
 async def test_many_strangers_do_not_make_it_forget_who_was_let_in(gate, reviews):
     assert await gate.authorize("Bearer good") == ALLOWED
-    for number in range(metrics_access.KNOWN + 1):
+    for number in range(metrics_access.MAX_TOKENS + 1):
         assert await gate.authorize(f"Bearer {number}") == UNKNOWN_TOKEN
     before = len(reviews.asked)
     assert await gate.authorize("Bearer good") == ALLOWED
     assert len(reviews.asked) == before
-    assert len(gate._verdicts) == metrics_access.KNOWN
+    assert len(gate._verdicts) == metrics_access.MAX_TOKENS

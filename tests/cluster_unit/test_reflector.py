@@ -311,6 +311,30 @@ async def test_catching_up_takes_in_what_a_silent_watch_held_back(api):
         assert names(reflector) == {"new", "p1", "p2"}
 
 
+NO_LIST = [
+    b"<html>Welcome</html>",
+    b'{"metadata": {"resourceVersion": "1"}, "items": [{"meta',
+    b'{"items": []}',
+    b'{"metadata": {"resourceVersion": "new"}, "items": []}',
+    b"\xff",
+]
+"""A gateway's own page, a list that is cut, two without a number as their version, and no text at all."""
+
+
+@pytest.mark.parametrize("body", NO_LIST)
+@pytest.mark.parametrize("synced", [True, False])
+async def test_catching_up_goes_on_after_an_answer_that_is_no_list(api, session, body, synced):
+    put(api, "p0")
+    reflector = Reflector(session, PODS, Pod)
+    if synced:
+        await reflector.catch_up()
+        put(api, "new")
+    api.fail("LIST", web.Response(body=body), web.Response(body=body))
+    async with asyncio.timeout(1.2 * (0.5 + 1) + SETTLE_SECONDS):
+        await reflector.catch_up()
+    assert names(reflector) == ({"p0", "new"} if synced else {"p0"})
+
+
 def whole_lists(api: FakeApi) -> list[bool]:
     """Of each list, whether it had whole objects."""
     return [METADATA_ONLY not in headers.get("Accept", "") for headers in api.headers if "json" in headers["Accept"]]
@@ -411,6 +435,19 @@ async def test_when_an_optional_kind_is_removed_its_objects_are_gone(api, sessio
         await asyncio.sleep(1)
         assert len(reflector.store) == 0
         assert reflector.age() < 1
+
+
+async def test_objects_of_an_optional_kind_come_back_unchanged_after_it_was_not_served_for_a_moment(api, session):
+    """An API server that starts may answer 404 before it has read the definitions."""
+    api.put(f"{POLICIES}/a", {"metadata": {}, "spec": {}})
+    async with reflecting_optional(session) as reflector:
+        api.always |= {"LIST": 404, "WATCH": 404}
+        api.cut()
+        await asyncio.sleep(1)
+        assert len(reflector.store) == 0
+        api.always.clear()
+        await asyncio.sleep(ABSENT_SECONDS)
+        assert reflector.store.named("a") is not None
 
 
 async def test_a_kind_that_must_be_there_and_is_not_served_is_never_fresh(api, session):

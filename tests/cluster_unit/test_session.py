@@ -159,6 +159,48 @@ async def test_requests_are_counted_by_verb_and_outcome(api):
     assert counts == {("POST", "201"): 1, ("POST", "500"): 1, ("POST", "timeout"): 1, ("DELETE", "fenced"): 1}
 
 
+async def breaks_off(request: web.Request) -> web.StreamResponse:
+    """Answers 200 and ends the connection within the body."""
+    response = web.StreamResponse()
+    response.content_length = 100
+    await response.prepare(request)
+    await response.write(b"{")
+    assert request.transport is not None
+    request.transport.abort()
+    return response
+
+
+async def stops_short(request: web.Request) -> web.StreamResponse:
+    """Answers 200 and falls silent within the body."""
+    response = web.StreamResponse()
+    response.content_length = 100
+    await response.prepare(request)
+    await response.write(b"{")
+    await asyncio.Event().wait()
+    return response
+
+
+async def read_watch(session: Session) -> None:
+    """Watch until the end."""
+    async with session.stream(PATH, params={"watch": "true"}, inactivity=1.0) as stream:
+        while await stream.readany():
+            pass
+
+
+@pytest.mark.parametrize(("answer", "outcome"), [(breaks_off, "error"), (stops_short, "timeout")])
+async def test_request_whose_body_fails_is_counted_once(api, answer, outcome):
+    """Each failure would halve the share of failures, on which there is an alert."""
+    counts: Counter[tuple[str, str]] = Counter()
+    async with session_to(api, on_request=lambda *key: counts.update([key])) as session:
+        api.fail("GET", answer)
+        with pytest.raises(errors.Unreachable):
+            await session.get(PATH)
+        api.fail("WATCH", answer)
+        with pytest.raises(errors.Unreachable):
+            await read_watch(session)
+    assert counts == {("GET", outcome): 1, ("WATCH", outcome): 1}
+
+
 async def test_patches_are_merge_patches_and_requests_say_who_sends_them(api, session):
     await session.post(PATH, BODY)
     await session.patch(PATH + "/p", {})

@@ -71,7 +71,8 @@ PATHS = {f"/{path.relative_to(REPOSITORY)}{'/' * path.is_dir()}" for path in _OU
 """All folders and files of the repository."""
 CODE = [path for folder in ("api", "client", "operator", "worker") for path in (REPOSITORY / folder).rglob("*.py")]
 IN_MODULE = re.compile(r"`([A-Za-z_]\w*)` in `([\w/]+\.py)`")
-OF_CLASS = re.compile(r"`([A-Z]\w*[a-z]\w*)\.([a-z_]\w*)`")
+OF_CLASS = re.compile(r"`(?P<owner>[A-Z]\w*[a-z]\w*)\.(?P<name>[a-z_]\w*)`")
+OF_A_CLASS = re.compile(r"`(?P<name>[a-z_]\w*)` of (?:its |the |a )?`(?P<owner>[A-Z]\w*[a-z]\w*)`")
 TARGETS = set(re.findall(r"^([a-z-]+):.*## ", (REPOSITORY / "Makefile").read_text(), re.MULTILINE))
 KEYS = {value.key: value.default for value in values(VALUES.read_text())}
 YAML = [block for page in NAMES for block in blocks(page, "yaml")]
@@ -138,8 +139,11 @@ def test_a_function_or_attribute_that_a_page_names_is_in_its_module_or_class(pag
         (name, [path for path in code if str(path).endswith(f"/{file}")])
         for name, file in IN_MODULE.findall(text(page))
     ]
-    for owner, name in OF_CLASS.findall(text(page)):
-        named.append((name, [path for path in code if f"class {owner}" in code[path]]))
+    named += [
+        (found["name"], [path for path in code if f"class {found['owner']}" in code[path]])
+        for pattern in (OF_CLASS, OF_A_CLASS)
+        for found in pattern.finditer(text(page))
+    ]
     assert not [name for name, paths in named if not any(re.search(rf"\b{name}\b", code[path]) for path in paths)]
 
 

@@ -81,7 +81,7 @@ def test_no_counter_ever_goes_down(writes):
 def test_an_error_at_an_object_of_any_kind_that_is_watched_is_counted_under_a_name_that_is_there_from_the_start():
     errors: list[str] = []
     informer = SimpleNamespace(store=Store())
-    watches = watch_all(None, informer, served=(), quotas=True, on_error=errors.append)
+    watches = watch_all(None, informer, watched=(), quotas=True, on_error=errors.append)
     for store in (informer.store, *(watch.store for watch in watches.all.values())):
         store.on_error()
     assert sorted(errors) == sorted(KINDS)

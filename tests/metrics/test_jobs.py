@@ -2,8 +2,10 @@
 
 from dataclasses import replace
 
+from elastic_api.status import ConditionType
 from elastic_operator.metrics.stats import JobStats, PolicyStats, WatchStats
 from elastic_operator.metrics.times import KINDS, JobTimes
+from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.plans import Planned
 from tests.metrics.stats import make_report, of, samples_of, show, show_elastic
 from tests.plan.jobs import BOTH, START, at, ended, group, make_job, make_spec, make_status, plan, see
@@ -26,7 +28,9 @@ def test_nodes_that_many_jobs_wait_for_count_once():
 
 
 def test_jobs_that_request_uncounted_devices_are_counted():
-    asks = make_job(name="other", uncounted_devices="Its pods have resourceClaims.")
+    asks = make_job(
+        name="other", warnings={ConditionType.DEVICES_NOT_COUNTED: Reason("DynamicResourceAllocation", "claims")}
+    )
     assert samples_of(show(asks), show())["uncounted_jobs",] == 1
 
 

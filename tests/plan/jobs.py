@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from elastic_api.job import JobSpec
 from elastic_api.status import Condition, JobStatus, SizeReason
-from elastic_operator.plan.facts.decisions import Assignment, Grant, Plan, SizeExplanation, Slot
+from elastic_operator.plan.facts.decisions import Assignment, Grant, Plan, Slot
 from elastic_operator.plan.facts.job import Job, MainContainer, OwnPod
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.observation import Observation
@@ -99,9 +99,7 @@ def with_facts(job, **fields):
 
 def make_grant(*, keep=(), create=(), release=(), limit=SizeReason.AT_MAXIMUM, message="told", ready=True):
     slots = tuple(Slot(name.split("-")[0], int(name.split("-")[1]), "n1", ready) for name in create)
-    return Grant(
-        Assignment(len(keep) + len(create), _uids(keep), _uids(release), slots), SizeExplanation(Reason(limit, message))
-    )
+    return Grant(Assignment(len(keep) + len(create), _uids(keep), _uids(release), slots), Reason(limit, message))
 
 
 def _uids(names):

@@ -49,7 +49,7 @@ def test_of_many_pods_the_first_are_listed_and_the_others_counted():
 def test_a_worker_that_is_to_go_is_listed_as_such_in_the_status_that_says_so():
     job = make_job(pods=group(2), status=started(2))
     planned = plan(job, make_grant(keep=["master-0", "worker-0"], release=["worker-1"]))
-    assert planned.commit_first
+    assert planned.write_status_first
     assert phases(planned.status) == {"master-0": "Running", "worker-0": "Running", "worker-1": "Terminating"}
 
 

@@ -39,7 +39,7 @@ def test_the_master_decides_success():
     assert reasons(planned)["Ready"] == ("True", "Succeeded")
     assert reasons(planned)["Succeeded"] == ("True", "Succeeded")
     assert planned.status.completion_time == at(200)
-    assert planned.commit_first
+    assert planned.write_status_first
     assert planned.deletes == ()
 
 
@@ -331,7 +331,7 @@ def test_members_are_told_apart_from_leaving_pods():
     pods = (*group(1), make_pod("worker-1", deleting_since=START), make_pod("worker-2", incarnation=0))
     seen = see(make_job(pods, status=started()))
     assert names(seen.members) == ["toy-master-0", "toy-worker-0"]
-    assert [p.name for p, _ in seen.to_delete] == ["toy-worker-2"]
+    assert [p.name for p in seen.to_delete] == ["toy-worker-2"]
 
 
 def test_pods_of_an_older_template_are_replaced():

@@ -77,7 +77,7 @@ UNREADY = {"n1": 100, "n2": 100}
 
 
 def gone(obs: Observation) -> list[str]:
-    return [pod.name for pod, _ in obs.to_delete]
+    return [pod.name for pod in obs.to_delete]
 
 
 def test_in_a_disruption_no_pod_is_given_up_and_the_job_says_so_once():

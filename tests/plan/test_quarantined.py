@@ -8,7 +8,7 @@ from typing import Any
 from elastic_api.status import ConditionType, JobStatus
 from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.job.quarantined import demand_in_quarantine, plan_in_quarantine
-from tests.plan.allocate.world import NOW, make_node, make_snapshot
+from tests.plan.allocate.world import NOW, make_inputs, make_node
 from tests.plan.allocate.world import make_job as demand
 from tests.plan.jobs import at, make_job, make_pod, make_status, started
 
@@ -29,9 +29,9 @@ def test_without_pods_it_has_no_demand():
 
 def test_without_a_master_it_gets_none_and_others_take_its_workers():
     found = demand_in_quarantine(demand("bad", 1, 4, on="n1 n1 n1"), pods("worker-0", "worker-1"))
-    alone = allocate(make_snapshot([make_node("n1", 8)], [found]))["bad"]
+    alone = allocate(make_inputs([make_node("n1", 8)], [found]))["bad"]
     assert (len(alone.assignment.keep), alone.assignment.create, alone.assignment.release) == (2, (), ())
-    both = allocate(make_snapshot([make_node("n1", 2)], [found, demand("good", 1, 1, priority=1)]))
+    both = allocate(make_inputs([make_node("n1", 2)], [found, demand("good", 1, 1, priority=1)]))
     assert both["bad"].assignment.release == ("uid-worker-1",)
     assert both["good"].assignment.replicas == 1
 
@@ -42,7 +42,7 @@ def test_a_master_that_goes_is_none():
 
 def test_with_its_pods_it_gets_none_more_though_there_is_room():
     found = demand_in_quarantine(demand("bad", 1, 4, on="n1 n1 n1"), pods(*ALL))
-    grant = allocate(make_snapshot([make_node("n1", 8)], [found]))["bad"]
+    grant = allocate(make_inputs([make_node("n1", 8)], [found]))["bad"]
     assert (len(grant.assignment.keep), grant.assignment.create, grant.assignment.release) == (3, (), ())
 
 
@@ -51,7 +51,7 @@ def test_what_others_get_goes_workers_first_and_is_written_down_first():
     uids = [pod.uid for pod in job.pods]
     planned = plan_in_quarantine(job, uids, NOW)
     assert [pod.name for pod in planned.deletes] == ["toy-worker-1", "toy-worker-0", "toy-master-0"]
-    assert planned.commit_first
+    assert planned.write_status_first
     assert planned.status.history[0].reason == "QuotaReclaimed"
     assert planned.status.condition(ConditionType.READY).reason == "InternalError"
 

@@ -8,10 +8,11 @@ import pytest
 
 from elastic_api.job import CleanPodPolicy
 from elastic_api.status import ConditionType
+from elastic_operator.plan.facts.allocation_inputs import PodShape
 from elastic_operator.plan.facts.decisions import Grant
 from elastic_operator.plan.facts.job_shape import job_shape
-from elastic_operator.plan.facts.snapshot import PodShape
 from elastic_operator.plan.facts.team import Flavor
+from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.demand import demand_of
 from elastic_operator.plan.job.reconcile import reconcile
 from elastic_operator.plan.job.remaining_pods import (
@@ -105,7 +106,7 @@ def test_a_job_without_a_spec_shrinks_as_others_do_and_makes_no_pods():
     grant = make_grant(keep=["master-0", "worker-0"], release=["worker-1"], create=["worker-3"])
     done = settled(unread(pods), grant)
     assert names(done.deletes) == ["toy-worker-2", "toy-worker-1"]
-    assert (done.creates, done.commit_first, done.route.address) == ((), True, "10.0.0.1")
+    assert (done.creates, done.write_status_first, done.route.address) == ((), True, "10.0.0.1")
     assert (done.status.target_replicas, done.status.replicas) == (3, 2)
     assert reasons(done)["Ready"] == ("False", "InvalidSpec")
 
@@ -173,7 +174,8 @@ def elastic(size):
 
 def test_fields_that_are_ignored_are_a_warning():
     told = "spec.fromTheFuture: this release has no such field"
-    done = planned(make_job(status=started(), unknown_fields=told), make_grant(keep=["master-0", "worker-0"]))
+    warnings = {ConditionType.FIELDS_IGNORED: Reason("NoSuchField", told)}
+    done = planned(make_job(status=started(), warnings=warnings), make_grant(keep=["master-0", "worker-0"]))
     assert reasons(done)["FieldsIgnored"] == ("True", "NoSuchField")
     assert reasons(done)["Ready"] == ("True", "Running")
     assert [event.type for event in done.events if event.reason == "FieldsIgnored"] == ["Warning"]

@@ -82,7 +82,7 @@ def test_a_complete_group_is_running():
     planned = plan(make_job(status=started()), BOTH)
     assert reasons(planned)["Ready"] == ("True", "Running")
     assert reasons(planned)["FullSize"] == ("True", "AtMaximum")
-    assert (planned.deletes, planned.creates, planned.commit_first) == ((), (), False)
+    assert (planned.deletes, planned.creates, planned.write_status_first) == ((), (), False)
     assert planned.status.world_size == 2
     assert planned.route == Route("10.0.0.1", "n1")
 
@@ -97,7 +97,7 @@ def test_settling_again_on_its_own_status_changes_nothing():
 
 def test_growth_does_not_wait_for_being_written_down():
     planned = plan(make_job(status=started()), make_grant(keep=["master-0", "worker-0"], create=["worker-1"]))
-    assert not planned.commit_first
+    assert not planned.write_status_first
     assert [c.index for c in planned.creates] == [1]
     assert (planned.status.target_replicas, planned.status.resizes) == (3, 1)
     assert (planned.status.history[0].from_, planned.status.history[0].to) == (2, 3)
@@ -145,7 +145,7 @@ def test_a_job_that_left_for_another_says_for_whom_until_it_starts_again():
     taken = make_grant(release=["master-0", "worker-0"], limit=SizeReason.INSUFFICIENT_NODES, message="no room")
     taken = replace(taken, preemptors={"first": "owners/first"}, reclaimed=True)
     left = plan(make_job(group()), taken)
-    told = "Suspended: 2 pods are evicted for owners/first, which is entitled to the GPUs."
+    told = "Preempted: 2 pods are evicted for owners/first, which is entitled to the GPUs."
     assert told in [event.message for event in left.events if event.reason == "QuotaReclaimed"]
     assert left.status.condition("Ready").message == f"no room {told}"
 
@@ -155,7 +155,7 @@ def test_a_job_that_left_for_another_says_for_whom_until_it_starts_again():
     assert waits.status.condition("FullSize").message == "still no room"
 
     starts = plan(make_job((), status=waits.status), make_grant(create=["master-0", "worker-0"]))
-    assert "Suspended" not in starts.status.condition("Ready").message
+    assert "Preempted" not in starts.status.condition("Ready").message
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_a_job_is_resizing_from_the_decision_that_pods_go_until_they_are_gone():
         keep=["master-0", "worker-0"], release=["worker-1", "worker-2"], limit=SizeReason.HIGHER_PRIORITY_JOBS
     )
     decided = plan(job, taken)
-    assert decided.commit_first
+    assert decided.write_status_first
     assert reasons(decided)["Ready"] == ("True", "Resizing")
     assert reasons(decided)["Resizing"][0] == "True"
     assert decided.status.last_resize_time == at(200), "growth is delayed from the decision on"

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from elastic_api.status import MAX_AVOIDED, Change, JobStatus, PodStatus, Retry, RetryCause, Training
+from elastic_api.status import MAX_AVOIDED, Change, ConditionType, JobStatus, PodStatus, Retry, RetryCause, Training
 from elastic_operator.plan.facts.job import MainContainer
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.facts.times import seconds
@@ -50,7 +50,7 @@ def test_without_its_master_an_incarnation_is_over():
     assert planned.status.incarnation == 2
     assert sorted(names(planned.deletes)) == ["toy-worker-0", "toy-worker-1"]
     assert {c.incarnation for c in planned.creates} == {2}
-    assert planned.commit_first
+    assert planned.write_status_first
     assert planned.status.failures == 0
 
 
@@ -350,8 +350,17 @@ def test_a_pod_that_says_that_no_other_fares_better_fails_the_job_at_once_with_i
     assert planned.status.condition("Failed").message == "torchrun: it has torch 2.3.1"
 
 
+def warning(kind, code, message):
+    """The warnings of a job that has this one."""
+    return {ConditionType(kind): Reason(code, message)}
+
+
 def test_a_job_that_asks_for_what_is_not_counted_says_so_once_and_runs():
-    job = make_job(group(1), status=started(), uncounted_devices="Its pods have resourceClaims.")
+    job = make_job(
+        group(1),
+        status=started(),
+        warnings=warning("DevicesNotCounted", "DynamicResourceAllocation", "Its pods have resourceClaims."),
+    )
     planned = plan(job, BOTH)
     assert [(event.reason, event.type) for event in planned.events] == [("DevicesNotCounted", "Warning")]
     assert reasons(planned)["DevicesNotCounted"] == ("True", "DynamicResourceAllocation")
@@ -359,34 +368,40 @@ def test_a_job_that_asks_for_what_is_not_counted_says_so_once_and_runs():
     assert (planned.deletes, reasons(planned)["Ready"]) == ((), ("True", "Running"))
     again = plan(replace(job, status=planned.status), BOTH)
     assert again.events == ()
-    counted = plan(with_facts(replace(job, status=planned.status), uncounted_devices=""), BOTH)
+    counted = plan(with_facts(replace(job, status=planned.status), warnings={}), BOTH)
     assert reasons(counted)["DevicesNotCounted"] == ("False", "Over")
 
 
 def test_a_job_whose_priority_class_is_passed_over_says_why_once_and_runs_on():
-    job = make_job(group(1), status=started(), ignored_priority=Reason("NoSuchPriorityClass", "there is no 'gone'"))
+    job = make_job(
+        group(1), status=started(), warnings=warning("PriorityIgnored", "NoSuchPriorityClass", "there is no 'gone'")
+    )
     planned = plan(job, BOTH)
     assert reasons(planned)["PriorityIgnored"] == ("True", "NoSuchPriorityClass")
     assert [(event.reason, event.message) for event in planned.events] == [("PriorityIgnored", "there is no 'gone'")]
     assert (planned.deletes, reasons(planned)["Ready"]) == ((), ("True", "Running"))
-    odd = Reason("PriorityClassNotAllowed", "not that one")
-    forbidden = with_facts(replace(job, status=planned.status), ignored_priority=odd)
+    odd = warning("PriorityIgnored", "PriorityClassNotAllowed", "not that one")
+    forbidden = with_facts(replace(job, status=planned.status), warnings=odd)
     planned = plan(forbidden, BOTH)
     assert reasons(planned)["PriorityIgnored"] == ("True", "PriorityClassNotAllowed")
     assert (planned.events, planned.deletes) == ((), ())
-    mended = plan(with_facts(replace(job, status=planned.status), ignored_priority=None), BOTH)
+    mended = plan(with_facts(replace(job, status=planned.status), warnings={}), BOTH)
     assert reasons(mended)["PriorityIgnored"] == ("False", "Over")
 
 
 def test_a_job_whose_template_names_a_class_that_preempts_says_so_and_runs_on():
-    job = make_job(group(1), status=started(), dropped_pod_priority="spec.template.spec.priorityClassName is 'urgent'")
+    job = make_job(group(1), status=started(), warnings=warning("PodPriorityIgnored", "PodsNeverPreempt", "'urgent'"))
     planned = plan(job, BOTH)
     assert reasons(planned)["PodPriorityIgnored"] == ("True", "PodsNeverPreempt")
     assert (planned.deletes, reasons(planned)["Ready"]) == ((), ("True", "Running"))
 
 
 def test_a_job_with_flags_that_it_does_not_follow_says_so_and_runs_on():
-    job = make_job(group(1), status=started(), unused_flags="args[1]: '--rdzv_id=1': is not used")
+    job = make_job(
+        group(1),
+        status=started(),
+        warnings=warning("FlagsNotUsed", "SetByOperator", "args[1]: '--rdzv_id=1': is not used"),
+    )
     planned = plan(job, BOTH)
     assert reasons(planned)["FlagsNotUsed"] == ("True", "SetByOperator")
     assert [(event.reason, event.type) for event in planned.events] == [("FlagsNotUsed", "Warning")]
@@ -537,7 +552,7 @@ def test_a_wait_that_begins_within_a_second_is_not_cut_short():
 def test_what_does_not_make_the_minimum_goes_when_the_api_server_takes_no_more():
     job = make_job([make_pod("master-0")], status=make_status(replicas=1), pods_rejected=QUOTA)
     seen = observe(job, START + 100)
-    assert [pod.name for pod, _ in seen.to_delete] == ["toy-master-0"]
+    assert [pod.name for pod in seen.to_delete] == ["toy-master-0"]
     assert (seen.status.incarnation, seen.status.target_replicas) == (2, 0)
     assert seen.is_in_backoff
     assert not seen.wants_pods
@@ -556,9 +571,9 @@ def test_a_pod_that_waits_for_a_node_that_closes_goes_and_a_pod_that_is_lost_mea
     status = plan(make_job(before, status=started(2)), make_grant(keep=["master-0", "worker-0", "worker-1"])).status
     status = status.model_copy(update={"replicas": 4, "target_replicas": 4})
     seen = see(make_job(before, status=status, misplaced=CLOSED))
-    assert [pod.name for pod, _ in seen.to_delete] == ["toy-worker-2"]
+    assert [pod.name for pod in seen.to_delete] == ["toy-worker-2"]
     assert (seen.status.replicas, seen.status.restarts, seen.status.retry) == (3, 0, None)
-    assert seen.commit
+    assert seen.write_status_first
     lost = see(make_job([*group(1), waiting("worker-2", "n2")], status=status, misplaced=CLOSED))
     assert lost.status.restarts == 1
 
@@ -574,7 +589,7 @@ def test_a_loss_is_told_of_the_pods_that_were_lost_and_not_of_those_whose_node_c
 def test_a_torchrun_job_whose_master_has_not_started_begins_anew_when_the_master_s_node_closes():
     pods = [waiting("master-0", "n2"), make_pod("worker-0")]
     seen = see(make_job(pods, status=make_status(), misplaced={"uid-master-0": "node n2 accepts no more pods"}))
-    assert sorted(pod.name for pod, _ in seen.to_delete) == ["toy-master-0", "toy-worker-0"]
+    assert sorted(pod.name for pod in seen.to_delete) == ["toy-master-0", "toy-worker-0"]
     assert (seen.status.incarnation, seen.status.restarts, seen.status.failures) == (2, 0, 0)
 
 
@@ -619,7 +634,7 @@ def test_a_job_of_which_only_some_pods_are_refused_for_good_gives_the_others_bac
         [make_pod("master-0")], status=make_status(replicas=1), pods_rejected_until_edit="spec.worker.template...: odd."
     )
     seen = observe(job, START + 100)
-    assert [pod.name for pod, _ in seen.to_delete] == ["toy-master-0"]
+    assert [pod.name for pod in seen.to_delete] == ["toy-master-0"]
     assert (seen.status.incarnation, seen.status.target_replicas) == (2, 0)
     whole = observe(make_job(pods_rejected_until_edit="spec.worker.template...: odd."), START + 100)
     assert (whole.to_delete, whole.status.incarnation) == ((), 1)

@@ -39,9 +39,9 @@ def test_in_a_storm_there_are_far_fewer_passes_in_the_same_time():
 def test_one_pass_that_nothing_woke_ends_the_storm():
     delay = calm()
     assert rests(delay, passes=100)[-1] > 0
-    assert delay.storms
+    assert delay.in_storm
     assert rests(delay, passes=1, since=200.0, woken=False) == [0.0]
-    assert not delay.storms
+    assert not delay.in_storm
     assert rests(delay, passes=10, since=200.0) == [0.0] * 10
 
 

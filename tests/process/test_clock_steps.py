@@ -9,6 +9,7 @@ import pytest
 
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.plan.facts.job import MainContainer
+from elastic_operator.read import first_seen
 from elastic_operator.read.first_seen import LATE_NEWS_SECONDS, MAX_KEPT, FirstSeen
 from tests.plan.jobs import make_pod
 from tests.process.test_planner import START, STATUSES, World, cut_off, lost_and_kept
@@ -165,6 +166,18 @@ def test_the_memory_is_bounded_and_used_times_stay():
             ages.add(seen.age(START - HOUR))
     assert len(seen.first_seen._seen) <= MAX_KEPT
     assert ages == {HOUR}
+
+
+def test_the_newest_of_many_gated_pods_are_remembered(monkeypatch):
+    monkeypatch.setattr(first_seen, "MAX_KEPT", 10)
+    seen = Seeing()
+    pods = [replace(make_pod(phase="Pending", bound=False), uid=f"pod-{i}", gates=("a",)) for i in range(12)]
+    for number, pod in enumerate(pods):
+        seen.first_seen.of_pod(pod)
+        seen.now += 1
+        seen.first_seen.begin_pass()
+        open_ = replace(pod, gates=(), unschedulable="no room", unschedulable_since=START)
+        assert seen.first_seen.of_pod(open_).unschedulable_since == START + number + 1
 
 
 def test_running_pod_counts_as_deleted_after_a_clock_step():

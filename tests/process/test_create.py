@@ -21,7 +21,7 @@ from elastic_operator.cluster.errors import (
     Unreachable,
 )
 from elastic_operator.loop.writes import create
-from elastic_operator.loop.writes.create import MAX_PODS_AT_ONCE, Creator, together
+from elastic_operator.loop.writes.create import MAX_PODS_AT_ONCE, Creator, gather_all
 from elastic_operator.plan.facts.decisions import CreatePod
 from tests.plan.jobs import make_job
 
@@ -109,7 +109,7 @@ async def outcome(*errors: Exception) -> Exception | None:
             raise error
 
     try:
-        await together((write(error) for error in (*errors, None)), of="a/toy")
+        await gather_all((write(error) for error in (*errors, None)), of="a/toy")
     except Exception as raised:  # noqa: BLE001 - it is what the test looks at
         return raised
     return None

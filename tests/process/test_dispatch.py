@@ -14,8 +14,8 @@ from elastic_operator.loop.writes.dispatch import Dispatcher
 from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.loop.writes.status_times import MESSAGE_SECONDS, REPORT_SECONDS
 from elastic_operator.metrics import Metrics
+from elastic_operator.plan.facts.allocation_inputs import PodShape
 from elastic_operator.plan.facts.decisions import CreatePod, Event, Plan, Route
-from elastic_operator.plan.facts.snapshot import PodShape
 from elastic_operator.read.assumed_pods import ASSUMED_SECONDS
 from elastic_operator.read.ledger import Ledger
 from tests.plan.jobs import BOTH, make_job, plan, started
@@ -92,7 +92,7 @@ async def test_only_trouble_is_warned_of(caplog, error, warnings):
 async def test_rejected_pods_clear_their_error_once_the_status_has_it():
     """Stores that are not fresh make no pods, and no second status, event and longer wait either."""
     job, done = make_job(), asyncio.Event()
-    plan = Plan(status=job.status, commit_first=True)
+    plan = Plan(status=job.status, write_status_first=True)
     dispatcher = dispatch(Noted(), plan, done=lambda _: done.set())
     await done.wait()
     done.clear()

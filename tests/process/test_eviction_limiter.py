@@ -8,7 +8,7 @@ import pytest
 
 from elastic_operator.loop.reclaim import eviction_limiter
 from elastic_operator.loop.reclaim.eviction_limiter import MINUTE, LastMinute
-from elastic_operator.plan.facts.snapshot import Preemptor
+from elastic_operator.plan.facts.allocation_inputs import Preemptor
 from tests.simulate.virtual_clock import VirtualClock
 
 ONE, OTHER = Preemptor("red", "one"), Preemptor("blue", "other")

@@ -4,8 +4,8 @@ from itertools import pairwise
 
 import pytest
 
-from elastic_operator.cluster.errors import Fenced, NameTaken, PodRefused, api_error
-from elastic_operator.loop.writes.failed_writes import MAX_RETRY_SECONDS, FailedWrites
+from elastic_operator.cluster.errors import Fenced, NameTaken, PodRefused, Unreachable, api_error
+from elastic_operator.loop.writes.failed_writes import EVENT_ATTEMPTS, MAX_RETRY_SECONDS, FailedWrites
 from tests.plan.jobs import make_job
 
 
@@ -88,3 +88,17 @@ def test_a_taken_name_is_tried_again_soon():
 
 def test_losing_the_lease_is_nothing_to_tell_users():
     assert after(Fenced("not leading")).of("uid").message == ""
+
+
+THROTTLED = api_error(429, b'{"reason": "TooManyRequests", "message": "slow down"}', retry_after="1")
+
+
+@pytest.mark.parametrize("error", [THROTTLED, api_error(503, b""), Unreachable("no answer")], ids=str)
+def test_user_reads_an_error_that_may_pass_only_after_several_tries(error):
+    """A healthy job would be Degraded for a second, and each such job would send two more writes to a busy server."""
+    assert after(*[error] * (EVENT_ATTEMPTS - 1)).of("uid").message == ""
+    assert after(*[error] * EVENT_ATTEMPTS).of("uid").message == str(error)
+
+
+def test_error_that_may_pass_does_not_hide_one_that_a_person_must_mend():
+    assert "exceeded quota" in after(FORBIDDEN, THROTTLED).of("uid").message

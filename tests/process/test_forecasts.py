@@ -17,10 +17,10 @@ from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.forecast.answer import Answer, no_answer
 from elastic_operator.plan.forecast.starts import MAX_STEPS, Steps
 from elastic_operator.plan.job.observation import Observation
-from elastic_operator.plan.planner import Decisions
+from elastic_operator.plan.planner import PassDecisions
 from elastic_operator.plan.policies.resolve import ResolvedPolicies
 from tests.kit import virtual_time
-from tests.plan.allocate.world import make_job, make_node, make_snapshot
+from tests.plan.allocate.world import make_inputs, make_job, make_node
 from tests.plan.jobs import make_job as make_facts
 from tests.plan.jobs import make_spec
 
@@ -55,9 +55,9 @@ class Life:
     def see(self, *waiting: str) -> None:
         """A pass has decided; these jobs wait."""
         runs = make_job("runs", 1, on="n1", age=99)
-        snapshot = make_snapshot([make_node("n1", 1)], [runs, *(make_job(uid, 1) for uid in waiting)])
+        inputs = make_inputs([make_node("n1", 1)], [runs, *(make_job(uid, 1) for uid in waiting)])
         self.forecasts.note_decisions(
-            Decisions(ResolvedPolicies(), self._obs, snapshot, allocate(snapshot), True, 0.0, None)
+            PassDecisions(ResolvedPolicies(), self._obs, inputs, allocate(inputs), True, 0.0, None)
         )
 
     def answers(self, namespace: str) -> int:
@@ -138,7 +138,7 @@ def test_what_was_decided_before_a_failed_pass_is_not_read_any_more() -> None:
 
     async def scenario(life: Life) -> None:
         life.see("waits")
-        Controller.forget(SimpleNamespace(world=Mock(), planner=Mock(), forecasts=life.forecasts, _on_decisions=Mock()))
+        Controller.forget(SimpleNamespace(view=Mock(), planner=Mock(), forecasts=life.forecasts, _on_decisions=Mock()))
         life.ask("a")
         await asyncio.sleep(60)
         answered.append(list(life.heard))

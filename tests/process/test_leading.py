@@ -7,6 +7,7 @@ import time
 from itertools import pairwise
 
 import pytest
+from aiohttp import web
 
 from elastic_operator import process
 from elastic_operator.cluster.lease import LeaderElector
@@ -17,6 +18,7 @@ from elastic_operator.metrics import Metrics
 from elastic_operator.process import Process
 from elastic_operator.settings import Settings
 from elastic_operator.watches import Watches
+from tests.cluster_unit.fake_api import FakeApi
 from tests.kit.tasks import running
 
 JITTER = 1.2
@@ -101,3 +103,22 @@ async def test_a_side_task_that_fails_after_it_has_worked_for_long_begins_again_
     pauses = [later - earlier - 3600 for earlier, later in pairwise(begun)]
     assert len(pauses) == 12
     assert max(pauses) <= 0.5 * JITTER + 0.001
+
+
+async def test_a_process_waits_for_its_first_lists_while_a_gateway_answers_with_its_own_page(
+    api: FakeApi, session: Session
+):
+    replica = Process(Settings(), session, Metrics(), JobInformer(session, Store(), never), who="one")
+    api.always["LIST"] = gateway
+    for wait in (replica._wait_until_ours(), replica.watches.catch_up()):
+        waiting = asyncio.create_task(wait)
+        await asyncio.sleep(300)
+        assert not waiting.done()
+        del api.always["LIST"]
+        await waiting
+        api.always["LIST"] = gateway
+
+
+async def gateway(_: web.Request) -> web.Response:
+    """The page of a gateway, in place of any list."""
+    return web.Response(text="<html>Welcome</html>")

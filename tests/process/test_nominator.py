@@ -1,4 +1,4 @@
-"""A pending pod is nominated before any pod is evicted for it, and whatever goes wrong about it is its own."""
+"""A foreign pod is nominated before any pod is evicted for it, and whatever goes wrong about it is its own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from elastic_operator.cluster.store import Store
 from elastic_operator.loop.reclaim.nominator import Nominator
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.decisions import Nomination
-from elastic_operator.read.pending.reservation import CONDITION, Reservation
+from elastic_operator.read.foreign.reservation import CONDITION, Reservation
 from tests.cluster_unit.build import pod, pod_dict
 
 NOW = 1_000.0
@@ -34,7 +34,7 @@ class Answers:
 
 
 def nominator(session: Answers, *, reserved: float | None = None) -> tuple[Nominator, Metrics, list[str]]:
-    """It knows one pending pod, whose reservation of another node ran out then; the list has its events' reasons."""
+    """It knows one foreign pod, whose reservation of another node ran out then; the list has its events' reasons."""
     pods, told, metrics = Store[Any](), list[str](), Metrics()
     conditions = []
     if reserved is not None:

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
+from elastic_api.pod_names import parse_pod_name
 from elastic_operator.build.resource_quota import QUOTA_NAME
 from elastic_operator.cluster import objects
+from elastic_operator.cluster.pod import Pod
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
-from elastic_operator.plan.facts.snapshot import Resources
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
 from elastic_operator.plan.policies.resolve import ResolvedPolicies
+from elastic_operator.read.ledger import Ledger
 from elastic_operator.upkeep import upkeep
 from elastic_operator.upkeep.plain_pods import PlainPodQuotas
 from elastic_operator.upkeep.upkeep import BETWEEN_SECONDS, UPKEEP_RETRY_SECONDS
+from tests.cluster_unit.build import pod
 from tests.cluster_unit.fake_api import FakeApi, at_rest
 from tests.kit.tasks import running
-from tests.plan.allocate.world import GPU, make_node, make_snapshot, make_team
+from tests.plan.allocate.world import GPU, make_inputs, make_node, make_team
 
 WRITES = ("POST", "PUT", "DELETE")
 
@@ -36,8 +40,12 @@ class World:
     api: FakeApi
     namespaces: Store[objects.Namespace] = field(default_factory=Store)
     quotas: Store[objects.CustomObject] = field(default_factory=Store)
-    plain: dict[str, Mapping[str, Resources]] = field(default_factory=lambda: {"now": {}})
+    ledger: Ledger = field(default_factory=lambda: Ledger(job_of=lambda _: None, parse=parse_pod_name))
+    plain: dict[str, Pod] = field(default_factory=dict)
     unserved: set[str] = field(default_factory=set)
+    asked: list[str] = field(default_factory=list)
+    """The namespaces whose limits were computed."""
+    last_pass: tuple[ResolvedPolicies, AllocationInputs] | None = None
     keeper: PlainPodQuotas | None = None
 
     def begin(self, session: Session) -> PlainPodQuotas:
@@ -49,19 +57,38 @@ class World:
             session,
             self.quotas,
             self.namespaces,
-            plain=lambda: self.plain["now"],
+            plain=self.ledger.plain_gpus,
             classes=("worker", "master"),
-            serves=lambda name: name not in self.unserved,
+            serves=self.serves,
         )
         self.quotas.subscribe(self.keeper.quota_changed)
         return self.keeper
 
     def run_pass(self, *covered: str, **held: int) -> None:
         """A pass that saw one policy of these namespaces, and so many GPUs held by plain pods."""
-        self.plain["now"] = {name: {GPU: gpus} for name, gpus in held.items()}
+        for name in {*self.plain, *held}:
+            self.hold(name, held.get(name, 0))
         resolved = ResolvedPolicies((make_team("team", 8),), dict.fromkeys(covered, "team"))
+        self.last_pass = resolved, make_inputs([make_node()], [])
+        self.repeat_pass()
+
+    def repeat_pass(self) -> None:
+        """A pass that saw what the last one saw."""
         assert self.keeper is not None
-        self.keeper.pass_ended(resolved, make_snapshot([make_node()], []))
+        assert self.last_pass is not None
+        self.keeper.pass_ended(*self.last_pass)
+
+    def hold(self, namespace: str, gpus: int) -> None:
+        """The namespace has one plain pod of so many GPUs, or none."""
+        old = self.plain.pop(namespace, None)
+        new = pod("plain", namespace=namespace, uid=f"uid-{namespace}", gpus=gpus) if gpus else None
+        self.ledger.pod_changed(old, new)
+        if new is not None:
+            self.plain[namespace] = new
+
+    def serves(self, namespace: str) -> bool:
+        self.asked.append(namespace)
+        return namespace not in self.unserved
 
     def limit(self, namespace: str) -> str | None:
         found = self.api.find(path(namespace))
@@ -99,6 +126,24 @@ async def test_nothing_is_written_when_nothing_changed(here: World):
         here.run_pass("a", a=held)
         await asyncio.sleep(2 * BETWEEN_SECONDS)
     assert here.writes == [("POST", "a")]
+
+
+async def test_limits_are_computed_again_only_if_a_pass_saw_a_change(here: World):
+    here.run_pass("a", a=3)
+    await at_rest()
+    assert here.asked == ["a"]
+    here.seen("a")
+    await asyncio.sleep(2 * BETWEEN_SECONDS)
+    here.asked.clear()
+    here.ledger.pod_changed(None, pod("cpu", namespace="b", cpu="1"))
+    for _ in range(3):
+        here.repeat_pass()
+        await asyncio.sleep(2 * BETWEEN_SECONDS)
+    assert here.asked == []
+    here.hold("a", 4)
+    here.repeat_pass()
+    await asyncio.sleep(2 * BETWEEN_SECONDS)
+    assert here.asked == ["a"]
 
 
 async def test_a_limit_as_the_api_server_may_word_it_is_the_same_limit(here: World):

@@ -16,7 +16,7 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.allocation.allocate import allocate
-from elastic_operator.plan.planner import Decisions
+from elastic_operator.plan.planner import PassDecisions
 from elastic_operator.plan.policies.status import PolicyUsage
 from elastic_operator.quarantine import Quarantine
 from elastic_operator.read.policies import Policies
@@ -26,7 +26,7 @@ from elastic_operator.upkeep.upkeep import BETWEEN_SECONDS, UPKEEP_RETRY_SECONDS
 from tests.api.policies import make_flavor, make_policy
 from tests.cluster_unit.fake_api import FakeApi, at_rest
 from tests.kit.tasks import running
-from tests.plan.allocate.world import NOW, make_job, make_node, make_snapshot
+from tests.plan.allocate.world import NOW, make_inputs, make_job, make_node
 from tests.plan.quota.cases import on
 from tests.simulate.server import POLICIES, Body, Key
 
@@ -51,8 +51,8 @@ class World:
         """One pass in which team a's job has so many pods."""
         resolved = self.policies.refresh()
         job = make_job("j", pods, team="a", on=on("n1", pods))
-        snapshot = make_snapshot([make_node("n1", 8)], [job], teams=resolved.teams, team_of=resolved.team_of)
-        self.statuses.pass_ended(Decisions(resolved, {}, snapshot, allocate(snapshot), True, inf, None))
+        inputs = make_inputs([make_node("n1", 8)], [job], teams=resolved.teams, team_of=resolved.team_of)
+        self.statuses.pass_ended(PassDecisions(resolved, {}, inputs, allocate(inputs), True, inf, None))
 
     def status(self, name: str) -> dict[str, Any]:
         found = self.api.find(f"{COLLECTION}/{name}")

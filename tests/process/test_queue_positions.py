@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from elastic_api.status import QueuePlace, Training
+from elastic_api.status import QueuePosition, Training
 from elastic_operator.loop.forecast import queue_positions
 from elastic_operator.loop.forecast.queue_positions import (
     MAX_WRITES_AT_ONCE,
@@ -20,9 +20,9 @@ from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.facts.times import status_time
 from elastic_operator.plan.job.observation import Observation
-from elastic_operator.plan.planner import Decisions
+from elastic_operator.plan.planner import PassDecisions
 from elastic_operator.plan.policies.resolve import ResolvedPolicies
-from tests.plan.allocate.world import NOW, make_job, make_node, make_snapshot
+from tests.plan.allocate.world import NOW, make_inputs, make_job, make_node
 from tests.plan.jobs import make_job as make_facts
 from tests.plan.jobs import make_pod, make_status
 
@@ -50,10 +50,10 @@ class Life:
 
     def look(self, jobs, *, left: float | None = None) -> list[str]:
         """Who hears of a place, if the line is looked at now and the running job ends that much later."""
-        snapshot = make_snapshot([make_node("n1", GPUS)], jobs)
+        inputs = make_inputs([make_node("n1", GPUS)], jobs)
         obs = {"runs": _ending(left, NOW + self.passed)} if left is not None else {}
         now = NOW + self.passed
-        decisions = Decisions(ResolvedPolicies(), obs, snapshot, allocate(snapshot), True, 0.0, None)
+        decisions = PassDecisions(ResolvedPolicies(), obs, inputs, allocate(inputs), True, 0.0, None)
         if (steps := self.positions.refresh(decisions, now)) is not None:
             self.positions.estimated(result_of(steps))
         return self.positions.take_due(now)
@@ -114,13 +114,13 @@ def test_without_changes_and_waiting_jobs_nothing_is_due(monkeypatch) -> None:
 def test_an_estimate_is_told_again_only_where_it_is_another_one(monkeypatch) -> None:
     life, jobs = Life(monkeypatch), [RUNS, *crowd(1)]
     assert life.look(jobs, left=3600) == ["w0000"]
-    first = life.positions.queue_place("w0000")
+    first = life.positions.queue_position("w0000")
     assert (first.estimated_start_time, first.confidence) == (status_time(NOW + 3600), 1.0)
     life.passed = 70
     assert life.look(jobs, left=3600 + 100) == []
     life.passed = 140
     assert life.look(jobs, left=1800) == ["w0000"]
-    assert life.positions.queue_place("w0000").estimated_start_time == status_time(NOW + 140 + 1800)
+    assert life.positions.queue_position("w0000").estimated_start_time == status_time(NOW + 140 + 1800)
 
 
 def test_each_estimate_is_compared_with_the_start(monkeypatch) -> None:
@@ -147,11 +147,11 @@ def test_an_error_at_one_place_keeps_no_other_place_from_its_status(monkeypatch)
 def test_a_job_that_waits_no_more_loses_its_place_and_is_written_again(monkeypatch) -> None:
     life, jobs = Life(monkeypatch), [RUNS, *crowd(2)]
     life.look(jobs, left=600)
-    place = life.positions.queue_place("w0000")
-    assert life.positions.queue_place("other", written=place) is None, "it does not wait either"
+    place = life.positions.queue_position("w0000")
+    assert life.positions.queue_position("other", written=place) is None, "it does not wait either"
     life.passed = REFRESH_SECONDS
     assert life.look([RUNS, *crowd(2)[1:]]) == ["w0000"]
-    assert life.positions.queue_place("w0000", written=place) is None
+    assert life.positions.queue_position("w0000", written=place) is None
     life.passed = 86_400
     life.positions.started("w0000", NOW + life.passed)
     assert life.ratios()[0] == 0
@@ -162,14 +162,14 @@ def test_a_job_that_gets_its_pods_is_judged_at_its_start_and_has_no_place_meanwh
     life.look([RUNS, *crowd(1)], left=1000)
     life.passed = 500
     assert life.look(crowd(1)) == []
-    assert life.positions.queue_place("w0000") is None
+    assert life.positions.queue_position("w0000") is None
     life.positions.started("w0000", NOW + 500)
     assert life.ratios() == (1, 0.5)
 
 
 def test_a_new_leader_leaves_places_as_they_are_written_until_it_has_looked(monkeypatch) -> None:
-    life, place = Life(monkeypatch), QueuePlace(position=7)
-    assert life.positions.queue_place("w0000", written=place) == place
+    life, place = Life(monkeypatch), QueuePosition(position=7)
+    assert life.positions.queue_position("w0000", written=place) == place
     life.look([RUNS, *crowd(MAX_WRITES_AT_ONCE + 1)])
-    assert life.positions.queue_place(f"w{MAX_WRITES_AT_ONCE:04}", written=place) == place
-    assert life.positions.queue_place("other", written=place) is None
+    assert life.positions.queue_position(f"w{MAX_WRITES_AT_ONCE:04}", written=place) == place
+    assert life.positions.queue_position("other", written=place) is None

@@ -8,8 +8,8 @@ from elastic_operator.loop.reclaim.reclaim_times import ReclaimTimes
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocation.allocate import allocate
 from tests.metrics.stats import parse
-from tests.plan.allocate.world import carried_out, make_job, make_node, make_snapshot, make_team
-from tests.plan.quota.cases import make_pending, on
+from tests.plan.allocate.world import carried_out, make_inputs, make_job, make_node, make_team
+from tests.plan.quota.cases import make_foreign_pod, on
 
 TEAMS = (make_team("a", 2), make_team("b", 2))
 
@@ -17,24 +17,24 @@ TEAMS = (make_team("a", 2), make_team("b", 2))
 class Watched:
     """A cluster of which each allocation is looked at, and a clock that the test moves."""
 
-    def __init__(self, *jobs, pending_pods=()):
-        self.snapshot = make_snapshot([make_node("n1", 4)], jobs, teams=TEAMS, pending_pods=tuple(pending_pods))
+    def __init__(self, *jobs, foreign_pods=()):
+        self.inputs = make_inputs([make_node("n1", 4)], jobs, teams=TEAMS, foreign_pods=tuple(foreign_pods))
         self.now, self.bound, self.metrics = 100.0, {}, Metrics()
         self.times = ReclaimTimes(self.metrics, is_bound=self.bound.get, clock=lambda: self.now)
 
     def allocate(self, *, reclaiming=True, after=10.0):
         """Allocates; nothing of it is carried out, but time goes by."""
-        granted = allocate(replace(self.snapshot, reclaiming=reclaiming))
-        self.times.note_allocation(replace(self.snapshot, reclaiming=reclaiming), granted)
+        granted = allocate(replace(self.inputs, reclaiming=reclaiming))
+        self.times.note_allocation(replace(self.inputs, reclaiming=reclaiming), granted)
         self.now += after
         return granted
 
     def carry_out(self):
         """Whoever was to go has gone, and who was to come is there."""
-        self.snapshot = carried_out(self.snapshot, self.allocate())
+        self.inputs = carried_out(self.inputs, self.allocate())
 
     def change(self, **fields):
-        self.snapshot = replace(self.snapshot, **fields)
+        self.inputs = replace(self.inputs, **fields)
 
     def told(self):
         """How many were measured, their seconds, GPUs that were lacked, and GPUs that went."""
@@ -60,10 +60,10 @@ def test_a_job_is_measured_from_when_it_was_seen_to_want_until_it_has_its_minimu
 
 
 def test_a_foreign_pod_is_measured_until_it_is_bound():
-    watched = Watched(borrower(), pending_pods=[make_pending("r", 1)])
+    watched = Watched(borrower(), foreign_pods=[make_foreign_pod("r", 1)])
     watched.allocate()
     watched.bound["r"] = False
-    watched.change(pending_pods=())
+    watched.change(foreign_pods=())
     watched.allocate()
     assert watched.told() == (0, 0, 1, 1)
     watched.bound["r"] = True
@@ -73,9 +73,9 @@ def test_a_foreign_pod_is_measured_until_it_is_bound():
 
 
 def test_who_is_gone_before_is_not_measured():
-    watched = Watched(borrower(), make_job("k", 1, team="a"), pending_pods=[make_pending("r", 1)])
+    watched = Watched(borrower(), make_job("k", 1, team="a"), foreign_pods=[make_foreign_pod("r", 1)])
     watched.allocate()
-    watched.change(jobs=watched.snapshot.jobs[:1], pending_pods=())
+    watched.change(jobs=watched.inputs.jobs[:1], foreign_pods=())
     watched.allocate()
     assert watched.told()[:2] == (0, 0)
     watched.change(jobs=(borrower(), make_job("k", 1, team="a", on="n1")))
@@ -84,7 +84,7 @@ def test_who_is_gone_before_is_not_measured():
 
 
 def test_who_finds_idle_gpus_was_given_nothing_back():
-    watched = Watched(borrower(2), make_job("k", 2, team="a"), pending_pods=[])
+    watched = Watched(borrower(2), make_job("k", 2, team="a"), foreign_pods=[])
     watched.carry_out()
     watched.allocate()
     assert watched.told() == (0, 0, 0, 0)
@@ -109,11 +109,11 @@ def test_a_pod_that_is_to_go_again_later_went_once():
 
 
 def test_nothing_goes_for_a_pod_that_only_has_the_name_of_a_job_that_takes():
-    namesake = replace(make_pending("k", 1, unplannable="its claim is not bound"), uid="u")
-    watched = Watched(borrower(), make_job("k", 2, team="a"), pending_pods=[namesake])
+    namesake = replace(make_foreign_pod("k", 1, unplannable="its claim is not bound"), uid="u")
+    watched = Watched(borrower(), make_job("k", 2, team="a"), foreign_pods=[namesake])
     watched.allocate()
     assert watched.told() == (0, 0, 2, 2)
     watched.bound["u"] = True
-    watched.change(pending_pods=())
+    watched.change(foreign_pods=())
     watched.allocate()
     assert watched.told() == (0, 0, 2, 2)

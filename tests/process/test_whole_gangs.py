@@ -6,24 +6,24 @@ from math import ceil
 
 import pytest
 
-from elastic_operator.plan.facts.snapshot import PendingPod
-from elastic_operator.read.pending.gang_key import gang_of, may_be_split
-from elastic_operator.read.pending.whole_gangs import MAX_GANG_PODS, MAX_GROWING_SECONDS, SETTLED_SECONDS, WholeGangs
+from elastic_operator.plan.facts.allocation_inputs import ForeignPod
+from elastic_operator.read.foreign.gang_key import gang_of, may_be_split
+from elastic_operator.read.foreign.whole_gangs import MAX_GANG_PODS, MAX_GROWING_SECONDS, SETTLED_SECONDS, WholeGangs
 from tests.cluster_unit.build import pod
-from tests.plan.quota.cases import make_pending
+from tests.plan.quota.cases import make_foreign_pod
 
 CREATED = 1000.0
-"""When the pods of `make_pending` were made, to the second."""
+"""When the pods of `make_foreign_pod` were made, to the second."""
 NOW = CREATED + 0.999
 SETTLED = NOW + SETTLED_SECONDS
 
 
-def gang(count: int, **more: PendingPod | None) -> dict[str, dict[str, PendingPod | None]]:
+def gang(count: int, **more: ForeignPod | None) -> dict[str, dict[str, ForeignPod | None]]:
     """One gang of so many pods that wait, and some more."""
-    return {"g": {f"g{i}": make_pending(f"g{i}", gang="g") for i in range(count)} | more}
+    return {"g": {f"g{i}": make_foreign_pod(f"g{i}", gang="g") for i in range(count)} | more}
 
 
-def held(gangs: WholeGangs, waiting: dict[str, dict[str, PendingPod | None]], now: float) -> set[str]:
+def held(gangs: WholeGangs, waiting: dict[str, dict[str, ForeignPod | None]], now: float) -> set[str]:
     """The pods that are held back: each is on its own and takes nothing."""
     instead = gangs.without_unsettled(waiting, now)
     assert not any(pod.gang for pod in instead.values())
@@ -84,7 +84,9 @@ def test_a_gang_is_held_back_while_one_of_its_pods_waits_for_something_else() ->
 
 def test_one_that_may_be_split_is_not() -> None:
     gangs = WholeGangs()
-    waiting = {"g": {f"g{i}": make_pending(f"g{i}", gang="g", may_be_split=True) for i in range(2)} | {"other": None}}
+    waiting = {
+        "g": {f"g{i}": make_foreign_pod(f"g{i}", gang="g", may_be_split=True) for i in range(2)} | {"other": None}
+    }
     held(gangs, waiting, NOW)
     assert held(gangs, waiting, SETTLED) == set()
 
@@ -92,8 +94,8 @@ def test_one_that_may_be_split_is_not() -> None:
 def test_if_one_pod_of_a_gang_cannot_be_placed_no_pods_are_evicted_but_for_promised_places() -> None:
     gangs = WholeGangs()
     more = {
-        "bad": make_pending("bad", gang="g", unplannable="its claim is not bound"),
-        "promised": make_pending("promised", gang="g", reserved="n1"),
+        "bad": make_foreign_pod("bad", gang="g", unplannable="its claim is not bound"),
+        "promised": make_foreign_pod("promised", gang="g", reserved="n1"),
     }
     held(gangs, gang(1, **more), NOW)
     assert held(gangs, gang(1, **more), SETTLED) == {"g0", "bad"}
@@ -125,7 +127,7 @@ def test_gang_without_room_backs_off_and_a_placed_gang_does_not() -> None:
 
 
 def test_during_back_off_no_pods_are_evicted_for_promised_places_either() -> None:
-    gangs, part = WholeGangs(), gang(2, promised=make_pending("promised", gang="g", reserved="n1"))
+    gangs, part = WholeGangs(), gang(2, promised=make_foreign_pod("promised", gang="g", reserved="n1"))
     held(gangs, part, NOW)
     assert held(gangs, part, SETTLED) == set()
     gangs.note_served(frozenset(), frozenset({"g"}), SETTLED)

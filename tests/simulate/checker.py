@@ -113,8 +113,8 @@ class Checker:
 
     def _no_job_too_large(self, created: list[Body], operator: Operator) -> None:
         """Unless it had as many pods before."""
-        policies, snapshot = read_policies(self.server), operator.snapshot
-        had = {job.uid: len(job.members) for job in snapshot.jobs} if snapshot else {}
+        policies, inputs = read_policies(self.server), operator.inputs
+        had = {job.uid: len(job.members) for job in inputs.jobs} if inputs else {}
         for pod in created:
             most, uid = policies.per_job.get(policies.team(pod["metadata"]["namespace"])), owner_of(pod)["uid"]
             pods = [one for one in self.pods_of(uid) if staying(one)]
@@ -147,14 +147,14 @@ class Checker:
 
     def _is_sound(self, operator: Operator, writes: list[Write]) -> None:
         """The decision behind the writes does not depend on chance, and takes from nobody without need."""
-        snapshot, allocation = operator.snapshot, operator.allocation
-        assert snapshot is not None
+        inputs, allocation = operator.inputs, operator.allocation
+        assert inputs is not None
         assert allocation is not None
-        order_says_nothing(replace(snapshot, now=self.server.clock.time()), self.rng)
+        order_says_nothing(replace(inputs, now=self.server.clock.time()), self.rng)
         Reclaims(self.server, allocation, writes).check()
         deleted = [write.pod for write in writes if write.verb == "DELETE"]
         if deleted:
-            Evictions(self.server, snapshot, allocation, deleted).check()
+            Evictions(self.server, inputs, allocation, deleted).check()
             self._nothing_taken_from_who_may_keep(operator, deleted)
 
     def _nothing_taken_from_who_may_keep(self, operator: Operator, deleted: list[Body]) -> None:
@@ -230,10 +230,10 @@ class Checker:
 
     def at_rest(self, operator: Operator) -> None:
         """Nothing more changes, however long one waits."""
-        snapshot = operator.snapshot
-        assert snapshot is not None
+        inputs = operator.inputs
+        assert inputs is not None
         unclear = self._kept_by_who_cannot_act(operator)
-        comes_out_again(replace(snapshot, now=self.server.clock.time()), unclear)
+        comes_out_again(replace(inputs, now=self.server.clock.time()), unclear)
         check_entitlements(self.server, unclear)
         check_quarantined(self.server)
         for pod, node in self._kept():

@@ -8,25 +8,25 @@ from random import Random
 from typing import Any
 
 from elastic_operator.plan.allocation import allocate as allocating
-from elastic_operator.plan.facts.snapshot import Snapshot
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
 from tests.plan.allocate.world import carried_out
 from tests.simulate.violation import require
 
 
-def order_says_nothing(snapshot: Snapshot, rng: Random) -> None:
+def order_says_nothing(inputs: AllocationInputs, rng: Random) -> None:
     """The same is decided whatever the order of nodes, jobs, teams and foreign pods."""
 
     def mixed(things: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(rng.sample(things, len(things)))
 
     again = replace(
-        snapshot,
-        nodes=mixed(snapshot.nodes),
-        jobs=mixed(snapshot.jobs),
-        teams=mixed(snapshot.teams),
-        pending_pods=mixed(snapshot.pending_pods),
+        inputs,
+        nodes=mixed(inputs.nodes),
+        jobs=mixed(inputs.jobs),
+        teams=mixed(inputs.teams),
+        foreign_pods=mixed(inputs.foreign_pods),
     )
-    first, second = allocating.allocate(snapshot), allocating.allocate(again)
+    first, second = allocating.allocate(inputs), allocating.allocate(again)
     for uid in first:
         require(
             first.assignment(uid) == second.assignment(uid), f"in another order, {uid} gets {second.assignment(uid)}"
@@ -35,14 +35,14 @@ def order_says_nothing(snapshot: Snapshot, rng: Random) -> None:
     require(plans[0] == plans[1], f"in another order, {plans[0]} becomes {plans[1]}")
 
 
-def comes_out_again(snapshot: Snapshot, unclear: Collection[str] = ()) -> None:
+def comes_out_again(inputs: AllocationInputs, unclear: Collection[str] = ()) -> None:
     """What is decided at rest is decided again when it is carried out; nothing is claimed of flavors that are unclear.
 
     What happens in one of them says nothing about the others.
     """
-    flavors = {job.uid: job.flavor for job in snapshot.jobs}
-    first = allocating.allocate(snapshot)
-    second = allocating.allocate(carried_out(snapshot, dict(first)))
+    flavors = {job.uid: job.flavor for job in inputs.jobs}
+    first = allocating.allocate(inputs)
+    second = allocating.allocate(carried_out(inputs, dict(first)))
     for uid in (uid for uid in first if flavors.get(uid) not in unclear):
         before, after = first.assignment(uid), second.assignment(uid)
         require(

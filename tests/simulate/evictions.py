@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.facts.snapshot import JobDemand, Snapshot
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, JobDemand
 from tests.simulate import server as kinds
 from tests.simulate.facts import (
     GPU,
@@ -41,19 +41,19 @@ class Evictions:
     `deleted` are the pods that it deleted. Where a pod may have gone for a reason of its job's own, it is not counted.
     """
 
-    def __init__(self, server: Server, snapshot: Snapshot, allocation: Allocation, deleted: list[Body]) -> None:
+    def __init__(self, server: Server, inputs: AllocationInputs, allocation: Allocation, deleted: list[Body]) -> None:
         self.server, self.allocation, self.policies = server, allocation, read_policies(server)
         self.jobs = {job["metadata"]["uid"]: job for job in server.all(kinds.JOBS)}
-        self.members = {job.uid: job.members for job in snapshot.jobs}
+        self.members = {job.uid: job.members for job in inputs.jobs}
         self.deleted = {pod["metadata"]["uid"] for pod in deleted}
         self.taken = [pod for pod in deleted if self._is_taken(pod)]
-        self.room_is_held = any(job.uid in self.jobs and self._starves(snapshot, job) for job in snapshot.jobs)
+        self.room_is_held = any(job.uid in self.jobs and self._starves(inputs, job) for job in inputs.jobs)
         self.preemptors = preemptors(server, self.policies, self.jobs, allocation)
         self.stopped = [uid for uid in self.members if self._is_stopped(uid)]
 
-    def _starves(self, snapshot: Snapshot, job: JobDemand) -> bool:
+    def _starves(self, inputs: AllocationInputs, job: JobDemand) -> bool:
         since = job.waiting_since
-        has_waited = since is not None and snapshot.now >= since + snapshot.starvation_seconds
+        has_waited = since is not None and inputs.now >= since + inputs.settings.starvation_seconds
         return has_waited and not self.allocation[job.uid].assignment.replicas
 
     def _is_stopped(self, uid: str) -> bool:

@@ -1,4 +1,4 @@
-"""Mutants: operators that break one rule each. Most of them get a false snapshot of the cluster."""
+"""Mutants: operators that break one rule each. Most of them get false inputs."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from elastic_operator.plan.allocation.preemption import candidates, preempt
 from elastic_operator.plan.allocation.preemption.candidates import Candidates, Unit, preempt_units
 from elastic_operator.plan.allocation.preemption.rules import PreemptionCheck
 from elastic_operator.plan.allocation.state import AllocationState
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, ForeignPod, JobDemand, Node, PodShape
 from elastic_operator.plan.facts.decisions import Nomination, Plan
 from elastic_operator.plan.facts.job import Job
-from elastic_operator.plan.facts.snapshot import JobDemand, Node, PendingPod, PodShape, Snapshot
 from elastic_operator.plan.facts.team import Quota, Team
 from elastic_operator.plan.job import reconcile
 from elastic_operator.plan.job.quarantined import plan_in_quarantine
 from elastic_operator.plan.policies.resolve import Policy
 from elastic_operator.quarantine import Quarantine
+from elastic_operator.read.foreign.reservation import Reservation
 from elastic_operator.read.nodes import Nodes
-from elastic_operator.read.pending.reservation import Reservation
 from elastic_operator.read.policies import Policies
 from tests.simulate.facts import GPU
 
@@ -39,15 +39,15 @@ Mutant = Callable[[], Any]
 # -- lies about the cluster ------------------------------------------------------------------------------------------
 
 
-def _with_snapshot(lie: Callable[[Snapshot], Snapshot]) -> Mutant:
-    """The allocator is told what `lie` makes of each snapshot."""
+def _with_inputs(lie: Callable[[AllocationInputs], AllocationInputs]) -> Mutant:
+    """The allocator is told what `lie` makes of each input."""
 
     @contextmanager
     def broken() -> Iterator[None]:
         honest = allocating.Allocator.allocate
 
-        def misled(self: allocating.Allocator, snapshot: Snapshot) -> Any:
-            return honest(self, lie(snapshot))
+        def misled(self: allocating.Allocator, inputs: AllocationInputs) -> Any:
+            return honest(self, lie(inputs))
 
         with patch.object(allocating.Allocator, "allocate", misled):
             yield
@@ -56,45 +56,45 @@ def _with_snapshot(lie: Callable[[Snapshot], Snapshot]) -> Mutant:
 
 
 def _nodes(lie: Callable[[Node], Node]) -> Mutant:
-    return _with_snapshot(lambda snapshot: replace(snapshot, nodes=tuple(map(lie, snapshot.nodes))))
+    return _with_inputs(lambda inputs: replace(inputs, nodes=tuple(map(lie, inputs.nodes))))
 
 
 def _jobs(lie: Callable[[JobDemand], JobDemand]) -> Mutant:
-    return _with_snapshot(lambda snapshot: replace(snapshot, jobs=tuple(map(lie, snapshot.jobs))))
+    return _with_inputs(lambda inputs: replace(inputs, jobs=tuple(map(lie, inputs.jobs))))
 
 
 def _teams(lie: Callable[[Team], Team]) -> Mutant:
-    return _with_snapshot(lambda snapshot: replace(snapshot, teams=tuple(map(lie, snapshot.teams))))
+    return _with_inputs(lambda inputs: replace(inputs, teams=tuple(map(lie, inputs.teams))))
 
 
-def _requests(lie: Callable[[PendingPod], PendingPod]) -> Mutant:
-    return _with_snapshot(lambda snapshot: replace(snapshot, pending_pods=tuple(map(lie, snapshot.pending_pods))))
+def _requests(lie: Callable[[ForeignPod], ForeignPod]) -> Mutant:
+    return _with_inputs(lambda inputs: replace(inputs, foreign_pods=tuple(map(lie, inputs.foreign_pods))))
 
 
 def _quotas(lie: Callable[[Quota], Quota], *, parents: bool = True, others: bool = True) -> Mutant:
-    def changed(snapshot: Snapshot) -> Snapshot:
-        above = {team.parent for team in snapshot.teams}
-        wanted = {t.name for t in snapshot.teams if (parents if t.name in above else others)}
+    def changed(inputs: AllocationInputs) -> AllocationInputs:
+        above = {team.parent for team in inputs.teams}
+        wanted = {t.name for t in inputs.teams if (parents if t.name in above else others)}
         teams = (
             replace(t, quotas={name: lie(q) for name, q in t.quotas.items()}) if t.name in wanted else t
-            for t in snapshot.teams
+            for t in inputs.teams
         )
-        return replace(snapshot, teams=tuple(teams))
+        return replace(inputs, teams=tuple(teams))
 
-    return _with_snapshot(changed)
+    return _with_inputs(changed)
 
 
 def _without_guarantee(quota: Quota) -> Quota:
     return replace(quota, guaranteed=0, borrow_limit=quota.limit)
 
 
-def _without_the_default_policy(snapshot: Snapshot) -> Snapshot:
-    return replace(snapshot, teams=tuple(team for team in snapshot.teams if team.has_policy))
+def _without_the_default_policy(inputs: AllocationInputs) -> AllocationInputs:
+    return replace(inputs, teams=tuple(team for team in inputs.teams if team.has_policy))
 
 
-def _as_old_as_they_come(snapshot: Snapshot) -> Snapshot:
-    jobs = (replace(job, created=float(age)) for age, job in enumerate(snapshot.jobs))
-    return replace(snapshot, jobs=tuple(jobs))
+def _as_old_as_they_come(inputs: AllocationInputs) -> AllocationInputs:
+    jobs = (replace(job, created=float(age)) for age, job in enumerate(inputs.jobs))
+    return replace(inputs, jobs=tuple(jobs))
 
 
 def _bare(shape: PodShape) -> PodShape:
@@ -174,7 +174,7 @@ class _Unasked(PreemptionCheck):
 
 def _foreign_pods_are_not_asked(candidates: Candidates, need: int) -> PreemptionCheck | None:
     kind, preemptor = (
-        _Unasked if candidates._preemptor.is_pending_pod else PreemptionCheck,
+        _Unasked if candidates._preemptor.is_foreign_pod else PreemptionCheck,
         candidates._preemptor.account,
     )
     return kind(preemptor, need, growing=candidates._growing) if preemptor else None
@@ -193,9 +193,9 @@ def _nominates_later(nominator: Nominator, job_uid: str) -> None:
             nominator._start(nomination.uid, later(nomination))
 
 
-def _without_promises(snapshot: Snapshot) -> Snapshot:
+def _without_promises(inputs: AllocationInputs) -> AllocationInputs:
     return replace(
-        snapshot, pending_pods=tuple(request for request in snapshot.pending_pods if not request.has_reservation)
+        inputs, foreign_pods=tuple(request for request in inputs.foreign_pods if not request.has_reservation)
     )
 
 
@@ -255,12 +255,12 @@ MUTANTS: Mapping[str, Mutant] = {
     "guarantees are ignored": _quotas(_without_guarantee),
     "weights are ignored": _quotas(lambda quota: replace(quota, weight=1)),
     "the tiers of teams are ignored": _teams(lambda team: replace(team, priority=0)),
-    "namespaces without a policy are teams of their own": _with_snapshot(_without_the_default_policy),
+    "namespaces without a policy are teams of their own": _with_inputs(_without_the_default_policy),
     "nothing is taken for a fair share": _instead((PreemptionCheck, "may", _only_for_guarantees)),
     "jobs that are not preemptible are": _jobs(lambda job: replace(job, preemptible=True)),
     "any size will do": _jobs(_of_any_size),
     "a job starts with less than its minimum": _instead((reconcile, "_can_start", _always)),
-    "the order of the input decides": _with_snapshot(_as_old_as_they_come),
+    "the order of the input decides": _with_inputs(_as_old_as_they_come),
     "everybody may take from everybody": _instead((PreemptionCheck, "may", _always)),
     "whole jobs are taken whatever their priority": _instead(
         (candidates.Candidates, "_may_be_preempted_whole", _always)
@@ -268,12 +268,12 @@ MUTANTS: Mapping[str, Mutant] = {
     "more is taken than is needed": _instead(
         (preempt, "preempt_units", _one_too_many), (rounds, "give_back", _nothing_is_done)
     ),
-    "nothing is taken for foreign pods": _with_snapshot(lambda snapshot: replace(snapshot, pending_pods=())),
+    "nothing is taken for foreign pods": _with_inputs(lambda inputs: replace(inputs, foreign_pods=())),
     "foreign pods need no right": _instead((Candidates, "check", _foreign_pods_are_not_asked)),
     "foreign pods need only GPUs": _requests(lambda request: replace(request, shape=_bare(request.shape))),
     "victims go before the pod is nominated": _instead((Nominator, "gate", _nominates_later)),
     "victims go and nobody is nominated": _instead((Nominator, "gate", _nothing_is_done)),
-    "a place that is kept is given away": _with_snapshot(_without_promises),
+    "a place that is kept is given away": _with_inputs(_without_promises),
     "a nomination by the scheduler is none": _requests(lambda request: replace(request, nominated="")),
     "the scheduler's own preemption is done twice": _requests(lambda request: replace(request, preempts=False)),
     "a place is kept for ever": _instead((Reservation, "is_in_force", _holds_for_ever)),

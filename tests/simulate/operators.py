@@ -20,7 +20,7 @@ from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.stats import JobStats
 from elastic_operator.metrics.times import JobTimes
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.facts.snapshot import Snapshot
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
 from elastic_operator.pods.failure_logs import FailureLogs
 from elastic_operator.pods.master_poller import MasterPoller
 from elastic_operator.read.ledger import Ledger
@@ -99,9 +99,9 @@ class Operator:
             store.observe_deleted(old["metadata"]["uid"], old["metadata"]["resourceVersion"])
 
     @property
-    def snapshot(self) -> Snapshot | None:
+    def inputs(self) -> AllocationInputs | None:
         """What the last pass allocated from; None before the first."""
-        return self.controller.decisions.snapshot if self.controller.decisions else None
+        return self.controller.decisions.inputs if self.controller.decisions else None
 
     @property
     def allocation(self) -> Allocation | None:
@@ -123,8 +123,10 @@ class Operator:
         """One pass, and what it started, to its end; returns the seconds until the next is due by itself."""
         wait = self.controller.run_pass()
         for _ in range(MOST_TURNS):
-            loop, dry_runs = self.controller, self.controller.dry_runs._running
-            if not (loop.reconciler.dispatcher._busy or loop.nominator._writing or dry_runs or self.logs._reading):
+            loop, admission_checks = self.controller, self.controller.admission_checks._running
+            if not (
+                loop.reconciler.dispatcher._busy or loop.nominator._writing or admission_checks or self.logs._reading
+            ):
                 break
             await asyncio.sleep(0)
         else:

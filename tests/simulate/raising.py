@@ -13,10 +13,10 @@ from unittest.mock import patch
 from elastic_operator.loop.writes import plan_executor
 from elastic_operator.plan import demands, planner
 from elastic_operator.plan.allocation import allocate, explain
-from elastic_operator.plan.facts.snapshot import Snapshot
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
 from elastic_operator.quarantine import MAX_QUARANTINE_SECONDS, NO_PREEMPTION_SECONDS
 from elastic_operator.read import convert, jobs, policies, shapes, specs
-from elastic_operator.read.pending import pending_pods
+from elastic_operator.read.foreign import foreign_pods
 from tests.simulate import server as kinds
 from tests.simulate.facts import OF, name_of
 from tests.simulate.operators import Operator
@@ -51,7 +51,7 @@ STATIONS = {
     "reconcile": Station(kinds.JOBS, planner, "reconcile"),
     "explain": Station(kinds.JOBS, explain.Explainer, "why"),
     "act": Station(kinds.JOBS, plan_executor.PlanExecutor, "carry_out"),
-    "pending pod": Station(kinds.PODS, pending_pods.PendingPods, "_read_pod"),
+    "foreign pod": Station(kinds.PODS, foreign_pods.ForeignPods, "_read_pod"),
     "allocate a pod": Station(kinds.PODS, allocate.Allocator, "allocate"),
     "node": Station(kinds.NODES, convert, "node"),
     "unready": Station(kinds.NODES, convert, "unready_since"),
@@ -104,7 +104,7 @@ class Raising:
 
     def heard(self, operator: Operator) -> None:
         """After a pass: the policies that are quarantined hold as they last did for this operator."""
-        problems, in_force = operator.controller.world.policies.problems, self.server.in_force
+        problems, in_force = operator.controller.view.policies.problems, self.server.in_force
         in_force.clear()
         for policy in self.server.all(kinds.POLICIES):
             uid = policy["metadata"]["uid"]
@@ -161,5 +161,5 @@ class Raising:
             for found in (one, *(getattr(one, name, None) for name in ("job", "demand", "metadata"))):
                 if isinstance(name := getattr(found, "name", None), str):
                     yield name
-            if isinstance(one, Snapshot):
-                yield from (asking.name for asking in (*one.jobs, *one.pending_pods))
+            if isinstance(one, AllocationInputs):
+                yield from (asking.name for asking in (*one.jobs, *one.foreign_pods))

@@ -80,19 +80,22 @@ class Scheduler:
 
     def _places(self, pod: Body, held: dict[str, list[Amounts]]) -> Iterator[Body]:
         """Where it fits: the node that it is nominated for before all others."""
-        first = nominated_for(pod)
+        first, promised = nominated_for(pod), self._promised(pod)
         for node in sorted(self.server.all(NODES), key=lambda n: (name_of(n) != first, name_of(n))):
-            there = [*held.get(name_of(node), ()), *self._promised(pod, name_of(node))]
+            there = [*held.get(name_of(node), ()), *promised.get(name_of(node), ())]
             if self._may_go_to(pod, node) and fits(pod, node, there):
                 yield node
 
-    def _promised(self, pod: Body, node: str) -> Iterator[Amounts]:
-        """What others of no lower priority are nominated for on the node."""
+    def _promised(self, pod: Body) -> dict[str, list[Amounts]]:
+        """By node, what others of no lower priority are nominated for."""
+        found: dict[str, list[Amounts]] = {}
         for other in self.server.all(PODS):
-            waits = nominated_for(other) == node and not node_of(other) and not terminating(other)
-            is_other = other["metadata"]["uid"] != pod["metadata"]["uid"]
-            if waits and is_other and pod_priority(other) >= pod_priority(pod):
-                yield requests_of(other)
+            node = nominated_for(other)
+            if node and not node_of(other) and not terminating(other):
+                is_other = other["metadata"]["uid"] != pod["metadata"]["uid"]
+                if is_other and pod_priority(other) >= pod_priority(pod):
+                    found.setdefault(node, []).append(requests_of(other))
+        return found
 
     def _may_go_to(self, pod: Body, node: Body) -> bool:
         return is_open(node) and pinned_to(pod) in ("", name_of(node)) and suits(pod, node)
@@ -117,20 +120,20 @@ class Scheduler:
 
     def _why(self, pod: Body, held: dict[str, list[Amounts]]) -> str:
         """In kube-scheduler's words."""
-        nodes = self.server.all(NODES)
-        reasons = Counter(reason for node in nodes for reason in self._against(pod, node, held))
+        nodes, promised = self.server.all(NODES), self._promised(pod)
+        used = {name: [*held.get(name, ()), *promised.get(name, ())] for name in map(name_of, nodes)}
+        reasons = Counter(reason for node in nodes for reason in self._against(pod, node, used[name_of(node)]))
         counts = sorted(f"{count} {reason}" for reason, count in reasons.items())
         return f"0/{len(nodes)} nodes are available: {', '.join(counts)}."
 
-    def _against(self, pod: Body, node: Body, held: dict[str, list[Amounts]]) -> list[str]:
+    def _against(self, pod: Body, node: Body, used: list[Amounts]) -> list[str]:
         if not is_ready(node):
             return ["node(s) had untolerated taint(s)"]
         if node["spec"].get("unschedulable"):
             return ["node(s) were unschedulable"]
         if not self._may_go_to(pod, node):
             return ["node(s) didn't match Pod's node affinity/selector"]
-        taken = total([*held.get(name_of(node), ()), *self._promised(pod, name_of(node))])
-        has = allocatable(node)
+        taken, has = total(used), allocatable(node)
         lacking = [n for n, amount in requests_of(pod).items() if taken.get(n, 0) + amount > has.get(n, 0)]
         return [f"Insufficient {name}" for name in lacking]
 
@@ -171,7 +174,7 @@ class Scheduler:
         """Those that must go for the pod to fit; None if it does not even fit without all of lower priority."""
         here = [p for p in self.server.all(PODS) if node_of(p) == name_of(node) and not ended(p)]
         lower = [p for p in here if pod_priority(p) < pod_priority(pod) and not terminating(p)]
-        held = [requests_of(p) for p in here if p not in lower] + list(self._promised(pod, name_of(node)))
+        held = [requests_of(p) for p in here if p not in lower] + self._promised(pod).get(name_of(node), [])
         if not fits(pod, node, held):
             return None
         victims = []

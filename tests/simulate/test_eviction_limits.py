@@ -134,7 +134,7 @@ def test_many_small_preemptors_are_served_as_many_in_a_minute_as_may_go_in_all()
         run_scenario(scenario)
 
 
-def test_a_large_one_within_the_limit_for_all_gets_its_turn_though_small_ones_of_others_come_each_minute() -> None:
+def test_large_preemptor_gets_its_turn_though_small_ones_of_others_come_each_minute() -> None:
     async def scenario(world: World) -> None:
         teams(world, red=9, blue=7)
         await world.advance(30)
@@ -206,7 +206,7 @@ def test_by_default_a_guarantee_comes_back_from_one_gang_that_holds_the_whole_cl
     run_scenario(scenario)
 
 
-def test_by_default_a_gang_without_a_guarantee_for_which_most_of_a_cluster_would_go_waits_for_a_person() -> None:
+def test_gang_without_a_guarantee_that_needs_most_of_a_cluster_waits_for_a_person() -> None:
     async def scenario(world: World) -> None:
         whole = teams(world, nodes=12, red=0)
         world.server.edit(kinds.JOBS, whole, {**whole["spec"], "minReplicas": 48})
@@ -223,7 +223,7 @@ def test_by_default_a_gang_without_a_guarantee_for_which_most_of_a_cluster_would
     run_scenario(scenario)
 
 
-def test_many_small_preemptors_of_a_team_get_no_more_in_a_minute_than_one_large_and_another_team_is_served() -> None:
+def test_small_preemptors_get_no_more_in_a_minute_than_a_large_one_and_others_are_served() -> None:
     async def scenario(world: World) -> None:
         teams(world, nodes=8, red=12, blue=3)
         await world.advance(30)

@@ -14,7 +14,7 @@ import pytest
 from elastic_operator.metrics.jobs import job_families
 from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.facts.snapshot import JobDemand, Snapshot
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, JobDemand
 from elastic_operator.read import job_contexts
 from tests.simulate import server as kinds
 from tests.simulate.server import Body
@@ -34,10 +34,10 @@ def in_a_circle() -> Iterator[None]:
         may = len(job.sizes) > 1 and job.failed_until < inf and len(job.members) == job.sizes[-1]
         return replace(job, sizes=job.sizes[:-1]) if may else job
 
-    def allocate(self: Allocator, snapshot: Snapshot) -> Allocation:
+    def allocate(self: Allocator, inputs: AllocationInputs) -> Allocation:
         nonlocal less
         less = not less
-        return real(self, replace(snapshot, jobs=tuple(map(smaller, snapshot.jobs))) if less else snapshot)
+        return real(self, replace(inputs, jobs=tuple(map(smaller, inputs.jobs))) if less else inputs)
 
     with patch.object(Allocator, "allocate", allocate):
         yield

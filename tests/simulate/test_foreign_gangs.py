@@ -99,7 +99,7 @@ def test_pods_of_a_job_that_makes_one_each_second_have_what_their_team_is_guaran
 
 
 @pytest.mark.parametrize("job", ["", "of-one"], ids=["on its own", "alone of its Job"])
-def test_a_pod_that_has_waited_in_vain_has_the_room_that_becomes_free_before_a_job_grows_into_it(job: str) -> None:
+def test_pod_that_waited_without_room_gets_freed_room_before_a_job_grows_into_it(job: str) -> None:
     async def scenario(world: World) -> None:
         for _ in range(2):
             world.add_node(GPUS, "a")

@@ -14,14 +14,14 @@ from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.store import Store
 from elastic_operator.loop.controller import Controller
 from elastic_operator.metrics import Metrics
-from elastic_operator.read.pending.gang_places import GangPlaces
+from elastic_operator.read.foreign.gang_nodes import GangNodes
 from tests.simulate import server as kinds
 from tests.simulate.test_eviction_limits import teams
 from tests.simulate.test_quarantine import add_job, pods_of, run_scenario
 from tests.simulate.virtual_clock import VirtualClock
 from tests.simulate.world import World
 
-OF_OTHERS = (Controller, GangPlaces, Metrics)
+OF_OTHERS = (Controller, GangNodes, Metrics)
 """These forget other things than jobs."""
 
 

@@ -9,7 +9,7 @@ from unittest.mock import patch
 import pytest
 
 from elastic_api.status import ConditionType, SizeReason
-from elastic_operator.loop.reclaim import dry_run_answers, dry_runs
+from elastic_operator.loop.reclaim import admission_answers, admission_checks
 from tests.kit.requests import Request
 from tests.simulate import server as kinds
 from tests.simulate.api import RefusedError
@@ -29,7 +29,7 @@ def never_placed(world: World, namespace: str, *, gpus: int) -> Body:
     return pod
 
 
-def test_for_a_pod_that_the_scheduler_places_nowhere_pods_go_from_three_nodes_and_then_it_rests() -> None:
+def test_pod_that_the_scheduler_places_nowhere_causes_evictions_on_three_nodes_and_then_rests() -> None:
     async def scenario(world: World) -> None:
         teams(world, nodes=20, red=4)
         await world.advance(30)
@@ -300,7 +300,7 @@ def test_of_more_preemptors_than_dry_runs_within_the_life_of_an_answer_each_gets
         [now] = [one for one in world.server.all(kinds.JOBS) if one["metadata"]["uid"] == owner["metadata"]["uid"]]
         assert now["status"]["resizes"] <= 4
 
-    with patch.object(dry_run_answers, "PASSED_SECONDS", 3.0):
+    with patch.object(admission_answers, "PASSED_SECONDS", 3.0):
         run_scenario(scenario)
 
 
@@ -334,11 +334,11 @@ def test_a_job_that_waits_to_make_way_gets_again_what_it_has_lost() -> None:
         await world.advance(5)
         assert limit_of(world, green) != SizeReason.AT_MAXIMUM
 
-    with patch.object(dry_runs.DryRuns, "_may_ask", lambda *_: False):
+    with patch.object(admission_checks.AdmissionChecks, "_may_ask", lambda *_: False):
         run_scenario(scenario)
 
 
-def test_a_pending_pod_does_not_wait_long_for_answers_about_a_job_that_takes_from_the_same_victim_job() -> None:
+def test_pending_pod_does_not_wait_long_for_answers_about_another_preemptor() -> None:
     async def scenario(world: World) -> None:
         green = teams(world, nodes=2, red=4, blue=1)
         await world.advance(60)
@@ -349,7 +349,7 @@ def test_a_pending_pod_does_not_wait_long_for_answers_about_a_job_that_takes_fro
         assert not pods_of(world, job)
         assert len(pods_of(world, green)) == 7
 
-    with patch.object(dry_runs.DryRuns, "_may_ask", lambda *_: False):
+    with patch.object(admission_checks.AdmissionChecks, "_may_ask", lambda *_: False):
         run_scenario(scenario)
 
 
@@ -374,7 +374,7 @@ def test_three_rejections_after_dry_runs_stop_evictions_for_the_job() -> None:
     run_scenario(scenario)
 
 
-def test_without_answers_no_pod_is_evicted_and_few_questions_are_asked_and_later_all_get_their_guarantee() -> None:
+def test_without_answers_no_pod_is_evicted_and_later_all_get_their_guarantee() -> None:
     async def scenario(world: World) -> None:
         teams(world, nodes=4, red=12)
         await world.advance(30)
@@ -398,7 +398,7 @@ def test_without_answers_no_pod_is_evicted_and_few_questions_are_asked_and_later
 
 
 @pytest.mark.parametrize("placed", [0, 1], ids=["all-of-its-pods", "all-but-the-first"])
-def test_for_a_job_whose_pods_the_scheduler_places_nowhere_others_go_three_times_and_then_it_rests(placed: int) -> None:
+def test_job_that_the_scheduler_places_nowhere_causes_evictions_three_times_and_then_rests(placed: int) -> None:
     async def scenario(world: World) -> None:
         teams(world, nodes=4, red=4)
         await world.advance(30)

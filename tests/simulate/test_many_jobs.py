@@ -12,7 +12,7 @@ from elastic_operator.loop import reason_messages, reconciler
 from elastic_operator.loop import store_view as stored
 from elastic_operator.plan import planner
 from elastic_operator.read import specs
-from elastic_operator.read.pending import pending_pods as waiting_pods
+from elastic_operator.read.foreign import foreign_pods as waiting_pods
 from tests.simulate import server as kinds
 from tests.simulate.facts import owner_of
 from tests.simulate.policies import NAMESPACES
@@ -44,7 +44,7 @@ def owners(world: World) -> set[str]:
     return {owner["name"] for pod in world.server.all(kinds.PODS) if (owner := owner_of(pod))}
 
 
-def test_of_many_jobs_created_at_once_some_start_in_each_pass_and_started_ones_do_not_delay_others():
+def test_some_of_many_new_jobs_start_in_each_pass_and_do_not_delay_the_others():
     async def scenario(world: World) -> None:
         with_jobs(world, JOBS)
         started = []
@@ -118,7 +118,7 @@ def test_all_jobs_are_decided_on_again_in_time_some_of_them_at_a_time():
         run_scenario(scenario)
 
 
-def test_much_that_is_new_is_read_one_object_in_a_turn_of_the_event_loop_and_the_pass_remembers_it():
+def test_new_objects_are_read_one_in_each_turn_of_the_event_loop_and_the_pass_uses_them():
     async def scenario(world: World) -> None:
         with_jobs(world, JOBS)
         world.add_node(0, "b")
@@ -132,8 +132,8 @@ def test_much_that_is_new_is_read_one_object_in_a_turn_of_the_event_loop_and_the
             return ""
 
         parse = noted(specs.parse_spec, turn, [])
-        look = noted(waiting_pods.pending_pod_of, turn, [])
-        with patch.object(specs, "parse_spec", parse), patch.object(waiting_pods, "pending_pod_of", look):
+        look = noted(waiting_pods.foreign_pod_of, turn, [])
+        with patch.object(specs, "parse_spec", parse), patch.object(waiting_pods, "foreign_pod_of", look):
             ahead = asyncio.ensure_future(world.operator.controller._read_ahead())
             while not ahead.done():
                 turns += 1

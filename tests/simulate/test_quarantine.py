@@ -91,7 +91,7 @@ def test_others_lose_pods_once_at_most_for_a_job_that_raises_at_what_it_is_given
     run_scenario(scenario)
 
 
-def test_a_place_for_a_foreign_pod_is_kept_for_as_long_as_the_pods_of_a_job_that_is_quarantined_take_to_go() -> None:
+def test_place_of_a_foreign_pod_is_kept_until_the_pods_of_a_quarantined_job_are_deleted() -> None:
     async def scenario(world: World) -> None:
         world.add_node(4, "a")
         add_policy(world, "red", guaranteed=0, limit=8)
@@ -129,7 +129,7 @@ def test_a_policy_of_which_no_teams_can_be_made_is_quarantined_and_the_others_ho
             await world.advance(30)
             assert len(pods_of(world, good)) == 1
             assert errors("policy") > before
-            resolved = world.operator.controller.world.policies
+            resolved = world.operator.controller.view.policies
             assert {p.code for found in resolved.problems.values() for p in found} == {"InternalError"}
 
     run_scenario(scenario)
@@ -144,7 +144,7 @@ def test_a_policy_of_whose_new_spec_no_teams_can_be_made_holds_as_it_was() -> No
         return work(found, *arguments, **more)
 
     def guaranteed(world: World) -> list[int]:
-        return [team.quotas["a"].guaranteed for team in world.operator.controller.world.policies.teams]
+        return [team.quotas["a"].guaranteed for team in world.operator.controller.view.policies.teams]
 
     async def scenario(world: World) -> None:
         world.add_node(4, "a")
@@ -163,7 +163,7 @@ def test_a_policy_of_whose_new_spec_no_teams_can_be_made_holds_as_it_was() -> No
 
 
 def test_an_allocation_that_raises_whatever_the_jobs_are_is_blamed_on_none_of_them() -> None:
-    def broken(_allocator: Any, _snapshot: Any) -> Any:
+    def broken(_allocator: Any, _inputs: Any) -> Any:
         raise ValueError("made up")
 
     async def scenario(world: World) -> None:
@@ -177,13 +177,13 @@ def test_an_allocation_that_raises_whatever_the_jobs_are_is_blamed_on_none_of_th
     run_scenario(scenario)
 
 
-def test_an_error_that_only_the_limits_on_evictions_bring_about_is_blamed_on_the_job_at_which_it_occurs() -> None:
+def test_error_that_only_the_limits_on_evictions_cause_is_blamed_on_its_job() -> None:
     allocate_all = allocate.Allocator.allocate
 
-    def broken(allocator: Any, snapshot: Any) -> Any:
-        if snapshot.eviction_limits != EvictionLimits() and any(job.namespace == "blue" for job in snapshot.jobs):
+    def broken(allocator: Any, inputs: Any) -> Any:
+        if inputs.eviction_limits != EvictionLimits() and any(job.namespace == "blue" for job in inputs.jobs):
             raise ValueError("made up")
-        return allocate_all(allocator, snapshot)
+        return allocate_all(allocator, inputs)
 
     async def scenario(world: World) -> None:
         world.add_node(4, "a")
@@ -200,10 +200,10 @@ def test_an_error_that_only_the_limits_on_evictions_bring_about_is_blamed_on_the
 def test_an_error_in_what_the_mode_dry_run_only_reports_keeps_no_job_from_its_pods() -> None:
     allocate_all = allocate.Allocator.allocate
 
-    def broken(allocator: Any, snapshot: Any) -> Any:
-        if snapshot.reclaiming:
+    def broken(allocator: Any, inputs: Any) -> Any:
+        if inputs.reclaiming:
             raise ValueError("made up")
-        return allocate_all(allocator, snapshot)
+        return allocate_all(allocator, inputs)
 
     async def scenario(world: World) -> None:
         world.add_node(4, "a")

@@ -12,8 +12,8 @@ import pytest
 from elastic_operator.loop.store_view import StoreView
 from elastic_operator.plan.planner import Planner
 from elastic_operator.tools import snapshot_file
-from elastic_operator.tools.decisions import Decision, decide
-from elastic_operator.tools.recording import record, without_output
+from elastic_operator.tools.cluster_snapshot import snapshot_of, without_output
+from elastic_operator.tools.decisions import JobDecision, decide
 from tests.simulate.history import run_history
 
 EVENTS = 20
@@ -24,7 +24,7 @@ class Replays:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._decide, self._plan = Planner.decide, Planner.plan
-        self._replayed: Mapping[str, Decision] = {}
+        self._replayed: Mapping[str, JobDecision] = {}
         self._loop: Planner | None = None
         self.grants = self.deletes = self.creates = 0
         monkeypatch.setattr(Planner, "decide", lambda planner, world, reclaim: self.decide(planner, world, reclaim))
@@ -35,7 +35,7 @@ class Replays:
         decisions = self._decide(planner, world, reclaim)
         if not isinstance(world, StoreView):
             return decisions
-        recorded = record(world, reclaim, *world.reader.policies.sources())
+        recorded = snapshot_of(world, reclaim, *world.reader.policies.sources())
         read = snapshot_file.decode(json.loads(snapshot_file.encode(recorded)), source="f")
         assert read == recorded
         outcome = decide(read)

@@ -10,7 +10,7 @@ import yaml
 
 from elastic_operator.command_line import main
 from elastic_operator.tools import snapshot_file
-from elastic_operator.tools.recording import Recording
+from elastic_operator.tools.cluster_snapshot import ClusterSnapshot
 from tests.api.jobs import make_job, make_template, with_gpus
 from tests.api.policies import make_policy
 
@@ -27,9 +27,9 @@ class Desk:
         path.write_text(content if isinstance(content, str) else json.dumps(content))
         return str(path)
 
-    def snapshot(self, recording: Recording) -> str:
-        """The file of a recording."""
-        return self.file("snapshot.json", snapshot_file.encode(recording))
+    def snapshot(self, snapshot: ClusterSnapshot) -> str:
+        """The file of a snapshot."""
+        return self.file("snapshot.json", snapshot_file.encode(snapshot))
 
     def manifests(self, *bodies: dict[str, Any]) -> str:
         """A file of manifests."""

@@ -9,13 +9,13 @@ from dataclasses import replace
 from math import inf
 
 from elastic_operator.command_line import main
-from elastic_operator.plan.facts.snapshot import PendingPod
+from elastic_operator.plan.facts.allocation_inputs import ForeignPod
 from elastic_operator.plan.facts.text import Reason
 from tests.api.policies import make_flavor
 from tests.plan.allocate.world import NOW, make_job, make_node, make_shape
 from tests.plan.jobs import with_facts
 from tests.plan.policies.builders import make_policy
-from tests.tools.recordings import at_rest, make_recording
+from tests.tools.snapshots import at_rest, make_cluster_snapshot, waiting_for_nodes
 
 
 def crowded():
@@ -26,7 +26,7 @@ def crowded():
         make_job("big", 1, 8, on="n1 n1 n1", age=5),
         make_job("late", 3, 3),
     ]
-    return make_recording(nodes, jobs)
+    return make_cluster_snapshot(nodes, jobs)
 
 
 def decided(desk, snapshot):
@@ -45,7 +45,7 @@ def test_each_job_is_told_with_its_pods_before_and_after_and_where_they_are(desk
 
 
 def test_each_job_is_told_with_the_reason_why_it_gets_no_more(desk):
-    jobs = decided(desk, make_recording([make_node("n1", 2)], [make_job("big", 1, 8, on="n1 n1")]))
+    jobs = decided(desk, make_cluster_snapshot([make_node("n1", 2)], [make_job("big", 1, 8, on="n1 n1")]))
     assert jobs["big"]["grant"]["limit"] == "InsufficientNodes"
     assert jobs["big"]["grant"]["message"].startswith("2 of 8 pods.")
 
@@ -65,17 +65,19 @@ def test_the_text_has_the_reason_and_the_pods_below_each_job_sorted_by_name(desk
 def test_workers_of_one_node_are_told_as_ranges(desk):
     job = make_job("a", 1, 5, on="n1 n1 n1 n1 w7@n1")
     assert "  keep: master, worker 0-2, 7 on n1" in desk.says(
-        "replay", desk.snapshot(make_recording([make_node("n1", 5)], [job]))
+        "replay", desk.snapshot(make_cluster_snapshot([make_node("n1", 5)], [job]))
     )
 
 
 def test_a_pod_whose_room_is_not_free_yet_is_told_so(desk):
-    said = desk.says("replay", desk.snapshot(make_recording([make_node("n1", 2, leaving=1)], [make_job("a", 1, 2)])))
+    said = desk.says(
+        "replay", desk.snapshot(make_cluster_snapshot([make_node("n1", 2, leaving=1)], [make_job("a", 1, 2)]))
+    )
     assert "once its room is free" in said
 
 
 def test_the_team_is_the_one_that_owns_the_namespace(desk):
-    snapshot = make_recording([make_node()], [make_job("a")])
+    snapshot = make_cluster_snapshot([make_node()], [make_job("a")])
     assert decided(desk, snapshot)["a"]["team"] == "namespace team-a"
     assert (
         decided(desk, replace(snapshot, policies=(make_policy("research", namespaces=["team-a"]),)))["a"]["team"]
@@ -85,9 +87,9 @@ def test_the_team_is_the_one_that_owns_the_namespace(desk):
 
 def test_what_is_taken_for_a_pod_that_waits_is_told_on_both_sides(desk):
     owner = make_policy("b", namespaces=["team-b"], flavors=[make_flavor(guaranteed=1)])
-    waiting = PendingPod("r", "team-b", "notebook", NOW - 60, make_shape(1), preempts=False)
-    held = make_recording([make_node("n1", 2)], [make_job("big", 1, 2, on="n1 n1")])
-    snapshot = replace(held, policies=(owner,), pending_pods=(waiting,))
+    waiting = ForeignPod("r", "team-b", "notebook", NOW - 60, make_shape(1), preempts=False)
+    held = make_cluster_snapshot([make_node("n1", 2)], [make_job("big", 1, 2, on="n1 n1")])
+    snapshot = replace(held, policies=(owner,), foreign_pods=(waiting,))
     lines = desk.says("replay", desk.snapshot(snapshot)).splitlines()
     assert "  released for: team-b/notebook" in lines
     assert lines[-1] == "reclaim: pod team-b/notebook has a place on n1 when these are gone: team-a/big worker 0"
@@ -97,9 +99,9 @@ def test_what_is_taken_for_a_pod_that_waits_is_told_on_both_sides(desk):
 
 def lost():
     """A job of two pods, one of which was on a node that is out of service."""
-    recording = make_recording([make_node("n1"), make_node("n2", ready=False)], [make_job("a", 2, 2, on="n1 n2")])
-    (job,) = at_rest(recording).jobs
-    return replace(recording, jobs=(replace(job, facts=with_facts(job.facts, unready={"n2": -inf})),))
+    snapshot = make_cluster_snapshot([make_node("n1"), make_node("n2", ready=False)], [make_job("a", 2, 2, on="n1 n2")])
+    (job,) = at_rest(snapshot).jobs
+    return replace(snapshot, jobs=(replace(job, facts=with_facts(job.facts, unready={"n2": -inf})),))
 
 
 def test_of_a_lost_pod_it_is_told_what_was_observed_why_pods_are_deleted_and_what_follows(desk):
@@ -137,13 +139,23 @@ def test_a_pod_that_is_made_is_told_with_its_node_and_a_reason_that_stands_above
 
 def started():
     """A job of one pod whose status says already that it has begun."""
-    return at_rest(make_recording([make_node("n1")], [make_job("a")]))
+    return at_rest(make_cluster_snapshot([make_node("n1")], [make_job("a")]))
+
+
+def test_pods_that_wait_for_new_nodes_are_told_with_the_others(desk):
+    snapshot = waiting_for_nodes()
+    job = decided(desk, snapshot)["a"]
+    assert (job["before"], job["after"], job["gpus_before"], job["gpus_after"]) == (2, 2, 2, 2)
+    assert job["grant"]["limit"] == "WaitingForNodes"
+    assert [(pod["role"], pod["index"]) for pod in job["grant"]["keep"]] == [("master", 0), ("worker", 0)]
+    lines = desk.says("replay", desk.snapshot(snapshot)).splitlines()
+    assert "  keep: master, worker 0 where the scheduler finds room" in lines
 
 
 def test_a_job_without_pods_is_told_too(desk):
-    (job,) = make_recording([], [make_job("a", on="n1")]).jobs
+    (job,) = make_cluster_snapshot([], [make_job("a", on="n1")]).jobs
     suspended = replace(job, facts=replace(job.facts, spec=job.facts.spec.model_copy(update={"suspend": True})))
-    lines = desk.says("replay", desk.snapshot(make_recording([make_node("n1")], [suspended]))).splitlines()
+    lines = desk.says("replay", desk.snapshot(make_cluster_snapshot([make_node("n1")], [suspended]))).splitlines()
     assert lines[1].split() == ["team-a/a", "namespace", "team-a", "1", "->", "0", "1", "->", "0"]
     assert "  observed: ScaledDown: Suspended: 1 pod stopped." in lines
     assert "  delete a-master-0: incarnation 1 is over" in lines
@@ -161,7 +173,7 @@ def test_a_snapshot_of_an_older_release_is_refused_with_its_version_and_the_reme
     [line] = desk.refuses("replay", desk.file("f", {"kind": "Snapshot", "version": 1, "snapshot": {}}))
     assert line == (
         "elastic-operator: f: kind: 'Snapshot': is version 1 of a snapshot, which has the allocation only: must be"
-        " World; take it again, or read it with the release that wrote it"
+        " ClusterSnapshot; take it again, or read it with the release that wrote it"
     )
 
 
@@ -175,7 +187,7 @@ def test_the_same_jobs_in_another_order_are_told_alike(desk):
 
 
 def test_a_file_that_is_no_snapshot_is_refused(desk):
-    assert "f: kind: 'Pod': must be World" in desk.refuses("replay", desk.file("f", {"kind": "Pod"}))[0]
+    assert "f: kind: 'Pod': must be ClusterSnapshot" in desk.refuses("replay", desk.file("f", {"kind": "Pod"}))[0]
     assert "f: is not JSON" in desk.refuses("replay", desk.file("f", "kind: Snapshot"))[0]
 
 

@@ -11,14 +11,14 @@ from elastic_operator.plan.facts.team import DEFAULT_POLICY, Quota, Team
 from elastic_operator.plan.planner import Planner
 from elastic_operator.settings import Settings
 from elastic_operator.tools.apply_changes import apply_changes
+from elastic_operator.tools.cluster_snapshot import SnapshotJob
 from elastic_operator.tools.manifests import Changes, read_changes
-from elastic_operator.tools.recorded_view import RecordedView
-from elastic_operator.tools.recording import RecordedJob
+from elastic_operator.tools.snapshot_view import SnapshotView
 from tests.api.policies import make_flavor
 from tests.plan.allocate.world import GPU, make_job, make_node
 from tests.plan.policies.builders import labelled, make_policy
 from tests.tools.build import job, policy
-from tests.tools.recordings import make_recording
+from tests.tools.snapshots import make_cluster_snapshot, waiting_for_nodes
 
 PRIORITY_CLASS = {
     "apiVersion": "scheduling.k8s.io/v1",
@@ -30,7 +30,7 @@ PRIORITY_CLASS = {
 
 def full():
     """One node of 4 GPUs, all of them with the job `old`."""
-    return make_recording([make_node("n1", 4)], [make_job("old", 1, 4, on="n1 n1 n1 n1", age=60)])
+    return make_cluster_snapshot([make_node("n1", 4)], [make_job("old", 1, 4, on="n1 n1 n1 n1", age=60)])
 
 
 def shared():
@@ -44,26 +44,26 @@ def shared():
     return replace(full(), policies=policies, namespaces=(labelled("team-a"), labelled("team-d", org="y")))
 
 
-def effects(desk, recording, *arguments):
+def effects(desk, snapshot, *arguments):
     """What becomes of each job, by name: (effect, before, after)."""
-    said = json.loads(desk.says("simulate", desk.snapshot(recording), "-o", "json", *arguments))
+    said = json.loads(desk.says("simulate", desk.snapshot(snapshot), "-o", "json", *arguments))
     return {e["name"]: (e["effect"], e["before"], e["after"]) for e in said["jobs"]}
 
 
-def after_changes(recording, file, *, delete=()):
+def after_changes(snapshot, file, *, delete=()):
     """What the allocator decides from after the changes."""
-    changes = read_changes(file, delete, gpu_resources=recording.settings.gpu_resources)
-    return seen(apply_changes(recording, changes, Settings()).recording)
+    changes = read_changes(file, delete, gpu_resources=snapshot.settings.gpu_resources)
+    return seen(apply_changes(snapshot, changes, Settings()).snapshot)
 
 
-def seen(recording):
+def seen(snapshot):
     """What the allocator decides from."""
-    return Planner().observe(RecordedView(recording))[1]
+    return Planner().observe(SnapshotView(snapshot))[1]
 
 
-def changed_teams(desk, recording, *manifests, delete=()):
+def changed_teams(desk, snapshot, *manifests, delete=()):
     """Teams and namespaces after the changes."""
-    after = after_changes(recording, desk.manifests(*manifests) if manifests else None, delete=delete)
+    after = after_changes(snapshot, desk.manifests(*manifests) if manifests else None, delete=delete)
     return {team.name: team for team in after.teams}, dict(after.team_of)
 
 
@@ -72,6 +72,11 @@ def changed_teams(desk, recording, *manifests, delete=()):
 
 def test_without_a_change_all_stays_as_it_is(desk):
     assert effects(desk, full()) == {"old": ("same", 4, 4)}
+
+
+def test_a_job_whose_pods_wait_for_new_nodes_stays_as_it_is_or_stops(desk):
+    assert effects(desk, waiting_for_nodes()) == {"a": ("same", 2, 2)}
+    assert effects(desk, waiting_for_nodes(), "--delete", "job/team-a/a") == {"a": ("stops", 2, 0)}
 
 
 def test_a_job_that_is_added_starts_and_one_that_has_a_surplus_shrinks_for_it(desk):
@@ -88,7 +93,7 @@ def test_a_job_that_is_edited_keeps_its_pods_and_its_age(desk):
 
 
 def test_a_job_that_goes_or_is_suspended_stops_and_others_grow(desk):
-    two = make_recording(
+    two = make_cluster_snapshot(
         [make_node("n1", 4)], [make_job("old", 1, 4, on="n1 n1", age=60), make_job("other", 1, 4, on="n1 n1", age=50)]
     )
     expected = {"old": ("grows", 2, 4), "other": ("stops", 2, 0)}
@@ -97,16 +102,18 @@ def test_a_job_that_goes_or_is_suspended_stops_and_others_grow(desk):
 
 
 def test_a_suspended_job_starts_when_the_changes_resume_it(desk):
-    node, (old,) = make_node("n1", 4), make_recording([], [make_job("old", 1, 4)]).jobs
+    node, (old,) = make_node("n1", 4), make_cluster_snapshot([], [make_job("old", 1, 4)]).jobs
     spec = old.facts.spec.model_copy(update={"suspend": True})
-    suspended = make_recording([node], [RecordedJob(replace(old.facts, spec=spec))])
+    suspended = make_cluster_snapshot([node], [SnapshotJob(replace(old.facts, spec=spec))])
     assert effects(desk, suspended) == {"old": ("same", 0, 0)}
     assert effects(desk, suspended, "--change", desk.manifests(job("old", high=4))) == {"old": ("starts", 0, 4)}
 
 
 def test_an_edit_mends_a_spec_that_could_not_be_read(desk):
-    (old,) = make_recording([], [make_job("old", 1, 4)]).jobs
-    broken = make_recording([make_node("n1", 4)], [RecordedJob(replace(old.facts, spec=None, invalid="Mend it."))])
+    (old,) = make_cluster_snapshot([], [make_job("old", 1, 4)]).jobs
+    broken = make_cluster_snapshot(
+        [make_node("n1", 4)], [SnapshotJob(replace(old.facts, spec=None, invalid="Mend it."))]
+    )
     assert effects(desk, broken, "--change", desk.manifests(job("old", high=2))) == {"old": ("starts", 0, 2)}
 
 
@@ -123,18 +130,18 @@ def test_the_priority_of_a_new_job_stands_in_the_changes(desk):
 
 
 def of_class(name):
-    """A recording of one job of priority 1000, by the PriorityClass of that name."""
-    (known,) = make_recording([], [make_job("old", 1, 4, priority=1000)]).jobs
+    """A snapshot of one job of priority 1000, by the PriorityClass of that name."""
+    (known,) = make_cluster_snapshot([], [make_job("old", 1, 4, priority=1000)]).jobs
     spec = known.facts.spec.model_copy(update={"priority_class_name": name})
-    return make_recording([make_node("n1", 4)], [RecordedJob(replace(known.facts, spec=spec), known.shape)])
+    return make_cluster_snapshot([make_node("n1", 4)], [SnapshotJob(replace(known.facts, spec=spec), known.shape)])
 
 
 @pytest.mark.parametrize(("before", "after", "priority"), [("high", "high", 1000), ("high", "", 0), ("", "", 1000)])
 def test_an_edited_job_keeps_its_priority_with_its_class_only(desk, before, after, priority):
     more = {"priorityClassName": after} if after else {}
-    recording = of_class(before)
+    snapshot = of_class(before)
     changes = read_changes(desk.manifests(job("old", high=2, **more)), (), gpu_resources=(GPU,))
-    (edited,) = apply_changes(recording, changes, Settings()).recording.jobs
+    (edited,) = apply_changes(snapshot, changes, Settings()).snapshot.jobs
     assert edited.facts.context.priority == priority
 
 
@@ -174,7 +181,9 @@ def test_the_text_shows_who_is_affected_with_the_reason_and_counts_the_others(de
 
 
 def test_the_text_leaves_out_who_is_not_affected_and_its_columns_are_aligned(desk):
-    snapshot = make_recording([make_node("n1", 4)], [make_job("a-job-with-a-long-name", 4, 4), make_job("b", 1, 4)])
+    snapshot = make_cluster_snapshot(
+        [make_node("n1", 4)], [make_job("a-job-with-a-long-name", 4, 4), make_job("b", 1, 4)]
+    )
     lines = desk.says("simulate", desk.snapshot(snapshot), "--delete", "job/team-a/a-job-with-a-long-name").splitlines()
     assert (
         len({line.index(word) for line, word in ((lines[0], "EFFECT"), (lines[1], "stops"), (lines[3], "starts"))}) == 1
@@ -190,7 +199,7 @@ def test_gpus_are_counted_by_pod(desk):
 
 
 def test_a_guarantee_that_is_given_moves_gpus_from_who_has_none_to_who_has_it(desk):
-    two = make_recording(
+    two = make_cluster_snapshot(
         [make_node("n1", 4)],
         [make_job("old", 1, 4, on="n1 n1 n1 n1", age=60), replace(make_job("poor", 1, 3), namespace="team-b")],
     )
@@ -225,8 +234,8 @@ def test_a_policy_that_is_deleted_leaves_its_namespaces_without_one(desk):
 
 def test_the_team_of_the_namespaces_without_a_policy_stays(desk):
     rest = Team(DEFAULT_POLICY, has_policy=False)
-    recording = replace(shared(), settings=replace(shared().settings, teams=(rest,)))
-    teams, _ = changed_teams(desk, recording, policy("new", "team-c"), delete=["policy/vision"])
+    snapshot = replace(shared(), settings=replace(shared().settings, default_parents=(rest,)))
+    teams, _ = changed_teams(desk, snapshot, policy("new", "team-c"), delete=["policy/vision"])
     assert sorted(teams) == ["default policy", "new", "research", "speech"]
     assert teams[DEFAULT_POLICY] == rest
 
@@ -235,7 +244,7 @@ def test_what_cannot_be_as_written_is_noted(desk):
     file = desk.manifests(policy("new", "team-a", parent="nobody", namespaceSelector={}))
     said = json.loads(desk.says("simulate", desk.snapshot(shared()), "--change", file, "-o", "json"))
     notes = " ".join(said["notes"])
-    assert "team-a: belongs to the older policy 'vision'" in notes
+    assert "Namespace team-a belongs to the older policy 'vision'." in notes
     assert "spec.parent: 'nobody'" in notes
     assert "note: new: " in desk.says("simulate", desk.snapshot(shared()), "--change", file)
 
@@ -290,4 +299,4 @@ def test_what_is_to_be_deleted_is_there(desk):
 
 
 def test_no_changes_are_no_change():
-    assert seen(apply_changes(shared(), Changes(), Settings()).recording) == seen(shared())
+    assert seen(apply_changes(shared(), Changes(), Settings()).snapshot) == seen(shared())

@@ -1,4 +1,4 @@
-"""A recording survives its way through a file, and what is no recording is refused in words."""
+"""A snapshot survives its way through a file, and what is no snapshot is refused in words."""
 
 from __future__ import annotations
 
@@ -13,7 +13,19 @@ from hypothesis import strategies as st
 
 from elastic_api.job import JobSpec
 from elastic_api.policy import PolicySpec
-from elastic_api.status import Condition, JobStatus, LastFailure, Retry, RetryCause
+from elastic_api.status import Condition, ConditionType, JobStatus, LastFailure, Retry, RetryCause
+from elastic_operator.plan.facts.allocation_inputs import (
+    AllocationSettings,
+    EvictionLimit,
+    EvictionLimits,
+    ForeignPod,
+    Member,
+    Node,
+    PodShape,
+    Preemptor,
+    Taint,
+    Toleration,
+)
 from elastic_operator.plan.facts.group_report import Goodput, GroupChange, GroupReport
 from elastic_operator.plan.facts.job import (
     FlapWindow,
@@ -28,28 +40,16 @@ from elastic_operator.plan.facts.job import (
 )
 from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.node_outage import NodeOutage
-from elastic_operator.plan.facts.snapshot import (
-    EvictionLimit,
-    EvictionLimits,
-    Member,
-    Node,
-    PendingPod,
-    PodShape,
-    Preemptor,
-    Snapshot,
-    Taint,
-    Toleration,
-)
 from elastic_operator.plan.facts.team import Flavor, Quota, Team
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.policies.resolve import Namespace, Policy
 from elastic_operator.tools import snapshot_file
+from elastic_operator.tools.cluster_snapshot import ClusterSnapshot, SnapshotJob
 from elastic_operator.tools.files import InputError
-from elastic_operator.tools.recording import RecordedJob, Recording
 from tests.api.policies import full_policy
 from tests.plan.allocate.world import make_job, make_node, make_shape
 from tests.plan.jobs import make_spec
-from tests.tools.recordings import make_recording, recorded
+from tests.tools.snapshots import make_cluster_snapshot, recorded
 
 NUMBERS, WORDS = st.integers(0, 2**53), st.text(max_size=5)
 TIMES = st.floats(-1e12, 1e12) | st.sampled_from([inf, -inf])
@@ -131,7 +131,7 @@ JOBS = facts(
     context=facts(
         JobContext,
         unready=st.dictionaries(WORDS, TIMES, max_size=2),
-        ignored_priority=maybe(facts(Reason)),
+        warnings=st.dictionaries(st.sampled_from(ConditionType), facts(Reason), max_size=2),
         node_outage=maybe(facts(NodeOutage)),
         flap_window=maybe(facts(FlapWindow)),
     ),
@@ -145,60 +145,56 @@ EVICTION_LIMITS = facts(
     longest_waiting=maybe(PREEMPTORS),
 )
 SETTINGS = facts(
-    Snapshot,
-    nodes=st.just(()),
-    jobs=st.just(()),
+    AllocationSettings,
     flavors=some(facts(Flavor)),
-    teams=some(TEAMS),
     default_team=TEAMS,
-    pending_pods=st.just(()),
-    eviction_limits=st.just(EvictionLimits()),
+    default_parents=some(TEAMS),
 )
 POLICIES = facts(Policy, spec=st.sampled_from([None, PolicySpec.model_validate(full_policy()["spec"])]))
 RECORDINGS = facts(
-    Recording,
+    ClusterSnapshot,
     settings=SETTINGS,
     nodes=some(NODES),
-    jobs=some(facts(RecordedJob, facts=JOBS, shape=maybe(JOB_SHAPES), assumed=some(MEMBERS))),
+    jobs=some(facts(SnapshotJob, facts=JOBS, shape=maybe(JOB_SHAPES), assumed=some(MEMBERS))),
     policies=some(POLICIES),
     namespaces=some(facts(Namespace)),
-    pending_pods=some(facts(PendingPod, shape=SHAPES)),
+    foreign_pods=some(facts(ForeignPod, shape=SHAPES)),
     stopped=maybe(facts(Reason)),
     eviction_limits=EVICTION_LIMITS,
 )
 
 
-def written_and_read(recording):
-    """The recording after it was a text of JSON as every parser reads it."""
-    text = snapshot_file.encode(recording)
+def written_and_read(snapshot):
+    """The snapshot after it was a text of JSON as every parser reads it."""
+    text = snapshot_file.encode(snapshot)
     return snapshot_file.decode(json.loads(text, parse_constant=lambda word: pytest.fail(word)), source="f")
 
 
 @given(RECORDINGS)
-def test_whatever_there_is_the_file_holds_it(recording):
-    assert written_and_read(recording) == recording
+def test_whatever_there_is_the_file_holds_it(snapshot):
+    assert written_and_read(snapshot) == snapshot
 
 
-def test_sets_are_written_in_order_so_that_equal_recordings_have_equal_files():
+def test_sets_are_written_in_order_so_that_equal_snapshots_have_equal_files():
     ports = frozenset((f"10.0.0.{n}", "TCP", n) for n in range(1, 9))
     document = json.loads(
-        snapshot_file.encode(make_recording([], [make_job("a", shape=make_shape(1, host_ports=ports))]))
+        snapshot_file.encode(make_cluster_snapshot([], [make_job("a", shape=make_shape(1, host_ports=ports))]))
     )
-    assert document["world"]["jobs"][0]["shape"]["worker"]["host_ports"] == [list(port) for port in sorted(ports)]
+    assert document["cluster"]["jobs"][0]["shape"]["worker"]["host_ports"] == [list(port) for port in sorted(ports)]
 
 
 def test_a_file_says_what_it_is_and_leaves_out_what_goes_without_saying():
-    document = json.loads(snapshot_file.encode(make_recording([make_node("n1")], [])))
-    assert (document["kind"], document["version"]) == ("World", 7)
-    assert document["world"]["nodes"][0]["name"] == "n1"
-    assert "unschedulable" not in document["world"]["nodes"][0]
+    document = json.loads(snapshot_file.encode(make_cluster_snapshot([make_node("n1")], [])))
+    assert (document["kind"], document["version"]) == ("ClusterSnapshot", 8)
+    assert document["cluster"]["nodes"][0]["name"] == "n1"
+    assert "unschedulable" not in document["cluster"]["nodes"][0]
 
 
-def test_the_schema_describes_every_part_of_a_recording():
+def test_the_schema_describes_every_part_of_a_snapshot():
     described = json.loads(snapshot_file.schema())["$defs"]
     parts = {
-        "Recording",
-        "RecordedJob",
+        "ClusterSnapshot",
+        "SnapshotJob",
         "Job",
         "OwnPod",
         "JobShape",
@@ -215,9 +211,9 @@ def with_job(**fields):
     """A change of the first job's facts."""
 
     def change(document):
-        world = document["world"]
-        job = world["jobs"][0]
-        return document | {"world": world | {"jobs": [job | {"facts": job["facts"] | fields}]}}
+        cluster = document["cluster"]
+        job = cluster["jobs"][0]
+        return document | {"cluster": cluster | {"jobs": [job | {"facts": job["facts"] | fields}]}}
 
     return change
 
@@ -225,42 +221,47 @@ def with_job(**fields):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda d: d | {"kind": "Secret"}, "f: kind: 'Secret': must be World"),
+        (lambda d: d | {"kind": "Secret"}, "f: kind: 'Secret': must be ClusterSnapshot"),
         (
             lambda d: d | {"kind": "Snapshot", "version": 1},
             "f: kind: 'Snapshot': is version 1 of a snapshot, which has",
         ),
         (lambda d: d | {"kind": "Snapshot", "version": 1}, "take it again, or read it with the release that wrote it"),
-        (lambda d: d | {"version": 2}, "f: version: 2: must be 7; take the snapshot with this version"),
-        (lambda d: d | {"version": True}, "f: version: True: must be 7"),
-        (lambda _: [1], "f: kind: None: must be World"),
-        (lambda d: d | {"more": 1}, "f: is no snapshot: Object contains unknown field `more`"),
-        (lambda d: {"kind": d["kind"], "version": 7}, "missing required field `world`"),
-        (lambda d: d | {"world": d["world"] | {"now": "noon"}}, "f: is no snapshot: world.now: Expected"),
-        (lambda d: d | {"world": d["world"] | {"nodez": []}}, "f: world.nodez: must be absent"),
         (
-            lambda d: d | {"world": d["world"] | {"nodes": [d["world"]["nodes"][0] | {"gpus": 3}]}},
-            "f: world.nodes[0].gpus: must be absent: there is no such field",
+            lambda d: {"kind": "World", "version": 7, "world": d["cluster"]},
+            "f: kind: 'World': is version 7 of a snapshot, of an older release: must be ClusterSnapshot; take it again",
         ),
-        (with_job(pods=[{"name": "p"}]), "f: is no snapshot: world.jobs[0].facts.pods[0]: Object missing required"),
-        (with_job(spec={"minReplicas": 0}), "f: is no snapshot: world.jobs[0].facts.spec: minReplicas: 0: must be"),
-        (with_job(status={"incarnation": "x"}), "f: is no snapshot: world.jobs[0].facts.status: incarnation: 'x'"),
+        (lambda _: {"kind": ["World"]}, "f: kind: ['World']: must be ClusterSnapshot"),
+        (lambda d: d | {"version": 2}, "f: version: 2: must be 8; take the snapshot with this version"),
+        (lambda d: d | {"version": True}, "f: version: True: must be 8"),
+        (lambda _: [1], "f: kind: None: must be ClusterSnapshot"),
+        (lambda d: d | {"more": 1}, "f: is no snapshot: Object contains unknown field `more`"),
+        (lambda d: {"kind": d["kind"], "version": 8}, "missing required field `cluster`"),
+        (lambda d: d | {"cluster": d["cluster"] | {"now": "noon"}}, "f: is no snapshot: cluster.now: Expected"),
+        (lambda d: d | {"cluster": d["cluster"] | {"nodez": []}}, "f: cluster.nodez: must be absent"),
+        (
+            lambda d: d | {"cluster": d["cluster"] | {"nodes": [d["cluster"]["nodes"][0] | {"gpus": 3}]}},
+            "f: cluster.nodes[0].gpus: must be absent: there is no such field",
+        ),
+        (with_job(pods=[{"name": "p"}]), "f: is no snapshot: cluster.jobs[0].facts.pods[0]: Object missing required"),
+        (with_job(spec={"minReplicas": 0}), "f: is no snapshot: cluster.jobs[0].facts.spec: minReplicas: 0: must be"),
+        (with_job(status={"incarnation": "x"}), "f: is no snapshot: cluster.jobs[0].facts.status: incarnation: 'x'"),
     ],
 )
-def test_what_is_no_recording_is_refused_with_the_field_and_the_remedy(change, message):
-    document = json.loads(snapshot_file.encode(make_recording([make_node("n1")], [make_job("a")])))
+def test_what_is_no_snapshot_is_refused_with_the_field_and_the_remedy(change, message):
+    document = json.loads(snapshot_file.encode(make_cluster_snapshot([make_node("n1")], [make_job("a")])))
     with pytest.raises(InputError) as refused:
         snapshot_file.decode(change(document), source="f")
     assert message in str(refused.value)
 
 
 def test_a_time_that_never_comes_is_a_number_in_the_file():
-    recording = make_recording([], [recorded(make_job("a"), context=JobContext(unready={"n1": -inf}))])
-    (job,) = json.loads(snapshot_file.encode(recording))["world"]["jobs"]
+    snapshot = make_cluster_snapshot([], [recorded(make_job("a"), context=JobContext(unready={"n1": -inf}))])
+    (job,) = json.loads(snapshot_file.encode(snapshot))["cluster"]["jobs"]
     assert job["facts"]["context"]["unready"] == {"n1": -snapshot_file.NEVER}
 
 
 def test_a_spec_that_was_read_is_the_same_object_of_the_api():
-    (job,) = written_and_read(make_recording([], [make_job("a", 1, 3)])).jobs
+    (job,) = written_and_read(make_cluster_snapshot([], [make_job("a", 1, 3)])).jobs
     assert isinstance(job.facts.spec, JobSpec)
     assert job.facts.spec.sizes() == (1, 2, 3)

@@ -1,10 +1,10 @@
-"""Pods that the API server rejects until an edit: the operator does not retry before the job is edited."""
+"""Writes that the API server refuses: until an edit, the operator does not retry; a throttled write it repeats."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.kit.requests import Request, makes_a_pod
+from tests.kit.requests import Request, anything, makes_a_pod
 from tests.virtual.actions import condition, edit, heal, job, leads, nodes, refuse, replica, settled
 from tests.virtual.scenario import Condition, Step, run_scenario
 from tests.virtual.world import ProcessWorld
@@ -104,3 +104,26 @@ def test_unknown_kind_delays_a_job_and_does_not_delete_it(seed: int) -> None:
         ),
         seed,
     )
+
+
+@SEEDS
+@pytest.mark.parametrize("throttled", [makes("worker"), writes_a_status], ids=["creation", "status"])
+def test_running_job_is_not_degraded_because_one_write_is_throttled(throttled: Condition, seed: int) -> None:
+    """An overloaded API server would get two more writes for each of its answers."""
+    world = run_scenario(
+        (
+            LEADS,
+            Step("the job runs", (job(big=2),), (settled("toy", 2),)),
+            Step(
+                "it grows",
+                (refuse(429, where=throttled, times=1, retry_after=1), edit("toy", maxReplicas=4)),
+                (settled("toy", 4),),
+                within_seconds=30.0,
+            ),
+        ),
+        seed,
+    )
+    entries = world.replicas[0].line.requests(where=anything)
+    assert [entry.status for entry in entries if not entry.request.of_lease].count(429) == 1
+    statuses = [str(entry.request.body) for entry in entries if writes_a_status(entry.request)]
+    assert not [body for body in statuses if "Degraded" in body or "TooManyRequests" in body]

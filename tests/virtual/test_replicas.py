@@ -8,12 +8,14 @@ import pytest
 
 from elastic_operator.cluster.lease import LeaseTiming
 from elastic_operator.cluster.objects import ANNOTATION_OPERATOR_NAMESPACE
+from elastic_operator.pods.failure_logs import LOG_READ_SECONDS, MAX_LOGS_OF_NAMESPACE, WAIT_SECONDS
 from tests.kit.requests import Refusal, Request
 from tests.simulate import server as kinds
 from tests.virtual.actions import (
     block,
     cut,
     edit,
+    end,
     fault,
     freeze,
     has_logged,
@@ -47,6 +49,7 @@ AFTER_A_DEATH = TIMING.lease_duration_seconds + 2 * POLL_SECONDS
 BEAT_SECONDS = 5
 """So long before its loop stood still it may have beaten last."""
 FIRST, SECOND = 0, 1
+JOBS, PODS = ("toy", "other"), ("master-0", "worker-0", "worker-1")
 
 BEGIN: Scenario = (
     Step("the first leads", (nodes(2, 8), replica()), (leads(FIRST),), within_seconds=1),
@@ -74,6 +77,11 @@ def renews(request: Request) -> bool:
 def refuse_renewals(line: Line, *, times: int | None = None) -> None:
     """The next `times` of them are; all, where no number is given."""
     line.faults.refusals.append(Refusal(500, where=renews, times=times))
+
+
+def reads_a_log(request: Request) -> bool:
+    """Whether it asks for the log of a pod."""
+    return request.path.endswith("/log")
 
 
 def is_under_way(world: ProcessWorld) -> bool:
@@ -149,6 +157,27 @@ SCENARIOS: dict[str, Scenario] = {
         ),
         Step(
             "and is stopped", (stop(FIRST),), (no(lives(FIRST)), has_logged(FIRST, "lease released")), within_seconds=6
+        ),
+    ),
+    "a leader that has stood down reads no more logs": (
+        *BEGIN,
+        Step("jobs run", (edit("toy", maxReplicas=3), job("other", big=3)), (settled("toy", 3), settled("other", 3))),
+        Step(
+            "more logs than are read at once are not answered",
+            (fault(FIRST, unanswered=reads_a_log), end(1, *(f"{job}-{pod}" for job in JOBS for pod in PODS))),
+            (lambda world: len(world.replicas[FIRST].line.requests(where=reads_a_log)) == MAX_LOGS_OF_NAMESPACE,),
+            within_seconds=1,
+        ),
+        Step(
+            "it stands down",
+            (another_installation_is_older,),
+            (has_logged(FIRST, "not leading any more"),),
+            within_seconds=1,
+        ),
+        Step(
+            "the next logs would be read now",
+            expect=(lambda world: not world.replicas[FIRST].line.requests(since=world.step_began, where=reads_a_log),),
+            hold_seconds=WAIT_SECONDS + LOG_READ_SECONDS,
         ),
     ),
     "when the leader is killed the other goes on": (

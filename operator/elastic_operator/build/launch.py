@@ -17,7 +17,7 @@ from elastic_worker.contract import EXIT_DO_NOT_RETRY, INJECT_FOLDER
 # The script must not contain what the kubelet would expand: a dollar sign before a parenthesis or before another dollar
 # sign.
 #
-# 1. Until the launcher takes over, a signal means that it never starts: process 1 would not die of it by itself.
+# 1. Until the launcher takes over, a signal means that it never starts: the signal alone would not end process 1.
 # 2. The first argument is spec.runtime.python, empty where the user named none; the others are the launcher's.
 _FIND_AND_RUN = f"""\
 trap 'exit 143' TERM INT QUIT HUP

@@ -2,7 +2,7 @@
 launch scripts.
 
 A plain `torchrun script.py` takes all of it from PET_* variables; scripts written for fixed sizes find MASTER_ADDR,
-MASTER_PORT and WORLD_SIZE. Training processes see none of those three: each agent sets them anew, MASTER_ADDR to the
+MASTER_PORT and WORLD_SIZE. Training processes see none of those three: each agent sets its own, MASTER_ADDR to the
 PET_LOCAL_ADDR of the pod with rank 0 and MASTER_PORT to a free port there, so that only the rendezvous goes through the
 Service (`RendezvousStoreInfo.build` in torch/distributed/elastic/rendezvous/api.py).
 """
@@ -24,7 +24,7 @@ SHUTDOWN_MARGIN_SECONDS = 5
 not stop.
 """
 JOIN_TIMEOUT_SECONDS = 30 * 86_400
-"""How long agents wait for enough others. The operator decides how long pods wait in vain; an agent that gave up would
+"""How long agents wait for enough others. The operator decides how long pods may wait; an agent that gave up would
 count as a failure.
 """
 KEEP_ALIVE_SECONDS = 1

@@ -267,11 +267,11 @@ async def patch_job_status(
     name: str,
     *,
     resource_version: str,
-    old: Mapping[str, Any],
+    stored_status: Mapping[str, Any],
     new: Mapping[str, Any],
     before_delete: bool = False,
 ) -> dict[str, Any] | None:
-    """Turn the status `old`, which the job had at that resourceVersion, into `new`; None if they are equal.
+    """Turn the status `stored_status`, which the job had at that resourceVersion, into `new`; None if they are equal.
 
     `before_delete`: pods are deleted once it is written.
 
@@ -280,7 +280,7 @@ async def patch_job_status(
         NotFound: the object is deleted.
         ClusterError: anything else.
     """
-    changes = merge_diff(old, new)
+    changes = merge_diff(stored_status, new)
     if not changes:
         return None
     body = {"metadata": {"resourceVersion": resource_version}, "status": changes}

@@ -20,27 +20,27 @@ server names a few seconds; a gateway before it may name an hour.
 _MAX_SHOWN = 200
 
 
-class Remedy(Enum):
-    """The remedy for a failed write. For all but the last two, the same write may succeed later, unchanged.
+class RetryPolicy(Enum):
+    """Whether to retry a failed write. The last two need a person, who mends the cause or edits the job.
 
     The order is that of `severity`: the gravest is last.
     """
 
     DECIDE_AGAIN = "decide again at once from the new state; do not report"
-    NEXT_LEADER = "stop writing, because another replica leads; do not report"
-    WAIT = "retry the same write after a pause"
-    USER = "retry the same write after a pause, and tell the user what to do"
-    EDIT = "do not retry before the user edits the job"
+    NOT_LEADER = "stop writing, because another replica leads; do not report"
+    RETRY = "retry the same write after a pause"
+    RETRY_UNTIL_FIXED = "retry the same write after a pause, and tell the user what to do"
+    WAIT_FOR_EDIT = "do not retry before the user edits the job"
 
     @property
-    def may_pass(self) -> bool:
-        """Whether the same write may succeed later, unchanged."""
-        return self not in (Remedy.USER, Remedy.EDIT)
+    def is_transient(self) -> bool:
+        """Whether the error goes away without a person."""
+        return self not in (RetryPolicy.RETRY_UNTIL_FIXED, RetryPolicy.WAIT_FOR_EDIT)
 
     @property
     def is_reported(self) -> bool:
         """Whether the error is reported, to users or in the log."""
-        return self not in (Remedy.DECIDE_AGAIN, Remedy.NEXT_LEADER)
+        return self not in (RetryPolicy.DECIDE_AGAIN, RetryPolicy.NOT_LEADER)
 
 
 class ClusterError(Exception):
@@ -48,20 +48,20 @@ class ClusterError(Exception):
     None if it named none.
     """
 
-    remedy = Remedy.USER
+    retry_policy = RetryPolicy.RETRY_UNTIL_FIXED
     retry_after: float | None = None
 
 
 class Unreachable(ClusterError):
     """There was no answer. A write may or may not have happened."""
 
-    remedy = Remedy.WAIT
+    retry_policy = RetryPolicy.RETRY
 
 
 class Fenced(ClusterError):
     """The lease no longer covers a write; nothing was sent."""
 
-    remedy = Remedy.NEXT_LEADER
+    retry_policy = RetryPolicy.NOT_LEADER
 
 
 class NameTaken(ClusterError):
@@ -100,7 +100,7 @@ class Unauthorized(ApiError):
     users can do nothing about it.
     """
 
-    remedy = Remedy.WAIT
+    retry_policy = RetryPolicy.RETRY
 
 
 class Forbidden(ApiError):
@@ -114,7 +114,7 @@ class NotFound(ApiError):
 class NotServed(ApiError):
     """404 that names no object: the server does not (yet) serve the kind."""
 
-    remedy = Remedy.WAIT
+    retry_policy = RetryPolicy.RETRY
 
 
 class AlreadyExists(ApiError):
@@ -124,7 +124,7 @@ class AlreadyExists(ApiError):
 class Conflict(ApiError):
     """409 on a change: the object, or its version, is not the one that the precondition names."""
 
-    remedy = Remedy.DECIDE_AGAIN
+    retry_policy = RetryPolicy.DECIDE_AGAIN
 
 
 class Expired(ApiError):
@@ -138,13 +138,13 @@ class Invalid(ApiError):
 class TooManyRequests(ApiError):
     """429: the server asks for patience (`retry_after`)."""
 
-    remedy = Remedy.WAIT
+    retry_policy = RetryPolicy.RETRY
 
 
 class ServerError(ApiError):
     """5xx: the server could not answer, or something that it needs did not."""
 
-    remedy = Remedy.WAIT
+    retry_policy = RetryPolicy.RETRY
 
 
 WITHOUT_RIGHTS = (Forbidden, NotFound, NotServed)
@@ -154,8 +154,8 @@ WITHOUT_RIGHTS = (Forbidden, NotFound, NotServed)
 def has_unknown_outcome(error: ClusterError) -> bool:
     """Whether a write that failed with this error may have been carried out nevertheless.
 
-    It may if there was no answer, if a proxy gave up waiting (502 or 504), or if the API server waited for etcd in
-    vain. Any other error means that it was not carried out.
+    It may if there was no answer, if a proxy gave up waiting (502 or 504), or if etcd did not answer the API server.
+    Any other error means that it was not carried out.
     """
     if not isinstance(error, ServerError):
         return isinstance(error, Unreachable)
@@ -168,8 +168,8 @@ def severity(error: BaseException) -> int:
     An error that time mends must not hide an error that a person has to mend. Neither may hide an error of the
     operator's own, or a cancellation.
     """
-    remedies = list(Remedy)
-    return remedies.index(error.remedy) if isinstance(error, ClusterError) else len(remedies)
+    policies = list(RetryPolicy)
+    return policies.index(error.retry_policy) if isinstance(error, ClusterError) else len(policies)
 
 
 _MAY_CHANGE = ("webhook", "denied request")
@@ -189,7 +189,11 @@ class PodRefused(ClusterError):
         self.role = role
         # A webhook or an admission policy may change its mind, whatever code it answers with.
         may_change = any(sign in error.message for sign in _MAY_CHANGE)
-        self.remedy = Remedy.EDIT if isinstance(error, BadRequest | Invalid) and not may_change else Remedy.USER
+        self.retry_policy = (
+            RetryPolicy.WAIT_FOR_EDIT
+            if isinstance(error, BadRequest | Invalid) and not may_change
+            else RetryPolicy.RETRY_UNTIL_FIXED
+        )
 
 
 def refuses_pod(error: ApiError) -> bool:

@@ -25,7 +25,7 @@ from elastic_operator.plan.facts.decisions import Event
 
 CONTROLLER = f"{GROUP}/operator"
 QUEUE = 1000
-KNOWN = 4096
+MAX_SERIES = 4096
 """The most events whose repetitions are remembered. Of more jobs, those whose rate is not in use are forgotten."""
 SERIES_SECONDS = 600.0
 """An event that is repeated within this time counts as the same one; later it is a new one."""
@@ -109,9 +109,9 @@ class EventRecorder:
         """Forget events whose repetition would count as a new event; the oldest are in front. If there are many jobs,
         forget the rates of those that have used up nothing.
         """
-        if len(self._rates) > KNOWN:
+        if len(self._rates) > MAX_SERIES:
             self._rates.forget_full()
-        while len(self._series) > KNOWN or now - next(iter(self._series.values())).seen > SERIES_SECONDS:
+        while len(self._series) > MAX_SERIES or now - next(iter(self._series.values())).seen > SERIES_SECONDS:
             self._series.popitem(last=False)
 
     async def run(self) -> None:
@@ -151,7 +151,7 @@ class EventRecorder:
             try:
                 await self._session.patch(f"{collection}/{self._name(series)}", {"series": _count(series)})
             except NotFound:
-                logger.debug("event expired before it was repeated: written anew")
+                logger.debug("event expired before it was repeated: it is written again")
             else:
                 return
         try:

@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from elastic_operator.memory import drop_older_half
+
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
@@ -14,8 +16,8 @@ V = TypeVar("V")
 class Interned(dict[K, V]):
     """The first thing with each key.
 
-    At more than `limit` things, all are forgotten, because their users are unknown. Things that are read one after the
-    other, such as the pods of a job, are one object nevertheless.
+    At more than `limit` things, the older half is forgotten, because their users are unknown. Things that are read one
+    after the other, such as the pods of a job, are one object nevertheless.
     """
 
     def __init__(self, limit: int = 10_000) -> None:
@@ -29,13 +31,16 @@ class Interned(dict[K, V]):
         return known
 
     def keep_limit(self) -> None:
-        """Forget all things if there are too many."""
-        if len(self) > self._limit:
-            self.clear()
+        """Forget the older half of the things if there are too many."""
+        drop_older_half(self, self._limit)
 
 
 parts: Interned[Hashable, Any] = Interned(limit=5_000)
-"""The parts of all stored objects. Tenants' texts in conditions, 1 kB each, do not pile up."""
+"""The parts of all stored objects. Tenants' texts in conditions, 1 kB each, do not pile up.
+
+It is of the process, and not of a store: msgspec makes the objects, and passes nothing to their `__post_init__` that
+could name a store. Nobody changes the parts, so stores and tests may share them.
+"""
 
 
 def intern_fields(struct: msgspec.Struct, *names: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from elastic_operator.cluster.errors import Unreachable
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.wire import METADATA_ONLY, BareMeta, List, decode_bare, decode_list
@@ -24,15 +25,27 @@ SETTLE_SECONDS = 0.2
 async def pages(
     session: Session, path: str, *, params: Mapping[str, str] | None = None, size: int = PAGE, accept: str = ""
 ) -> AsyncIterator[List]:
-    """The pages of a list, at least one. Raises ApiError, Unreachable, msgspec.DecodeError."""
+    """The pages of a list, at least one. Raises ApiError, and Unreachable also for an answer that is no list: a gateway
+    may answer 200 with a page of its own, or with a list that is cut.
+    """
     more = ""
     while True:
         asked = {**(params or {}), "limit": str(size)} | ({"continue": more} if more else {})
-        page = decode_list(await session.get_bytes(path, params=asked, timeout=LIST_SECONDS, accept=accept))
+        page = _list_in(await session.get_bytes(path, params=asked, timeout=LIST_SECONDS, accept=accept))
         yield page
         more = page.metadata.continue_
         if not more:
             return
+
+
+def _list_in(body: bytes) -> List:
+    """The list. Its resourceVersion must be a number, by which stores tell older states from newer ones."""
+    try:
+        page = decode_list(body)
+        int(page.metadata.resource_version)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise Unreachable(f"the answer is not the API server's: {error}") from error
+    return page
 
 
 async def is_up_to_date(
@@ -49,7 +62,7 @@ async def is_up_to_date(
 
     Only metadata is read, which costs a fraction of a list of whole objects. `newest` is the highest known
     resourceVersion. If a list is older, the history has restarted, and the store cannot be compared with it. `within`
-    is the namespace that is listed, "" for all. Raises ApiError, Unreachable, msgspec.DecodeError.
+    is the namespace that is listed, "" for all. Raises ApiError, Unreachable.
     """
     seen: set[str] = set()
     lacking: list[BareMeta] = []

@@ -24,7 +24,7 @@ ACCESS_REFUSED_SECONDS = 10.0
 """How long an answer is valid."""
 OUTAGE_SECONDS = 900.0
 """How long a permission is valid while the API server does not answer."""
-KNOWN = 256
+MAX_TOKENS = 256
 """The most tokens that are remembered."""
 MAX_STRANGERS = 4
 """The most reviews of new tokens at once. They keep a client with many tokens from flooding the API server."""
@@ -84,7 +84,7 @@ class MetricsAccess:
     def _remember(self, digest: bytes, verdict: AccessDecision) -> None:
         self._verdicts.pop(digest, None)
         self._verdicts[digest] = verdict, time.monotonic()
-        while len(self._verdicts) > KNOWN:
+        while len(self._verdicts) > MAX_TOKENS:
             refused = (one for one, (verdict, _) in self._verdicts.items() if verdict != ALLOWED)
             del self._verdicts[next(refused, next(iter(self._verdicts)))]
 

@@ -214,7 +214,7 @@ class Packed:
         self._text = msgspec.json.encode(value)
 
     def unpack(self) -> dict[str, Any]:
-        """The object, decoded anew each time."""
+        """The object, decoded again at each call."""
         decoded: dict[str, Any] = msgspec.json.decode(self._text)
         return decoded
 

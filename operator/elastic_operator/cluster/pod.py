@@ -20,8 +20,8 @@ LEADER_WORKER_LABEL = "leaderworkerset.sigs.k8s.io/group-key"
 class PodLabels(Struct, frozen=True, rename=None):
     """The labels of pods that we read. Role and index come from the object's name, which nobody can edit.
 
-    Kueue admits a pod with `queue`. The other labels tell which pods of others belong together
-    (`read/pending/gang_key.py`).
+    Kueue admits a pod with `queue`. The other labels tell which foreign pods belong together
+    (`read/foreign/gang_key.py`).
     """
 
     incarnation: str = msgspec.field(name=contract.LABEL_INCARNATION, default="")

@@ -43,7 +43,7 @@ ENDPOINT_SLICES = "/apis/discovery.k8s.io/v1/endpointslices"
 INACTIVITY_SECONDS = 70.0
 """The API server sends a bookmark about once a minute to a watch that asks for bookmarks."""
 ABSENT_SECONDS = 10.0
-"""The pause between requests for a kind that the server does not serve yet, and in a namespace that does not exist."""
+"""The pause between requests for a kind that the server does not serve yet, and in a namespace that counts as empty."""
 _WATCH_SECONDS = (240, 480)
 """The server ends a watch after a random time in this range, so that not all end at once."""
 _YIELD_EVERY = 200
@@ -76,8 +76,8 @@ class Reflector(Generic[T]):
         backoff: Pauses between failures.
         optional: While the kind's definition is not installed, the server does not serve it. It then has no objects;
             that is news from the server, and no failure.
-        is_gone: Whether the namespace of that name does not exist. A list in it may then be refused, because the Role
-            that granted it is gone with the namespace. It then has no objects; that is news as well.
+        is_gone: Whether the namespace of that name counts as empty if a list in it is refused, for example because
+            the namespace is deleted, and with it the Role that granted the right. That is news as well.
         absent_seconds: How long until it is asked for such a kind, or in such a namespace, again.
     """
 
@@ -150,7 +150,7 @@ class Reflector(Generic[T]):
 
     async def catch_up(self, since: float | None = None) -> None:
         """Make the store at least as new as `since` (monotonic; by default now), independently of the watch. Tries
-        until the server answers.
+        until the server answers with a whole list.
         """
         since = time.monotonic() if since is None else since
         backoff = Backoff()
@@ -184,16 +184,16 @@ class Reflector(Generic[T]):
 
     def _is_absent(self, error: ClusterError) -> bool:
         """Whether this answer says that there are no such objects: the server does not serve the kind, or the namespace
-        does not exist.
+        counts as empty.
         """
         not_served = self._optional and isinstance(error, NotServed)
         if not not_served and not (isinstance(error, WITHOUT_RIGHTS) and self._is_gone(self._namespace)):
             return False
         if not self._absent:
-            what = "not served" if not_served else "in no namespace"
-            logger.warning("%s path=%s; it is looked for every %.0f s", what, self.path, self._absent_seconds)
+            what = "kind not served" if not_served else "namespace deleted or without the operator's Role"
+            logger.warning("%s path=%s retry_in=%.0fs", what, self.path, self._absent_seconds)
         self._absent, self._revision, self.last_ok = True, "", time.monotonic()
-        self.store.observe_empty(within=self._namespace)
+        self.store.forget_all(within=self._namespace)
         self.synced.set()
         return True
 

@@ -2,8 +2,8 @@
 
 Every write asks how long this process may still write; the answer is also the write's time limit. It asks again when
 its bytes are sent, because making a connection and long turns of the event loop take time in between (90). So a process
-that has lost its lease sends no write, and waits for none beyond its lease. Callers retry by themselves, because they
-know the effect of a repetition.
+that has lost its lease sends no write, and waits for none beyond its lease. The session repeats no request: callers do,
+because they know the effect of a repetition.
 """
 
 from __future__ import annotations
@@ -82,8 +82,9 @@ class Session:
         connection: The server's address, and the credentials.
         remaining: How many seconds this process may still write; at zero or less, writes are refused with `Fenced`. An
             attribute: the owner of the lease may set it after the session is made.
-        on_request: Called with verb and outcome (HTTP status as text, or `error`, `timeout`, `fenced`) of each request;
-            with `timeout` or `error` a second time if the body fails after the status, as in each broken watch.
+        on_request: Called with verb and outcome of each request when it ends, of a watch after minutes. The outcome is
+            the HTTP status as text, or `error`, `timeout` or `fenced`. A body that breaks off after the status 200 is
+            an `error` or a `timeout`.
         max_writes: The most writes under way at once. Further writes wait: deletions are sent first, creations last
             (147). More writes would not be answered sooner, but run into their own time limit on a slow server (28).
         http: The transport of the requests; by default connections over TCP.
@@ -227,7 +228,7 @@ class Session:
         verb: str = "",
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         verb = verb or method
-        sent = time.monotonic()
+        sent, outcome = time.monotonic(), ""
         try:
             async with self._http.request(
                 method,
@@ -240,7 +241,7 @@ class Session:
                 allow_redirects=False,
             ) as response:
                 self.clock.sample(response.headers.get("Date"), sent=sent, received=time.monotonic())
-                self._on_request(verb, str(response.status))
+                outcome = str(response.status)
                 try:
                     if response.status >= 300:
                         await self._refuse(response)
@@ -248,11 +249,14 @@ class Session:
                 finally:
                     _abandon(response)
         except TimeoutError as error:
-            self._on_request(verb, "timeout")
+            outcome = "timeout"
             raise Unreachable(f"{verb} {path}: no answer in time") from error
         except (aiohttp.ClientError, OSError) as error:
-            self._on_request(verb, "error")
+            outcome = "error"
             raise Unreachable(f"{verb} {path}: {error or type(error).__name__}") from error
+        finally:
+            if outcome:  # a request that was cancelled before its answer has none
+                self._on_request(verb, outcome)
 
     async def _refuse(self, response: aiohttp.ClientResponse) -> None:
         error = api_error(response.status, await response.read(), retry_after=response.headers.get("Retry-After"))

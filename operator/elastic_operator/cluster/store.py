@@ -127,9 +127,12 @@ class Store(Generic[T]):
             if obj.metadata.uid not in seen and _rv(obj) <= revision:
                 self.observe_deleted(obj.metadata.uid, resource_version)
 
-    def observe_empty(self, *, within: str = "") -> None:
-        """Take that there are no objects (in the namespace `within`). Late news does not restore them."""
-        self.observe_list((), str(self.newest(within=within)), within=within)
+    def forget_all(self, *, within: str = "") -> None:
+        """Remove all objects (of the namespace `within`), as not readable any more. Any later news restores them, even
+        unchanged: nothing says that they were deleted.
+        """
+        for obj in self._of(within):
+            self._remove(obj.metadata.uid)
 
     def replace(self, objects: Iterable[T], resource_version: str, *, within: str = "") -> None:
         """Take a complete list (of the namespace `within`): observe its objects, and remove all others."""

@@ -68,7 +68,7 @@ class WriteQueue:
             raise
 
     def _give_back(self) -> None:
-        """Give the turn to the next waiter. A cancelled waiter leaves its queue by itself."""
+        """Give the turn to the next waiter. A cancelled waiter removes itself from its queue."""
         self._moved.set()
         self._moved.clear()
         for queue in self._waiting.values():

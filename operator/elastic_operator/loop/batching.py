@@ -13,8 +13,8 @@ STORM_FACTOR = 4.0
 MAX_STORM_DELAY_SECONDS = 0.5
 """The longest wait before a pass in a storm, and so before each of the five to ten steps of a reclaim."""
 MAX_BACKED_UP_SECONDS = 1.0
-"""The longest further wait while the writes of earlier passes are backed up. What a pass decides is written behind
-these, and meanwhile the pass would only take turns of the event loop from them.
+"""The longest further wait while the writes of earlier passes are backed up. The writes of the next pass would only
+join their queue, and the pass would take turns of the event loop from them.
 """
 
 
@@ -28,14 +28,14 @@ class Batching:
 
     _calm_at: float = field(default_factory=time.monotonic)
     """The end of the last pass that no other pass followed at once."""
-    storms: bool = False
+    in_storm: bool = False
     """Whether there was a storm after the last pass."""
 
     def delay(self, took: float, *, woken: bool, now: float) -> float:
         """Seconds to wait after a pass of `took` seconds; `woken`: the next pass is due already."""
         if not woken:
             self._calm_at = now
-        self.storms = now - self._calm_at > STORM_SECONDS
-        if not self.storms:
+        self.in_storm = now - self._calm_at > STORM_SECONDS
+        if not self.in_storm:
             return 0.0
         return min(STORM_FACTOR * took, MAX_STORM_DELAY_SECONDS)

@@ -9,8 +9,8 @@ from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.stores import Stores
 from elastic_operator.loop.controller import Controller
 from elastic_operator.loop.forecast.forecasts import Forecasts
-from elastic_operator.loop.reclaim.dry_run import DryRunner
-from elastic_operator.loop.reclaim.dry_runs import DryRuns
+from elastic_operator.loop.reclaim.admission_check import AdmissionChecker
+from elastic_operator.loop.reclaim.admission_checks import AdmissionChecks
 from elastic_operator.loop.reclaim.eviction_gate import EvictionGate
 from elastic_operator.loop.reclaim.eviction_limiter import EvictionLimiter
 from elastic_operator.loop.reclaim.nominator import Nominator
@@ -22,7 +22,7 @@ from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.loop.writes.plan_executor import PlanExecutor
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.times import JobTimes
-from elastic_operator.plan.planner import Decisions, Planner
+from elastic_operator.plan.planner import PassDecisions, Planner
 from elastic_operator.pods.failure_logs import FailureLogs
 from elastic_operator.pods.master_poller import MasterPoller
 from elastic_operator.pods.survivor_logs import SurvivorLogs
@@ -44,7 +44,7 @@ def make_controller(
     poller: MasterPoller,
     is_fresh: Callable[[], bool],
     times: JobTimes,
-    on_decisions: Callable[[Decisions | None], None] = lambda _: None,
+    on_decisions: Callable[[PassDecisions | None], None] = lambda _: None,
 ) -> Controller:
     """A controller with all its parts.
 
@@ -84,10 +84,10 @@ def make_controller(
 
     def on_pods_created(uid: str) -> None:
         quarantine.note_success(uid)
-        dry_runs.answers.note_created(uid)
+        admission_checks.answers.note_created(uid)
 
-    dry_runs = DryRuns(
-        DryRunner(executor.session, stores, executor.build).run,
+    admission_checks = AdmissionChecks(
+        AdmissionChecker(executor.session, stores, executor.build).run,
         lambda job, error, needed: reconciler.refused(job, error, needed),
         requeue=requeue,
     )
@@ -98,10 +98,10 @@ def make_controller(
         report=poller.report,
         answered=poller.last_answer_at,
         group=survivors.group,
-        may_preempt=dry_runs.may_preempt,
-        may_not_preempt=dry_runs.may_not_preempt,
+        may_preempt=admission_checks.may_preempt,
+        may_not_preempt=admission_checks.may_not_preempt,
         dirty_sets=(poller.dirty, survivors.dirty),
-        job_read=dry_runs.answers.job_read,
+        job_read=admission_checks.answers.job_read,
     )
     dispatcher = Dispatcher(
         executor=executor,
@@ -114,11 +114,11 @@ def make_controller(
         on_done=requeue,
         on_internal_error=lambda uid, error: planner.quarantine(view, uid, error, at_grant=True),
         on_pods_created=on_pods_created,
-        on_pod_rejected=dry_runs.answers.note_refused_create,
+        on_pod_rejected=admission_checks.answers.note_refused_create,
     )
     forecasts = Forecasts(view, metrics=metrics, clock=clock, requeue=requeue)
     eviction_gate = EvictionGate(
-        dry_runs=dry_runs, nominator=nominator, limiter=limiter, pods=stores.pods, reads=logs.reads
+        admission_checks=admission_checks, nominator=nominator, limiter=limiter, pods=stores.pods, reads=logs.reads
     )
     reconciler = Reconciler(
         planner=planner,
@@ -132,15 +132,15 @@ def make_controller(
         with_forecast=forecasts.with_forecast,
     )
     read, of_pods = (reader.specs, reader.shapes, view), (poller, survivors)
-    of_writes = (dry_runs, dry_runs.answers, eviction_gate, failed_writes, dispatcher.status_times)
+    of_writes = (admission_checks, admission_checks.answers, eviction_gate, failed_writes, dispatcher.status_times)
     of_messages = (reconciler.reason_messages, forecasts.what_ifs, forecasts.queue_positions)
     return Controller(
-        world=view,
+        view=view,
         planner=planner,
         reconciler=reconciler,
         limiter=limiter,
         nominator=nominator,
-        dry_runs=dry_runs,
+        admission_checks=admission_checks,
         forecasts=forecasts,
         reclaim_reporter=ReclaimReporter(stores.jobs, stores.pods, events=executor.events, metrics=metrics),
         metrics=metrics,

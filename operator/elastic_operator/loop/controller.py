@@ -1,9 +1,9 @@
-"""The control loop: wake, read, decide, apply. In the words of others: a cycle of kueue's scheduler, then a reconcile
-for each job; the result of a pass says when to requeue.
+"""The control loop: wake, read, decide, write (kueue: a cycle of the scheduler, then a reconcile for each job). A pass
+returns when the next one is due.
 
-A pass awaits nothing, so it sees one state of the stores: the planner observes the jobs and
-allocates for all of them, the reconciler has each job's plan carried out, and the nominator keeps places for pods of
-others. Everything is decided again every ten minutes, even without an event.
+A pass awaits nothing, so it sees one state of the stores: the planner observes the jobs and allocates for all of them,
+the reconciler has each job's plan carried out, and the nominator keeps places for foreign pods. Every ten minutes the
+operator decides about everything again, even without an event.
 
 If many objects are new, they are read before the pass, with turns of the event loop in between.
 """
@@ -22,7 +22,7 @@ from elastic_operator.cluster.waiting import waited_for
 from elastic_operator.loop import reconciler
 from elastic_operator.loop.batching import MAX_BACKED_UP_SECONDS, Batching
 from elastic_operator.loop.forecast.forecasts import Forecasts
-from elastic_operator.loop.reclaim.dry_runs import DryRuns
+from elastic_operator.loop.reclaim.admission_checks import AdmissionChecks
 from elastic_operator.loop.reclaim.eviction_limiter import EvictionLimiter
 from elastic_operator.loop.reclaim.nominator import Nominator
 from elastic_operator.loop.reclaim.reclaim_reporter import ReclaimReporter
@@ -31,19 +31,18 @@ from elastic_operator.loop.store_view import StoreView
 from elastic_operator.memory import PerJobMemory
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.planner import Decisions, Planner
+from elastic_operator.plan.planner import PassDecisions, Planner
 
 log = logging.getLogger(__name__)
 
 LONGEST_WAIT_SECONDS = 120.0
-"""The longest time between two passes. A pass costs next to nothing while nothing changes, and finds work that time
-alone has made due, even if no part of the operator announced the time.
+"""The longest time between two passes. A pass costs next to nothing while nothing changes. It finds work that has
+become due although no part of the operator announced the time.
 """
 LEAST_WAIT_SECONDS = 0.01
 """The least time between two passes, in which the watches, the writes and the probes have their turn."""
 AFTER_ERROR_SECONDS = 1.0
-"""A failed pass is tried again after this time and no sooner, whatever changes meanwhile: it may fail again at once,
-and the next one reads everything again.
+"""The pause after a failed pass, whatever changes meanwhile: the next pass reads everything again, and may fail again.
 """
 BETWEEN_SLICES_SECONDS = 1.0
 """A resync decides again on as many jobs as a pass makes plans for, once in this time."""
@@ -63,30 +62,30 @@ class Controller:
     def __init__(
         self,
         *,
-        world: StoreView,
+        view: StoreView,
         planner: Planner,
         reconciler: Reconciler,
         limiter: EvictionLimiter,
         nominator: Nominator,
-        dry_runs: DryRuns,
+        admission_checks: AdmissionChecks,
         forecasts: Forecasts,
         reclaim_reporter: ReclaimReporter,
         metrics: Metrics,
         clock: ServerClock,
         awake: asyncio.Event,
-        on_decisions: Callable[[Decisions | None], None],
+        on_decisions: Callable[[PassDecisions | None], None],
         of_jobs: Sequence[PerJobMemory],
         until_not_backed_up: Callable[[], Awaitable[None]],
     ) -> None:
-        self.world, self.planner, self.reconciler = world, planner, reconciler
-        self.nominator, self.dry_runs, self.forecasts = nominator, dry_runs, forecasts
+        self.view, self.planner, self.reconciler = view, planner, reconciler
+        self.nominator, self.admission_checks, self.forecasts = nominator, admission_checks, forecasts
         self._limiter, self._reclaim_reporter, self.of_jobs = limiter, reclaim_reporter, of_jobs
         self._metrics, self._clock, self._awake, self._on_decisions = metrics, clock, awake, on_decisions
-        self._stores, self._ledger = world.reader.stores, world.reader.ledger
+        self._stores, self._ledger = view.reader.stores, view.reader.ledger
         self._stepped, self._until_not_backed_up = clock.stepped, until_not_backed_up
         self.last_pass = time.monotonic()
-        self.decisions: Decisions | None = None
-        """Of the last pass."""
+        self.decisions: PassDecisions | None = None
+        """The decisions of the last pass; None before the first one."""
         self._resync_at, self._batching = 0.0, Batching()
         self._to_resync: list[str] = []
         self._present: Collection[str] | None = None
@@ -98,7 +97,7 @@ class Controller:
         return self.decisions.policies.team_of if self.decisions else {}
 
     def wake(self) -> None:
-        """Something has changed: make a pass."""
+        """Have a pass made, because something has changed."""
         self._awake.set()
 
     async def run(self) -> None:
@@ -124,9 +123,9 @@ class Controller:
             forecasting.cancel()
             await self.reconciler.stop()
             await self.nominator.stop()
-            await self.dry_runs.stop()
+            await self.admission_checks.stop()
             await asyncio.gather(forecasting, return_exceptions=True)
-            self.world.close()
+            self.view.close()
 
     async def _read_ahead(self) -> None:
         """If many objects are new, read them with turns for the watches and writes in between. The pass uses what was
@@ -134,9 +133,9 @@ class Controller:
         """
         try:
             now = self._clock.time()
-            for _ in self.world.reader.pending_pods.read_ahead(now):
+            for _ in self.view.reader.foreign_pods.read_ahead(now):
                 await asyncio.sleep(0)
-            for _ in self.planner.read_ahead(self.world.refresh_contexts(now)):
+            for _ in self.planner.read_ahead(self.view.refresh_contexts(now)):
                 await asyncio.sleep(0)
         except Exception:  # an error at a job or pod comes again in the pass, which logs it
             log.debug("the next pass reads everything at once, because reading ahead raised", exc_info=True)
@@ -162,7 +161,7 @@ class Controller:
                 self.forget()  # the step may have made waits too long (29)
             if began >= self._resync_at:
                 self._resync()
-            decisions = self.decisions = self.planner.decide(self.world.refresh(now), self._limiter)
+            decisions = self.decisions = self.planner.decide(self.view.refresh(now), self._limiter)
             self.forecasts.note_decisions(decisions)
             allocation = decisions.allocation
             if decisions.is_new:
@@ -172,12 +171,14 @@ class Controller:
             self._forget_deleted(decisions)
             self._keep_places(allocation, now)
             self.reconciler.plan_all(decisions, now)
-            self.dry_runs.start_next()
-            self.reconciler.renew_messages(decisions, now, storms=self._batching.storms)
+            self.admission_checks.start_next()
+            self.reconciler.renew_messages(decisions, now, in_storm=self._batching.in_storm)
             self._report_safely(lambda: self._on_decisions(decisions))
-        again = min(self.world.reader.quarantine.next_try(since=began), self.dry_runs.next_try(), self._resync_at)
+        again = min(
+            self.view.reader.quarantine.next_try(since=began), self.admission_checks.next_try(), self._resync_at
+        )
         due = min(again, self.reconciler.next_due(began)) - time.monotonic()
-        at = min(decisions.until, self.world.reader.pending_pods.again_at) - now
+        at = min(decisions.until, self.view.reader.foreign_pods.again_at) - now
         return max(LEAST_WAIT_SECONDS, min(due, at, self._ledger.next_expiry(), LONGEST_WAIT_SECONDS))
 
     def _report_safely(self, report: Callable[[], None]) -> None:
@@ -188,7 +189,7 @@ class Controller:
             self._metrics.pass_errors.inc()
             log.exception("cannot report the decisions of this pass; they are carried out")
 
-    def _take_note(self, decisions: Decisions, now: float) -> None:
+    def _take_note(self, decisions: PassDecisions, now: float) -> None:
         """Count and log the new allocation."""
         allocation = decisions.allocation
         if decisions.error is not None:
@@ -196,27 +197,27 @@ class Controller:
             text = "the look-ahead (143) or the DryRun allocation raised an error; the allocation is used without it"
             log.error(text, exc_info=decisions.error)
         if decisions.stopped is None:
-            self._reclaim_reporter.report_futile(decisions.snapshot, self.planner.futile_preemptors)
-        if decisions.dry_run is not None:
-            self._reclaim_reporter.would_reclaim(decisions.dry_run)
-        self._reclaim_reporter.note_allocation(replace(decisions.snapshot, now=now), allocation)
+            self._reclaim_reporter.report_futile(decisions.inputs, self.planner.futile_preemptors)
+        if decisions.report_only is not None:
+            self._reclaim_reporter.would_reclaim(decisions.report_only)
+        self._reclaim_reporter.note_allocation(replace(decisions.inputs, now=now), allocation)
 
-    def _forget_deleted(self, decisions: Decisions) -> None:
+    def _forget_deleted(self, decisions: PassDecisions) -> None:
         """Make the memories forget deleted jobs, if a job was deleted or everything is decided again."""
-        present = self.world.jobs()
-        if present is not self._present:  # by identity (23)
+        present = self.view.jobs()
+        if present is not self._present:  # unchanged means identical (23)
             self._present = present
             for memory in self.of_jobs:
                 memory.forget_deleted(decisions.obs.keys())
 
     def _keep_places(self, allocation: Allocation, now: float) -> None:
-        """Keep places for pods of others, and report the pods that get none."""
-        pending_pods = self.world.reader.pending_pods
+        """Keep places for foreign pods, and report the pods that get none."""
+        foreign_pods = self.view.reader.foreign_pods
         self.nominator.plan(allocation.nominations)
-        first_backoffs = pending_pods.note_served(_served(allocation), allocation.tried_gangs, now)
+        first_backoffs = foreign_pods.note_served(_served(allocation), allocation.tried_gangs, now)
         self._report_safely(lambda: self._reclaim_reporter.no_room(first_backoffs))
-        self.nominator.withdraw(pending_pods.expired)
-        self.nominator.renew(pending_pods.renewable)
+        self.nominator.withdraw(foreign_pods.expired)
+        self.nominator.renew(foreign_pods.renewable)
 
     def _resync(self) -> None:
         """Decide everything again: the allocation at once, and the plans some jobs at a time."""
@@ -226,13 +227,13 @@ class Controller:
             self._present = None
         most = reconciler.MAX_PLANS
         some, self._to_resync = self._to_resync[:most], self._to_resync[most:]
-        self.world.forget_some(some)
+        self.view.forget_some(some)
         self.planner.forget_some(some)
         self._resync_at = time.monotonic() + (BETWEEN_SLICES_SECONDS if self._to_resync else RESYNC_SECONDS)
 
     def forget(self) -> None:
         """Forget all that was read and decided, so that the next pass does it again."""
-        self.world.forget()
+        self.view.forget()
         self.planner.forget()
         self.forecasts.forget()
         self._on_decisions(None)
@@ -240,5 +241,5 @@ class Controller:
 
 def _served(allocation: Allocation) -> frozenset[str]:
     """The foreign pods (uids) that have places, or wait for the limits on evictions."""
-    waiting = (entry.demand.uid for entry, _ in allocation.over_limit)
+    waiting = (entry.demand.uid for entry, _ in allocation.held_up)
     return frozenset([*(nomination.uid for nomination in allocation.nominations), *waiting])

@@ -42,12 +42,12 @@ class ReasonMessages:
         """When (monotonic) the next jobs are due; infinity if there are none."""
         return self._at if self._stale else inf
 
-    def take(self, *, storms: bool) -> list[str]:
-        """Take the jobs whose turn it is. `storms`: passes have woken each other for a while."""
+    def take(self, *, in_storm: bool) -> list[str]:
+        """Take the jobs whose turn it is. `in_storm`: passes have woken each other for a while."""
         now = time.monotonic()
         if not self._stale or now < self._at:
             return []
-        self._at = now + (STORM_REASON_MESSAGES_SECONDS if storms else REASON_MESSAGES_SECONDS)
+        self._at = now + (STORM_REASON_MESSAGES_SECONDS if in_storm else REASON_MESSAGES_SECONDS)
         taken = list(self._stale)[:REASON_MESSAGES_AT_ONCE]
         for uid in taken:
             del self._stale[uid]

@@ -25,7 +25,7 @@ from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.job.observation import Observation
-from elastic_operator.plan.planner import Decisions, Planner
+from elastic_operator.plan.planner import PassDecisions, Planner
 from elastic_operator.plan.plans import Planned
 from elastic_operator.pods.launcher_target import target_of
 from elastic_operator.pods.master_poller import MasterPoller
@@ -106,7 +106,7 @@ class Reconciler:
 
     # -- plans ---------------------------------------------------------------------------------------------------------
 
-    def plan_all(self, decisions: Decisions, now: float) -> None:
+    def plan_all(self, decisions: PassDecisions, now: float) -> None:
         """Make the missing plans, as many as one pass has time for.
 
         Jobs that get or lose pods come first, because a new leader makes plans for thousands of jobs. The next pass
@@ -125,7 +125,7 @@ class Reconciler:
         while made < MAX_PLANS and (uid := next(uids, None)) is not None:
             made += self._plan_or_quarantine(all_obs[uid], allocation, now)
         self._behind = list(uids)
-        self.dispatcher.metrics.reclaim_unanswered.set(self.eviction_gate.awaiting_dry_runs)
+        self.dispatcher.metrics.reclaim_unanswered.set(self.eviction_gate.awaiting_admission_checks)
 
     def _plan_or_quarantine(self, obs: Observation, allocation: Allocation, now: float) -> bool:
         """Make and begin the job's plan; False if it is made already. If this raises, the job is quarantined."""
@@ -149,7 +149,7 @@ class Reconciler:
         job, body = obs.job, self._stores.jobs.get(obs.job.uid)
         assert body is not None, "a pass awaits nothing, so the job is still there"
         try:
-            assignment = allocation.assignment(job.uid) if job.uid in allocation else None
+            assignment = allocation.find_assignment(job.uid)
             deferred = self.eviction_gate.deferred(job.uid)
             release = frozenset(assignment.release) - deferred.pods if assignment is not None else ()
             plan = self._planner.plan_in_quarantine(job, release, now)
@@ -204,15 +204,16 @@ class Reconciler:
 
     # -- why a job is not bigger ---------------------------------------------------------------------------------------
 
-    def renew_messages(self, decisions: Decisions, now: float, *, storms: bool = False) -> None:
+    def renew_messages(self, decisions: PassDecisions, now: float, *, in_storm: bool = False) -> None:
         """Renew the messages of some of the jobs whose message may be stale. Each plan of a job renews it, too.
 
-        `storms`: passes have woken each other for a while.
+        `in_storm`: passes have woken each other for a while.
         """
         allocation = decisions.allocation
-        for uid in self.reason_messages.take(storms=storms):
+        for uid in self.reason_messages.take(in_storm=in_storm):
             known = self._planner.plans.of(uid)
-            if known is None or known.obs is not decisions.obs.get(uid) or known.obs.job.fault:  # by identity (23)
+            # An unchanged observation is the identical object (23).
+            if known is None or known.obs is not decisions.obs.get(uid) or known.obs.job.fault:
                 continue
             if uid not in allocation or self.dispatcher.busy(uid):
                 continue
@@ -224,7 +225,7 @@ class Reconciler:
 
     def _renew_message(self, obs: Observation, allocation: Allocation, now: float) -> None:
         known, grant = obs.job.status.condition(ConditionType.FULL_SIZE), allocation[obs.job.uid]
-        if known is None or (known.reason, known.message) != (grant.limit, grant.message):
+        if known is None or (known.reason, known.message) != grant.size_reason:
             self._plan(obs, allocation, now)
 
 
@@ -235,7 +236,7 @@ def _no_gate() -> None:
 def _acts(uid: str, allocation: Allocation) -> bool:
     """Whether the job gets or loses pods by the allocation."""
     try:
-        assignment = allocation.assignment(uid) if uid in allocation else None
+        assignment = allocation.find_assignment(uid)
     except Exception:  # noqa: BLE001 - it is raised again where the job's plan is made, and handled there
         return True
     return assignment is not None and bool(assignment.create or assignment.release)

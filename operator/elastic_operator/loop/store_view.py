@@ -6,18 +6,18 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from math import inf
+from typing import NamedTuple
 
 from elastic_operator.cluster import objects
 from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.memory import DirtySet, KeyedCache, SingleCache
+from elastic_operator.plan.facts.allocation_inputs import AllocationSettings, ForeignPod, Member, Node
 from elastic_operator.plan.facts.group_report import GroupReport
 from elastic_operator.plan.facts.job import LOGS_NOT_READ, Group, Job, JobFeedback, OwnPod
 from elastic_operator.plan.facts.job_shape import JobShape
-from elastic_operator.plan.facts.snapshot import Member, Node, PendingPod, Snapshot
 from elastic_operator.plan.job.remaining_pods import flavor_in_use
 from elastic_operator.plan.policies.resolve import ResolvedPolicies
-from elastic_operator.quarantine import Fault
-from elastic_operator.read.jobs import JobInputs
+from elastic_operator.read.jobs import InputsWithoutSpec, JobInputs
 from elastic_operator.read.reader import Reader
 from elastic_operator.settings import Settings
 
@@ -25,6 +25,14 @@ log = logging.getLogger(__name__)
 
 FEW_JOBS = 16
 """Up to this many new or changed jobs are read without a turn of the event loop: a large template takes 10 ms."""
+
+
+class _Barred(NamedTuple):
+    """Who may not preempt: jobs (uids) and namespaces by the answers about their pods (139), objects by errors (88)."""
+
+    jobs: AbstractSet[str] = frozenset()
+    namespaces: AbstractSet[str] = frozenset()
+    quarantined: AbstractSet[tuple[str, bool]] = frozenset()
 
 
 class StoreView:
@@ -60,13 +68,10 @@ class StoreView:
         self._may_not_preempt, self._dirty_sets, self._job_read = may_not_preempt, dirty_sets, job_read
         self._quarantine, self._stores, self._ledger = reader.quarantine, reader.stores, reader.ledger
         self.now = 0.0
-        self.empty = _without_contents(reader.settings)
-        self._known: KeyedCache[JobInputs, Job] = KeyedCache()
-        self._without_spec: KeyedCache[object, Job] = KeyedCache()
-        """Jobs that are quarantined, or deleted and still there."""
-        self._may_not_preempt_before: tuple[AbstractSet[str], AbstractSet[str]] = frozenset(), frozenset()
-        self._barred_from_preemption: AbstractSet[tuple[str, bool]] = frozenset()
-        """The objects that the quarantine barred from preemption at the last refresh."""
+        self.settings = _allocation_settings(reader.settings)
+        self._known: KeyedCache[JobInputs | InputsWithoutSpec, Job] = KeyedCache()
+        self._barred = _Barred()
+        """Who might not preempt at the last refresh."""
         self._mine: SingleCache[int, AbstractSet[str]] = SingleCache()
         """The jobs (uids) that are served."""
         self._changed: DirtySet[str] = DirtySet()
@@ -99,7 +104,6 @@ class StoreView:
     def forget_deleted(self, present: AbstractSet[str]) -> None:
         """Forget deleted jobs; `present` are the uids of the existing ones."""
         self._known.drop_absent(present)
-        self._without_spec.drop_absent(present)
         self._read_every_pass &= present
 
     def dirty(self) -> Collection[str] | None:
@@ -107,17 +111,15 @@ class StoreView:
         return self._dirty
 
     def _take_dirty(self) -> Collection[str] | None:
-        may_not_preempt, barred_from_preemption = self._may_not_preempt(), self._quarantine.barred_from_preemption()
-        jobs, namespaces = (
-            before ^ now for before, now in zip(self._may_not_preempt_before, may_not_preempt, strict=True)
-        )
-        self._changed.mark(*jobs, *(uid for uid, _ in barred_from_preemption ^ self._barred_from_preemption))
+        before, now = self._barred, _Barred(*self._may_not_preempt(), self._quarantine.barred_from_preemption())
+        self._barred = now
+        jobs, namespaces = now.jobs ^ before.jobs, now.namespaces ^ before.namespaces
+        self._changed.mark(*jobs, *(uid for uid, _ in now.quarantined ^ before.quarantined))
         if namespaces:
             bodies = (body.metadata for body in self._stores.jobs.values())
             self._changed.mark(*(meta.uid for meta in bodies if meta.namespace in namespaces))
         if jobs or namespaces:
             self.reader.external_changes.note_answer()
-        self._may_not_preempt_before, self._barred_from_preemption = may_not_preempt, barred_from_preemption
         news = (each.take() for each in self._dirty_sets)
         taken = [self._changed.take(), *news, self._read_every_pass, self._failed_writes.uids()]
         pods = self._ledger.dirty.take()
@@ -168,8 +170,8 @@ class StoreView:
         meta = body.metadata
         fault = self._quarantine.fault(uid, meta.generation)
         if fault is not None or meta.deletion_timestamp is not None:
-            return self._job_without_spec(body, fault)
-        self._without_spec.drop(uid)
+            without_spec = InputsWithoutSpec(body, self._ledger.own_pods(uid), fault)
+            return self._known.get(uid, without_spec, self.reader.jobs.job_without_spec, without_spec)
         own, specs, failed = self._ledger.own_pods(uid), self.reader.specs, self._failed_writes.of(uid)
         reads_no_log = specs.status(body).finished or specs.of(body).reports_failures
         feedback = JobFeedback(
@@ -187,12 +189,6 @@ class StoreView:
         (self._read_every_pass.discard if is_plain else self._read_every_pass.add)(uid)
         return job
 
-    def _job_without_spec(self, body: objects.CustomObject, fault: Fault | None) -> Job:
-        """A job that is quarantined, or that only a finalizer keeps: only its pods count."""
-        uid, pods = body.metadata.uid, self._ledger.own_pods(body.metadata.uid)
-        self._known.drop(uid)
-        return self._without_spec.get(uid, (body, pods, fault), self.reader.jobs.job_without_spec, body, pods, fault)
-
     def unread(self) -> Iterator[str]:
         """The new or changed jobs (uids), if there are more than `FEW_JOBS`. Each job still exists when it is named."""
         changed = self._changed.peek()
@@ -204,9 +200,7 @@ class StoreView:
 
     def _is_new(self, uid: str) -> bool:
         known = self._known.peek(uid)
-        return uid not in self._without_spec.names() and (
-            known is None or known[0].body is not self._stores.jobs.get(uid)
-        )
+        return known is None or known[0].body is not self._stores.jobs.get(uid)  # by identity (23)
 
     def _is_mine(self, body: objects.CustomObject) -> bool:
         return self.reader.settings.watches(body.metadata.namespace)
@@ -223,7 +217,7 @@ class StoreView:
         """The flavor of the GPUs that these pods hold, by the labels of their nodes; None if they hold none."""
         found = ((pod.node, self._stores.nodes.named(pod.node)) for pod in pods if pod.node is not None)
         labels = {name: node.metadata.labels for name, node in found if node is not None}
-        return flavor_in_use(pods, labels, self.empty.flavors)
+        return flavor_in_use(pods, labels, self.settings.flavors)
 
     # -- whether others may lose pods for a job ------------------------------------------------------------------------
 
@@ -241,9 +235,9 @@ class StoreView:
         """All nodes with their use by pods, without `members`."""
         return self.reader.nodes.all_with_use(members, leaving)
 
-    def pending_pods(self) -> tuple[PendingPod, ...]:
+    def foreign_pods(self) -> tuple[ForeignPod, ...]:
         """The foreign pods that wait for GPUs."""
-        return self.reader.pending_pods.refresh(self.now)
+        return self.reader.foreign_pods.refresh(self.now)
 
     def quarantine(self, uid: str, error: Exception, *, in_allocation: bool = False, at_grant: bool = False) -> bool:
         """Quarantine a job that made the planner raise."""
@@ -267,20 +261,16 @@ class StoreView:
         """Report that the pods of a quarantined job count as used by others because of this error."""
         log.debug("job=%s is quarantined, and its pods count as used by others", job.key, exc_info=error)
 
-    def quarantine_pod(self, pod: PendingPod, error: Exception) -> None:
+    def quarantine_pod(self, pod: ForeignPod, error: Exception) -> None:
         """Quarantine a foreign pod that made the allocation raise."""
         self._quarantine.quarantine("pod", pod.uid, f"{pod.namespace}/{pod.name}", error, in_allocation=True)
 
 
-def _without_contents(settings: Settings) -> Snapshot:
-    """A snapshot with the settings alone."""
-    return Snapshot(
-        now=0.0,
-        nodes=(),
-        jobs=(),
+def _allocation_settings(settings: Settings) -> AllocationSettings:
+    return AllocationSettings(
         gpu_resources=settings.gpu_resources,
         flavors=settings.gpu_flavors,
-        teams=settings.default_parents,
         default_team=settings.default_team,
+        default_parents=settings.default_parents,
         starvation_seconds=settings.starvation_seconds,
     )

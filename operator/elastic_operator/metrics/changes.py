@@ -99,6 +99,6 @@ def _queue_wait(old: JobStatus, new: JobStatus, created: float) -> float | None:
 
 
 def _since(status: JobStatus, kind: ConditionType, truth: str) -> datetime | None:
-    """Since when the condition has that truth; None if it has another one."""
+    """When the condition got that truth; None if it has another one."""
     condition = status.condition(kind)
     return condition.last_transition_time if condition and condition.status == truth else None

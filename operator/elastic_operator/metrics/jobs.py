@@ -43,7 +43,7 @@ def _kept_nodes(jobs: list[JobStats]) -> Metric:
 
 def _uncounted(jobs: list[JobStats]) -> Metric:
     about = "Jobs that request devices by dynamic resource allocation, which the operator does not count."
-    value = sum(bool(job.obs.job.context.uncounted_devices) for job in jobs)
+    value = sum(ConditionType.DEVICES_NOT_COUNTED in job.obs.job.context.warnings for job in jobs)
     return GaugeMetricFamily(f"{PREFIX}uncounted_jobs", about, value=value)
 
 

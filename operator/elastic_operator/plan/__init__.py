@@ -27,22 +27,24 @@ Of quotas:
     guarantee       the GPUs that a team gets whenever it wants them (kueue: nominalQuota)
     limit           the most that it may use: guarantee and borrow limit (kueue: nominalQuota + borrowingLimit)
     fair share      the part of all GPUs that a team should have, by guarantees, weights and demands (KAI: fair share)
-    tier            the right by which a team uses GPUs: guaranteed, within the fair share, or borrowed
+    entitlement     the right by which a team uses GPUs: guaranteed, within the fair share, or borrowed
+    tier            the teams of one priority: a higher tier gets idle GPUs first (API: priority)
     share value     use relative to fair share; the team with the lowest one is served next (kueue:
                     DominantResourceShare, shown as weightedShare)
     entitled        of a team: the rules let it take GPUs from another team (`allocation.preemption.rules`)
 
 Of one allocation:
-    snapshot        the input of an allocation: nodes, demands, pending pods, teams
-    pending pod     a GPU pod that is not ours and waits for a node; several may form a gang: all of them or none
-    entry           a job, or a pending pod, in a pass: the members it keeps, the seats it gets (kueue: entry)
+    inputs          what an allocation decides from: nodes, demands, foreign pods, teams (kueue: Snapshot)
+    foreign pod     a pod of no job of ours. An allocation plans a node for those that wait for GPUs; several may form
+                    a gang: all of them or none
+    entry           a job, or a foreign pod, in a pass: the members it keeps, the seats it gets (kueue: entry)
     equivalent      of entries: the same question about them has the same answer (`allocation.equivalence`)
     rank            the place of an entry in the order in which jobs are served
-    state           entries, accounts and board of a pass; every change can be undone (kueue: Snapshot)
+    state           entries, accounts and board of a pass; every change can be undone (kueue: its Snapshot, too)
     board           the free room on each node: now, and soon, when all that leaves has left (kube-scheduler: NodeInfo)
     admit           give a job its minimum, as a whole (kueue: admit)
     grow            of a job: to get more than its minimum (API: scale up)
-    reserve         keep room for an entry that cannot use it yet: for a nominated pending pod, or for the seats of a
+    reserve         keep room for an entry that cannot use it yet: for a nominated foreign pod, or for the seats of a
                     job that has waited too long (37)
     seat            room on a node for a pod of a job that is to be created (kube-scheduler: assumed pod); a slot is a
                     seat with a pod's index
@@ -50,8 +52,8 @@ Of one allocation:
                     the reason why it is not larger (column LIMITED BY)
 
 Of taking GPUs:
-    preempt         decide to delete pods for a preemptor (kueue: preempt); in vain if no preemptor uses their room
-    eviction        the deletion of a pod for another team or for a pending pod (kueue: evict)
+    preempt         decide to delete pods for a preemptor (kueue: preempt); for nothing if no preemptor uses their room
+    eviction        the deletion of a pod for another team or for a foreign pod (kueue: evict)
     release         of a job: to give up members, for a preemptor or because it may not keep them
     defer           of a job: to release pods later, when it is known that their preemptors can use the room
     preemptor       the entry for which pods of others are preempted
@@ -62,13 +64,13 @@ Of taking GPUs:
     option          the units to preempt so that one pod fits onto one node (kube-scheduler calls this a candidate)
     give back       keep pods after all, where their preemptors fit elsewhere (kueue: fill back)
     eviction limit  the most evictions within a minute
-    nomination      a node for a pending pod, written into its status (kube-scheduler: nominatedNodeName)
+    nomination      a node for a foreign pod, written into its status (kube-scheduler: nominatedNodeName)
 
 Of what fails or waits:
     fault           an error of the operator's own at one object, which is quarantined: others are served without it
     trouble         why the last write for a job failed, while it is tried again (`loop.writes.failed_writes`)
     avoid           of a job: to get no pod on a node whose kubelet refused pods of the job
-    back-off        a time in which nothing is tried for a pending pod or a gang (kube-scheduler: backoff)
+    back-off        a time in which nothing is tried for a foreign pod or a gang (kube-scheduler: backoff)
     hold            of a job: to leave it as it is, because its size changed too often (API: heldUntil)
     node outage     too many nodes are not Ready at once for any of them to count as lost (kube-controller-manager:
                     zone disruption)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from elastic_operator.plan.allocation.allocate import allocate
-from elastic_operator.plan.facts.snapshot import JobDemand, PendingPod, Snapshot
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, ForeignPod, JobDemand
 
 T = TypeVar("T")
 
@@ -36,14 +36,14 @@ def culprits(suspects: Sequence[T], work: Callable[[Sequence[T]], object]) -> li
     return [suspect for start, end in sorted((*found, *groups)) for suspect in suspects[start:end]]
 
 
-def culprits_of_allocation(snapshot: Snapshot) -> list[JobDemand | PendingPod]:
-    """The jobs and pending pods at which an allocation raises."""
-    everyone: tuple[JobDemand | PendingPod, ...] = (*snapshot.jobs, *snapshot.pending_pods)
+def culprits_of_allocation(inputs: AllocationInputs) -> list[JobDemand | ForeignPod]:
+    """The jobs and foreign pods at which an allocation raises."""
+    everyone: tuple[JobDemand | ForeignPod, ...] = (*inputs.jobs, *inputs.foreign_pods)
 
-    def work(some: Sequence[JobDemand | PendingPod]) -> None:
+    def work(some: Sequence[JobDemand | ForeignPod]) -> None:
         jobs = tuple(one for one in some if isinstance(one, JobDemand))
-        pending = tuple(one for one in some if isinstance(one, PendingPod))
-        allocation = allocate(replace(snapshot, jobs=jobs, pending_pods=pending))
+        foreign_pods = tuple(one for one in some if isinstance(one, ForeignPod))
+        allocation = allocate(replace(inputs, jobs=jobs, foreign_pods=foreign_pods))
         _ = allocation.evictions, allocation.nominations  # reasons and grants are made when they are read
 
     return culprits(everyone, work)

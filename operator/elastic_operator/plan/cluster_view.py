@@ -7,9 +7,9 @@ from collections.abc import Set as AbstractSet
 from typing import Protocol
 
 from elastic_operator.plan.allocation.result import Allocation
+from elastic_operator.plan.facts.allocation_inputs import AllocationSettings, EvictionLimits, ForeignPod, Member, Node
 from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.facts.job_shape import JobShape
-from elastic_operator.plan.facts.snapshot import EvictionLimits, Member, Node, PendingPod, Snapshot
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.policies.resolve import ResolvedPolicies
 
@@ -26,8 +26,8 @@ class ClusterView(Protocol):
         """The teams of the quota policies, and the namespaces of each."""
 
     @property
-    def empty(self) -> Snapshot:
-        """A snapshot with the settings alone."""
+    def settings(self) -> AllocationSettings:
+        """The settings that allocations depend on."""
 
     def jobs(self) -> Collection[str]:
         """The uids of all jobs; the same object while no job is created or deleted."""
@@ -64,7 +64,7 @@ class ClusterView(Protocol):
         `leaving` are pods that are about to be deleted, with their namespaces.
         """
 
-    def pending_pods(self) -> tuple[PendingPod, ...]:
+    def foreign_pods(self) -> tuple[ForeignPod, ...]:
         """The foreign pods that wait for GPUs."""
 
     def quarantine(self, uid: str, error: Exception, *, in_allocation: bool = False, at_grant: bool = False) -> bool:
@@ -80,20 +80,20 @@ class ClusterView(Protocol):
         others.
         """
 
-    def quarantine_pod(self, pod: PendingPod, error: Exception) -> None:
+    def quarantine_pod(self, pod: ForeignPod, error: Exception) -> None:
         """Leave out a foreign pod that made the allocation raise: no place is sought for it until it is tried again."""
 
 
 class Reclaim(Protocol):
-    """Whether pods may be evicted, and how many."""
+    """The rules of reclaim: whether pods may be evicted, and how many."""
 
     @property
     def stopped(self) -> Reason | None:
         """Why no pods may be evicted; None if pods may be evicted."""
 
     @property
-    def is_dry_run(self) -> bool:
-        """Whether evictions are worked out and only reported (DryRun)."""
+    def is_report_only(self) -> bool:
+        """Whether evictions are only reported, and not carried out (DryRun)."""
 
     def eviction_limits(self, gpus: int) -> EvictionLimits:
         """The limits on evictions in a cluster with that many GPUs."""

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from elastic_operator.plan.cluster_view import ClusterView
+from elastic_operator.plan.facts.allocation_inputs import JobDemand, Member
 from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.facts.job_shape import JobShape
-from elastic_operator.plan.facts.snapshot import JobDemand, Member
 from elastic_operator.plan.job.demand import demand_of, with_members
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.quarantined import demand_in_quarantine
@@ -19,7 +19,7 @@ from elastic_operator.plan.job_memory import JobMemory
 def renew_demand(view: ClusterView, memory: JobMemory, obs: Observation) -> None:
     """Remember the job's demand; the same object as before while its inputs do not change.
 
-    Inputs are compared by `==`: at once where they are the same objects. An observation that was made anew is compared
+    Inputs are compared by `==`: at once where they are the same objects. A new observation is compared
     field by field, because another demand would cost an allocation.
     """
     job = obs.job

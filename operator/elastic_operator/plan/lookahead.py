@@ -1,6 +1,6 @@
 """Examines a decision as if it were carried out, before any job loses a pod for it (143).
 
-The same snapshot with the decision carried out is allocated once more: that is what the next pass would decide. A job
+The same input with the decision carried out is allocated once more: that is what the next pass would decide. A job
 gets nothing if the next pass would evict its new pods. If the next pass would give a job its evicted pods back, this
 pass does not evict them. Exception: the next pass would evict pods of a third job for that. This case is legitimate: an
 owner preempts the weakest job, and that job preempts an even weaker one. A decision that the next pass would undo is an
@@ -21,9 +21,9 @@ from typing import NamedTuple
 
 from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.result import Allocation
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, ForeignPod, JobDemand, Member, Node
 from elastic_operator.plan.facts.decisions import Assignment
 from elastic_operator.plan.facts.gpus import gpus_by_resource
-from elastic_operator.plan.facts.snapshot import JobDemand, Member, Node, PendingPod, Snapshot
 from elastic_operator.plan.facts.text import pods
 from elastic_operator.plan.job.demand import with_members
 from elastic_operator.plan.job.remaining_pods import frozen_demand
@@ -63,26 +63,26 @@ class LookaheadAllocator:
         """The preemptors (uids) for which the last allocation preempts a whole job for nothing (112)."""
         return self._now.futile_preemptors
 
-    def allocate_unchecked(self, snapshot: Snapshot) -> Allocation:
+    def allocate_unchecked(self, inputs: AllocationInputs) -> Allocation:
         """The allocation without a look ahead."""
-        return self._now.allocate(snapshot)
+        return self._now.allocate(inputs)
 
-    def allocate(self, snapshot: Snapshot) -> Allocation:
+    def allocate(self, inputs: AllocationInputs) -> Allocation:
         """The allocation: the grants of all jobs. The allocation returned before must not be read any more."""
         left_out: dict[str, str] = {}
-        self._forget_old(snapshot.now)
+        self._forget_old(inputs.now)
         for tries in range(_MAX_DECISIONS):
-            allocation = self._now.allocate(_without(snapshot, left_out))
+            allocation = self._now.allocate(_without(inputs, left_out))
             if not allocation.has_shrinking_jobs or tries == _MAX_DECISIONS - 1:
                 break
-            more = short_lived(snapshot, allocation, self._next.allocate(carried_out(snapshot, allocation)))
-            more = {uid: why for uid, why in more.items() if self._is_left_out(uid, why, snapshot.now)}
+            more = short_lived(inputs, allocation, self._next.allocate(carried_out(inputs, allocation)))
+            more = {uid: why for uid, why in more.items() if self._is_left_out(uid, why, inputs.now)}
             if more.keys() <= left_out.keys():
                 break
             left_out |= more
         allocation.would_not_last = left_out
         times = (self._doubts[uid].since + PATIENCE_SECONDS for uid in left_out)
-        self.again_at = min((time for time in times if time > snapshot.now), default=inf)
+        self.again_at = min((time for time in times if time > inputs.now), default=inf)
         return allocation
 
     def _is_left_out(self, uid: str, why: str, now: float) -> bool:
@@ -96,13 +96,13 @@ class LookaheadAllocator:
         self._doubts = {uid: doubt for uid, doubt in known if doubt.since <= now < doubt.last + DOUBT_SECONDS}
 
 
-def short_lived(snapshot: Snapshot, first: Allocation, second: Allocation) -> dict[str, str]:
+def short_lived(inputs: AllocationInputs, first: Allocation, second: Allocation) -> dict[str, str]:
     """The jobs (uids) that must get nothing in the `first` allocation, each with the reason in words.
 
-    The `second` allocation is made from the snapshot with the `first` carried out.
+    The `second` allocation is made from the input with the `first` carried out.
     """
     found: dict[str, str] = {}
-    for job in snapshot.jobs:
+    for job in inputs.jobs:
         assignment = first.assignment(job.uid)
         if not (assignment.create or assignment.release):
             continue
@@ -127,11 +127,11 @@ def _masters(job: JobDemand, assignment: Assignment) -> int:
     return [*kept, *(slot.role for slot in assignment.create)].count(ROLE_MASTER)
 
 
-def _without(snapshot: Snapshot, uids: Mapping[str, object]) -> Snapshot:
-    """The snapshot in which these jobs keep their pods and demand no more."""
+def _without(inputs: AllocationInputs, uids: Mapping[str, object]) -> AllocationInputs:
+    """The input in which these jobs keep their pods and demand no more."""
     if not uids:
-        return snapshot
-    return replace(snapshot, jobs=tuple(_frozen(job) if job.uid in uids else job for job in snapshot.jobs))
+        return inputs
+    return replace(inputs, jobs=tuple(_frozen(job) if job.uid in uids else job for job in inputs.jobs))
 
 
 def _frozen(job: JobDemand) -> JobDemand:
@@ -141,23 +141,23 @@ def _frozen(job: JobDemand) -> JobDemand:
 # -- carried out -------------------------------------------------------------------------------------------------------
 
 
-def carried_out(snapshot: Snapshot, allocation: Allocation) -> Snapshot:
-    """The snapshot as it will be when all leaving pods have left and all planned pods exist."""
-    jobs = tuple(_applied(job, allocation.assignment(job.uid), snapshot.now) for job in snapshot.jobs)
+def carried_out(inputs: AllocationInputs, allocation: Allocation) -> AllocationInputs:
+    """The input as it will be when all leaving pods have left and all planned pods exist."""
+    jobs = tuple(_applied(job, allocation.assignment(job.uid), inputs.now) for job in inputs.jobs)
     places = {one.uid: one.node for one in allocation.nominations}
-    came: dict[str, list[PendingPod]] = {}
-    for pending in snapshot.pending_pods:
-        node = places.get(pending.uid) or pending.nominated
+    came: dict[str, list[ForeignPod]] = {}
+    for foreign_pod in inputs.foreign_pods:
+        node = places.get(foreign_pod.uid) or foreign_pod.nominated
         if node:
-            came.setdefault(node, []).append(pending)
-    nodes = tuple(_node_after(node, came.get(node.name, []), snapshot.gpu_resources) for node in snapshot.nodes)
-    here = {node.name for node in snapshot.nodes}
-    waiting = (one for one in snapshot.pending_pods if (places.get(one.uid) or one.nominated) not in here)
+            came.setdefault(node, []).append(foreign_pod)
+    nodes = tuple(_node_after(node, came.get(node.name, []), inputs.settings.gpu_resources) for node in inputs.nodes)
+    here = {node.name for node in inputs.nodes}
+    waiting = (one for one in inputs.foreign_pods if (places.get(one.uid) or one.nominated) not in here)
     limits = replace(
-        snapshot.eviction_limits,
-        evicted_last_minute={**snapshot.eviction_limits.evicted_last_minute, **allocation.evicted_for},
+        inputs.eviction_limits,
+        evicted_last_minute={**inputs.eviction_limits.evicted_last_minute, **allocation.evicted_for},
     )
-    return replace(snapshot, jobs=jobs, nodes=nodes, pending_pods=tuple(waiting), eviction_limits=limits)
+    return replace(inputs, jobs=jobs, nodes=nodes, foreign_pods=tuple(waiting), eviction_limits=limits)
 
 
 def _applied(job: JobDemand, assignment: Assignment, now: float) -> JobDemand:
@@ -166,7 +166,7 @@ def _applied(job: JobDemand, assignment: Assignment, now: float) -> JobDemand:
         return job
     keep = set(assignment.keep)
     members = tuple(member for member in job.members if member.uid in keep)
-    left = replace(
+    before_creates = replace(
         job,
         members=members,
         provisioning_pods=tuple(pod for pod in job.provisioning_pods if pod.uid in keep),
@@ -174,7 +174,7 @@ def _applied(job: JobDemand, assignment: Assignment, now: float) -> JobDemand:
         undelayed_size=assignment.replicas,
         is_admitted=assignment.replicas > 0,
     )
-    after = with_members(left, tuple(_made(job, assignment)))
+    after = with_members(before_creates, tuple(_made(job, assignment)))
     running_since = (job.running_since if job.members else now) if after.members else None
     waiting_since = (job.waiting_since or now) if after.lacks_minimum else None
     return replace(after, running_since=running_since, waiting_since=waiting_since)
@@ -186,8 +186,8 @@ def _made(job: JobDemand, assignment: Assignment) -> Iterator[Member]:
         yield Member.of(uid, slot.role, slot.index, slot.node, job.shape_of(slot.role))
 
 
-def _node_after(node: Node, came: list[PendingPod], gpu_resources: tuple[str, ...]) -> Node:
-    """The node when these pods of others are bound to it, and all leaving pods have left."""
+def _node_after(node: Node, came: list[ForeignPod], gpu_resources: tuple[str, ...]) -> Node:
+    """The node when these foreign pods are bound to it, and all leaving pods have left."""
     if not came and not node.leaving and not node.leaving_by:
         return node
     used, used_by = Counter(node.used), {name: Counter(held) for name, held in node.used_by.items()}

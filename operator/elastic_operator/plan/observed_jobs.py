@@ -1,12 +1,12 @@
-"""All jobs of one pass, made from all jobs of the pass before: only jobs that were observed anew are examined (23)."""
+"""All jobs of one pass, made from all jobs of the pass before: only jobs that were observed again are examined (23)."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from elastic_operator.plan.facts.allocation_inputs import JobDemand
 from elastic_operator.plan.facts.job import OwnPod
-from elastic_operator.plan.facts.snapshot import JobDemand
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job_memory import JobMemory
 
@@ -32,15 +32,15 @@ class ObservedJobs:
     def renewed(
         self, uids: Collection[str], observed: Collection[str], memories: Mapping[str, JobMemory]
     ) -> ObservedJobs:
-        """The jobs of the next pass: `uids`, of which `observed` were observed anew."""
+        """The jobs of the next pass: `uids`, of which `observed` were observed again."""
         before = self if uids is self.uids else ObservedJobs(uids)
         obs: dict[str, Observation] = {}
         demand_of: dict[str, JobDemand | None] = {}
         for uid in observed if before is self else uids:
             memory = memories[uid]
-            if memory.obs is not None and memory.obs is not before.obs.get(uid):  # by identity (23)
+            if memory.obs is not None and memory.obs is not before.obs.get(uid):  # unchanged means identical (23)
                 obs[uid] = memory.obs
-            if before is not self or memory.demand is not before.demand_of[uid]:  # by identity (23)
+            if before is not self or memory.demand is not before.demand_of[uid]:  # unchanged means identical (23)
                 demand_of[uid] = memory.demand
         if before is self and not obs and not demand_of:
             return self
@@ -53,5 +53,11 @@ class ObservedJobs:
         all_demands = {**self.demand_of, **demand_of}
         if demand_of:
             demands = tuple(demand for demand in all_demands.values() if demand is not None)
-            members = frozenset(member.uid for demand in demands for member in demand.members)
+            before = _members_of(self.demand_of[uid] for uid in demand_of if uid in self.demand_of)
+            after = _members_of(demand_of.values())
+            members = members if before == after else (members - before) | after
         return ObservedJobs(self.uids, all_obs, all_demands, demands, members, leaving)
+
+
+def _members_of(demands: Iterable[JobDemand | None]) -> frozenset[str]:
+    return frozenset(member.uid for demand in demands if demand is not None for member in demand.members)

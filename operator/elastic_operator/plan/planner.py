@@ -13,16 +13,24 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from math import floor, inf
 
-from elastic_operator.memory import DirtySet, SingleCache
-from elastic_operator.plan.allocation.allocate import Allocator, next_change
+from elastic_operator.memory import SingleCache
+from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.blame import culprits_of_allocation
+from elastic_operator.plan.change_times import ChangeTimes
 from elastic_operator.plan.cluster_view import ClusterView, Reclaim
 from elastic_operator.plan.delay_queue import DelayQueue
 from elastic_operator.plan.demands import demand_while_quarantined, renew_demand
+from elastic_operator.plan.facts.allocation_inputs import (
+    AllocationInputs,
+    EvictionLimits,
+    ForeignPod,
+    JobDemand,
+    Node,
+    gpus_in,
+)
 from elastic_operator.plan.facts.decisions import Grant, Plan
 from elastic_operator.plan.facts.job import Job
-from elastic_operator.plan.facts.snapshot import EvictionLimits, JobDemand, Node, PendingPod, Snapshot, gpus_in
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.observe import observe
@@ -39,22 +47,23 @@ MAX_BLAMES = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Decisions:
+class PassDecisions:
     """The result of one pass. All its decisions are of one moment, because a pass awaits nothing.
 
-    `obs` are all jobs by uid, and `snapshot` is the input of the allocation. `is_new`: the allocation was made in this
-    pass. `until` is when (epoch seconds) time alone may change it. `dry_run` is the allocation with the evictions that
-    `DryRun` only reports. `error` was raised by the look ahead (143) or in `dry_run`; the pass skipped that part.
+    `obs` are all jobs by uid, and `inputs` is the input of the allocation. `is_new`: the allocation was made in this
+    pass. `until` is when (epoch seconds) time alone may change it. `report_only` is the allocation with the evictions
+    that `DryRun` only reports. `error` was raised by the look ahead (143) or in `report_only`; the pass skipped that
+    part.
     """
 
     policies: ResolvedPolicies
     obs: Mapping[str, Observation]
-    snapshot: Snapshot
+    inputs: AllocationInputs
     allocation: Allocation
     is_new: bool
     until: float
     stopped: Reason | None
-    dry_run: Allocation | None = None
+    report_only: Allocation | None = None
     error: Exception | None = None
 
 
@@ -65,22 +74,22 @@ class Planner:
         self._timed = timed
         self._jobs: dict[str, JobMemory] = {}
         self._observed_jobs = ObservedJobs()
-        self._again: DirtySet[str] = DirtySet()
-        """Jobs (uids) to be observed whatever the view says."""
         self._observe_at = DelayQueue()
-        """When time alone may change how a job is observed (epoch seconds)."""
+        """When a job is observed whatever the view says (epoch seconds): when time alone may change its observation, or
+        in the next pass.
+        """
         self.plans = Plans()
-        self._snapshot: SingleCache[tuple[object, ...], Snapshot] = SingleCache()
-        self._allocator, self._dry_run_allocator = LookaheadAllocator(), Allocator()
-        self._decided: Decisions | None = None
+        self._inputs: SingleCache[tuple[object, ...], AllocationInputs] = SingleCache()
+        self._allocator, self._report_only_allocator = LookaheadAllocator(), Allocator()
+        self._change_times = ChangeTimes()
+        self._decided: PassDecisions | None = None
 
     # -- memory --------------------------------------------------------------------------------------------------------
 
     def forget(self) -> None:
         """Forget all jobs and the last allocation, so that the next pass decides everything again."""
         self.forget_some(self._jobs)
-        self._again.mark_all()
-        self._snapshot.drop()
+        self._inputs.drop()
         self._observed_jobs = ObservedJobs()
         self.forget_allocation()
 
@@ -94,8 +103,10 @@ class Planner:
                 self.plans.forget(uid)
 
     def forget_allocation(self) -> None:
-        """Forget the allocation's state: the next allocation begins anew."""
-        self._allocator, self._dry_run_allocator, self._decided = LookaheadAllocator(), Allocator(), None
+        """Forget the allocation's state: the next allocation begins from nothing."""
+        self._allocator, self._report_only_allocator = LookaheadAllocator(), Allocator()
+        self._change_times = ChangeTimes()
+        self._decided = None
 
     @property
     def futile_preemptors(self) -> frozenset[str]:
@@ -114,8 +125,8 @@ class Planner:
             self._demand(view, uid)
             yield
 
-    def observe(self, view: ClusterView) -> tuple[Mapping[str, Observation], Snapshot]:
-        """All jobs (by uid) as they are now, and the snapshot to allocate from."""
+    def observe(self, view: ClusterView) -> tuple[Mapping[str, Observation], AllocationInputs]:
+        """All jobs (by uid) as they are now, and the input to allocate from."""
         uids = self._to_observe(view)
         for uid in uids:
             self._observe(view, uid)
@@ -123,18 +134,18 @@ class Planner:
             self._demand(view, uid)
         self._observed_jobs = self._observed_jobs.renewed(view.jobs(), uids, self._jobs)
         self.plans.observed(uids)
-        return self._observed_jobs.obs, self._take_snapshot(view)
+        return self._observed_jobs.obs, self._take_inputs(view)
 
     def _to_observe(self, view: ClusterView) -> Collection[str]:
         """The jobs (uids) to observe: their observation may differ from that of the last pass. The others are kept."""
-        uids, dirty, again = view.jobs(), view.dirty(), self._again.take()
+        uids, dirty = view.jobs(), view.dirty()
         new: Collection[str] = ()
         if uids is not self._observed_jobs.uids:
             self._forget_deleted(uids)
             new = [uid for uid in uids if uid not in self._jobs]
-        if dirty is None or again is None:
+        if dirty is None:
             return tuple(uids)
-        some = {*dirty, *again, *self._observe_at.due(view.now)}
+        some = {*dirty, *self._observe_at.due(view.now)}
         return (*sorted(uid for uid in some if uid in self._jobs), *new)
 
     def _forget_deleted(self, uids: Collection[str]) -> None:
@@ -153,13 +164,16 @@ class Planner:
 
     def _observe_as(self, view: ClusterView, memory: JobMemory, job: Job) -> Observation:
         known = memory.obs
-        if known is not None and known.job is job and view.now < self._observe_at.time_of(job.uid):  # by identity (23)
+        # An unchanged job is the identical object (23).
+        if known is not None and known.job is job and view.now < self._observe_at.time_of(job.uid):
             return known
         until = inf
-        if job.fault or job.deleted:
+        if (job.fault or job.deleted) and known is not None and known.job is job:  # by identity (23)
+            obs = known
+        elif job.fault or job.deleted:
             obs = Observation(job, job.status)
             if job.fault:
-                memory.quarantined = None if job.unallocated else demand_while_quarantined(view, memory, job)
+                memory.quarantined = None if job.fault_in_allocation else demand_while_quarantined(view, memory, job)
         else:
             obs = observe(job, view.now)
             until = _valid_until(obs, view.now)
@@ -175,16 +189,16 @@ class Planner:
         """
         if not view.quarantine(uid, error, in_allocation=in_allocation, at_grant=at_grant):
             return None
-        memory = self._jobs.setdefault(uid, JobMemory())
-        self._again.mark(uid)
-        return self._observe_as(view, memory, view.job(uid))
+        obs = self._observe_as(view, self._jobs.setdefault(uid, JobMemory()), view.job(uid))
+        self._observe_at.set(uid, -inf)
+        return obs
 
-    def _take_snapshot(self, view: ClusterView) -> Snapshot:
-        """The snapshot to allocate from; the same object while nothing but time differs."""
+    def _take_inputs(self, view: ClusterView) -> AllocationInputs:
+        """The input to allocate from; the same object while nothing but time differs."""
         jobs = self._observed_jobs
-        nodes, pending = view.nodes(jobs.members, jobs.leaving), view.pending_pods()
-        made_of = view.policies, jobs.demands, nodes, pending
-        return self._snapshot.get(made_of, _snapshot_of, view, *made_of)
+        nodes, foreign_pods = view.nodes(jobs.members, jobs.leaving), view.foreign_pods()
+        made_of = view.policies, jobs.demands, nodes, foreign_pods
+        return self._inputs.get(made_of, _inputs_of, view, *made_of)
 
     # -- demand --------------------------------------------------------------------------------------------------------
 
@@ -199,72 +213,78 @@ class Planner:
 
     # -- allocate ------------------------------------------------------------------------------------------------------
 
-    def decide(self, view: ClusterView, reclaim: Reclaim) -> Decisions:
-        """The decisions of a pass. A job or pending pod that makes the allocation raise is left out."""
+    def decide(self, view: ClusterView, reclaim: Reclaim) -> PassDecisions:
+        """The decisions of a pass. A job or foreign pod that makes the allocation raise is left out."""
         for _ in range(MAX_BLAMES):
-            obs, snapshot = self.observe(view)
+            obs, inputs = self.observe(view)
             try:
-                return self._allocate(view, obs, snapshot, reclaim)
+                return self._allocate(view, obs, inputs, reclaim)
             except Exception as error:
                 self.forget_allocation()
-                if not self._blame(view, _to_allocate(snapshot, view.now, reclaim), error):
+                if not self._blame(view, _to_allocate(inputs, view.now, reclaim), error):
                     raise
         return self._allocate(view, *self.observe(view), reclaim)
 
-    def _blame(self, view: ClusterView, snapshot: Snapshot, error: Exception) -> bool:
-        """Quarantine the jobs and pending pods that make the allocation raise; returns whether there are any."""
-        found = culprits_of_allocation(snapshot)
+    def _blame(self, view: ClusterView, inputs: AllocationInputs, error: Exception) -> bool:
+        """Quarantine the jobs and foreign pods that make the allocation raise; returns whether there are any."""
+        found = culprits_of_allocation(inputs)
         for bad in found:
-            if isinstance(bad, PendingPod):
+            if isinstance(bad, ForeignPod):
                 view.quarantine_pod(bad, error)
             else:
                 self.quarantine(view, bad.uid, error, in_allocation=True)
         return bool(found)
 
     def _allocate(
-        self, view: ClusterView, obs: Mapping[str, Observation], snapshot: Snapshot, reclaim: Reclaim
-    ) -> Decisions:
+        self, view: ClusterView, obs: Mapping[str, Observation], inputs: AllocationInputs, reclaim: Reclaim
+    ) -> PassDecisions:
         """The decisions. The last allocation is kept as long as a new one would be equal."""
         last, stopped, now = self._decided, reclaim.stopped, view.now
-        # By identity (23).
-        same = last is not None and snapshot is last.snapshot and stopped == last.stopped
+        # An unchanged snapshot is the identical object (23).
+        same = last is not None and inputs is last.inputs and stopped == last.stopped
         if last is not None and same and now < last.until:
-            self._decided = replace(last, policies=view.policies, obs=obs, is_new=False, dry_run=None, error=None)
+            self._decided = replace(last, policies=view.policies, obs=obs, is_new=False, report_only=None, error=None)
             return self._decided
-        to_allocate = _to_allocate(snapshot, now, reclaim)
+        to_allocate = _to_allocate(inputs, now, reclaim)
         with self._timed():
             allocation, error = self._look_ahead(to_allocate)
-            dry_run = None
-            if stopped is not None and reclaim.is_dry_run:
-                dry_run, error = self._dry_run(to_allocate, error)
+            report_only = None
+            if stopped is not None and reclaim.is_report_only:
+                report_only, error = self._report_only(to_allocate, error)
             _ = allocation.nominations  # they are made when they are read, and an error is handled here
-        until = min(next_change(to_allocate), now + reclaim.next_capacity(allocation), self._allocator.again_at)
-        self._decided = Decisions(view.policies, obs, snapshot, allocation, True, until, stopped, dry_run, error)
+        until = min(
+            self._change_times.next(to_allocate), now + reclaim.next_capacity(allocation), self._allocator.again_at
+        )
+        self._decided = PassDecisions(view.policies, obs, inputs, allocation, True, until, stopped, report_only, error)
         return self._decided
 
-    def _look_ahead(self, snapshot: Snapshot) -> tuple[Allocation, Exception | None]:
+    def _look_ahead(self, inputs: AllocationInputs) -> tuple[Allocation, Exception | None]:
         """The allocation with the look ahead; without it if only the look ahead raises."""
         try:
-            return self._allocator.allocate(snapshot), None
+            return self._allocator.allocate(inputs), None
         except Exception as error:  # noqa: BLE001 - it is returned
             self._allocator = LookaheadAllocator()
             # This raises again if the look ahead is not the cause.
-            return self._allocator.allocate_unchecked(snapshot), error
+            return self._allocator.allocate_unchecked(inputs), error
 
-    def _dry_run(self, snapshot: Snapshot, error: Exception | None) -> tuple[Allocation | None, Exception | None]:
+    def _report_only(
+        self, inputs: AllocationInputs, error: Exception | None
+    ) -> tuple[Allocation | None, Exception | None]:
         """The evictions that the mode DryRun reports and does not carry out; None if this raises."""
         try:
-            asked = replace(snapshot, reclaiming=True, eviction_limits=EvictionLimits())
-            return self._dry_run_allocator.allocate(asked), error
+            asked = replace(inputs, reclaiming=True, eviction_limits=EvictionLimits())
+            return self._report_only_allocator.allocate(asked), error
         except Exception as raised:  # noqa: BLE001 - it is returned
-            self._dry_run_allocator = Allocator()
+            self._report_only_allocator = Allocator()
             return None, raised
 
     # -- reconcile -----------------------------------------------------------------------------------------------------
 
-    def may_need_plans(self, decisions: Decisions, at: float) -> Iterator[str]:
+    def may_need_plans(self, decisions: PassDecisions, at: float) -> Iterator[str]:
         """The jobs (uids) that may need another plan; `at` is monotonic."""
-        return iter(decisions.obs) if decisions.is_new else self.plans.may_need_one(decisions.obs, at)
+        if decisions.is_new:
+            return self.plans.outdated_by(decisions.allocation, decisions.obs, at)
+        return self.plans.may_need_one(decisions.obs, at)
 
     def plan(self, obs: Observation, grant: Grant | None, now: float) -> Plan:
         """The job's plan, by its grant."""
@@ -275,37 +295,37 @@ class Planner:
         return plan_in_quarantine(job, release, now)
 
 
-def _snapshot_of(
+def _inputs_of(
     view: ClusterView,
     policies: ResolvedPolicies,
     demands: tuple[JobDemand, ...],
     nodes: tuple[Node, ...],
-    pending: tuple[PendingPod, ...],
-) -> Snapshot:
-    return replace(
-        view.empty,
+    foreign_pod: tuple[ForeignPod, ...],
+) -> AllocationInputs:
+    return AllocationInputs(
         now=view.now,
         nodes=nodes,
         jobs=demands,
-        teams=(*policies.teams, *view.empty.teams),
+        settings=view.settings,
+        teams=(*policies.teams, *view.settings.default_parents),
         team_of=policies.team_of,
-        pending_pods=pending,
+        foreign_pods=foreign_pod,
     )
 
 
-def _to_allocate(snapshot: Snapshot, now: float, reclaim: Reclaim) -> Snapshot:
-    """The snapshot for the allocation. Culprits are searched for in the same one."""
-    limits = reclaim.eviction_limits(gpus_in(snapshot))
-    return replace(snapshot, now=now, reclaiming=reclaim.stopped is None, eviction_limits=limits)
+def _to_allocate(inputs: AllocationInputs, now: float, reclaim: Reclaim) -> AllocationInputs:
+    """The input for the allocation. Culprits are searched for in the same one."""
+    limits = reclaim.eviction_limits(gpus_in(inputs))
+    return replace(inputs, now=now, reclaiming=reclaim.stopped is None, eviction_limits=limits)
 
 
 def _valid_until(obs: Observation, now: float) -> float:
     """When (epoch seconds) time alone may change the observation of the job.
 
-    The times of a status are whole seconds. So a status that is not written yet is made anew each second, unless it
+    The times of a status are whole seconds. So a status that is not written yet is made again each second, unless it
     must be written before all other writes.
     """
-    if obs.commit:
+    if obs.write_status_first:
         return -inf
     until = min((time for time in (*obs.requeue_at, obs.no_pods_before) if time > now), default=inf)
     return until if obs.status is obs.job.status else min(until, floor(now) + 1.0)

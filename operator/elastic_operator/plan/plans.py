@@ -24,7 +24,11 @@ class Planned:
 
     def is_current(self, obs: Observation, at: float) -> bool:
         """Whether the plan was made from that observation, and is not due at `at` (monotonic)."""
-        return self.obs is obs and at < self.due  # by identity (23)
+        return self.obs is obs and at < self.due  # unchanged means identical (23)
+
+    def has(self, assignment: Assignment | None) -> bool:
+        """Whether the plan was made from an equal assignment. An unchanged one is mostly the same object."""
+        return self.assignment is assignment or self.assignment == assignment
 
 
 class Plans:
@@ -39,7 +43,7 @@ class Plans:
         """Jobs whose last plan may be made from an older observation."""
 
     def observed(self, uids: Iterable[str]) -> None:
-        """Note that these jobs were observed anew, so their plans may be outdated."""
+        """Note that these jobs were observed again, so their plans may be outdated."""
         for uid in uids:
             self._last.setdefault(uid)
             self._outdated[uid] = None
@@ -73,12 +77,23 @@ class Plans:
             else:
                 self._outdated.pop(uid, None)
 
+    def outdated_by(self, allocation: Allocation, all_obs: Mapping[str, Observation], at: float) -> Iterator[str]:
+        """The jobs (uids) that need another plan after a new allocation, and those at which it raises an error."""
+        for uid, obs in all_obs.items():
+            known = self._last.get(uid)
+            try:
+                if known is not None and known.is_current(obs, at) and known.has(allocation.find_assignment(uid)):
+                    continue
+            except Exception:  # noqa: BLE001 - it is raised again where the plan is made, and handled there
+                pass
+            yield uid
+
     def is_up_to_date(self, obs: Observation, allocation: Allocation, at: float) -> bool:
         """Whether another plan for the job would be the same, up to its wording."""
         known = self.of(obs.job.uid)
         if known is None or not known.is_current(obs, at):
             return False
-        return known.assignment == (allocation.assignment(obs.job.uid) if obs.job.uid in allocation else None)
+        return known.has(allocation.find_assignment(obs.job.uid))
 
     def forget(self, uid: str) -> None:
         """Plan for that job again. Until then, metrics show its last plan."""

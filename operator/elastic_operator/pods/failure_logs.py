@@ -69,6 +69,13 @@ class FailureLogs:
         """Whether logs of failed pods of that job are being read."""
         return job_uid in self._reading
 
+    async def stop(self) -> None:
+        """Read no logs any more."""
+        tasks = [task for reading in self._reading.values() for task in reading.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
     def _begin(self, job_uid: str, namespace: str, unread: Sequence[OwnPod]) -> None:
         """Begin to read the first logs. The other logs follow when the job is read again, if they are still needed."""
         reading = self._reading.get(job_uid, {})

@@ -37,7 +37,7 @@ class _LogReading:
 
     job_uid: str
     namespace: str
-    left: Survivors
+    survivors: Survivors
     group: Group
     stepped: float
     known: GroupRank | None = None
@@ -71,16 +71,16 @@ class SurvivorLogs:
             reading.stepped = self._stepped()
         return reading.group
 
-    def follow(self, uid: str, namespace: str, left: Survivors | None) -> None:
+    def follow(self, uid: str, namespace: str, survivors: Survivors | None) -> None:
         """Read the logs of these pods of the job from now on; None to read none."""
         reading = self._readings.get(uid)
-        if left is None:
+        if survivors is None:
             self._forget(uid)
         elif reading is None:
-            self._readings[uid] = reading = _LogReading(uid, namespace, left, Group(self._now()), self._stepped())
+            self._readings[uid] = reading = _LogReading(uid, namespace, survivors, Group(self._now()), self._stepped())
             reading.task = asyncio.create_task(self._read_periodically(reading))
         else:
-            reading.left = left
+            reading.survivors = survivors
 
     def forget_deleted(self, present: Set[str]) -> None:
         """Forget deleted jobs; `present` are the uids of the existing ones."""
@@ -104,9 +104,9 @@ class SurvivorLogs:
         self.dirty.mark(reading.job_uid)
         self._changed()  # the next pass sees the beginning of the reading
         while True:
-            left = reading.left
+            survivors = reading.survivors
             try:
-                shown = left.uids if await self._are_a_group(reading, left) else frozenset()
+                shown = survivors.uids if await self._are_a_group(reading, survivors) else frozenset()
             except Exception:
                 log.exception(
                     "job uid=%s: reading the logs of its pods raised; they count as not training", reading.job_uid
@@ -118,15 +118,15 @@ class SurvivorLogs:
                 self._changed()
             await asyncio.sleep(READ_AGAIN_SECONDS)
 
-    async def _are_a_group(self, reading: _LogReading, left: Survivors) -> bool:
+    async def _are_a_group(self, reading: _LogReading, survivors: Survivors) -> bool:
         """Whether the pods are exactly one group."""
-        seconds = BEFORE_SECONDS + int(max(0.0, self._now() - left.since))
-        master, *others = left.pods
+        seconds = BEFORE_SECONDS + int(max(0.0, self._now() - survivors.since))
+        master, *others = survivors.pods
         first = await self._rank_of(reading.namespace, master, seconds)
-        if first is not None and first == reading.known and reading.group.pods == left.uids:
+        if first is not None and first == reading.known and reading.group.pods == survivors.uids:
             return True
         reading.known = None
-        if first is None or first.size != len(left.pods):
+        if first is None or first.size != len(survivors.pods):
             return False
         ranks = {first.rank}
         for start in range(0, len(others), MAX_OF_JOB):

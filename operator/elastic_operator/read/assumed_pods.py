@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Set
 from dataclasses import replace
 from math import inf
 
-from elastic_operator.plan.facts.snapshot import Member, PodShape
+from elastic_operator.plan.facts.allocation_inputs import Member, PodShape
 from elastic_operator.read.counted_pod import Assumed, assumed_uid
 from elastic_operator.read.sums import PodIndex
 

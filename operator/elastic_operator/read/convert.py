@@ -13,7 +13,7 @@ from elastic_operator.build.names import secret_name
 from elastic_operator.cluster.meta import Condition
 from elastic_operator.cluster.objects import Node
 from elastic_operator.cluster.pod import Pod, PodMeta, SelectorTerm, Waiting
-from elastic_operator.plan.facts import snapshot as model
+from elastic_operator.plan.facts import allocation_inputs as model
 from elastic_operator.plan.facts.job import STARTS, LastOutput, MainContainer, OwnPod
 from elastic_worker import contract
 from elastic_worker.last_lines import parted
@@ -90,7 +90,7 @@ def is_out_of_service(node: Node) -> bool:
 
 
 def ready_since(node: Node) -> float:
-    """Since when a Ready node is Ready, by its status."""
+    """When a Ready node became Ready, by its status."""
     ready = _condition(node.status.conditions, "Ready")
     return epoch((ready and ready.last_transition_time) or "")
 
@@ -101,9 +101,7 @@ def age_at(node: Node, time: float) -> float:
 
 
 def unready_since(node: Node) -> float | None:
-    """Since when the node is not Ready; None if it is Ready. A node that never reported counts as not Ready since its
-    creation.
-    """
+    """When the node stopped being Ready; None if it is Ready. For a node that never reported, when it was created."""
     ready = _condition(node.status.conditions, "Ready")
     if ready is not None and ready.status == "True":
         return None
@@ -167,8 +165,8 @@ def unschedulable(pod: Pod) -> str:
 
 
 def _not_placed(pod: Pod) -> Condition | None:
-    """The condition of a pod that a scheduler has tried to place in vain; None for a pod that has a node, and for a pod
-    that no scheduler has looked at, such as one with scheduling gates (176).
+    """The condition of a pod that a scheduler could not place; None for a pod that has a node, and for a pod that no
+    scheduler has looked at, such as one with scheduling gates (176).
 
     When the gates are removed, the condition stays as it is until kube-scheduler has looked at the pod.
     """

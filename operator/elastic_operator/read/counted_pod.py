@@ -10,8 +10,8 @@ from elastic_api.job import GROUP, KIND
 from elastic_api.quantity import QuantityError, amount
 from elastic_operator.cluster.meta import OwnerReference
 from elastic_operator.cluster.pod import Pod
+from elastic_operator.plan.facts.allocation_inputs import Load, Member
 from elastic_operator.plan.facts.job import OwnPod
-from elastic_operator.plan.facts.snapshot import Load, Member
 from elastic_operator.read import convert
 
 
@@ -19,16 +19,16 @@ from elastic_operator.read import convert
 class CountedPod:
     """A pod as counted.
 
-    `node`: the node that it is bound or pinned to. `claims`: the uid of the job that the pod names as its controller.
-    `own`: the pod as a pod of that job; None if the claim is false. `waits`: the pod is not ours, requests GPUs, and
-    has no node yet. `unread`: the pod could not be read. `orphan`: the pod was ours, and its job is deleted.
-    `nominated`: the pod is not ours and requests no GPUs, and kube-scheduler keeps room on the node for it.
+    `node`: the node that it is bound or pinned to. `controller_uid`: the uid of the job that the pod names as its
+    controller. `own`: the pod as a pod of that job; None if the claim is false. `waits`: the pod is foreign, requests
+    GPUs, and has no node yet. `unread`: the pod could not be read. `orphan`: the pod was ours, and its job is deleted.
+    `nominated`: the pod is foreign and requests no GPUs, and kube-scheduler keeps room on the node for it.
     """
 
     pod: Pod
     node: str | None
     load: Load
-    claims: str | None
+    controller_uid: str | None
     own: OwnPod | None
     waits: bool = False
     unread: bool = False
@@ -53,12 +53,13 @@ class CountedPod:
     def plain(self) -> bool:
         """Whether this is a pod of no job that uses a node, or may use one later."""
         may_run = bool(self.pod.spec.node_name) or self.pod.metadata.deletion_timestamp is None
-        return self.claims is None and may_run and not convert.ended(self.pod)
+        return self.controller_uid is None and may_run and not convert.ended(self.pod)
 
     def counts_like(self, other: CountedPod) -> bool:
         """Whether the two states of a pod count the same in all sums."""
         return (
-            (self.node, self.uses_node, self.claims, self.own) == (other.node, other.uses_node, other.claims, other.own)
+            (self.node, self.uses_node, self.controller_uid, self.own)
+            == (other.node, other.uses_node, other.controller_uid, other.own)
             and self.plain is other.plain
             and self.load == other.load
             and self._waits_like(other)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
-from elastic_operator.plan.facts.snapshot import Resources
+from elastic_operator.plan.facts.allocation_inputs import Resources
 from elastic_operator.plan.policies.resolve import ResolvedPolicies
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.nodes import NodeAvailability

@@ -1,28 +1,32 @@
-"""Corrects the times since when a node is not Ready or a pod waits. After a step of the API server's clock, the
-operator would otherwise give up nodes and pods too early (29).
+"""Corrects the times at which nodes stopped being Ready and pods began to wait. After a step of the API server's clock,
+the operator would otherwise give up nodes and pods too early (29).
 
 The operator gives up or deletes pods some time after a node has stopped being Ready, a pod has begun to wait, or a
 master was lost. A step of the clock must not cause that. So a time that was seen before a step moves with it. If a
 time is in the future or more than a minute old when it is first seen, the moment of seeing counts instead: the clock
 may have stepped, which is known only seconds later. In its first pass, a process believes the written times.
 
-No field says since when a scheduler cannot place a pod that had scheduling gates: the condition keeps the time of the
-pod's creation. For such a pod the moment of seeing counts (176).
+No field says when a scheduler first failed to place a pod that had scheduling gates: the condition keeps the time of
+the pod's creation. For such a pod the moment of seeing counts (176).
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import islice
 from math import inf
+from typing import TypeVar
 
 from elastic_operator.cluster.clock import ServerClock
+from elastic_operator.memory import drop_older_half
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.times import not_later
 
 LATE_NEWS_SECONDS = 60.0
 """A time that is further back was written by a clock that is behind; a shorter delay may be late news."""
 MAX_KEPT = 100_000
+"""The most of each kind that are remembered. Most are of deleted objects."""
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 class FirstSeen:
@@ -32,9 +36,9 @@ class FirstSeen:
         self.clock, self._passes = clock, 0
         self._seen: dict[tuple[str, float], float] = {}
         """The times minus the clock's steps until then, so that later steps do not change them."""
-        self._asked: set[str] = set()
+        self._deletion_requested: dict[str, None] = {}
         """The pods that were being deleted while they ran."""
-        self._gated: set[str] = set()
+        self._gated: dict[str, None] = {}
         """The pods that had scheduling gates."""
 
     def begin_pass(self) -> None:
@@ -46,37 +50,27 @@ class FirstSeen:
         seen = self._seen.pop((uid, written), None)
         if seen is None:
             seen = self._believed(written) - self.clock.stepped
-            self._make_room()
-        self._seen[uid, written] = seen
+        _keep(self._seen, (uid, written), seen)
         return seen + self.clock.stepped
-
-    def _make_room(self) -> None:
-        """If there are too many times, forget the half that was used least recently: most are of deleted objects."""
-        if len(self._seen) >= MAX_KEPT:
-            for key in list(islice(self._seen, MAX_KEPT // 2)):
-                del self._seen[key]
-        for uids in (self._asked, self._gated):
-            if len(uids) >= MAX_KEPT:
-                uids.clear()
 
     def _believed(self, written: float) -> float:
         now = self.clock.time()
         return now if self._passes > 1 and now - written >= LATE_NEWS_SECONDS else not_later(written, now)
 
     def of_pod(self, pod: OwnPod) -> OwnPod:
-        """The pod with the corrected times since when it waits for a node, or to start there.
+        """The pod with corrected times: when it began to wait for a node, or to start there.
 
         After a step, the clock of the pod's node does not show whether the pod ended before or after its deletion (18).
         """
         if pod.deleting_since is not None and pod.main.finished_at is None:
-            self._asked.add(pod.uid)
-        elif pod.uid in self._asked and self.clock.stepped:
+            _keep(self._deletion_requested, pod.uid, None)
+        elif pod.uid in self._deletion_requested and self.clock.stepped:
             return replace(pod, main=replace(pod.main, finished_at=None))
         if pod.phase != "Pending":
             return pod
 
         if pod.gates:
-            self._gated.add(pod.uid)
+            _keep(self._gated, pod.uid, None)
 
         def since(written: float | None) -> float | None:
             return self.since(pod.uid, written) if written else written
@@ -90,3 +84,10 @@ class FirstSeen:
             bound_since=since(pod.bound_since),
             unschedulable_since=since(unschedulable_since),
         )
+
+
+def _keep(memory: dict[K, V], key: K, value: V) -> None:
+    """Remember the value as the newest one. If there are too many, forget the half that was used least recently."""
+    memory.pop(key, None)
+    memory[key] = value
+    drop_older_half(memory, MAX_KEPT)

@@ -4,19 +4,21 @@ change of these.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
+from elastic_api.status import ConditionType
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.stores import Stores
 from elastic_operator.plan.facts.job import FlapWindow, JobContext, OwnPod
 from elastic_operator.plan.facts.team import Teams
+from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.facts.waits import may_flap
 from elastic_operator.read.external_changes import ExternalChanges
-from elastic_operator.read.nodes import Nodes, Unready
+from elastic_operator.read.nodes import Nodes
 from elastic_operator.read.pod_priority import PodPriorities
 from elastic_operator.read.policies import Policies
 from elastic_operator.read.priority import Priority, priority_of
-from elastic_operator.read.specs import Specs, class_named_by
+from elastic_operator.read.specs import Parsed, Specs, class_named_by
 from elastic_operator.read.uncounted_devices import UncountedDevices
 from elastic_operator.settings import Settings
 
@@ -39,33 +41,38 @@ class JobContexts:
         self._specs, self._nodes, self._policies, self._external_changes = specs, nodes, policies, external_changes
         self._uncounted = UncountedDevices(stores.device_classes)
         self._pod_priorities = PodPriorities(stores.priority_classes)
-        self._unready: Unready = {}
         self._seen: object = None
 
     def refresh(self, now: float) -> bool:
-        """Read all of it at `now` (epoch seconds); returns whether any job's plan may be affected."""
+        """Read the contexts at `now` (epoch seconds); returns whether any job's plan may be affected."""
         teams = self._policies.refresh()
-        self._unready, availability = self._nodes.unready_since(now), self._nodes.availability()
+        unready, availability = self._nodes.refresh_unready(now), self._nodes.availability()
         self._external_changes.refresh(availability, teams, now)
-        outage, served = self._nodes.outages.present, self._uncounted.served()
-        before, self._seen = self._seen, (self._classes.revision, self._unready, outage, availability, teams, served)
+        outage, class_of = self._nodes.outages.present, self._uncounted.class_of()
+        before, self._seen = self._seen, (self._classes.revision, unready, outage, availability, teams, class_of)
         return self._seen != before
 
     def of(self, body: objects.CustomObject, pods: tuple[OwnPod, ...]) -> JobContext:
         """The context of one job with these pods."""
         parsed = self._specs.of(body)
-        priority, unready = self._priority(self._specs.class_name(body)), self._nodes.unready_of(pods, self._unready)
+        priority, unready = self._priority(self._specs.class_name(body)), self._nodes.unready_of(pods)
         return JobContext(
             priority=priority.value,
-            ignored_priority=priority.ignored,
             unready=unready,
             node_outage=self._nodes.outages.present if unready else None,
             misplaced=self._nodes.misplaced(pods),
             grace_ceiling=self.grace_ceiling(body.metadata.namespace),
-            uncounted_devices=self._uncounted.why(parsed.device_requests),
-            dropped_pod_priority=self._pod_priorities.why_dropped(parsed.spec),
-            flap_window=self._no_external_change(body),
+            warnings=self._warnings(parsed, priority),
+            flap_window=self._flap_window(body),
         )
+
+    def _warnings(self, parsed: Parsed, priority: Priority) -> Mapping[ConditionType, Reason]:
+        found = {
+            ConditionType.DEVICES_NOT_COUNTED: self._uncounted.why(parsed.device_requests),
+            ConditionType.PRIORITY_IGNORED: priority.ignored,
+            ConditionType.POD_PRIORITY_IGNORED: self._pod_priorities.why_dropped(parsed.spec),
+        }
+        return {**parsed.warnings, **{kind: reason for kind, reason in found.items() if reason is not None}}
 
     def without_spec(self, body: objects.CustomObject) -> JobContext:
         """The part of a job's context that does not need its spec."""
@@ -85,7 +92,7 @@ class JobContexts:
         ceiling = self._policies.resolved.grace_ceiling(namespace)
         return max(1, self._settings.reclaim.max_grace_period_seconds if ceiling is None else ceiling)
 
-    def _no_external_change(self, body: objects.CustomObject) -> FlapWindow | None:
+    def _flap_window(self, body: objects.CustomObject) -> FlapWindow | None:
         """The last external change, if the job may flap (143)."""
         if not may_flap(self._specs.status(body), self._now()):
             return None

@@ -33,6 +33,14 @@ class JobInputs(NamedTuple):
     feedback: JobFeedback
 
 
+class InputsWithoutSpec(NamedTuple):
+    """The inputs of a job that is quarantined, or that only a finalizer keeps: only its pods count."""
+
+    body: objects.CustomObject
+    pods: tuple[OwnPod, ...]
+    fault: Fault | None
+
+
 class Jobs:
     """The jobs of the stores. `pruned_fields` are the fields of their statuses that the API server drops."""
 
@@ -70,8 +78,6 @@ class Jobs:
             status=self._specs.status(inputs.body),
             spec=parsed.with_grace_up_to(context.grace_ceiling),
             invalid=parsed.invalid,
-            unknown_fields=parsed.unknown,
-            unused_flags=parsed.unused,
             pods=tuple(map(self._first_seen.of_pod, inputs.pods)),
             foreign_names=inputs.foreign_names,
             fingerprints=parsed.fingerprints,
@@ -83,8 +89,9 @@ class Jobs:
             context=context,
         )
 
-    def job_without_spec(self, body: objects.CustomObject, pods: tuple[OwnPod, ...], fault: Fault | None) -> Job:
+    def job_without_spec(self, inputs: InputsWithoutSpec) -> Job:
         """A job that is quarantined or deleted: its facts without the spec."""
+        body, pods, fault = inputs
         meta = body.metadata
         try:
             created, status = convert.epoch(meta.creation_timestamp or ""), self._specs.status(body)
@@ -100,7 +107,7 @@ class Jobs:
             spec=None,
             pods=pods,
             fault=fault.message if fault else "",
-            unallocated=fault is not None and fault.in_allocation,
+            fault_in_allocation=fault is not None and fault.in_allocation,
             context=self._contexts.without_spec(body),
             deleted=meta.deletion_timestamp is not None,
         )

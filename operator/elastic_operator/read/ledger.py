@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from math import inf
+from operator import attrgetter
 
 from elastic_api.template import GPU_RESOURCES
 from elastic_operator.cluster import objects
@@ -20,9 +21,9 @@ from elastic_operator.cluster.interned import Interned
 from elastic_operator.cluster.meta import OwnerReference
 from elastic_operator.cluster.pod import Pod
 from elastic_operator.memory import DirtySet
+from elastic_operator.plan.facts.allocation_inputs import HostPort, Load, Node, Resources
 from elastic_operator.plan.facts.gpus import count_gpus
 from elastic_operator.plan.facts.job import OwnPod
-from elastic_operator.plan.facts.snapshot import HostPort, Load, Node, Resources
 from elastic_operator.read import convert
 from elastic_operator.read.assumed_pods import AssumedPods
 from elastic_operator.read.counted_pod import CountedPod, controlling_job, quantities_of, unread
@@ -76,13 +77,9 @@ class Ledger:
         self._revisions: dict[str | None, int] = {}
         """By node with pods, the revision of their last change."""
         self.dirty: DirtySet[str | tuple[str, str]] = DirtySet()
-        """The jobs, by uid or by (namespace, name), whose pods may have changed: pods being created, own pods, and pods
-        of others with their names.
+        """The jobs, by uid or by (namespace, name), whose pods may have changed: pods being created, own pods, and
+        foreign pods with their names.
         """
-        # Answers, made at the first question after `_void`:
-        self._plain_now: dict[str, Resources] | None = None
-        self._pending_now: tuple[Pod, ...] | None = None
-        self._own_pods: dict[str, tuple[OwnPod, ...]] = {}
         self._requests: Interned[tuple[tuple[str, int], ...], Resources] = Interned()
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
@@ -94,7 +91,7 @@ class Ledger:
             if before is not None and entry.counts_like(before):
                 self._entries[new.metadata.uid] = entry
                 if entry.waits:
-                    self._waiting[new.metadata.uid], self._pending_now = new, None
+                    self._waiting[new.metadata.uid] = new
                 return
         if before is not None:
             self._drop(before.pod.metadata.uid)
@@ -106,7 +103,6 @@ class Ledger:
 
     def job_changed(self, job_uid: str) -> None:
         """Decide again which pods are a job's own, after its creation or deletion."""
-        self._own_pods.pop(job_uid, None)  # the answer for a job without pods is forgotten with the job
         for uid in tuple(self._claims.get(job_uid)):
             before = self._entries[uid]
             entry = self._entry(before.pod, before)
@@ -114,17 +110,13 @@ class Ledger:
             self._add(entry)
 
     def own_pods(self, job_uid: str) -> tuple[OwnPod, ...]:
-        """The pods of a job, by name; the same object while none of them changes."""
-        if job_uid not in self._own_pods:
-            own = (self._entries[uid].own for uid in self._own_by_job.get(job_uid))
-            self._own_pods[job_uid] = tuple(sorted((pod for pod in own if pod is not None), key=lambda pod: pod.name))
-        return self._own_pods[job_uid]
+        """The pods of a job, by name; each is the same object while it does not change."""
+        own = [pod for uid in self._own_by_job.get(job_uid) if (pod := self._entries[uid].own) is not None]
+        return tuple(sorted(own, key=attrgetter("name")))
 
-    def pending(self) -> tuple[Pod, ...]:
-        """Pods of others that request GPUs and have no node yet; the same object while none of them changes."""
-        if self._pending_now is None:
-            self._pending_now = tuple(self._waiting.values())
-        return self._pending_now
+    def waiting_foreign_pods(self) -> tuple[Pod, ...]:
+        """Foreign pods that request GPUs and have no node yet."""
+        return tuple(self._waiting.values())
 
     def bound_to(self, uid: str) -> str:
         """The node of that pod; "" if it has none, or is deleted."""
@@ -132,13 +124,8 @@ class Ledger:
         return entry.pod.spec.node_name if entry is not None else ""
 
     def plain_gpus(self) -> Mapping[str, Resources]:
-        """The GPUs of plain pods, pods without a node included: namespace -> extended resource -> GPUs.
-
-        The same object while none of them changes.
-        """
-        if self._plain_now is None:
-            self._plain_now = {name: held.by_namespace()[name] for name, held in self._plain.items()}
-        return self._plain_now
+        """The GPUs of plain pods, pods without a node included: namespace -> extended resource -> GPUs."""
+        return {name: held.by_namespace()[name] for name, held in self._plain.items()}
 
     def node_revision(self, node: str) -> int:
         """A number that changes whenever the use of the node by pods may change; 0 for a node without pods."""
@@ -146,7 +133,7 @@ class Ledger:
 
     def has_leaving_pods(self, node: str) -> bool:
         """Whether pods of ours are leaving the node, and their kubelet may still be busy with them (145)."""
-        return any(map(self._leaving.is_expected, self._leaving_from(node)))
+        return any(map(self._leaving.is_terminating_in_time, self._leaving_from(node)))
 
     def overdue_within(self, node: str) -> float:
         """The seconds until the first of our pods that leave the node is overdue (40); infinity if none leaves."""
@@ -156,7 +143,7 @@ class Ledger:
         entries = (self._entries[uid] for uid in self._own_by_node.get(node))
         return (entry.own.uid for entry in entries if entry.own and entry.own.deleting_since is not None)
 
-    def own_besides(self, node: str, members: Set[str]) -> frozenset[str]:
+    def own_pods_except(self, node: str, members: Set[str]) -> frozenset[str]:
         """Our pods on the node that are not among `members`, pods being created included."""
         own, assumed = self._own_by_node.get(node), self.assumed.uids_at(node)
         if own <= members and assumed <= members:
@@ -164,7 +151,7 @@ class Ledger:
         return frozenset((own | assumed) - members)
 
     def foreign_names(self, job_uid: str) -> frozenset[str]:
-        """Names of the job's future pods that pods of others use (82)."""
+        """Names of the job's future pods that foreign pods use (82)."""
         job = self._job_of(job_uid)
         if job is None:
             return frozenset()
@@ -221,7 +208,6 @@ class Ledger:
 
     def _add(self, entry: CountedPod) -> None:
         self._entries[entry.pod.metadata.uid] = entry
-        self._void(entry)
         self._index(entry, PodIndex.add)
         if entry.waits:
             self._waiting[entry.pod.metadata.uid] = entry.pod
@@ -233,7 +219,6 @@ class Ledger:
 
     def _drop(self, uid: str) -> None:
         entry = self._entries.pop(uid)
-        self._void(entry)
         self._index(entry, PodIndex.remove)
         if entry.waits:
             del self._waiting[uid]
@@ -250,25 +235,12 @@ class Ledger:
         if entry.plain and entry.load.gpus:
             yield self._plain, entry.pod.metadata.namespace
 
-    def _void(self, entry: CountedPod) -> None:
-        """Drop the answers that the pod is part of. They are made again at the next question.
-
-        Only a pod that comes or goes does this, as itself or as it counts. A pod that waits and still counts as before
-        is another object nevertheless, so `pod_changed` drops the answer of `pending`, and no other.
-        """
-        if entry.claims is not None:
-            self._own_pods.pop(entry.claims, None)
-        if entry.waits:
-            self._pending_now = None
-        if entry.plain and entry.load.gpus:
-            self._plain_now = None
-
     def _index(self, entry: CountedPod, change: Callable[[PodIndex, Hashable, str], None]) -> None:
         meta = entry.pod.metadata
-        if entry.claims is not None:
-            change(self._claims, entry.claims, meta.uid)
+        if entry.controller_uid is not None:
+            change(self._claims, entry.controller_uid, meta.uid)
         if entry.own is not None:
-            change(self._own_by_job, entry.claims, meta.uid)
+            change(self._own_by_job, entry.controller_uid, meta.uid)
             change(self._own_by_node, entry.node, meta.uid)
         job_name = meta.name.rsplit("-", 2)[0]
         if self._parse(job_name, meta.name) is not None:
@@ -325,7 +297,7 @@ class Ledger:
         return CountedPod(pod, node, load, claims, own, waits, orphan=orphan, nominated=nominated)
 
     def _own(self, pod: Pod, owner: OwnerReference | None, load: Load) -> OwnPod | None:
-        """A pod of ours; None for pods of others."""
+        """A pod of ours; None for foreign pods."""
         place = self._place_of(pod, owner)
         if place is None:
             return None
@@ -340,7 +312,7 @@ class Ledger:
         return Load(known, count_gpus(requests, self._gpu_resources), host_ports)
 
     def _place_of(self, pod: Pod, owner: OwnerReference | None) -> tuple[str, int] | None:
-        """Role and index of a pod of ours; None for pods of others, even if they name a job."""
+        """Role and index of a pod of ours; None for foreign pods, even if they name a job."""
         job = self._job_of(owner.uid) if owner else None
         if job is None or job.metadata.namespace != pod.metadata.namespace:
             return None

@@ -21,21 +21,26 @@ BIRTH_SECONDS = 60.0
 """A node is created some time before it is first Ready. A node that has never been Ready is no loss."""
 
 
-class Away(NamedTuple):
-    """A node that is not Ready: since when by its status, and since when by our judgment."""
+class UnreadyNode(NamedTuple):
+    """A node that is not Ready.
+
+    `written` is when it became so by its status, `since` the time that the operator uses (29). `out_of_service`:
+    somebody has given the node up by that taint.
+    """
 
     written: float
     since: float
+    out_of_service: bool = False
 
 
 class _Back(NamedTuple):
-    """A node that is Ready again: since when it was away (None if unknown), and since when it is back."""
+    """A node that is Ready again: when it stopped being Ready (None if unknown), and when it came back."""
 
     unready_since: float | None
     since: float
 
 
-Down = Mapping[str, Away]
+Unready = Mapping[str, UnreadyNode]
 """The nodes that are not Ready, by name."""
 
 
@@ -52,16 +57,16 @@ class NodeOutages:
         self._back: dict[str, _Back] = {}
         """The nodes that are Ready again, by name."""
 
-    def refresh(self, before: Down | None, down: Down, now: float) -> None:
-        """Judge again; `before` are the nodes that were down at the last refresh, None at the first refresh."""
+    def refresh(self, before: Unready | None, unready: Unready, now: float) -> None:
+        """Judge again; `before` are the nodes that were not Ready at the last refresh, None at the first refresh."""
         self._step()
         back = self._back_as_written(now) if before is None else self._back | self._just_back(before, now)
-        back = {name: node for name, node in back.items() if node.since + BACK_SECONDS > now and name not in down}
+        back = {name: node for name, node in back.items() if node.since + BACK_SECONDS > now and name not in unready}
         self._back, was, self.present = back, self.present, None
-        self._unborn = {n.metadata.name for n in self._stored.values() if _is_unborn(n, down)} if down else set()
-        if len(down) + len(back) > MIN_OUTAGE_NODES:
+        self._unborn = {n.metadata.name for n in self._stored.values() if _is_unborn(n, unready)} if unready else set()
+        if len(unready) + len(back) > MIN_OUTAGE_NODES:
             nodes = (node for node in self._that_count() if node.metadata.name not in self._unborn)
-            self.present = node_outage((self._node_times(node, down) for node in nodes), now)
+            self.present = node_outage((self._node_times(node, unready) for node in nodes), now)
         if self.present and not was:
             log.warning("nodes are not given up for now: %s", self.present.message)
         elif was and not self.present:
@@ -79,7 +84,7 @@ class NodeOutages:
         with_gpus = [n for n in nodes if any(name in (n.status.allocatable or ()) for name in self._gpu_resources)]
         return with_gpus or nodes
 
-    def _just_back(self, before: Down, now: float) -> dict[str, _Back]:
+    def _just_back(self, before: Unready, now: float) -> dict[str, _Back]:
         return {name: _Back(node.since, now) for name, node in before.items() if name not in self._unborn}
 
     def _back_as_written(self, now: float) -> dict[str, _Back]:
@@ -90,16 +95,16 @@ class NodeOutages:
                 back[node.metadata.name] = _Back(None, min(now, written))
         return back
 
-    def _node_times(self, node: objects.Node, down: Down) -> NodeTimes:
+    def _node_times(self, node: objects.Node, unready: Unready) -> NodeTimes:
         name = node.metadata.name
         dead = convert.is_out_of_service(node)
-        if name in down:
-            return NodeTimes(name, ready=False, since=down[name].since, out_of_service=dead)
+        if name in unready:
+            return NodeTimes(name, ready=False, since=unready[name].since, out_of_service=dead)
         back = self._back.get(name)
         since, went = (back.since, back.unready_since) if back else (None, None)
         return NodeTimes(name, ready=True, since=since, unready_since=went, out_of_service=dead)
 
 
-def _is_unborn(node: objects.Node, down: Down) -> bool:
-    away = down.get(node.metadata.name)
-    return away is not None and convert.age_at(node, away.written) < BIRTH_SECONDS
+def _is_unborn(node: objects.Node, unready: Unready) -> bool:
+    known = unready.get(node.metadata.name)
+    return known is not None and convert.age_at(node, known.written) < BIRTH_SECONDS

@@ -1,4 +1,4 @@
-"""Reads all nodes with their use by pods, and since when nodes are not Ready."""
+"""Reads all nodes with their use by pods, and when nodes stopped being Ready."""
 
 from __future__ import annotations
 
@@ -11,19 +11,17 @@ from typing import NamedTuple, TypeVar
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
 from elastic_operator.memory import KeyedCache, SingleCache
+from elastic_operator.plan.facts.allocation_inputs import Node
 from elastic_operator.plan.facts.job import OwnPod
-from elastic_operator.plan.facts.snapshot import Node
 from elastic_operator.quarantine import Quarantine
 from elastic_operator.read import convert
 from elastic_operator.read.first_seen import FirstSeen
 from elastic_operator.read.ledger import Ledger
-from elastic_operator.read.node_outages import Away, Down, NodeOutages
+from elastic_operator.read.node_outages import NodeOutages, Unready, UnreadyNode
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-Unready = Mapping[str, float]
-"""Nodes that are not Ready, with the time since when; -inf if out of service."""
 
 
 class NodeAvailability(NamedTuple):
@@ -52,7 +50,7 @@ class Nodes:
         gpu_resources: Sequence[str],
     ) -> None:
         self._stored, self._ledger, self._first_seen, self._quarantine = stored, ledger, first_seen, quarantine
-        self._down: Down | None = None
+        self._unready: Unready | None = None
         """The nodes that were not Ready at the last refresh; None before the first refresh."""
         self._read: object = None
         """The stamp of the nodes at that refresh."""
@@ -77,9 +75,12 @@ class Nodes:
         self._why_closed.drop_absent(reasons.keys())
         return NodeAvailability(frozenset(reasons), {name: why for name, why in reasons.items() if why})
 
-    def unready_of(self, pods: tuple[OwnPod, ...], unready: Unready) -> Unready:
-        """The nodes of these pods that are not Ready."""
-        return {pod.node: unready[pod.node] for pod in pods if pod.node and pod.node in unready} if unready else {}
+    def unready_of(self, pods: tuple[OwnPod, ...]) -> dict[str, float]:
+        """The nodes of these pods that were not Ready at the last refresh, each with the time since when; -inf if it is
+        out of service.
+        """
+        found = {pod.node: self._unready.get(pod.node) for pod in pods if pod.node} if self._unready else {}
+        return {name: -inf if node.out_of_service else node.since for name, node in found.items() if node is not None}
 
     def misplaced(self, pods: tuple[OwnPod, ...]) -> dict[str, str]:
         """The unbound pods (uids) whose pinned node accepts them no more, each with the reason."""
@@ -115,7 +116,7 @@ class Nodes:
         return self._quarantine.attempt("node", node.metadata.uid, node.metadata.name, work)
 
     def all_with_use(self, members: Set[str], leaving: Iterable[tuple[str, OwnPod]]) -> tuple[Node, ...]:
-        """All nodes with their use. `members` are the pods in the snapshot's jobs, `leaving` are about to be
+        """All nodes with their use. `members` are the pods in the allocation's input, `leaving` are about to be
         deleted.
 
         `leaving` has the namespace of each; pods that are not bound yet hold nothing. An unchanged node is the same
@@ -164,39 +165,38 @@ class Nodes:
     ) -> Node:
         """The node as read by that function, with its use by pods; the same object while neither changes."""
         name, ledger = stored.metadata.name, self._ledger
-        key = stored, as_fact, ledger.node_revision(name), ledger.own_besides(name, counted_elsewhere), leaving
+        key = stored, as_fact, ledger.node_revision(name), ledger.own_pods_except(name, counted_elsewhere), leaving
         return self._known.get(name, key, lambda: ledger.with_use(as_fact(stored), counted_elsewhere, leaving=leaving))
 
-    def unready_since(self, now: float) -> Unready:
-        """By node that is not Ready, since when; -inf for a node that somebody has tainted as out of service.
+    def refresh_unready(self, now: float) -> Unready:
+        """Read which nodes are not Ready.
 
         The clock that wrote the time may be far behind. A node that was Ready at the last refresh cannot have been away
         for much longer than since that refresh (`FirstSeen`). A node that is quarantined keeps its last answer.
         """
         stamp = self._stamp()
-        all_up = self._down == {} and stamp == self._read
-        down = {} if all_up else self._find_down()
+        all_up = self._unready == {} and stamp == self._read
+        unready = {} if all_up else self._find_unready()
         self._read = stamp
-        self.outages.refresh(self._down, down, now)
-        self._down = down
-        given_up = (
-            {node.metadata.name for node in self._stored.values() if convert.is_out_of_service(node)} if down else ()
-        )
-        return {name: -inf if name in given_up else node.since for name, node in down.items()}
+        self.outages.refresh(self._unready, unready, now)
+        self._unready = unready
+        return unready
 
-    def _find_down(self) -> Down:
-        down: dict[str, Away] = {}
-        before = self._down or {}
+    def _find_unready(self) -> Unready:
+        unready: dict[str, UnreadyNode] = {}
+        before = self._unready or {}
         for node in self._stored.values():
-            name, noted = node.metadata.name, self._attempt(node, partial(self._note_if_down, node, down))
+            name, noted = node.metadata.name, self._attempt(node, partial(self._note_if_unready, node, unready))
             if noted is None and name in before:
-                down[name] = before[name]
-        return down
+                unready[name] = before[name]
+            if name in unready:
+                unready[name] = unready[name]._replace(out_of_service=convert.is_out_of_service(node))
+        return unready
 
-    def _note_if_down(self, node: objects.Node, down: dict[str, Away]) -> bool:
+    def _note_if_unready(self, node: objects.Node, unready: dict[str, UnreadyNode]) -> bool:
         """Note the node if it is not Ready; returns whether it is."""
         written = convert.unready_since(node)
         if written is None:
             return False
-        down[node.metadata.name] = Away(written, self._first_seen.since(node.metadata.uid, written))
+        unready[node.metadata.name] = UnreadyNode(written, self._first_seen.since(node.metadata.uid, written))
         return True

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from elastic_api.job import JobSpec
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
+from elastic_operator.plan.facts.text import Reason
 
 NEVER = "Never"
 _REMEDY = (
@@ -35,10 +36,10 @@ class PodPriorities:
     def __init__(self, classes: Store[objects.PriorityClass]) -> None:
         self._classes = classes
 
-    def why_dropped(self, spec: JobSpec | None) -> str:
-        """A sentence for each field of the templates that pods do not get; "" if there is none."""
+    def why_dropped(self, spec: JobSpec | None) -> Reason | None:
+        """A sentence for each field of the templates that pods do not get; None if there is none."""
         sentences = [why for at, pod in _in_use(spec) for why in self._why(at, pod)] if spec else []
-        return f"{' '.join(sentences)}{_REMEDY}" if sentences else ""
+        return Reason("PodsNeverPreempt", f"{' '.join(sentences)}{_REMEDY}") if sentences else None
 
     def _why(self, at: str, pod: Mapping[str, Any]) -> Iterator[str]:
         name = pod.get("priorityClassName")

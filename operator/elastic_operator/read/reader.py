@@ -11,12 +11,12 @@ from elastic_operator.cluster.stores import Stores
 from elastic_operator.quarantine import Quarantine
 from elastic_operator.read.external_changes import ExternalChanges
 from elastic_operator.read.first_seen import FirstSeen
+from elastic_operator.read.foreign.foreign_pod import PodBackoff
+from elastic_operator.read.foreign.foreign_pods import ForeignPods
 from elastic_operator.read.job_contexts import JobContexts
 from elastic_operator.read.jobs import Jobs
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.nodes import Nodes
-from elastic_operator.read.pending.pending_pod import PodBackoff
-from elastic_operator.read.pending.pending_pods import PendingPods
 from elastic_operator.read.policies import Policies
 from elastic_operator.read.shapes import Shapes
 from elastic_operator.read.specs import Specs
@@ -27,7 +27,7 @@ class Reader:
     """The parts that read the stores.
 
     Args:
-        backoff, is_being_cleared: As in `PendingPods`.
+        backoff, is_being_cleared: As in `ForeignPods`.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Reader:
             first_seen=self.first_seen,
             pruned_fields=pruned_fields or PrunedFields(PLURAL),
         )
-        self.pending_pods = PendingPods(
+        self.foreign_pods = ForeignPods(
             ledger,
             settings,
             nodes=stores.nodes,

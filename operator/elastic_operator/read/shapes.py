@@ -16,10 +16,10 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.interned import Interned
 from elastic_operator.cluster.store import Store
 from elastic_operator.memory import KeyedCache
+from elastic_operator.plan.facts.allocation_inputs import PodShape
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.job_shape import JobShape, job_shape
 from elastic_operator.plan.facts.pod_shape import VolumeFacts, shape_of
-from elastic_operator.plan.facts.snapshot import PodShape
 from elastic_operator.settings import Settings
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
@@ -111,7 +111,7 @@ class Shapes:
         """The priority that the API server gives a pod of that role."""
         settings = self._settings
         ours = settings.master_priority_class_name if role == ROLE_MASTER else settings.worker_priority_class_name
-        theirs = "" if job.context.dropped_pod_priority else _class_name(_readable(job).template_of(role))
+        theirs = "" if job.context.has_own_class else _class_name(_readable(job).template_of(role))
         if class_name := theirs or ours:
             named = self._classes.named(class_name)
             return named.value if named else WITHOUT_CLASSES[role]

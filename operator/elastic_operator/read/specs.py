@@ -9,10 +9,12 @@ from functools import partial
 from elastic_api.invalid import InvalidSpecError
 from elastic_api.job import JobSpec
 from elastic_api.parse import known_part, parse_spec, parse_status, unused_flags
-from elastic_api.status import JobStatus
+from elastic_api.status import ConditionType, JobStatus
 from elastic_api.template import fingerprint
 from elastic_operator.cluster import objects
 from elastic_operator.memory import KeyedCache
+from elastic_operator.plan.facts.job import SET_BY_OPERATOR
+from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.facts.times import seconds, status_time
 from elastic_operator.read.first_seen import FirstSeen
 from elastic_operator.read.uncounted_devices import DeviceRequests, device_requests_of
@@ -25,7 +27,7 @@ class Parsed:
     """A job's spec of one generation; or the last readable one, with a message on why the present one is unreadable
     (99).
 
-    `unknown` warns about ignored fields, `unused` about ignored flags of torchrun.
+    `warnings` are about fields and flags of torchrun that have no effect.
     """
 
     generation: int
@@ -33,8 +35,7 @@ class Parsed:
     invalid: str
     fingerprints: Mapping[str, str] = field(default_factory=dict)
     device_requests: DeviceRequests = field(default_factory=DeviceRequests)
-    unknown: str = ""
-    unused: str = ""
+    warnings: Mapping[ConditionType, Reason] = field(default_factory=dict)
 
     @property
     def reports_failures(self) -> bool:
@@ -75,7 +76,7 @@ class Specs:
         try:
             spec, unknown = self._read(body)
             prints = {role: fingerprint(spec, role) for role in (ROLE_MASTER, ROLE_WORKER)}
-            return Parsed(generation, spec, "", prints, device_requests_of(spec), unknown, unused_flags(spec))
+            return Parsed(generation, spec, "", prints, device_requests_of(spec), _warnings(spec, unknown))
         except InvalidSpecError as error:
             _, last = self._parsed.peek(body.metadata.uid) or (None, Parsed(generation, None, ""))
             return replace(last, generation=generation, invalid=str(error))
@@ -113,6 +114,15 @@ class Specs:
             since = self._first_seen.since(body.metadata.uid, seconds(status.master_lost_time))
             status = status.model_copy(update={"master_lost_time": status_time(since)})
         return not_ahead(status, self._clock.time())
+
+
+def _warnings(spec: JobSpec, unknown: str) -> Mapping[ConditionType, Reason]:
+    """The warnings about the spec itself; `unknown` is the one about its unknown fields."""
+    found = {
+        ConditionType.FIELDS_IGNORED: Reason("NoSuchField", unknown),
+        ConditionType.FLAGS_NOT_USED: Reason(SET_BY_OPERATOR, unused_flags(spec)),
+    }
+    return {kind: reason for kind, reason in found.items() if reason.message}
 
 
 def class_named_by(body: objects.CustomObject) -> str | None:

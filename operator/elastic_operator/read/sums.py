@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Hashable, Sequence, Set
 from dataclasses import dataclass, field
 
+from elastic_operator.plan.facts.allocation_inputs import HostPort, Load, Resources
 from elastic_operator.plan.facts.gpus import gpus_by_resource
-from elastic_operator.plan.facts.snapshot import HostPort, Load, Resources
 
 
 @dataclass(slots=True)

@@ -38,7 +38,7 @@ class TerminatingPods:
         """Whether the pod was overdue at the last `expire`."""
         return uid in self._overdue
 
-    def is_expected(self, uid: str) -> bool:
+    def is_terminating_in_time(self, uid: str) -> bool:
         """Whether the pod is being deleted, and at most `BUSY_KUBELET_SECONDS` late."""
         due = self._due.get(uid)
         return due is not None and self._now() < due - OVERDUE_SECONDS + BUSY_KUBELET_SECONDS

@@ -16,10 +16,12 @@ from elastic_api.template import requests_of
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
 from elastic_operator.memory import SingleCache
+from elastic_operator.plan.facts.text import Reason
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 log = logging.getLogger(__name__)
 
+_CODE = "DynamicResourceAllocation"
 OF_A_CLASS = "deviceclass.resource.kubernetes.io/"
 """The prefix of an extended resource that is named after a DeviceClass."""
 CLAIMS = (
@@ -51,27 +53,27 @@ class UncountedDevices:
 
     def __init__(self, classes: Store[objects.DeviceClass]) -> None:
         self._classes = classes
-        self._served: SingleCache[int, Mapping[str, str]] = SingleCache()
+        self._class_of: SingleCache[int, Mapping[str, str]] = SingleCache()
 
-    def why(self, asked: DeviceRequests) -> str:
-        """The sentence for a job that requests such devices; "" if all its devices are counted."""
+    def why(self, asked: DeviceRequests) -> Reason | None:
+        """The warning for a job that requests such devices; None if all its devices are counted."""
         if asked.claims:
-            return CLAIMS
-        served = self.served()
+            return Reason(_CODE, CLAIMS)
+        class_of = self.class_of()
         for resource in sorted(asked.resources):
-            name = served.get(resource) or resource.partition(OF_A_CLASS)[2]
+            name = class_of.get(resource) or resource.partition(OF_A_CLASS)[2]
             if name:
-                return RESOURCE.format(resource=resource, name=name)
-        return ""
+                return Reason(_CODE, RESOURCE.format(resource=resource, name=name))
+        return None
 
-    def served(self) -> Mapping[str, str]:
+    def class_of(self) -> Mapping[str, str]:
         """The extended resources that DeviceClasses serve, with the name of the class."""
-        return self._served.get(self._classes.revision, self._find_served)
+        return self._class_of.get(self._classes.revision, self._find_classes)
 
-    def _find_served(self) -> Mapping[str, str]:
-        before = self._served.last or {}
+    def _find_classes(self) -> Mapping[str, str]:
+        before = self._class_of.last or {}
         named = [(device.spec.extended_resource_name, device.metadata.name) for device in self._classes.values()]
-        served = {resource: name for resource, name in named if resource}
-        for resource in served.keys() - before.keys():
-            log.warning("%s", RESOURCE.format(resource=resource, name=served[resource]))
-        return served
+        class_of = {resource: name for resource, name in named if resource}
+        for resource in class_of.keys() - before.keys():
+            log.warning("%s", RESOURCE.format(resource=resource, name=class_of[resource]))
+        return class_of

@@ -13,9 +13,9 @@ from typing import Any
 from elastic_operator import settings
 from elastic_operator.tools import live, replay, share, simulate, snapshot_file
 from elastic_operator.tools.apply_changes import apply_changes
+from elastic_operator.tools.cluster_snapshot import ClusterSnapshot
 from elastic_operator.tools.files import InputError, read_json, write_json, write_text
 from elastic_operator.tools.manifests import read_changes
-from elastic_operator.tools.recording import Recording
 
 REFUSED = 2
 """Exit code for wrong input, as for a wrong command line."""
@@ -89,8 +89,8 @@ def _add_replay(commands: Subparsers) -> None:
 
 
 def _replay(arguments: argparse.Namespace) -> str:
-    recording = _recording(arguments)
-    return write_json(replay.as_data(recording)) if arguments.output == "json" else replay.as_text(recording)
+    snapshot = _snapshot(arguments)
+    return write_json(replay.as_data(snapshot)) if arguments.output == "json" else replay.as_text(snapshot)
 
 
 def _add_simulate(commands: Subparsers) -> None:
@@ -109,12 +109,12 @@ def _add_simulate(commands: Subparsers) -> None:
 
 
 def _simulate(arguments: argparse.Namespace) -> str:
-    recording = _recording(arguments)
-    changes = read_changes(arguments.change, arguments.delete, gpu_resources=recording.settings.gpu_resources)
-    after = apply_changes(recording, changes, _settings(arguments))
+    snapshot = _snapshot(arguments)
+    changes = read_changes(arguments.change, arguments.delete, gpu_resources=snapshot.settings.gpu_resources)
+    after = apply_changes(snapshot, changes, _settings(arguments))
     if arguments.output == "json":
-        return write_json(simulate.as_data(recording, after))
-    return simulate.as_text(recording, after)
+        return write_json(simulate.as_data(snapshot, after))
+    return simulate.as_text(snapshot, after)
 
 
 def _add_settings(parser: argparse.ArgumentParser) -> None:
@@ -135,5 +135,5 @@ def _add_snapshot_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="how to print (text)")
 
 
-def _recording(arguments: argparse.Namespace) -> Recording:
+def _snapshot(arguments: argparse.Namespace) -> ClusterSnapshot:
     return snapshot_file.decode(read_json(arguments.file), source=arguments.file)

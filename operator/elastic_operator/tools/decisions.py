@@ -1,4 +1,4 @@
-"""Decides a whole pass again from a recording: the observation, the grant and the plan of each job."""
+"""Decides a whole pass again from a snapshot: the observation, the grant and the plan of each job."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from elastic_operator.plan.facts.allocation_inputs import JobDemand
 from elastic_operator.plan.facts.decisions import Grant, Nomination, Plan, Slot
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.roles import master_first
-from elastic_operator.plan.facts.snapshot import JobDemand
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.observation import Observation
-from elastic_operator.plan.planner import Decisions, Planner
-from elastic_operator.tools.recorded_view import RecordedReclaim, RecordedView
-from elastic_operator.tools.recording import Recording
+from elastic_operator.plan.planner import PassDecisions, Planner
+from elastic_operator.tools.cluster_snapshot import ClusterSnapshot
+from elastic_operator.tools.snapshot_view import SnapshotReclaim, SnapshotView
 from elastic_worker.contract import ROLE_MASTER
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class JobDecision:
     """The decisions about one job. `demand` and `grant` are None if it takes no part in the allocation."""
 
     obs: Observation
@@ -35,8 +35,8 @@ class Decision:
 
     @property
     def replicas_before(self) -> int:
-        """The pods that it had: the members of its demand; without a demand, the pods that are not leaving."""
-        return len(self.demand.members if self.demand else self.job.active_pods)
+        """The pods that it had: those of its demand; without a demand, the pods that are not leaving."""
+        return len(self.demand.pods if self.demand else self.job.active_pods)
 
     @property
     def replicas(self) -> int:
@@ -53,7 +53,7 @@ class Decision:
         """The GPUs of the pods that it had."""
         if self.demand is None:
             return sum(pod.gpus for pod in self.job.active_pods)
-        return self._gpus(member.role for member in self.demand.members)
+        return self._gpus(pod.role for pod in self.demand.pods)
 
     @property
     def gpus(self) -> int:
@@ -67,7 +67,7 @@ class Decision:
     @property
     def limit(self) -> str:
         """The reason why it gets no more, in one word."""
-        return str(self.grant.limit) if self.grant else ""
+        return str(self.grant.size_reason.code) if self.grant else ""
 
     @property
     def message(self) -> str:
@@ -75,9 +75,9 @@ class Decision:
         return self.grant.message if self.grant else ""
 
     def placed(self, uids: Sequence[str]) -> tuple[Slot, ...]:
-        """These members with their nodes, the master first."""
-        members = {m.uid: Slot(m.role, m.index, m.node, True) for m in self.demand.members} if self.demand else {}
-        return tuple(sorted((members[uid] for uid in uids), key=_order))
+        """These pods of its demand with their nodes, the master first."""
+        pods = {pod.uid: Slot(pod.role, pod.index, pod.node, True) for pod in self.demand.pods} if self.demand else {}
+        return tuple(sorted((pods[uid] for uid in uids), key=_order))
 
     def _gpus(self, roles: Iterable[str]) -> int:
         assert self.demand is not None, "asked of jobs with a demand"
@@ -85,24 +85,24 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ReplayedPass:
     """All decisions of one pass: about jobs, by namespace and name, and about pods that are not ours."""
 
-    jobs: tuple[Decision, ...]
+    jobs: tuple[JobDecision, ...]
     nominations: tuple[Nomination, ...]
     stopped: Reason | None
 
 
-def decide(recording: Recording) -> Outcome:
+def decide(snapshot: ClusterSnapshot) -> ReplayedPass:
     """The decisions of a pass, in an order that does not depend on the order of the input.
 
     The plans are those after all dry runs have passed: all preemptors can use their room (139).
     """
-    view, planner = RecordedView(recording), Planner()
-    decisions = planner.decide(view, RecordedReclaim(recording))
-    demands = {demand.uid: demand for demand in decisions.snapshot.jobs}
+    view, planner = SnapshotView(snapshot), Planner()
+    decisions = planner.decide(view, SnapshotReclaim(snapshot))
+    demands = {demand.uid: demand for demand in decisions.inputs.jobs}
     found = [_decision(planner, view, decisions, obs, demands.get(uid)) for uid, obs in decisions.obs.items()]
-    return Outcome(
+    return ReplayedPass(
         jobs=tuple(sorted(found, key=lambda d: (d.job.namespace, d.job.name, d.job.uid))),
         nominations=tuple(sorted(decisions.allocation.nominations, key=lambda r: (r.namespace, r.name, r.uid))),
         stopped=decisions.stopped,
@@ -116,8 +116,8 @@ def in_words(pods: Iterable[Slot]) -> str:
 
 
 def _decision(
-    planner: Planner, view: RecordedView, decisions: Decisions, obs: Observation, demand: JobDemand | None
-) -> Decision:
+    planner: Planner, view: SnapshotView, decisions: PassDecisions, obs: Observation, demand: JobDemand | None
+) -> JobDecision:
     uid, allocation = obs.job.uid, decisions.allocation
     grant = allocation.get(uid)
     if not obs.job.fault:
@@ -131,7 +131,7 @@ def _decision(
         plan = planner.plan_in_quarantine(obs.job, grant.assignment.release if grant else (), view.now)
     namespace = obs.job.namespace
     team = decisions.policies.team_of.get(namespace, f"namespace {namespace}")
-    return Decision(obs, team, demand, grant, plan)
+    return JobDecision(obs, team, demand, grant, plan)
 
 
 def _order(pod: Slot) -> tuple[str, bool, bool, int]:

@@ -1,4 +1,4 @@
-"""The recording of a running cluster, read as the operator reads it, by a process that only reads."""
+"""The snapshot of a running cluster, read as the operator reads it, by a process that only reads."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from elastic_operator.process import Process, job_informer
 from elastic_operator.quarantine import Quarantine
 from elastic_operator.read.reader import Reader
 from elastic_operator.settings import Settings
+from elastic_operator.tools.cluster_snapshot import ClusterSnapshot, snapshot_of
 from elastic_operator.tools.files import InputError
-from elastic_operator.tools.recording import Recording, record
 
 LIST_SECONDS = 120.0
 """The limit for all lists together; 30,000 pods take a few seconds."""
@@ -33,8 +33,8 @@ def connect(kubeconfig: str | None, context: str | None) -> Connection:
         raise InputError([f"no cluster: {error}; give --kubeconfig and --context, or set KUBECONFIG"]) from None
 
 
-async def take_snapshot(connection: Connection, settings: Settings) -> Recording:
-    """The recording from which a new leader with these settings would decide now. Raises InputError if something cannot
+async def take_snapshot(connection: Connection, settings: Settings) -> ClusterSnapshot:
+    """The snapshot from which a new leader with these settings would decide now. Raises InputError if something cannot
     be read.
     """
     async with Session(connection) as session:
@@ -50,7 +50,7 @@ async def take_snapshot(connection: Connection, settings: Settings) -> Recording
             raise InputError([f"{connection.base_url}: {problem}"]) from None
         view = _view(process).refresh(session.clock.time())
         # No pod has been evicted for others yet.
-        return record(view, EvictionLimiter(settings.reclaim), *view.reader.policies.sources())
+        return snapshot_of(view, EvictionLimiter(settings.reclaim), *view.reader.policies.sources())
 
 
 async def _try_each_list(process: Process, session: Session) -> None:
@@ -71,7 +71,7 @@ async def _try_each_list(process: Process, session: Session) -> None:
 
 
 def _view(process: Process) -> StoreView:
-    """The view for this recording. Failed pods count as failed at once, without their logs."""
+    """The view for this snapshot. Failed pods count as failed at once, without their logs."""
     reader = Reader(
         process.stores, process.ledger, process.settings, clock=process.session.clock, quarantine=Quarantine()
     )

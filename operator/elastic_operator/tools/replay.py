@@ -9,8 +9,8 @@ from typing import Any
 from elastic_api.pod_names import pod_name
 from elastic_operator.plan.facts.decisions import Event, Nomination, Plan
 from elastic_operator.plan.facts.text import names_of
-from elastic_operator.tools.decisions import Decision, Outcome, decide, in_words
-from elastic_operator.tools.recording import Recording
+from elastic_operator.tools.cluster_snapshot import ClusterSnapshot
+from elastic_operator.tools.decisions import JobDecision, ReplayedPass, decide, in_words
 from elastic_operator.tools.snapshot_file import plain
 from elastic_operator.tools.table import Row, aligned
 
@@ -19,22 +19,22 @@ NOT_SHOWN = ("conditions", "history", "pods", "queue", "selector", "training")
 """Parts of a status that are shown elsewhere, or that decide nothing."""
 
 
-def as_data(recording: Recording) -> dict[str, Any]:
+def as_data(snapshot: ClusterSnapshot) -> dict[str, Any]:
     """The decisions as JSON's own types."""
-    outcome = decide(recording)
+    outcome = decide(snapshot)
     return {
         "kind": "Decisions",
         "version": 3,
-        "now": recording.now,
+        "now": snapshot.now,
         "jobs": [_job(decision) for decision in outcome.jobs],
         "nominations": plain(outcome.nominations),
         "stopped": outcome.stopped and {"reason": outcome.stopped.code, "message": outcome.stopped.message},
     }
 
 
-def as_text(recording: Recording) -> str:
+def as_text(snapshot: ClusterSnapshot) -> str:
     """The decisions as a table; below each job the reason, the observation, and the plan."""
-    outcome = decide(recording)
+    outcome = decide(snapshot)
     table = aligned(HEAD, [_row(decision) for decision in outcome.jobs])
     stopped = f"note: {outcome.stopped.message}\n" if outcome.stopped else ""
     return table + "".join(f"{_reclaim(outcome, reclaim)}\n" for reclaim in outcome.nominations) + stopped
@@ -43,7 +43,7 @@ def as_text(recording: Recording) -> str:
 # -- data --------------------------------------------------------------------------------------------------------------
 
 
-def _job(d: Decision) -> dict[str, Any]:
+def _job(d: JobDecision) -> dict[str, Any]:
     return {
         "namespace": d.job.namespace,
         "name": d.job.name,
@@ -56,17 +56,30 @@ def _job(d: Decision) -> dict[str, Any]:
         "gpus_after": d.gpus,
         "observed": _observed(d),
         "grant": _grant(d),
-        "plan": plain(d.plan),
+        "plan": _plan(d.plan),
     }
 
 
-def _observed(d: Decision) -> dict[str, Any]:
+def _plan(plan: Plan) -> dict[str, Any]:
+    """The plan, with the pods to delete by their names."""
+    fields: dict[str, Any] = plain(plan)
+    if plan.write_status_first:
+        fields["commit_first"] = fields.pop("write_status_first")  # the key of older releases
+    if plan.deletes:
+        fields["deletes"] = [
+            {"name": one.name, "uid": one.uid, "reason": one.reason} | ({"force": True} if one.force else {})
+            for one in plan.deletes
+        ]
+    return fields
+
+
+def _observed(d: JobDecision) -> dict[str, Any]:
     """The observation of the job, with its pods by their names."""
     obs = d.obs
     return {
         "events": plain(obs.events),
         "members": [pod.name for pod in obs.members],
-        "to_delete": [{"name": pod.name, "reason": reason} for pod, reason in obs.to_delete],
+        "to_delete": [{"name": one.name, "reason": one.reason} for one in obs.to_delete],
         "lost_nodes": plain(obs.lost_nodes),
         "kept_nodes": plain(obs.kept_nodes),
         "avoided": plain(obs.avoided),
@@ -75,7 +88,7 @@ def _observed(d: Decision) -> dict[str, Any]:
     }
 
 
-def _grant(d: Decision) -> dict[str, Any] | None:
+def _grant(d: JobDecision) -> dict[str, Any] | None:
     """The grant, with its pods by their roles and nodes."""
     if d.grant is None:
         return None
@@ -83,17 +96,15 @@ def _grant(d: Decision) -> dict[str, Any] | None:
     pods = {"keep": d.placed(assignment.keep), "release": d.placed(assignment.release), "create": assignment.create}
     preemptors = {"preemptors": plain(names_of(d.grant.preemptors))} if d.grant.preemptors else {}
     grant = plain(d.grant)
-    del grant["assignment"], grant["why"]
+    del grant["assignment"], grant["size_reason"]
     why = {"limit": d.limit, "message": d.message}
-    if d.grant.why.requeue_at is not None:
-        why["requeue_at"] = plain(d.grant.why.requeue_at)
     return {"replicas": assignment.replicas, **plain(pods), **why, **grant, **preemptors}
 
 
 # -- text --------------------------------------------------------------------------------------------------------------
 
 
-def _reclaim(outcome: Outcome, reclaim: Nomination) -> str:
+def _reclaim(outcome: ReplayedPass, reclaim: Nomination) -> str:
     members = ((d, m) for d in outcome.jobs if d.demand for m in d.demand.members)
     pods = {m.uid: f"{d.job.key} {m.role} {m.index}" for d, m in members}
     victims = ", ".join(pods[uid] for uid in reclaim.victims)
@@ -101,13 +112,13 @@ def _reclaim(outcome: Outcome, reclaim: Nomination) -> str:
     return f"{place} when these are gone: {victims}" if victims else place
 
 
-def _row(d: Decision) -> Row:
+def _row(d: JobDecision) -> Row:
     flavor = d.demand.flavor if d.demand else ""
     cells = (d.job.key, d.team, flavor, _change(d.replicas_before, d.replicas), _change(d.gpus_before, d.gpus), d.limit)
     return Row(cells, tuple(_below(d)))
 
 
-def _below(d: Decision) -> Iterator[str]:
+def _below(d: JobDecision) -> Iterator[str]:
     if d.message:
         yield d.message
     yield from (f"observed: {_event(event)}" for event in d.obs.events)
@@ -124,7 +135,7 @@ def _below(d: Decision) -> Iterator[str]:
     yield from _done(d, d.plan)
 
 
-def _done(d: Decision, plan: Plan) -> Iterator[str]:
+def _done(d: JobDecision, plan: Plan) -> Iterator[str]:
     """The writes of the plan. A reason that was printed above is not repeated."""
     yield from (
         f"delete {pod.name}{' by force' if pod.force else ''}: {_once(d, pod.reason) or 'as above'}"
@@ -141,7 +152,7 @@ def _done(d: Decision, plan: Plan) -> Iterator[str]:
     yield from (f"event: {_event(event)}" for event in plan.events if event not in d.obs.events)
 
 
-def _conditions(d: Decision, plan: Plan) -> Iterator[str]:
+def _conditions(d: JobDecision, plan: Plan) -> Iterator[str]:
     """Conditions that change in more than their wording, and new ones with news."""
     known = {condition.type: condition for condition in d.job.status.conditions}
     for now in plan.status.conditions:
@@ -151,7 +162,7 @@ def _conditions(d: Decision, plan: Plan) -> Iterator[str]:
             yield f"condition {now.type}: {was}{now.status} ({now.reason}){f': {message}' if message else ''}"
 
 
-def _once(d: Decision, text: str) -> str:
+def _once(d: JobDecision, text: str) -> str:
     return "" if text == d.message else text
 
 

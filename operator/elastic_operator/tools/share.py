@@ -55,7 +55,7 @@ def _epoch(value: Any) -> float:
 Gpus = Annotated[int, BeforeValidator(_whole), Field(strict=True, ge=0, le=MAX_GPUS)]
 
 
-class Policy(ApiModel):
+class ShareInput(ApiModel):
     """A policy that wants GPUs; `limit` is the most that it may have in all, null for no limit."""
 
     name: str = Field(strict=True, min_length=1)
@@ -83,7 +83,7 @@ class Division(ApiModel):
     """The GPUs to divide among these policies."""
 
     total: Gpus
-    policies: list[Policy]
+    policies: list[ShareInput]
 
 
 def share(document: Any, *, source: str) -> dict[str, Any]:

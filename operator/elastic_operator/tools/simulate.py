@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from elastic_operator.tools.apply_changes import ChangedRecording
-from elastic_operator.tools.decisions import Decision, decide
-from elastic_operator.tools.recording import Recording
+from elastic_operator.tools.apply_changes import ChangedSnapshot
+from elastic_operator.tools.cluster_snapshot import ClusterSnapshot
+from elastic_operator.tools.decisions import JobDecision, decide
 from elastic_operator.tools.table import Row, aligned
 
 HEAD = ("JOB", "TEAM", "EFFECT", "PODS", "GPUS", "LIMITED BY")
@@ -37,16 +37,16 @@ class Effect:
     message: str
 
 
-def effects(recording: Recording, changed: ChangedRecording) -> list[Effect]:
-    """All jobs of either recording, by namespace and name."""
-    before = {d.job.key: d for d in decide(recording).jobs}
-    after = {d.job.key: d for d in decide(changed.recording).jobs}
+def effects(snapshot: ClusterSnapshot, changed: ChangedSnapshot) -> list[Effect]:
+    """All jobs of either snapshot, by namespace and name."""
+    before = {d.job.key: d for d in decide(snapshot).jobs}
+    after = {d.job.key: d for d in decide(changed.snapshot).jobs}
     return [_effect(before.get(key), after.get(key)) for key in sorted({*before, *after}, key=_by_name)]
 
 
-def as_data(recording: Recording, changed: ChangedRecording) -> dict[str, Any]:
+def as_data(snapshot: ClusterSnapshot, changed: ChangedSnapshot) -> dict[str, Any]:
     """The effects as JSON's own types."""
-    found = effects(recording, changed)
+    found = effects(snapshot, changed)
     return {
         "kind": "Effects",
         "version": 1,
@@ -56,16 +56,16 @@ def as_data(recording: Recording, changed: ChangedRecording) -> dict[str, Any]:
     }
 
 
-def as_text(recording: Recording, changed: ChangedRecording) -> str:
+def as_text(snapshot: ClusterSnapshot, changed: ChangedSnapshot) -> str:
     """A table of the jobs with another result, then how many there are of each kind, then the notes."""
-    found = effects(recording, changed)
+    found = effects(snapshot, changed)
     rows = [_row(effect) for effect in found if effect.effect != SAME]
     table = aligned(HEAD, rows) + "\n" if rows else ""
     counted = ", ".join(f"{number} {effect}" for effect, number in _counts(found).items())
     return table + f"{counted}\n" + "".join(f"note: {note}\n" for note in changed.notes)
 
 
-def _effect(before: Decision | None, after: Decision | None) -> Effect:
+def _effect(before: JobDecision | None, after: JobDecision | None) -> Effect:
     shown = after or before
     assert shown is not None, "a job is in one of the two"
     pods = (before.replicas if before else 0, after.replicas if after else 0)

@@ -1,9 +1,9 @@
-"""A recording as a file: JSON that a person can read, and from which a pass is decided exactly as it was.
+"""A snapshot as a file: JSON that a person can read, and from which a pass is decided exactly as it was.
 
-The file is `{"kind": "World", "version": 7, "world": {...}}`. Inside, the fields are those of `tools.recording` and of
-the facts in `plan.facts` by their own names; specs and statuses are as in the API. A field with its default is left
-out. A time that never comes, infinity, is the largest number that a double holds, since JSON has no infinity. A change
-of a field's meaning must raise the version.
+The file is `{"kind": "ClusterSnapshot", "version": 8, "cluster": {...}}`. Inside, the fields are those of
+`tools.cluster_snapshot` and of the facts in `plan.facts` by their own names; specs and statuses are as in the API. A
+field with its default is left out. A time that never comes, infinity, is the largest number that a double holds, since
+JSON has no infinity. A change of a field's meaning must raise the version.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ import msgspec
 from pydantic import BaseModel, ValidationError
 
 from elastic_api.invalid import field_errors
+from elastic_operator.tools.cluster_snapshot import ClusterSnapshot
 from elastic_operator.tools.files import InputError, write_json
-from elastic_operator.tools.recording import Recording
 
-KIND = "World"
-VERSION = 7
+KIND = "ClusterSnapshot"
+VERSION = 8
+_OLD_KINDS = {"Snapshot": "which has the allocation only", "World": "of an older release"}
 NEVER = sys.float_info.max
 """Stands for infinity, which JSON does not have."""
 
@@ -31,27 +32,27 @@ NEVER = sys.float_info.max
 class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The whole file."""
 
-    kind: Literal["World"]
-    version: Literal[7]
-    world: Recording
+    kind: Literal["ClusterSnapshot"]
+    version: Literal[8]
+    cluster: ClusterSnapshot
 
 
-def encode(recording: Recording) -> str:
-    """The file's text; equal recordings have equal texts."""
-    return write_json({"kind": KIND, "version": VERSION, "world": plain(recording)})
+def encode(snapshot: ClusterSnapshot) -> str:
+    """The file's text; equal snapshots have equal texts."""
+    return write_json({"kind": KIND, "version": VERSION, "cluster": plain(snapshot)})
 
 
-def decode(document: Any, *, source: str) -> Recording:
-    """The recording in a file's JSON. Raises InputError."""
+def decode(document: Any, *, source: str) -> ClusterSnapshot:
+    """The snapshot in a file's JSON. Raises InputError."""
     _refuse_other_files(document, source)
     try:
-        recording = msgspec.convert(_with_infinities(document), Document, dec_hook=_of_the_api).world
+        snapshot = msgspec.convert(_with_infinities(document), Document, dec_hook=_of_the_api).cluster
     except msgspec.ValidationError as error:
         raise InputError([f"{source}: is no snapshot: {_in_words(error)}"]) from None
-    unknown = list(_unknown(document["world"], recording, "world"))
+    unknown = list(_unknown(document["cluster"], snapshot, "cluster"))
     if unknown:
         raise InputError(f"{source}: {field}: must be absent: there is no such field" for field in unknown)
-    return recording
+    return snapshot
 
 
 def schema() -> str:
@@ -87,7 +88,7 @@ def _with_infinities(value: Any) -> Any:
 
 def _of_the_api(kind: type, value: Any) -> Any:
     """A spec or status. Raises ValueError."""
-    assert issubclass(kind, BaseModel), "msgspec knows all other types of a recording"
+    assert issubclass(kind, BaseModel), "msgspec knows all other types in a snapshot"
     try:
         return kind.model_validate(value)
     except ValidationError as error:
@@ -100,8 +101,8 @@ def _described(kind: type) -> dict[str, Any]:
 
 def _refuse_other_files(document: Any, source: str) -> None:
     kind = document.get("kind") if isinstance(document, dict) else None
-    if kind == "Snapshot":
-        what = f"version {document.get('version')!r:.64} of a snapshot, which has the allocation only"
+    if isinstance(kind, str) and kind in _OLD_KINDS:
+        what = f"version {document.get('version')!r:.64} of a snapshot, {_OLD_KINDS[kind]}"
         remedy = f"must be {KIND}; take it again, or read it with the release that wrote it"
         raise InputError([f"{source}: kind: {kind!r}: is {what}: {remedy}"])
     if kind != KIND:
@@ -114,7 +115,7 @@ def _refuse_other_files(document: Any, source: str) -> None:
 
 
 def _in_words(error: msgspec.ValidationError) -> str:
-    """The message with the path in front: `world.nodes[0].labels: expected an object, got a string`."""
+    """The message with the path in front: `cluster.nodes[0].labels: expected an object, got a string`."""
     what, _, path = str(error).partition(" - at `$.")
     return f"{path.rstrip('`')}: {what}" if path else what
 
@@ -127,7 +128,7 @@ def _default(field: dataclasses.Field[Any]) -> Any:
 
 
 def _unknown(raw: Any, known: Any, path: str) -> Iterator[str]:
-    """The file's fields that the recording does not have."""
+    """The file's fields that the snapshot does not have."""
     if dataclasses.is_dataclass(known) and not isinstance(known, type):
         fields = {field.name for field in dataclasses.fields(known)}
         for name, value in raw.items():

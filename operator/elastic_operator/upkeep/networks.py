@@ -20,10 +20,10 @@ log = logging.getLogger(__name__)
 
 async def renew(session: Session, network: JobNetwork, jobs: Iterable[objects.CustomObject]) -> None:
     """Write all NetworkPolicies, one after the other. Writes that may succeed later are repeated at the end (88)."""
-    left, backoff = [job.metadata for job in jobs], Backoff()
+    unwritten, backoff = [job.metadata for job in jobs], Backoff()
     while True:
-        left = [job for job in left if not await _try_write(session, network, job)]
-        if not left:
+        unwritten = [job for job in unwritten if not await _try_write(session, network, job)]
+        if not unwritten:
             return
         await asyncio.sleep(backoff.next())
 
@@ -34,7 +34,7 @@ async def _try_write(session: Session, network: JobNetwork, job: objects.CustomM
         manifest = build_network_policy(job, network)
         await api_requests.ensure_network_policy(session, manifest, job_uid=job.uid)
     except ClusterError as error:
-        if error.remedy.may_pass:
+        if error.retry_policy.is_transient:
             return False
         log.warning("job=%s/%s cannot update the NetworkPolicy: %s", job.namespace, job.name, error)
     except Exception:

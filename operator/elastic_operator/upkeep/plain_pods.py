@@ -16,7 +16,7 @@ from elastic_operator.build.resource_quota import QUOTA_NAME, build_resource_quo
 from elastic_operator.cluster import api_requests, objects
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
-from elastic_operator.plan.facts.snapshot import Snapshot
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
 from elastic_operator.plan.policies.plain_pod_limits import Holdings, non_preemptible_gpus, plain_pod_limits
 from elastic_operator.plan.policies.resolve import ResolvedPolicies
 from elastic_operator.upkeep.upkeep import Upkeep, Writes
@@ -42,7 +42,7 @@ class _Write:
 
 
 class PlainPodQuotas:
-    """The quotas of all namespaces. `plain`: the GPUs of pods of no job, the same object until they change.
+    """The quotas of all namespaces. `plain`: the GPUs of pods of no job.
 
     `classes` are the PriorityClasses of pods of jobs; `serves` says whether this operator serves a namespace.
     """
@@ -59,15 +59,15 @@ class PlainPodQuotas:
     ) -> None:
         self._session, self._quotas, self._namespaces = session, quotas, namespaces
         self._plain, self._classes, self._serves = plain, classes, serves
-        self._seen: tuple[ResolvedPolicies, Snapshot, Holdings] | None = None
+        self._seen: tuple[ResolvedPolicies, AllocationInputs, Holdings] | None = None
         self._namespaces_seen = -1
         self._upkeep = Upkeep("namespace", "its quota of plain pods", self._due)
 
-    def pass_ended(self, resolved: ResolvedPolicies, snapshot: Snapshot) -> None:
-        """Take the result of a pass. An unchanged result costs nothing."""
-        now, last = (resolved, snapshot, self._plain()), self._seen
-        # By identity (23).
-        same = last is not None and last[0] is now[0] and last[1].jobs is now[1].jobs and last[2] is now[2]
+    def pass_ended(self, resolved: ResolvedPolicies, inputs: AllocationInputs) -> None:
+        """Take the result of a pass. The limits are not computed again from an unchanged result."""
+        now, last = (resolved, inputs, self._plain()), self._seen
+        # By identity (23), but for the few GPUs of plain pods, which the ledger adds up anew.
+        same = last is not None and last[0] is now[0] and last[1].jobs is now[1].jobs and last[2] == now[2]
         if same and self._namespaces_seen == self._namespaces.revision:
             return
         self._seen, self._namespaces_seen = now, self._namespaces.revision
@@ -96,10 +96,12 @@ class PlainPodQuotas:
             write.namespace: partial(self._write, write) for write in sorted(due, key=lambda one: one.raises_a_limit)
         }
 
-    def _limits(self, resolved: ResolvedPolicies, snapshot: Snapshot, plain: Holdings) -> dict[str, dict[str, int]]:
+    def _limits(
+        self, resolved: ResolvedPolicies, inputs: AllocationInputs, plain: Holdings
+    ) -> dict[str, dict[str, int]]:
         """The limits by namespace, for namespaces that exist and are served."""
-        kept = non_preemptible_gpus(snapshot.jobs, snapshot.gpu_resources)
-        limits = plain_pod_limits(resolved.teams, resolved.team_of, snapshot.flavors, plain=plain, kept=kept)
+        kept = non_preemptible_gpus(inputs.jobs, inputs.settings.gpu_resources)
+        limits = plain_pod_limits(resolved.teams, resolved.team_of, inputs.settings.flavors, plain=plain, kept=kept)
         there = {
             namespace.metadata.name for namespace in self._namespaces if namespace.metadata.deletion_timestamp is None
         }

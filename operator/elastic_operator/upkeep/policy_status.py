@@ -19,7 +19,7 @@ from elastic_operator.cluster.pruned_fields import PrunedFields
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.metrics.stats import PolicyStats
-from elastic_operator.plan.planner import Decisions
+from elastic_operator.plan.planner import PassDecisions
 from elastic_operator.plan.policies.status import PolicyUsage
 from elastic_operator.upkeep.upkeep import Upkeep, Writes
 
@@ -31,7 +31,7 @@ class PolicyStatuses:
 
     def __init__(self, session: Session, policies: Store[objects.CustomObject], *, now: Callable[[], float]) -> None:
         self._session, self._policies, self._now = session, policies, now
-        self._last: Decisions | None = None
+        self._last: PassDecisions | None = None
         self._generations: dict[str, int] = {}
         """The generation of each policy (uid) that the last pass read."""
         self._revision = -1
@@ -44,10 +44,11 @@ class PolicyStatuses:
         metas = sorted((body.metadata for body in self._policies), key=lambda meta: meta.name)
         return tuple(_stats(meta.name, self._found[meta.uid]) for meta in metas if meta.uid in self._found)
 
-    def pass_ended(self, now: Decisions) -> None:
+    def pass_ended(self, now: PassDecisions) -> None:
         """Take the result of a pass. An unchanged result costs nothing."""
         last, revision = self._last, self._policies.revision
-        same = last and last.allocation is now.allocation and last.policies is now.policies  # by identity (23)
+        # Unchanged decisions are identical objects (23).
+        same = last and last.allocation is now.allocation and last.policies is now.policies
         if same and last and last.stopped == now.stopped and self._revision == revision:
             return
         self._last, self._revision = now, revision
@@ -69,7 +70,7 @@ class PolicyStatuses:
         last = self._last
         if last is None:
             return {}
-        overview = PolicyUsage(last.allocation.accounts, last.snapshot.jobs, stopped=last.stopped)
+        overview = PolicyUsage(last.allocation.accounts, last.inputs.jobs, stopped=last.stopped)
         kept = self._pruned_fields.without
         now, due, found = self._now(), dict[str, Callable[[], Awaitable[None]]](), dict[str, PolicyStatus]()
         for body in self._policies:

@@ -55,7 +55,7 @@ class Upkeep:
         except (NotFound, AlreadyExists):
             self._failures.pop(name, None)
         except ClusterError as error:
-            message, before = str(error) if error.remedy.is_reported else "", self._failures.get(name)
+            message, before = str(error) if error.retry_policy.is_reported else "", self._failures.get(name)
             self._failures[name] = message
             if message and message != before:
                 log.warning("%s=%s %s cannot be written: %s", self._kind, name, self._what, message)

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from elastic_operator.read.pending.reservation import CONDITION
+from elastic_operator.read.foreign.reservation import CONDITION
 from tests.api.jobs import with_gpus
 from tests.apiserver.faults.lab import MERGE, await_service_account, job_of, path_of
 from tests.apiserver.jobs_api import accepted

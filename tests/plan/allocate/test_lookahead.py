@@ -12,9 +12,9 @@ from hypothesis import given
 from elastic_operator.plan.allocation import rounds
 from elastic_operator.plan.allocation.allocate import Allocator, allocate
 from elastic_operator.plan.lookahead import PATIENCE_SECONDS, TWO_MASTERS, LookaheadAllocator, carried_out, short_lived
-from tests.plan.allocate.world import make_job, make_node, make_shape, make_snapshot, make_team, notation
-from tests.plan.allocate.worlds import SHAPES, shared_snapshots
-from tests.plan.quota.cases import make_pending
+from tests.plan.allocate.world import make_inputs, make_job, make_node, make_shape, make_team, notation
+from tests.plan.allocate.worlds import SHAPES, shared_inputs
+from tests.plan.quota.cases import make_foreign_pod
 
 
 class Mistaken:
@@ -23,9 +23,9 @@ class Mistaken:
     def __init__(self):
         self._real, self.futile_preemptors = Allocator(), frozenset()
 
-    def allocate(self, snapshot):
-        teams = tuple(make_team(team.name, 2 * (team.name != "blue")) for team in snapshot.teams)
-        return self._real.allocate(replace(snapshot, teams=teams))
+    def allocate(self, inputs):
+        teams = tuple(make_team(team.name, 2 * (team.name != "blue")) for team in inputs.teams)
+        return self._real.allocate(replace(inputs, teams=teams))
 
 
 def steady(now):
@@ -44,7 +44,7 @@ PREEMPTOR = make_job("taker", 2, team="green", shape=make_shape(node_selector=HE
 def world(*jobs):
     """Two nodes of 4 GPUs each; red is guaranteed 4 of them, gold 2."""
     nodes = [make_node("n1", 4, labels=HERE), make_node("n2", 4, labels=THERE)]
-    return make_snapshot(nodes, jobs, teams=TEAMS)
+    return make_inputs(nodes, jobs, teams=TEAMS)
 
 
 def test_who_would_lose_again_right_away_what_it_takes_gets_nothing_and_says_why():
@@ -52,7 +52,7 @@ def test_who_would_lose_again_right_away_what_it_takes_gets_nothing_and_says_why
     assert notation(taken["owner"]) == "m0 w0 -w2 -w1"
     found = steady(Mistaken()).allocate(world(OWNER, PREEMPTOR))
     assert (notation(found["owner"]), notation(found["taker"])) == ("m0 w0 w1 w2", "")
-    assert found["taker"].limit == "WouldNotLast"
+    assert found["taker"].size_reason.code == "WouldNotLast"
     assert "It would have 2 pods, and lose 2 of them at once" in found["taker"].message
     assert found.would_not_last.keys() == {"taker"}
 
@@ -82,24 +82,22 @@ def test_others_get_what_is_theirs_in_the_same_pass():
 
 
 def test_a_job_never_gets_two_masters():
-    snapshot = world(make_job("one", 2, on="n1 n1", team="red"))
-    first = allocate(snapshot)
+    inputs = world(make_job("one", 2, on="n1 n1", team="red"))
+    first = allocate(inputs)
     assignment = first.assignment("one")
     extra = replace(assignment, create=allocate(world(make_job("one", 1, team="red"))).assignment("one").create)
-    first._assignments["one"] = extra
-    with patch.object(type(first), "assignment", lambda self, uid: self._assignments[uid]):
-        second = allocate(snapshot)
-        second._assignments["one"] = assignment
-        assert short_lived(snapshot, first, second) == {"one": "It would have two masters."}
+    second = allocate(inputs)
+    with patch.object(type(first), "assignment", lambda self, _: extra if self is first else assignment):
+        assert short_lived(inputs, first, second) == {"one": "It would have two masters."}
 
 
 @pytest.mark.parametrize("place", ["reserved", "nominated"])
 def test_a_pod_of_others_that_has_come_holds_its_gpus_and_its_host_ports(place):
     port = frozenset({("", "TCP", 80)})
-    waits = replace(make_pending(**{place: "n1"}), shape=make_shape(host_ports=port))
-    snapshot = make_snapshot([make_node("n1", 4)], (), pending_pods=(waits,))
-    after = carried_out(snapshot, allocate(snapshot))
-    assert (after.pending_pods, after.nodes[0].used["nvidia.com/gpu"], after.nodes[0].used_ports) == ((), 1, port)
+    waits = replace(make_foreign_pod(**{place: "n1"}), shape=make_shape(host_ports=port))
+    inputs = make_inputs([make_node("n1", 4)], (), foreign_pods=(waits,))
+    after = carried_out(inputs, allocate(inputs))
+    assert (after.foreign_pods, after.nodes[0].used["nvidia.com/gpu"], after.nodes[0].used_ports) == ((), 1, port)
 
 
 def test_nothing_is_looked_at_twice_where_nobody_loses_anything():
@@ -109,18 +107,18 @@ def test_nothing_is_looked_at_twice_where_nobody_loses_anything():
     assert not asked
 
 
-@given(shared_snapshots(SHAPES))
-def test_an_allocation_that_comes_out_again_is_left_as_it_is(snapshot):
-    plain, found = allocate(snapshot), LookaheadAllocator().allocate(snapshot)
-    steady = not short_lived(snapshot, plain, allocate(carried_out(snapshot, plain)))
+@given(shared_inputs(SHAPES))
+def test_an_allocation_that_comes_out_again_is_left_as_it_is(inputs):
+    plain, found = allocate(inputs), LookaheadAllocator().allocate(inputs)
+    steady = not short_lived(inputs, plain, allocate(carried_out(inputs, plain)))
     assert not steady or dict(found) == dict(plain)
 
 
 @pytest.mark.parametrize("repetitions", [1, 8])
-@given(snapshot=shared_snapshots(SHAPES))
-def test_nobody_loses_a_pod_for_what_would_be_undone_even_where_the_rounds_are_not_repeated(repetitions, snapshot):
+@given(inputs=shared_inputs(SHAPES))
+def test_nobody_loses_a_pod_for_what_would_be_undone_even_where_the_rounds_are_not_repeated(repetitions, inputs):
     with patch.object(rounds, "_MAX_REPETITIONS", repetitions):
-        found = LookaheadAllocator().allocate(snapshot)
+        found = LookaheadAllocator().allocate(inputs)
         if found.has_shrinking_jobs:
-            after = Allocator().allocate(carried_out(snapshot, found))
-            assert not short_lived(snapshot, found, after).keys() - found.would_not_last.keys()
+            after = Allocator().allocate(carried_out(inputs, found))
+            assert not short_lived(inputs, found, after).keys() - found.would_not_last.keys()

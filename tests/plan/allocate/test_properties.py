@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastic_operator.plan.allocation.accounts import Tier
+from elastic_operator.plan.allocation.accounts import Entitlement
 from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.allocation.preemption.preempt import give_back
 from elastic_operator.plan.allocation.rounds import Admissions
@@ -18,18 +18,22 @@ from elastic_operator.plan.allocation.state import AllocationState
 from elastic_worker.contract import ROLE_WORKER
 from tests.plan.allocate import worlds
 from tests.plan.allocate.world import carried_out, make_shape
-from tests.plan.allocate.worlds import autoscaled, shared_snapshots, snapshots
+from tests.plan.allocate.worlds import autoscaled, shared_inputs, single_team_inputs
 
 SHAPES = st.sampled_from([make_shape(1), make_shape(2), make_shape(0, cpu=2), make_shape(4), make_shape(1, cpu=3)])
-CLUSTERS = {"one team": snapshots(SHAPES), "teams": shared_snapshots(worlds.SHAPES), "autoscaled pools": autoscaled()}
+CLUSTERS = {
+    "one team": single_team_inputs(SHAPES),
+    "teams": shared_inputs(worlds.SHAPES),
+    "autoscaled pools": autoscaled(),
+}
 WITHOUT_POOLS = list(CLUSTERS)[:2]
 in_any_cluster = pytest.mark.parametrize("clusters", CLUSTERS)
 
 
-def loads(snapshot, granted, *, now):
+def loads(inputs, granted, *, now):
     """What each node would hold: now, with everything that still leaves; or soon, without it."""
-    held = {n.name: Counter(n.used) + (Counter(n.leaving) if now else Counter()) for n in snapshot.nodes}
-    for job in snapshot.jobs:
+    held = {n.name: Counter(n.used) + (Counter(n.leaving) if now else Counter()) for n in inputs.nodes}
+    for job in inputs.jobs:
         grant = granted[job.uid]
         for member in job.members:
             if now or member.uid in grant.assignment.keep:
@@ -43,25 +47,25 @@ def loads(snapshot, granted, *, now):
 @in_any_cluster
 @given(st.data())
 def test_no_node_is_promised_more_than_it_has_now_or_soon(clusters, data):
-    snapshot = data.draw(CLUSTERS[clusters])
-    granted = allocate(snapshot)
+    inputs = data.draw(CLUSTERS[clusters])
+    granted = allocate(inputs)
     for now in (True, False):
-        for node in snapshot.nodes:
-            assert all(n <= node.allocatable[r] for r, n in loads(snapshot, granted, now=now)[node.name].items()), now
+        for node in inputs.nodes:
+            assert all(n <= node.allocatable[r] for r, n in loads(inputs, granted, now=now)[node.name].items()), now
 
 
 @pytest.mark.parametrize("clusters", WITHOUT_POOLS)
 @given(st.data())
 def test_pods_are_only_created_on_usable_nodes(clusters, data):
-    snapshot = data.draw(CLUSTERS[clusters])
-    usable = {n.name for n in snapshot.nodes if n.usable}
-    assert all(slot.node in usable for grant in allocate(snapshot).values() for slot in grant.assignment.create)
+    inputs = data.draw(CLUSTERS[clusters])
+    usable = {n.name for n in inputs.nodes if n.usable}
+    assert all(slot.node in usable for grant in allocate(inputs).values() for slot in grant.assignment.create)
 
 
-@given(snapshots(SHAPES))
-def test_members_are_kept_or_released_and_replicas_count_what_is_kept_and_comes(snapshot):
-    granted = allocate(snapshot)
-    for job in snapshot.jobs:
+@given(single_team_inputs(SHAPES))
+def test_members_are_kept_or_released_and_replicas_count_what_is_kept_and_comes(inputs):
+    granted = allocate(inputs)
+    for job in inputs.jobs:
         grant = granted[job.uid]
         assert sorted(grant.assignment.keep + grant.assignment.release) == sorted(m.uid for m in job.members)
         assert grant.assignment.replicas == len(grant.assignment.keep) + len(grant.assignment.create)
@@ -70,9 +74,9 @@ def test_members_are_kept_or_released_and_replicas_count_what_is_kept_and_comes(
 @pytest.mark.parametrize("clusters", WITHOUT_POOLS)
 @given(st.data())
 def test_every_size_is_zero_or_allowed_or_below_the_minimum_with_nothing_new(clusters, data):
-    snapshot = data.draw(CLUSTERS[clusters])
-    granted = allocate(snapshot)
-    for job in snapshot.jobs:
+    inputs = data.draw(CLUSTERS[clusters])
+    granted = allocate(inputs)
+    for job in inputs.jobs:
         grant = granted[job.uid]
         masters = [m for m in job.members if m.role == "master" and m.uid in grant.assignment.keep]
         complete = masters or any(s.role == "master" for s in grant.assignment.create)
@@ -82,20 +86,20 @@ def test_every_size_is_zero_or_allowed_or_below_the_minimum_with_nothing_new(clu
             assert grant.assignment.replicas <= job.sizes[-1]
 
 
-@given(snapshots(SHAPES))
-def test_new_workers_take_the_lowest_indices_that_no_pod_has(snapshot):
-    granted = allocate(snapshot)
-    for job in snapshot.jobs:
+@given(single_team_inputs(SHAPES))
+def test_new_workers_take_the_lowest_indices_that_no_pod_has(inputs):
+    granted = allocate(inputs)
+    for job in inputs.jobs:
         new = [s.index for s in granted[job.uid].assignment.create if s.role == "worker"]
         held = job.used_indices | {m.index for m in job.members if m.role == "worker"}
         assert new == [i for i in range(50) if i not in held][: len(new)]
         assert sum(s.role == "master" for s in granted[job.uid].assignment.create) <= 1
 
 
-@given(snapshots(SHAPES))
-def test_a_master_only_goes_when_no_worker_stays_and_no_second_one_comes_to_it(snapshot):
-    granted = allocate(snapshot)
-    for job in snapshot.jobs:
+@given(single_team_inputs(SHAPES))
+def test_a_master_only_goes_when_no_worker_stays_and_no_second_one_comes_to_it(inputs):
+    granted = allocate(inputs)
+    for job in inputs.jobs:
         grant = granted[job.uid]
         stays = [m.role for m in job.members if m.uid in grant.assignment.keep]
         goes = [m.role for m in job.members if m.uid in grant.assignment.release]
@@ -106,28 +110,28 @@ def test_a_master_only_goes_when_no_worker_stays_and_no_second_one_comes_to_it(s
 @in_any_cluster
 @given(st.data(), st.randoms(use_true_random=False))
 def test_the_order_of_the_input_changes_nothing(clusters, data, random):
-    snapshot = data.draw(CLUSTERS[clusters])
-    lists = {name: getattr(snapshot, name) for name in ("jobs", "nodes", "teams")}
+    inputs = data.draw(CLUSTERS[clusters])
+    lists = {name: getattr(inputs, name) for name in ("jobs", "nodes", "teams")}
     mixed = {name: tuple(random.sample(things, len(things))) for name, things in lists.items()}
-    assert dict(allocate(replace(snapshot, **mixed))) == dict(allocate(snapshot))
+    assert dict(allocate(replace(inputs, **mixed))) == dict(allocate(inputs))
 
 
 def sizes_of(granted):
     return {uid: grant.assignment.replicas for uid, grant in granted.items()}
 
 
-@given(snapshots())
-def test_what_was_carried_out_is_decided_again(snapshot):
-    first = allocate(snapshot)
-    second = allocate(carried_out(snapshot, first))
+@given(single_team_inputs())
+def test_what_was_carried_out_is_decided_again(inputs):
+    first = allocate(inputs)
+    second = allocate(carried_out(inputs, first))
     assert sizes_of(second) == sizes_of(first)
     assert not any(grant.assignment.create or grant.assignment.release for grant in second.values())
 
 
-@given(snapshots())
-def test_while_pods_are_still_leaving_nothing_more_is_released_and_nothing_changes_size(snapshot):
-    first = allocate(snapshot)
-    second = allocate(carried_out(snapshot, first, gone=False, only_ready=True))
+@given(single_team_inputs())
+def test_while_pods_are_still_leaving_nothing_more_is_released_and_nothing_changes_size(inputs):
+    first = allocate(inputs)
+    second = allocate(carried_out(inputs, first, gone=False, only_ready=True))
     assert sizes_of(second) == sizes_of(first)
     assert not any(grant.assignment.release for grant in second.values())
 
@@ -135,22 +139,22 @@ def test_while_pods_are_still_leaving_nothing_more_is_released_and_nothing_chang
 @pytest.mark.parametrize("clusters", WITHOUT_POOLS)
 @given(st.data())
 def test_with_pods_of_all_shapes_it_comes_to_rest(clusters, data):
-    snapshot = data.draw(CLUSTERS[clusters])
+    inputs = data.draw(CLUSTERS[clusters])
     for _ in range(6):
-        granted = allocate(snapshot)
+        granted = allocate(inputs)
         if not any(grant.assignment.create or grant.assignment.release for grant in granted.values()):
             return
-        snapshot = carried_out(snapshot, granted)
+        inputs = carried_out(inputs, granted)
     raise AssertionError("still changing after six rounds without an outside change")
 
 
-@given(snapshots())
-def test_no_minimum_takes_a_pod_that_it_does_not_need(snapshot):
+@given(single_team_inputs())
+def test_no_minimum_takes_a_pod_that_it_does_not_need(inputs):
     """Give any one worker that was taken for a minimum back, and what was seated can no longer all be seated."""
-    state = AllocationState(snapshot)
+    state = AllocationState(inputs)
     minima = Admissions(state)
-    for tier in Tier:
-        minima.serve(tier)
+    for entitlement in Entitlement:
+        minima.serve(entitlement)
         give_back(state)
     for entry in state.queues.entries:
         for member in list(state.released(entry)):
@@ -173,11 +177,11 @@ def _assert_needed(state, entry, member):
     assert not seated, f"{member.uid} was taken needlessly"
 
 
-@given(snapshots(SHAPES))
-def test_a_minimum_that_was_not_given_does_not_fit_into_what_is_left(snapshot):
-    granted = allocate(snapshot)
-    held = loads(snapshot, granted, now=False)
-    for job in snapshot.jobs:
+@given(single_team_inputs(SHAPES))
+def test_a_minimum_that_was_not_given_does_not_fit_into_what_is_left(inputs):
+    granted = allocate(inputs)
+    held = loads(inputs, granted, now=False)
+    for job in inputs.jobs:
         if (
             granted[job.uid].assignment.replicas
             or not job.wants
@@ -185,7 +189,7 @@ def test_a_minimum_that_was_not_given_does_not_fit_into_what_is_left(snapshot):
         ):
             continue
         shapes = [job.master] + [job.worker] * (job.sizes[0] - 1)
-        free = {n.name: Counter(n.allocatable) - held[n.name] for n in snapshot.nodes if n.usable}
+        free = {n.name: Counter(n.allocatable) - held[n.name] for n in inputs.nodes if n.usable}
         if job.master is not job.worker:
             shapes = shapes[:1] if job.sizes[0] == 1 else []
         assert not shapes or not all(_place(free, shape.requests) for shape in shapes)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from elastic_api.status import SizeReason
-from elastic_operator.plan.facts.snapshot import Taint
+from elastic_operator.plan.facts.allocation_inputs import Taint
 from tests.plan.allocate.world import NOW, grants, make_job, make_node, make_shape
 
 FOUR, EIGHT = make_shape(4), make_shape(8)
@@ -167,7 +167,7 @@ CASES = {
 def test_reason(fact):
     nodes, jobs, limit, message = CASES[fact]
     granted = grants(nodes, jobs)[jobs[-1].uid]
-    assert (granted.limit, granted.message) == (limit, message)
+    assert (granted.size_reason.code, granted.message) == (limit, message)
 
 
 def test_a_sentence_does_not_change_with_the_clock_alone():

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from elastic_operator.plan.facts.snapshot import HostPort, JobDemand, Node, Taint
+from elastic_operator.plan.facts.allocation_inputs import HostPort, JobDemand, Node, Taint
 from tests.plan.allocate.world import NOW, grants, make_job, make_node, make_shape, outcome
 
 TWO = (make_node("n1", 2), make_node("n2", 2))
@@ -394,13 +394,13 @@ def test_rule(fact):
 
 def test_a_delayed_job_says_when_to_look_again():
     granted = grants(TWO, [make_job("a", 1, 4, on="n1", free=1, may_grow_at=NOW + 5)])["a"]
-    assert granted.why.requeue_at == NOW + 5
+    assert granted.requeue_at == NOW + 5
 
 
 def test_a_failed_size_says_when_to_look_again():
     granted = grants(TWO, [make_job("a", 1, 4, on="n1", failed_size=2, failed_until=NOW + 7)])["a"]
-    assert granted.why.requeue_at == NOW + 7
+    assert granted.requeue_at == NOW + 7
 
 
 def test_a_job_that_waits_for_room_waits_for_no_time():
-    assert grants(TWO, [make_job("a", 5)])["a"].why.requeue_at is None
+    assert grants(TWO, [make_job("a", 5)])["a"].requeue_at is None

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
+from elastic_operator.plan.allocation.accounts import Entitlement
 from elastic_operator.plan.allocation.allocate import allocate
+from elastic_operator.plan.allocation.preemption.candidates import Candidates, Unit
 from elastic_operator.plan.allocation.preemption.options import Options
 from elastic_operator.plan.allocation.preemption.rules import PreemptionCheck
-from elastic_operator.plan.facts.snapshot import JobDemand, Node
+from elastic_operator.plan.facts.allocation_inputs import JobDemand, Node
 from elastic_operator.settings import Settings
 from elastic_worker.contract import ROLE_WORKER
 from tests.kit.calls import calls_of
-from tests.plan.allocate.world import make_job, make_node, make_shape, make_snapshot, make_team
-from tests.plan.quota.cases import make_pending
+from tests.plan.allocate.world import make_inputs, make_job, make_node, make_shape, make_team
+from tests.plan.quota.cases import make_foreign_pod
 
 MOST = 2.2
 """How many times the calls for twice the objects; 2 is linear, 4 quadratic."""
@@ -25,7 +27,7 @@ def queued_jobs_of_one_team(jobs: int) -> None:
     nodes = [make_node(f"n{i}", 8, used=7, by="x") for i in range(20)]
     running = make_job("running", 1, 20, on=" ".join(f"n{i}" for i in range(20)))
     queued = [make_job(f"q{i:05}", 1, 4, age=i) for i in range(jobs)]
-    allocation = allocate(make_snapshot(nodes, [running, *queued], teams=[make_team()]))
+    allocation = allocate(make_inputs(nodes, [running, *queued], teams=[make_team()]))
     assert all(allocation[uid].message for uid in allocation)
 
 
@@ -39,9 +41,9 @@ def borrowed(gpus: int) -> tuple[list[Node], JobDemand]:
 def waiting_pods_of_one_deployment(pods: int) -> None:
     """More than their team is entitled to, beside much that is borrowed."""
     nodes, borrower = borrowed(80)
-    pending = tuple(make_pending(f"r{i:05}", team="owner", age=i) for i in range(pods))
+    foreign_pods = tuple(make_foreign_pod(f"r{i:05}", team="owner", age=i) for i in range(pods))
     teams = [make_team("owner", 8), make_team("borrower", 0)]
-    allocate(make_snapshot(nodes, [borrower], teams=teams, pending_pods=pending))
+    allocate(make_inputs(nodes, [borrower], teams=teams, foreign_pods=foreign_pods))
 
 
 def gang_under_a_limit(workers: int) -> None:
@@ -50,7 +52,7 @@ def gang_under_a_limit(workers: int) -> None:
     places = [f"n{i // 8}" for i in range(workers)]
     jobs = [make_job(f"j{i:05}", 1, 5, on=" ".join(places[i : i + 5]), age=i) for i in range(0, workers, 5)]
     gang = make_job("gang", workers // 2, priority=1)
-    granted = allocate(make_snapshot(nodes, [*jobs, gang], teams=[make_team(guaranteed=workers, borrow=0)]))["gang"]
+    granted = allocate(make_inputs(nodes, [*jobs, gang], teams=[make_team(guaranteed=workers, borrow=0)]))["gang"]
     assert len(granted.assignment.create) == workers // 2
 
 
@@ -59,7 +61,7 @@ def gang_against_one_job(workers: int) -> None:
     nodes, borrower = borrowed(workers)
     gang = make_job("gang", workers // 4, team="owner")
     teams = [make_team("owner", workers), make_team("borrower", 0)]
-    assert len(allocate(make_snapshot(nodes, [borrower, gang], teams=teams))["gang"].assignment.create) == workers // 4
+    assert len(allocate(make_inputs(nodes, [borrower, gang], teams=teams))["gang"].assignment.create) == workers // 4
 
 
 def namespaces_without_a_policy(namespaces: int) -> None:
@@ -67,8 +69,8 @@ def namespaces_without_a_policy(namespaces: int) -> None:
     nodes = [make_node(f"n{i}", 8) for i in range(namespaces // 4)]
     jobs = [make_job(f"j{i:05}", 1, 4, team=f"x{i}") for i in range(namespaces)]
     settings = Settings()
-    snapshot = make_snapshot(nodes, jobs, teams=settings.default_parents, default_team=settings.default_team)
-    allocation = allocate(snapshot)
+    inputs = make_inputs(nodes, jobs, teams=settings.default_parents, default_team=settings.default_team)
+    allocation = allocate(inputs)
     assert all(len(allocation.assignment(uid).create) == 2 for uid in allocation)
 
 
@@ -100,5 +102,50 @@ def test_growth_that_found_no_room_is_searched_again_only_after_a_change(monkeyp
     nodes, borrower = borrowed(16)
     too_large = make_job("grower", 1, 2, on="n2", team="owner", shape=make_shape(1, cpu=100), master=make_shape(1))
     teams = [make_team("owner", 8), make_team("borrower", 0)]
-    allocate(make_snapshot([*nodes, make_node("n2", 1)], [borrower, too_large], teams=teams))
+    allocate(make_inputs([*nodes, make_node("n2", 1)], [borrower, too_large], teams=teams))
     assert searched == [ROLE_WORKER]
+
+
+@pytest.mark.parametrize(("parent", "searches"), [(None, 3), ("department", 4)])
+def test_options_are_searched_again_only_if_the_preemptor_s_parent_uses_less(
+    monkeypatch: pytest.MonkeyPatch, parent: str | None, searches: int
+) -> None:
+    """In each round, a master finds no pod but those of whole jobs; then master and workers take four of these, in
+    vain, as the job needs five. A team without a parent is entitled to no more by that (189).
+    """
+    searched, search = list[str](), Options._search
+
+    def counted(self: Options, role: str, check: PreemptionCheck | None) -> object:
+        searched.append(role)
+        return search(self, role, check)
+
+    monkeypatch.setattr(Options, "_search", counted)
+    nodes = [make_node(f"n{i}", 1) for i in range(8)]
+    borrowers = [make_job(f"b{i}", team="borrower", on=f"n{i}") for i in range(8)]
+    departments = [make_team(parent, 13)] if parent else []
+    teams = [*departments, make_team("owner", 8, parent=parent), make_team("borrower", 4, parent=parent)]
+    allocation = allocate(make_inputs(nodes, [*borrowers, make_job("needs", 5, team="owner")], teams=teams))
+    assert not allocation["needs"].assignment.replicas
+    assert len(searched) == searches * len(Entitlement)
+
+
+def test_nodes_are_examined_only_if_a_team_there_has_a_pod_to_give(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planned pod of `starts` puts its team beyond its share, but entitles nobody to that team's pods (166). While
+    jobs wait for planned pods beside a gang, searches that examined every node for this took a third of a pass (185).
+    """
+    examined, on_node = list[int](), Candidates.on_node
+
+    def counted(self: Candidates, node: int) -> Iterator[Unit]:
+        examined.append(node)
+        return on_node(self, node)
+
+    monkeypatch.setattr(Candidates, "on_node", counted)
+    nodes = [make_node("a", 4), *(make_node(f"b{i}", 1) for i in range(5)), make_node("c", 1)]
+    large = make_shape(1, cpu=100)
+    grower = make_job("grower", 1, 8, on="a a a a", team="grower", shape=large, master=make_shape(1))
+    runs = make_job("runs", 5, on="b0 b1 b2 b3 b4", team="starter")
+    starts = make_job("starts", 1, team="starter", age=1)
+    teams = [make_team("grower", 0), make_team("starter", 0)]
+    allocation = allocate(make_inputs(nodes, [grower, runs, starts], teams=teams))
+    assert [slot.node for slot in allocation["starts"].assignment.create] == ["c"]
+    assert set(examined) == {6}, "the node of the planned pod"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from elastic_operator.plan.facts.allocation_inputs import PodShape, Toleration
 from elastic_operator.plan.facts.pod_shape import excluding_nodes, shape_of
-from elastic_operator.plan.facts.snapshot import PodShape, Toleration
 from tests.plan.allocate.world import GPU
 
 

@@ -1,4 +1,4 @@
-"""Small builders of nodes, jobs and snapshots, and a one-line notation for grants."""
+"""Small builders of nodes, jobs and the allocation's inputs, and a one-line notation for grants."""
 
 from __future__ import annotations
 
@@ -6,12 +6,20 @@ from collections import Counter
 from dataclasses import replace
 
 from elastic_operator.plan.allocation.allocate import allocate
+from elastic_operator.plan.facts.allocation_inputs import (
+    AllocationInputs,
+    AllocationSettings,
+    JobDemand,
+    Member,
+    Node,
+    PodShape,
+)
 from elastic_operator.plan.facts.decisions import Grant
-from elastic_operator.plan.facts.snapshot import JobDemand, Member, Node, PodShape, Snapshot
-from elastic_operator.plan.facts.team import Quota, Team
+from elastic_operator.plan.facts.team import NO_POLICY, Flavor, Quota, Team
 
 GPU = "nvidia.com/gpu"
 NOW = 1000.0
+FLAVORS = (Flavor(),)
 
 
 def make_node(
@@ -75,15 +83,15 @@ def make_team(name="team-a", guaranteed=0, *, borrow=None, weight=1, lend=None, 
     return Team(name, quotas={flavor: quota} if quotas is None else quotas, **more)
 
 
-def make_snapshot(nodes, jobs, now=NOW, *, teams=(), **more):
-    """A snapshot of what is given; each team without children owns the namespace of its name."""
+def make_inputs(nodes, jobs, now=NOW, *, teams=(), flavors=FLAVORS, default_team=NO_POLICY, **more):
+    """The inputs of an allocation; each team without children owns the namespace of its name."""
     parents = {team.parent for team in teams}
     owners = {team.name: team.name for team in teams if team.name not in parents}
-    return Snapshot(
+    return AllocationInputs(
         now=now,
         nodes=tuple(nodes),
         jobs=tuple(jobs),
-        gpu_resources=(GPU,),
+        settings=AllocationSettings((GPU,), flavors, default_team),
         teams=tuple(teams),
         team_of=more.pop("team_of", owners),
         **more,
@@ -92,7 +100,7 @@ def make_snapshot(nodes, jobs, now=NOW, *, teams=(), **more):
 
 def grants(nodes, jobs, now=NOW, **more):
     """What each job is granted."""
-    return allocate(make_snapshot(nodes, jobs, now, **more))
+    return allocate(make_inputs(nodes, jobs, now, **more))
 
 
 def notation(grant: Grant) -> str:
@@ -108,24 +116,26 @@ def outcome(nodes, jobs, now=NOW, **more):
     return {uid: notation(grant) for uid, grant in grants(nodes, jobs, now, **more).items()}
 
 
-def carried_out(snapshot: Snapshot, granted: dict[str, Grant], *, gone=True, only_ready=False) -> Snapshot:
-    """The snapshot after the grants were carried out.
+def carried_out(
+    inputs: AllocationInputs, granted: dict[str, Grant], *, gone=True, only_ready=False
+) -> AllocationInputs:
+    """The input after the grants were carried out.
 
     gone: released and leaving pods have left; else released ones are leaving now.
     only_ready: pods were only created where room was free, and the first ones of a job only with its whole minimum.
     """
-    jobs = tuple(_applied(job, granted[job.uid], only_ready) for job in snapshot.jobs)
+    jobs = tuple(_applied(job, granted[job.uid], only_ready) for job in inputs.jobs)
     released = {uid for grant in granted.values() for uid in grant.assignment.release}
     nodes = []
-    for node in snapshot.nodes:
+    for node in inputs.nodes:
         going, whose = Counter(node.leaving), {ns: Counter(held) for ns, held in node.leaving_by.items()}
-        for job in snapshot.jobs:
+        for job in inputs.jobs:
             for member in job.members:
                 if member.uid in released and member.node == node.name:
                     going.update(member.requests)
                     whose.setdefault(job.namespace, Counter())[GPU] += member.requests.get(GPU, 0)
         nodes.append(replace(node, leaving={} if gone else dict(going), leaving_by={} if gone else whose))
-    return replace(snapshot, jobs=jobs, nodes=tuple(nodes))
+    return replace(inputs, jobs=jobs, nodes=tuple(nodes))
 
 
 def _applied(job: JobDemand, grant: Grant, only_ready: bool) -> JobDemand:

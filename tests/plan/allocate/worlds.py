@@ -7,17 +7,17 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from elastic_operator.plan.facts.snapshot import (
+from elastic_operator.plan.facts.allocation_inputs import (
     NO_LIMIT,
     EvictionLimit,
     EvictionLimits,
+    ForeignPod,
     JobDemand,
     Member,
-    PendingPod,
     Preemptor,
 )
 from elastic_operator.plan.job.demand import with_members
-from tests.plan.allocate.world import GPU, NOW, make_job, make_node, make_shape, make_snapshot, make_team
+from tests.plan.allocate.world import GPU, NOW, make_inputs, make_job, make_node, make_shape, make_team
 
 PLAIN = st.just(make_shape(1))
 SHAPES = st.sampled_from([make_shape(1), make_shape(1), make_shape(2), make_shape(0, cpu=2), make_shape(4)])
@@ -52,12 +52,12 @@ def nodes(draw):
 
 
 @st.composite
-def snapshots(draw, shapes=PLAIN, delays=True):
+def single_team_inputs(draw, shapes=PLAIN, delays=True):
     """A cluster with up to six jobs; each job's pods are of one of the shapes, its master perhaps of another."""
     made = draw(nodes())
     free = {n.name: Counter(n.allocatable) - Counter(n.used) - Counter(n.leaving) for n in made}
     jobs = [draw(_jobs(f"j{i}", free, shapes, delays)) for i in range(draw(st.integers(0, 6)))]
-    return make_snapshot(made, jobs)
+    return make_inputs(made, jobs)
 
 
 LIMITS = st.sampled_from([None, None, None, 0, 1, 2, 4])
@@ -87,7 +87,7 @@ def _teams(draw, name, parents):
 
 
 @st.composite
-def shared_snapshots(draw, shapes=PLAIN, delays=True):
+def shared_inputs(draw, shapes=PLAIN, delays=True):
     """A cluster that several teams share, with foreign pods of theirs."""
     made = [replace_owner(draw, node) for node in draw(nodes())]
     free = {n.name: Counter(n.allocatable) - Counter(n.used) - Counter(n.leaving) for n in made}
@@ -95,7 +95,7 @@ def shared_snapshots(draw, shapes=PLAIN, delays=True):
     for i in range(draw(st.integers(1, 7))):
         job = draw(_jobs(f"j{i}", free, shapes, delays))
         jobs.append(replace(job, namespace=draw(st.sampled_from("abcd")), preemptible=draw(st.integers(0, 5)) > 0))
-    return make_snapshot(made, jobs, teams=draw(teams()))
+    return make_inputs(made, jobs, teams=draw(teams()))
 
 
 def replace_owner(draw, node):
@@ -111,8 +111,8 @@ def replace_owner(draw, node):
 @st.composite
 def autoscaled(draw):
     """Some of the jobs may ask for nodes, and some of these have done so, with all or some of the pods they lack."""
-    snapshot = draw(shared_snapshots(SHAPES))
-    return replace(snapshot, jobs=tuple(_perhaps_asking(draw, job) for job in snapshot.jobs))
+    inputs = draw(shared_inputs(SHAPES))
+    return replace(inputs, jobs=tuple(_perhaps_asking(draw, job) for job in inputs.jobs))
 
 
 def _perhaps_asking(draw, job):
@@ -168,7 +168,7 @@ def _jobs(draw, name, free, shapes, delays):
 
 @st.composite
 def crowds(draw, kind):
-    """Few nodes, held by a few jobs, and several jobs (or pending pods) of one team that want the same there; most of
+    """Few nodes, held by a few jobs, and several jobs (or foreign pods) of one team that want the same there; most of
     these differ from the others in a thing or two. `kind` is what they want: "minima", "growth" or "places".
     """
     gpus = draw(st.integers(2, 4))
@@ -188,7 +188,7 @@ def crowds(draw, kind):
     )
     uids = [pod.gang or pod.uid for pod in pods] + [job.uid for job in jobs if job.namespace == "a"]
     limits = EvictionLimits() if draw(st.booleans()) else draw(_limits(uids))
-    return make_snapshot(made, jobs, teams=teams, pending_pods=tuple(pods), eviction_limits=limits)
+    return make_inputs(made, jobs, teams=teams, foreign_pods=tuple(pods), eviction_limits=limits)
 
 
 @st.composite
@@ -300,8 +300,8 @@ _OF_PODS = {
 
 @st.composite
 def _pods_like_one(draw):
-    """Pending pods, alone or each a gang of up to three like it."""
-    first, pods = PendingPod("p", "a", "p", NOW, make_shape(1), preempts=False, priority=1), []
+    """Foreign pods, alone or each a gang of up to three like it."""
+    first, pods = ForeignPod("p", "a", "p", NOW, make_shape(1), preempts=False, priority=1), []
     most = draw(st.integers(1, 3))
     for pod in _like(draw, first, _OF_PODS, 6):
         for i in range(size := draw(st.integers(1, most))):

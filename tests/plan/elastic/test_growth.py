@@ -3,9 +3,10 @@
 import pytest
 
 from elastic_api.status import MAX_HISTORY, Change, SizeReason, Training
-from elastic_operator.plan.allocation.allocate import allocate, next_change
+from elastic_operator.plan.allocation.allocate import allocate
+from elastic_operator.plan.change_times import next_change
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, PodShape
 from elastic_operator.plan.facts.job_shape import job_shape
-from elastic_operator.plan.facts.snapshot import PodShape, Snapshot
 from elastic_operator.plan.facts.team import Flavor
 from elastic_operator.plan.job.demand import demand_of
 from tests.plan.allocate.world import make_job as make_demand
@@ -83,9 +84,9 @@ def test_the_first_growth_waits_for_the_delay_only_of(fact):
 def test_the_wait_begins_with_the_last_change_of_size_and_says_what_would_help():
     demand = demanded(elastic_job([TAKEN_BACK, *GROWN]))
     assert demand.changed_at == START + 300
-    snapshot = Snapshot(now=START + 400, nodes=(make_node("n1", gpus=8),), jobs=(demand,))
-    grant = allocate(snapshot)["job-uid"]
-    assert (grant.limit, grant.why.requeue_at, grant.assignment.create) == (
+    inputs = AllocationInputs(now=START + 400, nodes=(make_node("n1", gpus=8),), jobs=(demand,))
+    grant = allocate(inputs)["job-uid"]
+    assert (grant.size_reason.code, grant.requeue_at, grant.assignment.create) == (
         SizeReason.SCALE_UP_DELAYED,
         START + 300 + HALF_AN_HOUR,
         (),
@@ -129,7 +130,7 @@ def test_the_next_look_is_when_a_smaller_step_is_worth_it():
     demand = job(4, 8, 600)
     times = []
     now = 1000.0
-    while (now := next_change(Snapshot(now=now, nodes=(), jobs=(demand,)))) < 9999:
+    while (now := next_change(AllocationInputs(now=now, nodes=(), jobs=(demand,)))) < 9999:
         times.append(now - demand.changed_at)
     assert times == [800, 1200, 2400]
 

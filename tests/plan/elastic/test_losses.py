@@ -113,7 +113,7 @@ def test_a_pod_on_a_node_that_is_not_ready_is_kept_while_the_master_says_that_it
     pods = (make_master(), make_worker(0), make_worker(1, node="n2"))
     job = with_facts(make_elastic_job(pods), **known)
     seen = see(job, unready={"n2": node})
-    assert ("toy-worker-1" not in {pod.name for pod, _ in seen.to_delete}) is is_kept
+    assert ("toy-worker-1" not in {pod.name for pod in seen.to_delete}) is is_kept
     assert (seen.training_nodes, seen.lost_nodes) == ({"n2"} if is_kept else set(), set() if is_kept else {"n2"})
     if is_kept and known["last_answer_at"] is not None:
         assert seen.requeue_at == (known["last_answer_at"] + FRESH_SECONDS,)
@@ -179,7 +179,7 @@ def without_master(now=200, **status):
 def test_without_its_master_the_others_stay_and_wait_for_the_next():
     planned = without_master()
     assert (planned.status.incarnation, planned.status.master_epoch) == (1, 2)
-    assert planned.commit_first, "the number is written before the pod is made"
+    assert planned.write_status_first, "the number is written before the pod is made"
     assert planned.deletes == ()
     assert [(create.role, create.master_epoch, create.incarnation) for create in planned.creates] == [("master", 2, 1)]
     assert kinds(planned) == ["PodLost", "MasterReplaced"]
@@ -320,7 +320,7 @@ def test_where_no_master_runs_for_too_long_the_job_starts_over(there):
     late = plan(job, grant, now=150)
     assert (late.status.incarnation, late.status.master_epoch, late.status.master_lost_time) == (2, 3, None)
     assert {delete.name for delete in late.deletes} == {pod.name for pod in pods}
-    assert late.commit_first
+    assert late.write_status_first
 
 
 def test_a_job_of_which_no_pod_is_left_starts_over():
@@ -371,7 +371,7 @@ def test_a_master_that_fails_is_a_failure_and_the_workers_stay(phase):
     assert (planned.status.failures, planned.status.incarnation, planned.status.master_epoch) == (1, 1, 2)
     assert planned.status.replicas == 2
     assert names(planned.deletes) == ["toy-master-0"]
-    assert planned.commit_first
+    assert planned.write_status_first
     assert kinds(planned) == ["MasterReplaced"]
     assert planned.creates == (), "after a while only"
     assert START + 200 < planned.requeue_at <= START + 203
@@ -434,7 +434,7 @@ def test_a_master_that_finds_no_place_gets_that_of_the_highest_worker_after_half
     assert "makes room for a new master" in late.deletes[0].reason
     assert "makes room for a new master" in late.status.history[0].message
     assert (late.status.replicas, late.status.target_replicas, late.status.incarnation) == (1, 1, 1)
-    assert late.commit_first
+    assert late.write_status_first
 
 
 def test_nobody_goes_where_the_rest_would_not_make_the_minimum():

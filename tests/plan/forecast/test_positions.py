@@ -6,7 +6,7 @@ import pytest
 
 from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.forecast.positions import positions, queued_jobs, rounded
-from tests.plan.allocate.world import make_job, make_node, make_snapshot, make_team
+from tests.plan.allocate.world import make_inputs, make_job, make_node, make_team
 
 NODE = make_node("n1", 2)
 TEAMS = [make_team("red"), make_team("blue")]
@@ -14,9 +14,9 @@ TEAMS = [make_team("red"), make_team("blue")]
 
 def places(*jobs):
     """The place of each waiting job."""
-    snapshot = make_snapshot([NODE], jobs, teams=TEAMS)
-    allocation = allocate(snapshot)
-    return positions(queued_jobs(snapshot.jobs, allocation), allocation)
+    inputs = make_inputs([NODE], jobs, teams=TEAMS)
+    allocation = allocate(inputs)
+    return positions(queued_jobs(inputs.jobs, allocation), allocation)
 
 
 def test_a_line_is_in_the_order_of_priority_and_age_and_each_team_has_its_own():

@@ -10,7 +10,7 @@ from elastic_operator.plan.facts.times import status_time
 from elastic_operator.plan.forecast.ends import known_ends
 from elastic_operator.plan.forecast.starts import MAX_STEPS, confidence, start_times
 from elastic_operator.plan.job.observation import Observation
-from tests.plan.allocate.world import NOW, make_job, make_node, make_snapshot, make_team
+from tests.plan.allocate.world import NOW, make_inputs, make_job, make_node, make_team
 from tests.plan.jobs import make_job as make_facts
 from tests.plan.jobs import make_pod, make_status
 
@@ -18,9 +18,9 @@ EIGHT = "n1 n1 n1 n1 n1 n1 n1 n1"
 NODE = make_node("n1", 8)
 
 
-def starts(snapshot, ends, *waiting, steps=None):
+def starts(inputs, ends, *waiting, steps=None):
     """The seconds from now until each of these starts; `steps` collects a word for each decision."""
-    found = start_times(snapshot, allocate(snapshot), ends, waiting)
+    found = start_times(inputs, allocate(inputs), ends, waiting)
     while True:
         try:
             next(found)
@@ -32,7 +32,7 @@ def starts(snapshot, ends, *waiting, steps=None):
 
 def world(*jobs, **more):
     """One node of 8 GPUs."""
-    return make_snapshot([NODE], jobs, **more)
+    return make_inputs([NODE], jobs, **more)
 
 
 def test_a_job_starts_at_the_end_that_makes_room_for_all_of_its_minimum():
@@ -78,8 +78,8 @@ def test_so_many_decisions_are_made_for_one_forecast_and_no_more():
     ends = {job.uid: NOW + 1000 * (index + 1) * 1.15**index for index, job in enumerate(jobs)}
     steps = []
     used = make_job("used", 100, on=" ".join(["n1"] * 100))
-    snapshot = make_snapshot([node], [*jobs, used, make_job("waits", 80)])
-    assert starts(snapshot, ends, "waits", steps=steps) == {}
+    inputs = make_inputs([node], [*jobs, used, make_job("waits", 80)])
+    assert starts(inputs, ends, "waits", steps=steps) == {}
     assert len(steps) == MAX_STEPS
 
 
@@ -90,18 +90,18 @@ def test_a_forecast_agrees_with_the_life_that_it_foretells():
     ends = {job.uid: NOW + 100 * (index + 1) for index, job in enumerate(runs)}
     foretold = starts(world(*runs, *waits), ends, *(job.uid for job in waits))
 
-    lived, allocator, snapshot = {}, Allocator(), world(*runs, *waits)
+    lived, allocator, inputs = {}, Allocator(), world(*runs, *waits)
     for uid, end in ends.items():
-        snapshot = replace(snapshot, now=end, jobs=tuple(job for job in snapshot.jobs if job.uid != uid))
-        granted = allocator.allocate(snapshot)
+        inputs = replace(inputs, now=end, jobs=tuple(job for job in inputs.jobs if job.uid != uid))
+        granted = allocator.allocate(inputs)
         jobs = []
-        for job in snapshot.jobs:
+        for job in inputs.jobs:
             share = granted.assignment(job.uid)
             if job.uid.startswith("w") and share.replicas >= job.sizes[0] and job.uid not in lived:
                 lived[job.uid] = end - NOW
                 job = make_job(job.uid, job.sizes[0], on=" ".join(["n1"] * share.replicas), age=NOW - job.created)
             jobs.append(job)
-        snapshot = replace(snapshot, jobs=tuple(jobs))
+        inputs = replace(inputs, jobs=tuple(jobs))
     assert foretold == lived
 
 
@@ -111,19 +111,19 @@ MANY = 60
 def test_ends_of_many_jobs_that_free_nothing_for_it_use_up_no_decisions():
     runs, waits = make_job("runs", 8, on=EIGHT), make_job("waits", 8)
     others = [make_job(f"o{i}", 1, on="n2", flavor="") for i in range(MANY)]
-    snapshot = make_snapshot([NODE, make_node("n2", 0, cpu=MANY)], [runs, waits, *others])
+    inputs = make_inputs([NODE, make_node("n2", 0, cpu=MANY)], [runs, waits, *others])
     ends = {"runs": NOW + 90_000, **{job.uid: NOW + 1.3**index for index, job in enumerate(others)}}
     steps = []
-    assert starts(snapshot, ends, "waits", steps=steps) == {"waits": 90_000}
+    assert starts(inputs, ends, "waits", steps=steps) == {"waits": 90_000}
     assert len(steps) == 1
 
 
 def test_ends_that_lie_close_together_are_one_decision_so_that_hours_are_reached():
     runs, waits = make_job("runs", 8, on=EIGHT), make_job("waits", 8)
     short = [make_job(f"s{i}", 1, on="n2") for i in range(200)]
-    snapshot = make_snapshot([NODE, make_node("n2", 200, cordoned=True)], [runs, waits, *short])
+    inputs = make_inputs([NODE, make_node("n2", 200, cordoned=True)], [runs, waits, *short])
     ends = {"runs": NOW + 7 * 3600, **{job.uid: NOW + 100 * (i + 1) for i, job in enumerate(short)}}
-    assert 7 * 3600 <= starts(snapshot, ends, "waits")["waits"] <= 7 * 3600 * 1.1
+    assert 7 * 3600 <= starts(inputs, ends, "waits")["waits"] <= 7 * 3600 * 1.1
 
 
 def test_turns_of_many_jobs_that_wait_too_use_up_no_decisions():
@@ -135,8 +135,8 @@ def test_turns_of_many_jobs_that_wait_too_use_up_no_decisions():
 def test_an_end_in_thousands_of_years_is_not_known():
     shrinks, first = make_job("shrinks", 1, 8, on=EIGHT, age=9), make_job("first", 7, priority=1, age=5)
     late = replace(first, failed_until=NOW + 60, failed_size=1)
-    snapshot = world(shrinks, late, make_job("waits", 1, priority=-1))
-    assert "waits" not in starts(snapshot, {"shrinks": NOW + 9.9 * 365 * 86400}, "waits")
+    inputs = world(shrinks, late, make_job("waits", 1, priority=-1))
+    assert "waits" not in starts(inputs, {"shrinks": NOW + 9.9 * 365 * 86400}, "waits")
 
 
 def test_a_script_that_says_that_it_takes_thousands_of_years_says_nothing():
@@ -147,8 +147,8 @@ def test_a_script_that_says_that_it_takes_thousands_of_years_says_nothing():
 
 def test_confidence_is_the_part_of_the_gpus_in_use_whose_end_is_known():
     known, unknown = make_job("known", 2, on="n1 n1"), make_job("unknown", 4, on="n1 n1 n1 n1")
-    snapshot = make_snapshot([make_node("n1", 8, used=2)], [known, unknown])
-    allocation = allocate(snapshot)
-    assert confidence(snapshot, allocation, {"known": NOW + 9}, "default") == 0.25
-    assert confidence(snapshot, allocation, {}, "default") == 0.0
-    assert confidence(make_snapshot([NODE], []), allocate(make_snapshot([NODE], [])), {}, "default") is None
+    inputs = make_inputs([make_node("n1", 8, used=2)], [known, unknown])
+    allocation = allocate(inputs)
+    assert confidence(inputs, allocation, {"known": NOW + 9}, "default") == 0.25
+    assert confidence(inputs, allocation, {}, "default") == 0.0
+    assert confidence(make_inputs([NODE], []), allocate(make_inputs([NODE], [])), {}, "default") is None

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from elastic_api.job import JobSpec
+from elastic_operator.plan.facts.allocation_inputs import JobDemand, PodShape
 from elastic_operator.plan.facts.job_shape import job_shape
-from elastic_operator.plan.facts.snapshot import JobDemand, PodShape
 from elastic_operator.plan.facts.team import Flavor
 from elastic_operator.plan.job.demand import demand_of
 from elastic_operator.plan.job.observe import observe

@@ -65,7 +65,7 @@ def test_a_namespace_belongs_to_the_older_policy_and_the_younger_is_told():
     assert resolved.team_of == {"x": "older", "y": "older"}
     assert reasons(resolved) == {"uid-b": ["Conflict"]}
     assert the_problem(resolved).message == (
-        "namespace x: belongs to the older policy 'older', and to one policy only; remove it from spec.namespaces or"
+        "Namespace x belongs to the older policy 'older'. A namespace has one policy: remove it from spec.namespaces or"
         " spec.namespaceSelector of one of the two."
     )
 
@@ -77,7 +77,7 @@ def test_of_policies_of_one_age_the_first_by_name_wins_and_the_other_is_told():
     assert resolved.team_of == {"x": "a"}
     assert reasons(resolved) == {"1": ["Conflict"]}
     assert the_problem(resolved).message.startswith(
-        "namespace x: belongs to policy 'a', which is as old as this one and the first by name, and to one policy only;"
+        "Namespace x belongs to policy 'a', which is as old as this one and the first by name. A namespace has one"
     )
 
 
@@ -91,7 +91,7 @@ def test_of_many_namespaces_in_conflict_some_are_named():
     older = make_policy("older", created=1, namespaceSelector={})
     younger = make_policy("younger", created=2, namespaceSelector={})
     problem = the_problem(resolve([older, younger], [labelled(f"n{i}") for i in range(8)]))
-    assert problem.message.startswith("namespaces n0, n1, n2, n3, n4 and 3 more: belong to the older policy 'older'")
+    assert problem.message.startswith("Namespaces n0, n1, n2, n3, n4 and 3 more belong to the older policy 'older'.")
 
 
 def test_a_parent_owns_no_namespaces_and_is_told():

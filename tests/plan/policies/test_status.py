@@ -9,35 +9,35 @@ import pytest
 from elastic_api.policy import PolicyConditionType, PolicyStatus
 from elastic_api.status import Condition
 from elastic_operator.plan.allocation.allocate import allocate
-from elastic_operator.plan.facts.snapshot import Snapshot
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
 from elastic_operator.plan.facts.team import Flavor, Quota
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.policies.resolve import resolve
 from elastic_operator.plan.policies.status import PolicyUsage
-from tests.plan.allocate.world import GPU, NOW, make_job, make_node, make_snapshot, make_team
+from tests.plan.allocate.world import GPU, NOW, make_inputs, make_job, make_node, make_team
 from tests.plan.policies.builders import make_policy
-from tests.plan.quota.cases import make_pending, on
+from tests.plan.quota.cases import make_foreign_pod, on
 
 N8 = (make_node("n1", 8),)
 Numbers = tuple[int, int, int, int, int, int | None]
 
 
 def report(
-    snapshot: Snapshot,
+    inputs: AllocationInputs,
     name: str = "a",
     *problems: Reason,
     before: PolicyStatus | None = None,
     now: float = NOW,
     stopped: Reason | None = None,
 ) -> PolicyStatus:
-    """The status of that policy after a pass over the snapshot."""
-    overview = PolicyUsage(allocate(snapshot).accounts, snapshot.jobs, stopped=stopped)
+    """The status of that policy after a pass over the input."""
+    overview = PolicyUsage(allocate(inputs).accounts, inputs.jobs, stopped=stopped)
     return overview.status(name, 3, problems, before=before or PolicyStatus(), now=now)
 
 
-def numbers(snapshot: Snapshot, name: str = "a") -> Numbers:
+def numbers(inputs: AllocationInputs, name: str = "a") -> Numbers:
     """guaranteed, used, borrowed, lent, pending, limit."""
-    total = report(snapshot, name).total
+    total = report(inputs, name).total
     assert total is not None
     return total.guaranteed, total.used, total.borrowed, total.lent, total.pending, total.limit
 
@@ -136,12 +136,12 @@ CASES = {
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_the_numbers_of_a_policy(case):
     nodes, teams, jobs, name, expected = case
-    assert numbers(make_snapshot(nodes, jobs, teams=teams), name) == expected
+    assert numbers(make_inputs(nodes, jobs, teams=teams), name) == expected
 
 
 def test_a_pod_that_waits_and_is_no_job_s_is_pending():
     full = (make_node("n1", 8, used=8, by="b"),)
-    assert numbers(make_snapshot(full, (), teams=TWO, pending_pods=(make_pending(gpus=2),)))[4] == 2
+    assert numbers(make_inputs(full, (), teams=TWO, foreign_pods=(make_foreign_pod(gpus=2),)))[4] == 2
 
 
 def test_each_flavor_is_told_by_itself_and_all_are_summed_up():
@@ -150,7 +150,7 @@ def test_each_flavor_is_told_by_itself_and_all_are_summed_up():
         make_node(f"n-{kind}", 4, labels={"gpu": kind}, used=used, by="a") for kind, used in (("x", 3), ("y", 1))
     )
     team = make_team("a", quotas={"x": Quota(2, 2), "y": Quota(2, 0)})
-    status = report(make_snapshot(nodes, (), teams=(team,), flavors=flavors))
+    status = report(make_inputs(nodes, (), teams=(team,), flavors=flavors))
     assert [(f.name, f.used, f.borrowed, f.limit) for f in status.flavors] == [("x", 3, 1, 4), ("y", 1, 0, 2)]
     assert status.total is not None
     assert (status.total.used, status.total.borrowed, status.total.guaranteed) == (4, 1, 4)
@@ -158,21 +158,21 @@ def test_each_flavor_is_told_by_itself_and_all_are_summed_up():
 
 
 def test_the_fair_share_is_told():
-    status = report(make_snapshot(N8, (elastic("a", 4), elastic("b", 4)), teams=TWO))
+    status = report(make_inputs(N8, (elastic("a", 4), elastic("b", 4)), teams=TWO))
     assert [flavor.fair_share for flavor in status.flavors] == [4]
 
 
 def test_jobs_with_pods_run_and_jobs_that_wait_for_their_first_are_queued():
     jobs = (elastic("a", 4), make_job("waits", 8, team="a"), make_job("over", 1, team="a", wants=False, on="n1"))
-    snapshot = make_snapshot(N8, (*jobs, make_job("other", 8, team="q")), teams=FAMILY)
+    inputs = make_inputs(N8, (*jobs, make_job("other", 8, team="q")), teams=FAMILY)
     for name in ("a", "p"):
-        told = report(snapshot, name).jobs
+        told = report(inputs, name).jobs
         assert told is not None
         assert (told.running, told.queued) == (2, 1)
 
 
 def test_a_policy_that_could_not_be_read_has_no_numbers_but_a_reason():
-    status = report(make_snapshot(N8, ()), "a", Reason("InvalidSpec", "spec.x: wrong."))
+    status = report(make_inputs(N8, ()), "a", Reason("InvalidSpec", "spec.x: wrong."))
     assert (status.total, status.flavors, status.jobs) == (None, [], None)
     assert condition(status, "Ready").reason == "InvalidSpec"
 
@@ -181,7 +181,7 @@ def test_a_policy_that_could_not_be_read_has_no_numbers_but_a_reason():
 
 
 def test_a_policy_that_is_as_written_is_ready_and_all_else_is_false():
-    status = report(make_snapshot(N8, (), teams=TWO))
+    status = report(make_inputs(N8, (), teams=TWO))
     assert true_conditions(status) == {"Ready", "Reclaiming"}
     assert {c.type for c in status.conditions} == set(PolicyConditionType)
     assert {c.observed_generation for c in status.conditions} == {status.observed_generation} == {3}
@@ -204,8 +204,8 @@ PROBLEMS = {
 def test_the_problem_of_a_policy_is_the_reason_that_it_is_not_ready(reason: str):
     policies, expected = PROBLEMS[reason]
     resolved = resolve(policies, [])
-    snapshot = make_snapshot(N8, (), teams=resolved.teams, team_of=resolved.team_of)
-    status = report(snapshot, "a", *resolved.problems["uid-a"])
+    inputs = make_inputs(N8, (), teams=resolved.teams, team_of=resolved.team_of)
+    status = report(inputs, "a", *resolved.problems["uid-a"])
     ready = condition(status, "Ready")
     assert (ready.status, ready.reason) == ("False", reason)
     assert ready.message == resolved.problems["uid-a"][0].message
@@ -213,15 +213,15 @@ def test_the_problem_of_a_policy_is_the_reason_that_it_is_not_ready(reason: str)
 
 
 def test_that_nothing_is_reclaimed_is_told_with_the_reason():
-    snapshot = make_snapshot(N8, (), teams=TWO)
-    assert condition(report(snapshot), "Reclaiming").reason == "On"
-    told = condition(report(snapshot, stopped=Reason("Paused", "No GPUs are reclaimed.")), "Reclaiming")
+    inputs = make_inputs(N8, (), teams=TWO)
+    assert condition(report(inputs), "Reclaiming").reason == "On"
+    told = condition(report(inputs, stopped=Reason("Paused", "No GPUs are reclaimed.")), "Reclaiming")
     assert (told.status, told.reason, told.message) == ("False", "Paused", "No GPUs are reclaimed.")
 
 
 def test_of_several_problems_the_first_gives_the_reason_and_all_are_told():
     problems = (Reason("UnknownFlavor", "One."), Reason("Conflict", "Two."), Reason("ParentMissing", "Three."))
-    status = report(make_snapshot(N8, (), teams=TWO), "a", *problems)
+    status = report(make_inputs(N8, (), teams=TWO), "a", *problems)
     ready, conflict = condition(status, "Ready"), condition(status, "Conflict")
     assert (ready.reason, ready.message) == ("UnknownFlavor", "One. Two. Three.")
     assert (conflict.reason, conflict.message) == ("Conflict", "Two. Three.")
@@ -229,48 +229,48 @@ def test_of_several_problems_the_first_gives_the_reason_and_all_are_told():
 
 def test_guarantees_beyond_the_gpus_there_are_is_told_with_the_numbers():
     teams = (make_team("a", 6), make_team("b", 3), make_team("c"), make_team("d", 9, parent="a"))
-    snapshot = make_snapshot(N8, (), teams=teams)
-    told = condition(report(snapshot, "a"), "Overcommitted")
+    inputs = make_inputs(N8, (), teams=teams)
+    told = condition(report(inputs, "a"), "Overcommitted")
     assert (told.status, told.reason) == ("True", "GuaranteesExceedGPUs")
     assert told.message.startswith("Flavor 'default': 9 GPUs are guaranteed (a, b), and nodes that take pods have 8.")
     assert "Lower guaranteed" in told.message
-    assert [condition(report(snapshot, name), "Overcommitted").status for name in "bcd"] == ["True", "False", "False"]
+    assert [condition(report(inputs, name), "Overcommitted").status for name in "bcd"] == ["True", "False", "False"]
 
 
 def test_guarantees_of_exactly_the_gpus_there_are_are_covered():
-    snapshot = make_snapshot(N8, (), teams=(make_team("a", 6), make_team("b", 2)))
-    assert condition(report(snapshot), "Overcommitted").status == "False"
+    inputs = make_inputs(N8, (), teams=(make_team("a", 6), make_team("b", 2)))
+    assert condition(report(inputs), "Overcommitted").status == "False"
 
 
 def test_foreign_pods_that_pass_the_limit_are_told_with_the_numbers():
     nodes = (make_node("n1", 8, used=4, by="a"),)
     team = make_team("a", 2, borrow=1)
-    told = condition(report(make_snapshot(nodes, (), teams=(team,))), "ForeignOverLimit")
+    told = condition(report(make_inputs(nodes, (), teams=(team,))), "ForeignOverLimit")
     assert (told.status, told.reason) == ("True", "ForeignPods")
     assert "use 4 GPUs and may use 3; 4 are used by pods that belong to no job" in told.message
     assert (
-        condition(report(make_snapshot(nodes, (), teams=(make_team("a", 2, borrow=2),))), "ForeignOverLimit").status
+        condition(report(make_inputs(nodes, (), teams=(make_team("a", 2, borrow=2),))), "ForeignOverLimit").status
         == "False"
     )
 
 
 def test_a_parent_tells_of_foreign_pods_in_its_children_s_namespaces():
     nodes = (make_node("n1", 8, used=4, by="a"),)
-    snapshot = make_snapshot(nodes, (), teams=(make_team("p", 2, borrow=1), make_team("a", parent="p")))
-    assert condition(report(snapshot, "p"), "ForeignOverLimit").status == "True"
-    assert condition(report(snapshot, "a"), "ForeignOverLimit").status == "False"
+    inputs = make_inputs(nodes, (), teams=(make_team("p", 2, borrow=1), make_team("a", parent="p")))
+    assert condition(report(inputs, "p"), "ForeignOverLimit").status == "True"
+    assert condition(report(inputs, "a"), "ForeignOverLimit").status == "False"
 
 
 def test_a_condition_keeps_its_time_until_its_truth_changes():
-    snapshot = make_snapshot(N8, (), teams=TWO)
-    first = report(snapshot, now=NOW)
-    same = report(snapshot, before=first, now=NOW + 60)
+    inputs = make_inputs(N8, (), teams=TWO)
+    first = report(inputs, now=NOW)
+    same = report(inputs, before=first, now=NOW + 60)
     assert same == first
     problem = Reason("UnknownFlavor", "One.")
-    wrong = report(snapshot, "a", problem, before=first, now=NOW + 60)
+    wrong = report(inputs, "a", problem, before=first, now=NOW + 60)
     later = datetime.fromtimestamp(NOW + 60, UTC)
     assert condition(wrong, "Ready").last_transition_time == later
     assert condition(wrong, "Conflict").last_transition_time == condition(first, "Conflict").last_transition_time
-    reworded = report(snapshot, "a", Reason("UnknownFlavor", "Two."), before=wrong, now=NOW + 120)
+    reworded = report(inputs, "a", Reason("UnknownFlavor", "Two."), before=wrong, now=NOW + 120)
     assert condition(reworded, "Ready").last_transition_time == later
     assert condition(reworded, "Ready").message == "Two."

@@ -1,8 +1,8 @@
-"""Builders for jobs that may ask for nodes, and what becomes of a snapshot when grants are carried out."""
+"""Builders for jobs that may ask for nodes, and what becomes of the inputs when grants are carried out."""
 
 from dataclasses import replace
 
-from elastic_operator.plan.facts.snapshot import Member
+from elastic_operator.plan.facts.allocation_inputs import Member
 from elastic_operator.plan.job.demand import with_members
 from tests.plan.allocate.world import NOW, make_job, make_members
 
@@ -21,9 +21,9 @@ def waiting_pods(job, text):
     return tuple(by_name[word] for word in text.split())
 
 
-def with_pods_made(snapshot, granted):
-    """The snapshot once the grants' pods are made and their releases are gone; what has no node waits."""
-    return replace(snapshot, jobs=tuple(_with_pods(job, granted[job.uid]) for job in snapshot.jobs))
+def with_pods_made(inputs, granted):
+    """The input once the grants' pods are made and their releases are gone; what has no node waits."""
+    return replace(inputs, jobs=tuple(_with_pods(job, granted[job.uid]) for job in inputs.jobs))
 
 
 def _with_pods(job, grant):

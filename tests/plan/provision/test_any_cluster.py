@@ -15,9 +15,9 @@ PASSES = 6
 
 
 @given(autoscaled())
-def test_nobody_loses_a_pod_to_a_job_whose_pods_wait_or_are_to_wait(snapshot):
-    granted = allocate(snapshot)
-    waiting = {job.uid for job in snapshot.jobs if job.provisioning_pods or _asks(granted[job.uid])}
+def test_nobody_loses_a_pod_to_a_job_whose_pods_wait_or_are_to_wait(inputs):
+    granted = allocate(inputs)
+    waiting = {job.uid for job in inputs.jobs if job.provisioning_pods or _asks(granted[job.uid])}
     assert not waiting & {uid for grant in granted.values() for uid in grant.preemptors}
 
 
@@ -26,28 +26,28 @@ def _asks(grant):
 
 
 @given(autoscaled())
-def test_what_is_asked_for_passes_no_limit(snapshot):
-    check_limits(snapshot, now=False)
+def test_what_is_asked_for_passes_no_limit(inputs):
+    check_limits(inputs, now=False)
 
 
 @given(autoscaled())
-def test_it_comes_to_rest(snapshot):
+def test_it_comes_to_rest(inputs):
     for _ in range(PASSES):
-        granted = allocate(snapshot)
-        snapshot = with_pods_made(_left(snapshot), granted)
-    granted = allocate(snapshot)
+        granted = allocate(inputs)
+        inputs = with_pods_made(_left(inputs), granted)
+    granted = allocate(inputs)
     assert not any(grant.assignment.create or grant.assignment.release for grant in granted.values())
 
 
 @given(autoscaled())
-def test_a_table_that_serves_again_decides_as_a_new_one(snapshot):
+def test_a_table_that_serves_again_decides_as_a_new_one(inputs):
     allocator = Allocator()
-    granted = allocator.allocate(snapshot)
-    after = with_pods_made(_left(snapshot), {uid: granted[uid] for uid in granted})
+    granted = allocator.allocate(inputs)
+    after = with_pods_made(_left(inputs), {uid: granted[uid] for uid in granted})
     again = allocator.allocate(after)
     assert {uid: again[uid] for uid in again} == dict(allocate(after))
 
 
-def _left(snapshot):
+def _left(inputs):
     """What was leaving has left."""
-    return replace(snapshot, nodes=tuple(replace(node, leaving={}, leaving_by={}) for node in snapshot.nodes))
+    return replace(inputs, nodes=tuple(replace(node, leaving={}, leaving_by={}) for node in inputs.nodes))

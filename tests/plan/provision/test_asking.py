@@ -6,20 +6,21 @@ import pytest
 
 from elastic_api.status import SizeReason
 from elastic_operator.plan.allocation import node_requests
-from elastic_operator.plan.allocation.allocate import Allocator, allocate, next_change
+from elastic_operator.plan.allocation.allocate import Allocator, allocate
+from elastic_operator.plan.change_times import next_change
 from tests.plan.allocate.world import (
     NOW,
     grants,
+    make_inputs,
     make_job,
     make_node,
     make_shape,
-    make_snapshot,
     make_team,
     notation,
     outcome,
 )
 from tests.plan.provision.places import asking, with_pods_made
-from tests.plan.quota.cases import make_pending
+from tests.plan.quota.cases import make_foreign_pod
 
 FULL = [make_node("n1", 2, used=2)]
 
@@ -43,12 +44,12 @@ def test_without_autoscaled_pools_nobody_asks():
 def test_nobody_asks_before_the_delay_is_over_and_the_time_is_told():
     job = replace(asking(low=2), may_request_nodes_at=NOW + 30)
     grant = grants(FULL, [job])["j"]
-    assert (notation(grant), grant.limit, grant.why.requeue_at) == ("", SizeReason.INSUFFICIENT_NODES, NOW + 30)
+    assert (notation(grant), grant.size_reason.code, grant.requeue_at) == ("", SizeReason.INSUFFICIENT_NODES, NOW + 30)
     assert "New nodes are requested from 1970-01-01T00:17:10Z on." in grant.message
 
 
 def test_a_pass_is_due_when_the_delay_is_over():
-    assert next_change(make_snapshot(FULL, [replace(asking(low=2), may_request_nodes_at=NOW + 30)])) == NOW + 30
+    assert next_change(make_inputs(FULL, [replace(asking(low=2), may_request_nodes_at=NOW + 30)])) == NOW + 30
 
 
 def test_what_fits_is_placed_and_not_asked_for():
@@ -65,7 +66,7 @@ def test_a_job_that_lost_pods_asks_for_those_it_lacks():
 
 def test_the_reason_says_what_is_wanted_what_there_is_and_what_comes_next():
     grant = grants(FULL, [asking(low=2, waits="m0 w0")])["j"]
-    assert grant.limit == SizeReason.WAITING_FOR_NODES
+    assert grant.size_reason.code == SizeReason.WAITING_FOR_NODES
     assert grant.message == (
         "0 of 2 pods. 2 more need 1 nvidia.com/gpu each; 1 usable node has 0 free of 2. Its pods wait for the cluster's"
         " autoscaler to add nodes until 1970-01-01T00:31:40Z. If they do not come, the pods are deleted, and the"
@@ -75,9 +76,9 @@ def test_the_reason_says_what_is_wanted_what_there_is_and_what_comes_next():
 
 def test_while_the_api_server_has_answered_none_of_its_creations_it_says_no_time_until_which_its_pods_wait():
     """The time counts from the creation of the first pod. The status said 1970-01-01T00:00:00Z."""
-    snapshot = make_snapshot(FULL, [asking(low=2)])
-    grant = allocate(with_pods_made(snapshot, allocate(snapshot)))["j"]
-    assert (notation(grant), grant.limit) == ("m0 w0", SizeReason.WAITING_FOR_NODES)
+    inputs = make_inputs(FULL, [asking(low=2)])
+    grant = allocate(with_pods_made(inputs, allocate(inputs)))["j"]
+    assert (notation(grant), grant.size_reason.code) == ("m0 w0", SizeReason.WAITING_FOR_NODES)
     assert "wait for the cluster's autoscaler to add nodes. If they do not come" in grant.message
 
 
@@ -87,7 +88,7 @@ def test_while_the_api_server_has_answered_none_of_its_creations_it_says_no_time
 def test_a_job_beyond_its_teams_limit_does_not_ask():
     team = make_team("team-a", 1, borrow=0)
     grant = grants(FULL, [asking(low=2)], teams=[team])["j"]
-    assert (notation(grant), grant.limit) == ("", SizeReason.BORROWING_DISABLED)
+    assert (notation(grant), grant.size_reason.code) == ("", SizeReason.BORROWING_DISABLED)
 
 
 def test_two_jobs_of_a_team_do_not_ask_for_more_than_its_limit_together():
@@ -192,7 +193,7 @@ def test_a_job_that_is_suspended_does_not_ask():
 
 
 def test_who_did_not_ask_before_asks_in_the_pass_in_which_it_may():
-    early = make_snapshot(FULL, [replace(asking(low=2), may_request_nodes_at=NOW + 30)])
+    early = make_inputs(FULL, [replace(asking(low=2), may_request_nodes_at=NOW + 30)])
     allocator = Allocator()
     assert notation(allocator.allocate(early)["j"]) == ""
     assert notation(allocator.allocate(replace(early, now=NOW + 30))["j"]) == "+m0@? +w0@?"
@@ -251,7 +252,7 @@ def test_room_that_appears_on_a_node_is_left_to_the_pods_that_wait():
 
 def test_the_reason_then_is_the_scheduler():
     grant = grants([make_node("n1", 4)], [asking(low=2, high=4, waits="m0 w0")])["j"]
-    assert (notation(grant), grant.limit) == ("m0 w0", SizeReason.WAITING_FOR_NODES)
+    assert (notation(grant), grant.size_reason.code) == ("m0 w0", SizeReason.WAITING_FOR_NODES)
     assert "wait for the scheduler" in grant.message
 
 
@@ -269,7 +270,10 @@ def test_pods_are_withdrawn_while_room_is_made_for_others_that_they_would_take()
         "loses": "-w0 -m0",
         "takes": "~m0@n1 ~w0@n1",
     }
-    assert (found["asks"].limit, "room is held" in found["asks"].message) == (SizeReason.WAITING_FOR_NODES, True)
+    assert (found["asks"].size_reason.code, "room is held" in found["asks"].message) == (
+        SizeReason.WAITING_FOR_NODES,
+        True,
+    )
 
 
 def test_they_go_on_waiting_while_room_is_made_that_they_would_not_fit():
@@ -284,28 +288,28 @@ def test_they_go_on_waiting_while_room_is_made_that_they_would_not_fit():
 
 
 def test_pods_are_withdrawn_while_pods_go_for_a_foreign_pod():
-    snapshot = make_snapshot([make_node("n1", 1, leaving=1)], [asking("asks", 2, waits="m0 w0")])
-    pod = make_pending("r", nominated="n1", team="b")
-    assert notation(allocate(replace(snapshot, pending_pods=(pod,)))["asks"]) == "-w0 -m0"
+    inputs = make_inputs([make_node("n1", 1, leaving=1)], [asking("asks", 2, waits="m0 w0")])
+    pod = make_foreign_pod("r", nominated="n1", team="b")
+    assert notation(allocate(replace(inputs, foreign_pods=(pod,)))["asks"]) == "-w0 -m0"
 
 
 def test_nobody_begins_to_ask_while_a_foreign_pod_is_about_to_be_bound():
-    snapshot = make_snapshot([make_node("n1", 1)], [asking("asks", 2)])
-    pod = make_pending("r", nominated="n1", team="b")
-    assert notation(allocate(replace(snapshot, pending_pods=(pod,)))["asks"]) == ""
+    inputs = make_inputs([make_node("n1", 1)], [asking("asks", 2)])
+    pod = make_foreign_pod("r", nominated="n1", team="b")
+    assert notation(allocate(replace(inputs, foreign_pods=(pod,)))["asks"]) == ""
 
 
 def test_nor_where_other_gpus_are_kept_for_their_owners():
     teams = [make_team("owner", 2, lend=0), make_team("team-a", 0), make_team("b", 1)]
-    snapshot = make_snapshot([make_node("n1", 1)], [asking("asks", 2)], teams=teams)
-    pod = make_pending("r", nominated="n1", team="b")
-    assert notation(allocate(replace(snapshot, pending_pods=(pod,)))["asks"]) == ""
+    inputs = make_inputs([make_node("n1", 1)], [asking("asks", 2)], teams=teams)
+    pod = make_foreign_pod("r", nominated="n1", team="b")
+    assert notation(allocate(replace(inputs, foreign_pods=(pod,)))["asks"]) == ""
 
 
 def test_pods_that_wait_have_left_the_room_alone_that_is_free():
-    snapshot = make_snapshot([make_node("n1", 1)], [asking("asks", 2, waits="m0 w0")])
-    pod = make_pending("r", nominated="n1", team="b")
-    assert notation(allocate(replace(snapshot, pending_pods=(pod,)))["asks"]) == "m0 w0"
+    inputs = make_inputs([make_node("n1", 1)], [asking("asks", 2, waits="m0 w0")])
+    pod = make_foreign_pod("r", nominated="n1", team="b")
+    assert notation(allocate(replace(inputs, foreign_pods=(pod,)))["asks"]) == "m0 w0"
 
 
 def test_nobody_begins_to_ask_while_others_are_about_to_get_the_room():
@@ -334,10 +338,10 @@ def test_a_job_that_has_waited_too_long_asks_rather_than_to_hold_room():
 
 @pytest.mark.parametrize("nodes", [FULL, [], [make_node("n1", 1)]])
 def test_what_was_carried_out_is_decided_again(nodes):
-    snapshot = make_snapshot(nodes, [asking("j", 2, 4), make_job("k", 1, 3, team="b")])
+    inputs = make_inputs(nodes, [asking("j", 2, 4), make_job("k", 1, 3, team="b")])
     for _ in range(2):  # in the first pass, j leaves the room that there is to k
-        snapshot = with_pods_made(snapshot, allocate(snapshot))
-    granted = allocate(snapshot)
+        inputs = with_pods_made(inputs, allocate(inputs))
+    granted = allocate(inputs)
     assert not any(grant.assignment.create or grant.assignment.release for grant in granted.values())
     assert notation(granted["j"]) == "m0 w0"
 

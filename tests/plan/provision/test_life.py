@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from elastic_api.status import ConditionType, Retry, RetryCause, SizeReason
+from elastic_operator.plan.facts.allocation_inputs import Load, Member
 from elastic_operator.plan.facts.job import MainContainer, Provisioning
 from elastic_operator.plan.facts.job_shape import job_shape
 from elastic_operator.plan.facts.pod_shape import shape_of
-from elastic_operator.plan.facts.snapshot import Load, Member
 from elastic_operator.plan.facts.team import Flavor
 from elastic_operator.plan.facts.times import seconds
 from elastic_operator.plan.job.demand import demand_of, with_members
@@ -187,7 +187,7 @@ def test_pods_that_wait_for_nodes_are_given_longer_than_others():
 def test_when_no_node_came_in_time_the_pods_are_taken_back_and_it_is_tried_again_later():
     planned = plan(waiting_job(), WAITS, now=1000)
     assert sorted(names(planned.deletes)) == ["toy-master-0", "toy-worker-0"]
-    assert (planned.commit_first, planned.status.target_replicas, planned.status.restarts) == (True, 0, 0)
+    assert (planned.write_status_first, planned.status.target_replicas, planned.status.restarts) == (True, 0, 0)
     failed = planned.status.failed_size
     assert failed.cause is RetryCause.NODES_NOT_PROVISIONED
     assert (failed.waits_for, failed.size, failed.attempt) == ("Nodes", None, 1)
@@ -205,7 +205,7 @@ def test_each_time_in_vain_doubles_the_time_to_the_next():
 
 def test_what_is_bound_of_a_minimum_that_is_not_complete_in_time_goes_too():
     seen = see(waiting_job((make_pod("master-0"), make_pod("worker-0", **PENDING))), now=1000)
-    assert sorted(pod.name for pod, _ in seen.to_delete) == ["toy-master-0", "toy-worker-0"]
+    assert sorted(pod.name for pod in seen.to_delete) == ["toy-master-0", "toy-worker-0"]
     assert (seen.members, seen.status.incarnation) == ((), 2)
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from elastic_operator.plan.allocation.allocate import allocate
-from elastic_operator.plan.facts.snapshot import JobDemand, Node, PendingPod
+from elastic_operator.plan.facts.allocation_inputs import ForeignPod, JobDemand, Node
 from elastic_operator.plan.facts.team import Team
-from tests.plan.allocate.world import NOW, carried_out, make_shape, make_snapshot, notation
+from tests.plan.allocate.world import NOW, carried_out, make_inputs, make_shape, notation
 
 PASSES = 12
 
@@ -27,17 +27,17 @@ class Case:
 
 def came_out(case: Case) -> dict[str, int | str]:
     """What the allocator decides, in the form of `expected`."""
-    snapshot = replace(make_snapshot(case.nodes, case.jobs, teams=case.teams), **case.more)
-    granted = allocate(snapshot)
+    inputs = replace(make_inputs(case.nodes, case.jobs, teams=case.teams), **case.more)
+    granted = allocate(inputs)
     sizes = {uid for uid, wanted in case.expected.items() if isinstance(wanted, int)}
     found = {uid: grant.assignment.replicas if uid in sizes else notation(grant) for uid, grant in granted.items()}
     plans = {plan.uid: " ".join([plan.node, *(f"-{uid}" for uid in plan.victims)]) for plan in granted.nominations}
-    return {**found, **{pod.uid: plans.get(pod.uid, "") for pod in snapshot.pending_pods}}
+    return {**found, **{pod.uid: plans.get(pod.uid, "") for pod in inputs.foreign_pods}}
 
 
-def make_pending(name="r", gpus=1, *, team="a", age=0, cpu=1, **more):
+def make_foreign_pod(name="r", gpus=1, *, team="a", age=0, cpu=1, **more):
     """A foreign pod that waits."""
-    return PendingPod(name, team, name, NOW - age, make_shape(gpus, cpu=cpu), **more)
+    return ForeignPod(name, team, name, NOW - age, make_shape(gpus, cpu=cpu), **more)
 
 
 def on(node: str, pods: int) -> str:
@@ -45,22 +45,22 @@ def on(node: str, pods: int) -> str:
     return " ".join([node] * pods)
 
 
-def history(snapshot, passes=PASSES):
-    """The releases of each of so many passes, each carried out before the next, and the snapshot at the end."""
+def history(inputs, passes=PASSES):
+    """The releases of each of so many passes, each carried out before the next, and the input at the end."""
     releases = []
     for _ in range(passes):
-        granted = allocate(snapshot)
+        granted = allocate(inputs)
         releases.append(sorted(uid for grant in granted.values() for uid in grant.assignment.release))
-        snapshot = carried_out(snapshot, granted)
-    return releases, snapshot
+        inputs = carried_out(inputs, granted)
+    return releases, inputs
 
 
-def sizes(snapshot):
+def sizes(inputs):
     """How many pods each job has."""
-    return {job.uid: len(job.members) for job in snapshot.jobs}
+    return {job.uid: len(job.members) for job in inputs.jobs}
 
 
 def released(nodes, jobs, **more):
     """All that one pass lets go."""
-    granted = allocate(make_snapshot(nodes, jobs, **more))
+    granted = allocate(make_inputs(nodes, jobs, **more))
     return sorted(uid for grant in granted.values() for uid in grant.assignment.release)

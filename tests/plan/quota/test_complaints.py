@@ -8,20 +8,20 @@ from itertools import permutations
 import pytest
 
 from elastic_operator.plan.allocation.allocate import allocate
-from elastic_operator.plan.facts.snapshot import PodShape
+from elastic_operator.plan.facts.allocation_inputs import PodShape
 from tests.plan.allocate.world import (
     GPU,
     NOW,
     carried_out,
+    make_inputs,
     make_job,
     make_node,
     make_shape,
-    make_snapshot,
     make_team,
     notation,
     outcome,
 )
-from tests.plan.quota.cases import PASSES, history, make_pending, on, released, sizes
+from tests.plan.quota.cases import PASSES, history, make_foreign_pod, on, released, sizes
 
 GUARANTEED = (make_team("a", 4), make_team("b", 4))
 BORROWER = make_job("b", 1, 8, team="b", on=on("n1", 8))
@@ -31,7 +31,7 @@ N8 = (make_node("n1", 8),)
 @pytest.mark.parametrize("teams", [GUARANTEED, (make_team("a"), make_team("b")), ()])
 def test_endless_mutual_eviction_because_surplus_that_waits_counts_as_need(teams):
     waiting = make_job("a", 1, 8, team="a")
-    releases, end = history(make_snapshot(N8, [waiting, BORROWER], teams=teams))
+    releases, end = history(make_inputs(N8, [waiting, BORROWER], teams=teams))
     assert sum(map(len, releases)) == 4
     assert not any(releases[1:])
     assert sizes(end) == {"a": 4, "b": 4}
@@ -42,7 +42,7 @@ def test_endless_mutual_eviction_among_three_teams_that_all_want_everything(low)
     teams = [make_team(name, 2) for name in "abc"]
     jobs = [make_job(name, low, 8, team=name) for name in "ab"]
     third = make_job("c", 1, 8, team="c", on=on("n1", 8))
-    releases, _ = history(make_snapshot(N8, [*jobs, third], teams=teams))
+    releases, _ = history(make_inputs(N8, [*jobs, third], teams=teams))
     assert not any(releases[PASSES // 2 :])
 
 
@@ -93,13 +93,13 @@ def test_48_gpus_wanted_and_376_evicted(pods, gpus, low):
 def test_evicted_although_the_preemptor_cannot_be_placed(shape):
     nodes = [make_node("n1", 8, used_cpu=10)]
     preemptor = make_job("a", team="a", shape=shape)
-    pod = replace(make_pending(), shape=shape)
-    assert not released(nodes, [preemptor, BORROWER], teams=GUARANTEED, pending_pods=(pod,))
+    pod = replace(make_foreign_pod(), shape=shape)
+    assert not released(nodes, [preemptor, BORROWER], teams=GUARANTEED, foreign_pods=(pod,))
 
 
 @pytest.mark.parametrize("why", ["its volume is bound to no node yet", "it has required anti-affinity"])
 def test_evicted_for_a_pod_whose_place_nobody_can_plan(why):
-    assert not released(N8, [BORROWER], teams=GUARANTEED, pending_pods=(make_pending(unplannable=why),))
+    assert not released(N8, [BORROWER], teams=GUARANTEED, foreign_pods=(make_foreign_pod(unplannable=why),))
 
 
 def test_quota_fits_and_no_node_fits():
@@ -126,8 +126,8 @@ def test_quota_is_released_while_pods_still_run():
 
 def test_a_freed_gpu_is_taken_by_an_unrelated_pod_and_the_gang_stays_below_its_minimum():
     gang = make_job("a", 4, team="a")
-    snapshot = make_snapshot(N8, [gang, BORROWER], teams=GUARANTEED)
-    after = carried_out(snapshot, allocate(snapshot))
+    inputs = make_inputs(N8, [gang, BORROWER], teams=GUARANTEED)
+    after = carried_out(inputs, allocate(inputs))
     after = replace(after, nodes=(make_node("n1", 8, used=1, by="c"),), jobs=(gang, after.jobs[1]))
     again = allocate(after)
     assert notation(again["a"]) == ""
@@ -144,16 +144,16 @@ def test_what_a_gang_waits_for_is_given_to_nobody_else_meanwhile():
 
 
 def test_a_victim_is_made_again_under_its_name_and_evicted_again_and_again():
-    snapshot = make_snapshot(N8, [make_job("a", 4, team="a"), BORROWER], teams=GUARANTEED)
+    inputs = make_inputs(N8, [make_job("a", 4, team="a"), BORROWER], teams=GUARANTEED)
     for _ in range(PASSES):
-        granted = allocate(snapshot)
+        granted = allocate(inputs)
         assert not granted["b"].assignment.create
-        snapshot = carried_out(snapshot, granted)
+        inputs = carried_out(inputs, granted)
 
 
 def test_a_whole_job_is_made_again_and_evicted_again_and_again():
     gang = make_job("b", 5, team="b", on=on("n1", 5))
-    releases, end = history(make_snapshot(N8, [make_job("a", 4, team="a"), gang], teams=GUARANTEED))
+    releases, end = history(make_inputs(N8, [make_job("a", 4, team="a"), gang], teams=GUARANTEED))
     assert [len(gone) for gone in releases] == [5, *[0] * (PASSES - 1)]
     assert sizes(end) == {"a": 4, "b": 0}
 
@@ -166,7 +166,7 @@ def test_finished_pods_block_replacements():
 def test_growth_restarts_the_leader():
     for high in range(2, 9):
         job = make_job("a", 1, high, team="a", on="n1")
-        granted = allocate(make_snapshot(N8, [job], teams=GUARANTEED))["a"]
+        granted = allocate(make_inputs(N8, [job], teams=GUARANTEED))["a"]
         assert granted.assignment.keep == ("a-m0",)
         assert {slot.role for slot in granted.assignment.create} == {"worker"}
 
@@ -189,7 +189,7 @@ def test_the_cluster_shrank_below_the_guarantees(low):
     nodes = [make_node("n1", 4)]
     survivor = make_job("a", low, 4, team="a", on=on("n1", 4))
     hit = make_job("b", low, 4, team="b", holds=True, age=99)
-    releases, end = history(make_snapshot(nodes, [survivor, hit], teams=GUARANTEED))
+    releases, end = history(make_inputs(nodes, [survivor, hit], teams=GUARANTEED))
     assert not any(releases)
     assert sizes(end) == {"a": 4, "b": 0}
 
@@ -198,7 +198,7 @@ def test_the_cluster_shrank_below_the_guarantees(low):
 def test_a_node_is_cordoned_and_everybody_evicted_though_nothing_is_gained(closed):
     nodes = [make_node("n1", 8, **closed), make_node("n2", 2)]
     jobs = [make_job("a", 4, team="a"), BORROWER, make_job("c", 2, team="c", on="n2 n2")]
-    releases, _ = history(make_snapshot(nodes, jobs, teams=GUARANTEED))
+    releases, _ = history(make_inputs(nodes, jobs, teams=GUARANTEED))
     assert not any(releases)
 
 
@@ -207,23 +207,23 @@ def test_equal_timestamps():
     teams = [make_team(name) for name in "abc"]
     found = {tuple(sorted(outcome(N8, some, teams=teams).items())) for some in permutations(jobs)}
     assert len(found) == 1
-    releases, _ = history(make_snapshot(N8, jobs, teams=teams))
+    releases, _ = history(make_inputs(N8, jobs, teams=teams))
     assert not any(releases)
 
 
 def test_a_leader_is_killed_when_only_some_victims_are_deleted():
     gang = make_job("a", 4, team="a")
-    first = allocate(make_snapshot(N8, [gang, BORROWER], teams=GUARANTEED))
+    first = allocate(make_inputs(N8, [gang, BORROWER], teams=GUARANTEED))
     deleted, rest = first["b"].assignment.release[:2], first["b"].assignment.release[2:]
     found = replace(BORROWER, members=tuple(m for m in BORROWER.members if m.uid not in deleted))
-    successor = allocate(make_snapshot([make_node("n1", 8, leaving=2, by="b")], [gang, found], teams=GUARANTEED))
+    successor = allocate(make_inputs([make_node("n1", 8, leaving=2, by="b")], [gang, found], teams=GUARANTEED))
     assert successor["b"].assignment.release == rest
     assert successor["a"] == first["a"]
 
 
 def test_a_leader_is_killed_between_delete_and_bind():
-    snapshot = make_snapshot(N8, [make_job("a", 4, team="a"), BORROWER], teams=GUARANTEED)
-    leaving = carried_out(snapshot, allocate(snapshot), gone=False, only_ready=True)
+    inputs = make_inputs(N8, [make_job("a", 4, team="a"), BORROWER], teams=GUARANTEED)
+    leaving = carried_out(inputs, allocate(inputs), gone=False, only_ready=True)
     gone = replace(leaving, nodes=N8)
     for found, sign in ((leaving, "~"), (gone, "+")):
         successor = allocate(found)

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from elastic_operator.plan.allocation.allocate import allocate, next_change
+from elastic_operator.plan.allocation.allocate import allocate
+from elastic_operator.plan.change_times import next_change
 from elastic_operator.plan.facts.team import NO_POLICY, Quota
 from elastic_operator.settings import Settings
-from tests.plan.allocate.world import NOW, make_job, make_node, make_shape, make_snapshot, make_team
+from tests.plan.allocate.world import NOW, make_inputs, make_job, make_node, make_shape, make_team
 from tests.plan.provision.places import asking
 from tests.plan.quota.cases import history, on, sizes
 
@@ -17,17 +18,17 @@ N8 = (make_node("n1", 8),)
 TEAM = make_team("a")
 
 
-def snapshot(*jobs, teams=(TEAM,), nodes=N8, **default_policy):
+def inputs(*jobs, teams=(TEAM,), nodes=N8, **default_policy):
     """Namespaces other than the teams' own are without a policy."""
     settings = Settings.model_validate({"defaultPolicy": default_policy})
     covered = {team.name: team.name for team in teams}
     every = (*teams, *settings.default_parents)
-    return make_snapshot(nodes, jobs, teams=every, team_of=covered, default_team=settings.default_team)
+    return make_inputs(nodes, jobs, teams=every, team_of=covered, default_team=settings.default_team)
 
 
 def at_rest(*jobs, **more):
     """How many pods each job has in the end."""
-    return sizes(history(snapshot(*jobs, **more))[1])
+    return sizes(history(inputs(*jobs, **more))[1])
 
 
 def in_namespaces(names, **more):
@@ -68,20 +69,20 @@ def test_the_limit_holds_for_all_of_them_together(per_namespace, most):
 )
 def test_whose_limit_is_reached_is_told_with_what_to_do(per_namespace, who):
     job = make_job("x", 1, 8, team="x", on=on("n1", 3))
-    message = allocate(snapshot(job, borrowing={"limit": 3}, perNamespace=per_namespace))["x"].message
+    message = allocate(inputs(job, borrowing={"limit": 3}, perNamespace=per_namespace))["x"].message
     assert f"; {who} may use 3 and uses 3. No GPUQuotaPolicy covers namespace 'x'; have one made for it" in message
 
 
 def test_what_plain_pods_of_other_namespaces_hold_of_the_limit_is_told():
     nodes = (make_node("n1", 8, used=4, by="evil"),)
-    message = allocate(snapshot(make_job("v", team="v"), nodes=nodes, borrowing={"limit": 4}))["v"].message
+    message = allocate(inputs(make_job("v", team="v"), nodes=nodes, borrowing={"limit": 4}))["v"].message
     assert "may use 4 and uses 4, 4 of them by pods that belong to no job. No GPUQuotaPolicy" in message
 
 
 def test_of_all_on_the_way_that_one_is_named_whose_share_would_be_passed():
     """`v` uses nothing, and two GPUs are its share; the four of all without a policy are in use."""
     running = [make_job("a", 4, 8, team="a", on=on("n1", 4)), make_job("w", 4, team="w", on=on("n1", 4))]
-    message = allocate(snapshot(*running, make_job("v", 4, team="v")))["v"].message
+    message = allocate(inputs(*running, make_job("v", 4, team="v")))["v"].message
     assert "; the default policy (of all namespaces without one) uses 4; its fair share is 4 (0 guaranteed)." in message
 
 
@@ -112,7 +113,7 @@ def test_nobody_beyond_its_own_share_takes_from_the_next_namespace():
 def test_those_of_them_give_to_others_that_stand_highest_among_themselves():
     """`y` has the younger job, and is within its share: what is taken from it, it takes from `x` in the same pass."""
     holders = [make_job("x", 1, 6, team="x", on=on("n1", 6)), make_job("y", 1, 2, team="y", on=on("n1", 2), age=-9)]
-    first, *_ = history(snapshot(make_job("a", 1, 3, team="a"), *holders))[0]
+    first, *_ = history(inputs(make_job("a", 1, 3, team="a"), *holders))[0]
     assert first == ["x-w2", "x-w3", "x-w4"]
 
 
@@ -120,7 +121,7 @@ def test_what_one_namespace_asks_new_nodes_for_keeps_no_other_from_its_share_of_
     """The limit is four: a job of `x` waits for a node that is large enough, and two GPUs are the share of `y`."""
     waits = asking("x", 1, waits="m0", shape=make_shape(4), team="x", age=9)
     nodes = (make_node("n1", 2), make_node("n2", 2))
-    granted = allocate(snapshot(waits, make_job("y", 2, team="y"), nodes=nodes, teams=(), borrowing={"limit": 4}))
+    granted = allocate(inputs(waits, make_job("y", 2, team="y"), nodes=nodes, teams=(), borrowing={"limit": 4}))
     assert {uid: grant.assignment.replicas for uid, grant in granted.items()} == {"x": 0, "y": 2}
 
 
@@ -135,8 +136,8 @@ def test_times_of_the_default_policy_count_in_namespaces_without_a_policy():
     in_turns = replace(NO_POLICY, min_runtime_seconds=60, quantum_seconds=100)
     running = make_job("running", 8, team="x", on=on("n1", 8), running_since=NOW - 50)
     waiting = [make_job("new", 8, team="x", age=9), make_job("late", 8, team="x", age=5, waiting_since=NOW - 500)]
-    alone = make_snapshot(N8, [running], default_team=in_turns)
+    alone = make_inputs(N8, [running], default_team=in_turns)
     assert [next_change(alone), next_change(replace(alone, now=NOW + 10))] == [NOW + 10, NOW + 50]
     for team, first in ((NO_POLICY, "new"), (in_turns, "late")):
-        granted = allocate(make_snapshot(N8, waiting, default_team=team))
+        granted = allocate(make_inputs(N8, waiting, default_team=team))
         assert [job.name for job in waiting if granted.assignment(job.uid).create] == [first]

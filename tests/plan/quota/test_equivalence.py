@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import fields, replace
 from unittest.mock import patch
 
 import pytest
@@ -18,10 +18,10 @@ from elastic_operator.plan.allocation.pass_memo import KnownInfeasible, PassMemo
 from elastic_operator.plan.allocation.preemption import options
 from elastic_operator.plan.allocation.rounds import serve
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.snapshot import EvictionLimits, Member, Preemptor
-from tests.plan.allocate.world import NOW, make_job, make_node, make_shape, make_snapshot, make_team
+from elastic_operator.plan.facts.allocation_inputs import EvictionLimits, ForeignPod, JobDemand, Member, Preemptor
+from tests.plan.allocate.world import NOW, make_inputs, make_job, make_node, make_shape, make_team
 from tests.plan.allocate.worlds import crowds
-from tests.plan.quota.cases import make_pending, on
+from tests.plan.quota.cases import make_foreign_pod, on
 
 N8 = (make_node("n1", 8),)
 MANY = 4
@@ -37,24 +37,76 @@ FORGETFUL = (
 """What lets every entry be asked by itself. The pods of a gang share their options (44)."""
 
 
-def decided(snapshot):
-    allocation = allocate(snapshot)
+def decided(inputs):
+    allocation = allocate(inputs)
     return dict(allocation), allocation.nominations
 
 
 @pytest.mark.parametrize("kind", ["minima", "growth", "places"])
 @given(st.data())
 def test_who_remembers_nothing_decides_the_same(kind, data):
-    snapshot = data.draw(crowds(kind))
-    remembering = decided(snapshot)
+    inputs = data.draw(crowds(kind))
+    remembering = decided(inputs)
     with ExitStack() as forgetful:
         for changed in FORGETFUL:
             forgetful.enter_context(patch.object(*changed))
-        assert decided(snapshot) == remembering
+        assert decided(inputs) == remembering
 
 
-def replicas(snapshot):
-    allocation = allocate(snapshot)
+IN_A_KEY = {
+    "uid": "a key of its own, where earlier tries or evictions were for this entry",
+    "namespace": "kind, by its team and account",
+    "priority": "kind",
+    "master": "kind",
+    "worker": "kind",
+    "flavor": "kind",
+    "preemptible": "kind",
+    "sizes": "minimum; what the next size lacks",
+    "flavor_problem": "the sizes of the entry",
+    "members": "alone; what the next size lacks",
+    "undelayed_size": "waits to grow",
+    "may_grow_at": "waits to grow",
+    "resize_cost": "waits to grow",
+    "changed_at": "waits to grow",
+    "failed_size": "failed size",
+    "failed_until": "failed size",
+    "may_preempt": "may_preempt",
+    "may_preempt_at": "may_preempt",
+    "waiting_since": "starves",
+    "provisioning_pods": "alone",
+    # of a foreign pod
+    "shape": "kind",
+    "preempts": "kind",
+    "reserved": "kind",
+    "may_be_split": "kind",
+    "gang": "a gang is served; limits on evictions",
+}
+NOT_IN_A_KEY = {
+    "name": "for texts only",
+    "failed_reason": "for texts only",
+    "avoided": "for texts only; the shapes exclude these nodes",
+    "created": "the order in which entries are served",
+    "is_admitted": "the order in which entries are served",
+    "used_indices": "the indices of its new pods, chosen after all places",
+    "wants": "an entry that wants nothing is not tried",
+    "unplannable": "such a pod has no entry",
+    "nominated": "such a pod is served before all keys",
+    "running_since": "whether its own pods may be preempted; not read of a preemptor",
+    "pod_priorities": "whether kube-scheduler preempts its own pods; not read of a preemptor",
+    "may_request_nodes_at": "read of jobs with provisioning pods, which are alone, and after all places",
+    "request_ends_at": "for texts only",
+}
+
+
+def test_each_field_of_an_entry_is_part_of_a_key_or_cannot_change_an_answer():
+    """A new field is in one of these tables: a key that lacks it may deny a job its GPUs."""
+    named = {field.name for kind in (JobDemand, ForeignPod) for field in fields(kind)}
+    assert IN_A_KEY.keys() | NOT_IN_A_KEY.keys() == named
+    assert not IN_A_KEY.keys() & NOT_IN_A_KEY.keys()
+
+
+def replicas(inputs):
+    allocation = allocate(inputs)
     return {uid: allocation[uid].assignment.replicas for uid in allocation}
 
 
@@ -74,7 +126,7 @@ def test_a_job_grows_that_the_limits_on_evictions_let_take_although_they_stop_on
         make_job("low", 1, 6, team="blue", on=on("n1", 6)),
     )
     teams, nodes = (make_team("red", 20), make_team("blue")), (make_node("n1", 7 + MANY),)
-    found = replicas(make_snapshot(nodes, jobs, teams=teams, eviction_limits=limits))
+    found = replicas(make_inputs(nodes, jobs, teams=teams, eviction_limits=limits))
     assert (found["first0"], found["last"]) == (1, grown)
 
 
@@ -89,9 +141,9 @@ def test_a_job_grows_that_ranks_before_the_one_that_waits_for_a_limit_although_o
         EvictionLimits(2, evicted_last_minute={"gone": Preemptor("red", "other")}),
         (make_node("n1", 7 + MANY),),
     )
-    snapshot = make_snapshot(nodes, jobs, teams=(make_team("red", 20), make_team("blue")), eviction_limits=limits)
+    inputs = make_inputs(nodes, jobs, teams=(make_team("red", 20), make_team("blue")), eviction_limits=limits)
     behind = {f"behind{i}": 1 for i in range(MANY)}
-    assert replicas(snapshot) == {"before": 3, "waits": 0, **behind, "low": 4}
+    assert replicas(inputs) == {"before": 3, "waits": 0, **behind, "low": 4}
 
 
 def test_a_job_grows_that_may_take_whole_jobs_although_one_before_it_may_not():
@@ -101,7 +153,7 @@ def test_a_job_grows_that_may_take_whole_jobs_although_one_before_it_may_not():
         *(make_job(f"low{i}", team="blue", on="n1") for i in (1, 2)),
     )
     teams = (make_team("red", 4), make_team("blue"))
-    state = AllocationState(make_snapshot((make_node("n1", 4),), jobs, teams=teams))
+    state = AllocationState(make_inputs((make_node("n1", 4),), jobs, teams=teams))
     state.futile_preemptors = frozenset({"first"})
     serve(state)
     assert [state.queues.of(uid).size for uid in ("first", "second")] == [1, 2]
@@ -117,31 +169,31 @@ def test_a_job_grows_although_one_before_it_leaves_the_limit_to_a_job_of_a_prior
             "asks", 2, team="red", priority=5, shape=elsewhere, may_request_nodes_at=0.0, provisioning_pods=(waits,)
         ),
     )
-    assert replicas(make_snapshot(N8, jobs, teams=(make_team("red", borrow=5),)))["high"] == 3
+    assert replicas(make_inputs(N8, jobs, teams=(make_team("red", borrow=5),)))["high"] == 3
 
 
 def test_a_gang_that_gets_nothing_keeps_no_smaller_one_from_its_places():
     nodes = tuple(make_node(f"n{i}", 2) for i in range(3))
     jobs = tuple(make_job(f"b{i}", team="b", on=f"n{i}", shape=make_shape(2)) for i in range(3))
     pods = [
-        make_pending(f"{name}{i}", 2, gang=name, age=age)
+        make_foreign_pod(f"{name}{i}", 2, gang=name, age=age)
         for name, n, age in (("g", 4, 9), ("h", 2, 1))
         for i in range(n)
     ]
-    snapshot = make_snapshot(nodes, jobs, teams=(make_team("a", 12), make_team("b")))
-    places = allocate(replace(snapshot, pending_pods=tuple(pods))).nominations
+    inputs = make_inputs(nodes, jobs, teams=(make_team("a", 12), make_team("b")))
+    places = allocate(replace(inputs, foreign_pods=tuple(pods))).nominations
     assert {place.uid for place in places} == {"h0", "h1"}
 
 
 def test_a_gang_that_may_be_split_gets_a_part_of_its_places_although_one_before_it_got_none():
     jobs = (make_job("low", team="a", on="n1"), make_job("fixed", 3, team="b", on=on("n1", 3), preemptible=False))
     pods = tuple(
-        make_pending(f"{gang}{i}", gang=gang, priority=1 - i, may_be_split=gang == "h", preempts=False)
+        make_foreign_pod(f"{gang}{i}", gang=gang, priority=1 - i, may_be_split=gang == "h", preempts=False)
         for gang in "gh"
         for i in (0, 1)
     )
-    snapshot = make_snapshot((make_node("n1", 4),), jobs, teams=(make_team("a"), make_team("b")), pending_pods=pods)
-    assert {place.uid for place in allocate(snapshot).nominations} == {"h0"}
+    inputs = make_inputs((make_node("n1", 4),), jobs, teams=(make_team("a"), make_team("b")), foreign_pods=pods)
+    assert {place.uid for place in allocate(inputs).nominations} == {"h0"}
 
 
 def test_an_option_is_looked_at_again_where_a_job_goes_that_went_for_another_node():
@@ -152,9 +204,9 @@ def test_an_option_is_looked_at_again_where_a_job_goes_that_went_for_another_nod
         make_job("last", team="a", on="n1"),
         make_job("wide", 1, 2, team="a", on="n2 n2"),
     )
-    pods = tuple(make_pending(f"p{i}", 2, gang="p", priority=1, preempts=False) for i in (0, 1))
+    pods = tuple(make_foreign_pod(f"p{i}", 2, gang="p", priority=1, preempts=False) for i in (0, 1))
     nodes, teams = (make_node("n1", 4), make_node("n2", 4)), (make_team("a", 8), make_team("b", weight=0))
-    places = allocate(make_snapshot(nodes, jobs, teams=teams, pending_pods=pods)).nominations
+    places = allocate(make_inputs(nodes, jobs, teams=teams, foreign_pods=pods)).nominations
     assert [(place.uid, place.node) for place in places] == [("p0", "n1"), ("p1", "n2")]
 
 
@@ -166,8 +218,8 @@ A_AND_B = (make_team("a"), make_team("b"))
 def test_every_job_that_a_limit_on_evictions_keeps_waiting_says_so_although_only_one_like_it_was_asked(pods):
     jobs = (make_job("first", age=9, team="a"), *(make_job(f"later{i}", pods, team="a") for i in range(3)), LOW)
     limits = EvictionLimits(0)
-    found = allocate(make_snapshot((make_node("n1", 4),), jobs, teams=A_AND_B, eviction_limits=limits))
-    assert {found[job.uid].limit for job in jobs[:-1]} == {"ReclaimTooLarge"}
+    found = allocate(make_inputs((make_node("n1", 4),), jobs, teams=A_AND_B, eviction_limits=limits))
+    assert {found[job.uid].size_reason.code for job in jobs[:-1]} == {"ReclaimTooLarge"}
     assert all(f"{pods} pod" in found[f"later{i}"].message for i in range(3))
 
 
@@ -181,9 +233,9 @@ def test_a_job_that_no_limit_on_evictions_keeps_waiting_any_more_does_not_say_so
         make_job("fixed", 2, team="b", on="n2 n2", preemptible=False),
     )
     nodes = [make_node(f"n{i}", 2) for i in range(3)]
-    found = allocate(make_snapshot(nodes, jobs, teams=A_AND_B, eviction_limits=EvictionLimits(per_cluster=1)))
+    found = allocate(make_inputs(nodes, jobs, teams=A_AND_B, eviction_limits=EvictionLimits(per_cluster=1)))
     assert found["first"].assignment.replicas == 2
-    assert found["second"].limit == "HigherPriorityJobs"
+    assert found["second"].size_reason.code == "HigherPriorityJobs"
 
 
 def test_a_job_gets_room_under_a_limit_on_evictions_that_became_free_in_an_earlier_round():
@@ -194,30 +246,38 @@ def test_a_job_gets_room_under_a_limit_on_evictions_that_became_free_in_an_earli
         make_job("low", 1, 4, team="b", on="n0 n1 n1 n1"),
     )
     limits = EvictionLimits(per_cluster=1, evicted_last_minute={"gone": Preemptor("a", "z")})
-    pods = (make_pending("z", preempts=False),)
+    pods = (make_foreign_pod("z", preempts=False),)
     nodes = [make_node(f"n{i}", 3) for i in range(2)]
-    snapshot = make_snapshot(nodes, jobs, teams=A_AND_B, pending_pods=pods, eviction_limits=limits)
-    assert replicas(snapshot)["waits"] == 1
+    inputs = make_inputs(nodes, jobs, teams=A_AND_B, foreign_pods=pods, eviction_limits=limits)
+    assert replicas(inputs)["waits"] == 1
 
 
 def test_the_one_for_which_a_limit_is_kept_does_not_wait_behind_one_that_may_not_use_it():
     jobs = (make_job("new", 1, team="a", age=9), make_job("first", 1, team="a"), LOW)
     limits = EvictionLimits(9, 1, longest_waiting=Preemptor("a", "first"), reserved_evictions=1)
-    snapshot = make_snapshot((make_node("n1", 4),), jobs, teams=A_AND_B, eviction_limits=limits)
-    assert replicas(snapshot) == {"new": 0, "first": 1, "low": 3}
+    inputs = make_inputs((make_node("n1", 4),), jobs, teams=A_AND_B, eviction_limits=limits)
+    assert replicas(inputs) == {"new": 0, "first": 1, "low": 3}
 
 
 def test_an_answer_is_void_once_something_has_changed_and_holds_again_once_that_is_undone():
     journal = Journal()
-    memo = PassMemo[str](journal)
-    memo.put("key", "answer")
-    assert (memo.get("key"), memo.get("other")) == ("answer", None)
+    memo = PassMemo(journal)
+    memo.put("question", "key", 7)
+    assert [memo.get(*at) for at in (("question", "key"), ("question", "other"), ("other", "key"))] == [7, None, None]
     journal.do(lambda: None, undo=lambda: None)
-    assert memo.get("key") is None
+    assert memo.get("question", "key") is None
     journal.roll_back()
-    assert memo.get("key") == "answer"
+    assert memo.get("question", "key") == 7
     journal.do(lambda: None, undo=lambda: None)
-    assert memo.get("key") is None
+    assert memo.get("question", "key") is None
+
+
+def test_an_answer_is_void_once_something_has_changed_that_cannot_be_undone():
+    journal = Journal()
+    memo = PassMemo(journal)
+    memo.put("question", "key")
+    journal.renumber()
+    assert memo.get("question", "key") is None
 
 
 def test_as_many_pods_as_did_not_fit_and_more_are_too_many():

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.allocation.eviction_limits import EvictionCount
-from elastic_operator.plan.facts.snapshot import EvictionLimit, EvictionLimits, Preemptor
-from tests.plan.allocate.world import make_job, make_node, make_snapshot, make_team
+from elastic_operator.plan.facts.allocation_inputs import EvictionLimit, EvictionLimits, Preemptor
+from tests.plan.allocate.world import make_inputs, make_job, make_node, make_team
 from tests.plan.quota.cases import on
 
 N8 = (make_node("n1", 8),)
@@ -27,23 +27,21 @@ def test_who_gets_a_place_in_the_same_pass_after_all_does_not_wait_for_a_limit()
         make_job("low", 8, team="blue", on=on("n1", 8), priority=-1),
         make_job("high", 2, team="blue", priority=1),
     )
-    found = allocate(make_snapshot(N8, jobs, teams=TEAMS, eviction_limits=EvictionLimits(2, 100)))
+    found = allocate(make_inputs(N8, jobs, teams=TEAMS, eviction_limits=EvictionLimits(2, 100)))
     assert replicas(found) == {"large": 4, "low": 0, "high": 2}
-    assert found.over_limit == ()
+    assert found.held_up == ()
     assert found.evicted_for == {}
 
 
 def test_an_evicted_pod_that_is_preempted_again_counts_once():
     jobs = (make_job("large", 4, team="red"), make_job("low", 1, 8, team="blue", on=on("n1", 8)))
-    first = allocate(make_snapshot(N8, jobs, teams=TEAMS, eviction_limits=EvictionLimits(4, 4)))
+    first = allocate(make_inputs(N8, jobs, teams=TEAMS, eviction_limits=EvictionLimits(4, 4)))
     assert replicas(first) == {"large": 4, "low": 4}
     again = allocate(
-        make_snapshot(
-            N8, jobs, teams=TEAMS, eviction_limits=EvictionLimits(4, 4, evicted_last_minute=first.evicted_for)
-        )
+        make_inputs(N8, jobs, teams=TEAMS, eviction_limits=EvictionLimits(4, 4, evicted_last_minute=first.evicted_for))
     )
     assert again.evicted_for == first.evicted_for
-    assert again.over_limit == ()
+    assert again.held_up == ()
 
 
 def test_what_went_for_another_team_counts_for_all_together_only():
@@ -53,9 +51,9 @@ def test_what_went_for_another_team_counts_for_all_together_only():
         (EvictionLimits(4, 7, evicted_last_minute=gone), 4),
         (EvictionLimits(4, 6, evicted_last_minute=gone), 0),
     ):
-        found = allocate(make_snapshot(N8, jobs, teams=TEAMS, eviction_limits=limits))
+        found = allocate(make_inputs(N8, jobs, teams=TEAMS, eviction_limits=limits))
         assert found["large"].assignment.replicas == served
-        assert [one.exceeded for _, one in found.over_limit] == ([] if served else [EvictionLimit.PER_CLUSTER])
+        assert [one.exceeded for _, one in found.held_up] == ([] if served else [EvictionLimit.PER_CLUSTER])
 
 
 def test_a_limit_that_nobody_set_lets_one_preemptor_of_a_team_within_its_guarantee_pass():
@@ -64,7 +62,7 @@ def test_a_limit_that_nobody_set_lets_one_preemptor_of_a_team_within_its_guarant
     own = {"gone": Preemptor("red", "large")}
     for gone, served in (({}, 4), (own, 4), (others, 0)):
         found = allocate(
-            make_snapshot(
+            make_inputs(
                 N8,
                 jobs,
                 teams=TEAMS,
@@ -72,7 +70,7 @@ def test_a_limit_that_nobody_set_lets_one_preemptor_of_a_team_within_its_guarant
             )
         )
         assert found["large"].assignment.replicas == served
-        assert not any(one.needs_higher_limit for _, one in found.over_limit)
+        assert not any(one.needs_higher_limit for _, one in found.held_up)
 
 
 def test_no_other_preemptor_takes_the_part_reserved_for_the_longest_waiting_one():
@@ -86,11 +84,35 @@ def test_no_other_preemptor_takes_the_part_reserved_for_the_longest_waiting_one(
     limits = EvictionLimits(
         4, 4, evicted_last_minute=gone, longest_waiting=Preemptor("red", "gang"), reserved_evictions=4
     )
-    found = allocate(make_snapshot(N8, jobs, teams=teams, eviction_limits=limits))
+    found = allocate(make_inputs(N8, jobs, teams=teams, eviction_limits=limits))
     assert replicas(found) == {"gang": 0, "first": 0, "low": 8}
-    found = allocate(make_snapshot(N8, jobs, teams=teams, eviction_limits=replace(limits, evicted_last_minute={})))
+    found = allocate(make_inputs(N8, jobs, teams=teams, eviction_limits=replace(limits, evicted_last_minute={})))
     assert replicas(found) == {"gang": 4, "first": 0, "low": 4}
-    assert next(one.reason.message for _, one in found.over_limit).endswith("leaves 0 for this minute. Wait.")
+    assert next(one.reason.message for _, one in found.held_up).endswith("leaves 0 for this minute. Wait.")
+
+
+def test_a_job_behind_another_of_its_team_is_told_which_limit_that_one_waits_for():
+    """By default the limit per team is larger, and a raise of it would not help."""
+    jobs = (
+        make_job("first", 3, team="red", age=9),
+        make_job("second", 1, team="red", age=5),
+        make_job("low", 1, 8, team="blue", on=on("n1", 8)),
+    )
+    gone = {f"gone-{i}": Preemptor("green", "other") for i in range(2)}
+    limits = EvictionLimits(16, 4, evicted_last_minute=gone)
+    found = allocate(make_inputs(N8, jobs, teams=TEAMS, eviction_limits=limits))
+    assert replicas(found) == {"first": 0, "second": 0, "low": 8}
+    first, second = (one for _, one in found.held_up)
+    assert first.reason.message == (
+        "3 pods of others would have to be evicted for it at once, and reclaim.maxEvictionsPerMinute (4) leaves 2 for"
+        " this minute. Wait."
+    )
+    assert second.reason.message == (
+        "1 pod of others would have to be evicted for it, but an earlier job or pod of its team waits for"
+        " reclaim.maxEvictionsPerMinute (4) first. Wait."
+    )
+    assert found["second"].message.endswith(second.reason.message)
+    assert [one.is_behind for _, one in found.held_up] == [False, True]
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from([None, ("red", 1), ("red", 2), ("blue", 3)]))))

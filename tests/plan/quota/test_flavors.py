@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from elastic_operator.plan.facts.snapshot import Node, PodShape
+from elastic_operator.plan.facts.allocation_inputs import AllocationSettings, Node, PodShape
 from elastic_operator.plan.facts.team import Flavor, Quota
 from tests.plan.allocate.world import GPU, make_job, make_node, make_shape, make_team
-from tests.plan.quota.cases import Case, came_out, make_pending, on
+from tests.plan.quota.cases import Case, came_out, make_foreign_pod, on
 
 SLICE = "nvidia.com/mig-1g.10gb"
-FLAVORS = {"flavors": (Flavor("old", node_selector={"gpu": "old"}), Flavor("new", node_selector={"gpu": "new"}))}
-SLICES = {"flavors": (Flavor("full"), Flavor("slice", resources=(SLICE,))), "gpu_resources": (GPU, SLICE)}
+OLD_AND_NEW = Flavor("old", node_selector={"gpu": "old"}), Flavor("new", node_selector={"gpu": "new"})
+FLAVORS = {"settings": AllocationSettings(flavors=OLD_AND_NEW)}
+FULL_AND_SLICE = Flavor("full"), Flavor("slice", resources=(SLICE,))
+SLICES = {"settings": AllocationSettings(gpu_resources=(GPU, SLICE), flavors=FULL_AND_SLICE)}
 OLD4 = make_node("old1", 4, labels={"gpu": "old"})
 NEW4 = make_node("new1", 4, labels={"gpu": "new"})
 BOTH4 = (OLD4, NEW4)
@@ -148,7 +150,7 @@ CASES = {
             job_of("new", "y", 1, 4, team="b", on=on("new1", 4)),
         ),
         {"x": "m0 w0 w1 w2", "y": "m0 w0 w1 -w2", "r": "new1 -y-w2"},
-        {**FLAVORS, "pending_pods": (make_pending(flavor="new"),)},
+        {**FLAVORS, "foreign_pods": (make_foreign_pod(flavor="new"),)},
     ),
     "a parent's limit holds for each kind by itself": Case(
         BOTH4,

@@ -9,15 +9,15 @@ from random import Random
 
 import pytest
 
-from elastic_operator.plan.allocation.admit import MAX_NEW_PLACES
+from elastic_operator.plan.allocation.admit import MAX_PODS_PLACED
 from elastic_operator.plan.allocation.allocate import Allocator, allocate
 from elastic_operator.plan.allocation.gangs import MAX_PODS
 from elastic_operator.plan.allocation.preemption.preempt import give_back
 from elastic_operator.plan.allocation.rounds import serve
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.snapshot import EvictionLimit, EvictionLimits, Preemptor
-from tests.plan.allocate.world import NOW, carried_out, make_job, make_node, make_shape, make_snapshot, make_team
-from tests.plan.quota.cases import Case, came_out, make_pending, on
+from elastic_operator.plan.facts.allocation_inputs import EvictionLimit, EvictionLimits, Preemptor
+from tests.plan.allocate.world import NOW, carried_out, make_inputs, make_job, make_node, make_shape, make_team
+from tests.plan.quota.cases import Case, came_out, make_foreign_pod, on
 
 TWO4 = (make_node("n1", 4), make_node("n2", 4))
 HALVES = (make_team("a", 4), make_team("b", 4))
@@ -27,12 +27,12 @@ OLD, YOUNG = 9, 1
 
 def gang(count, gpus=1, *, name="g", **more):
     """So many pods of one gang, which all wait, the first one first."""
-    return tuple(make_pending(f"{name}{i}", gpus, gang=name, age=50 - i, **more) for i in range(count))
+    return tuple(make_foreign_pod(f"{name}{i}", gpus, gang=name, age=50 - i, **more) for i in range(count))
 
 
 def waiting(*pods):
     """These foreign pods wait."""
-    return {"pending_pods": pods}
+    return {"foreign_pods": pods}
 
 
 PLANS = {
@@ -54,10 +54,14 @@ PLANS = {
         waiting(*gang(2), *gang(1, name="h", priority=-1)),
     ),
     "nobody goes for a gang one pod of which fits nowhere": Case(
-        TWO4, HALVES, (ON_ALL,), {"b": 8, "g0": "", "r": ""}, waiting(*gang(1), make_pending("r", 5, gang="g"))
+        TWO4, HALVES, (ON_ALL,), {"b": 8, "g0": "", "r": ""}, waiting(*gang(1), make_foreign_pod("r", 5, gang="g"))
     ),
     "a gang that does not fit keeps nobody after it from its place": Case(
-        TWO4, HALVES, (ON_ALL,), {"b": 7, "g0": "", "g1": "", "r": "n2 -b-w6"}, waiting(*gang(2, 4), make_pending("r"))
+        TWO4,
+        HALVES,
+        (ON_ALL,),
+        {"b": 7, "g0": "", "g1": "", "r": "n2 -b-w6"},
+        waiting(*gang(2, 4), make_foreign_pod("r")),
     ),
     "what is promised to a part stays promised, and the others have theirs": Case(
         TWO4,
@@ -85,7 +89,7 @@ PLANS = {
         HALVES,
         (ON_ALL,),
         {"b": 6, "g0": "n2 -b-w6", "g1": "n1 -b-w2", "z": ""},
-        waiting(*gang(2, may_be_split=True), make_pending("z", 2, cpu=999, gang="g", may_be_split=True)),
+        waiting(*gang(2, may_be_split=True), make_foreign_pod("z", 2, cpu=999, gang="g", may_be_split=True)),
     ),
     "of one that is beyond the guarantee as many as are within it": Case(
         TWO4,
@@ -116,20 +120,20 @@ def test_a_gang_of_foreign_pods_is_served_whole_or_not_at_all(case):
     assert came_out(case) == case.expected
 
 
-def cluster(nodes, *, guaranteed, pending_pods, **more):
+def cluster(nodes, *, guaranteed, foreign_pods, **more):
     """Nodes of 8 GPUs, all used by jobs of one pod a GPU, eight to a job, of a team that borrows what another wants."""
     jobs = [
         make_job(f"j{i}", 1, 8, team="b", on=" ".join(f"n{(i * 8 + k) % nodes}" for k in range(8)))
         for i in range(nodes)
     ]
     teams = (make_team("a", guaranteed), make_team("b", nodes * 8 - guaranteed))
-    snapshot = make_snapshot(tuple(make_node(f"n{i}", 8) for i in range(nodes)), jobs, teams=teams)
-    return replace(snapshot, pending_pods=pending_pods, **more)
+    inputs = make_inputs(tuple(make_node(f"n{i}", 8) for i in range(nodes)), jobs, teams=teams)
+    return replace(inputs, foreign_pods=foreign_pods, **more)
 
 
 def test_one_plan_is_made_for_all_nodes_of_a_large_gang_and_takes_no_gpu_too_many():
-    pods = 2 * MAX_NEW_PLACES
-    found = allocate(cluster(4 * MAX_NEW_PLACES, guaranteed=pods * 8, pending_pods=gang(pods, 8)))
+    pods = 2 * MAX_PODS_PLACED
+    found = allocate(cluster(4 * MAX_PODS_PLACED, guaranteed=pods * 8, foreign_pods=gang(pods, 8)))
     assert len(found.nominations) == pods
     assert len({plan.node for plan in found.nominations}) == pods
     assert sum(len(grant.assignment.release) for grant in found.values()) == pods * 8
@@ -138,23 +142,23 @@ def test_one_plan_is_made_for_all_nodes_of_a_large_gang_and_takes_no_gpu_too_man
 def test_in_one_pass_places_are_looked_for_for_so_many_pods_of_gangs_that_get_none_and_for_one_gang_at_least():
     def hopeless(name, count):
         """A gang all of which but its last pod fits; no two of these ask for the same."""
-        return (*gang(count, name=name, cpu=1 + int(name[1:])), make_pending(f"{name}z", 9, gang=name))
+        return (*gang(count, name=name, cpu=1 + int(name[1:])), make_foreign_pod(f"{name}z", 9, gang=name))
 
     few = [pod for i in range(20) for pod in hopeless(f"g{i}", 30)]
-    found = allocate(cluster(16, guaranteed=64, pending_pods=tuple(few)))
+    found = allocate(cluster(16, guaranteed=64, foreign_pods=tuple(few)))
     assert (len(found.nominations), len(found.tried_gangs)) == (0, MAX_PODS // 31)
     large = hopeless("g0", MAX_PODS + 10)
-    assert allocate(cluster(64, guaranteed=400, pending_pods=large)).tried_gangs == {"g0"}
+    assert allocate(cluster(64, guaranteed=400, foreign_pods=large)).tried_gangs == {"g0"}
 
 
 def test_what_was_decided_for_a_gang_is_decided_again_while_its_pods_are_nominated_one_by_one():
-    snapshot = cluster(16, guaranteed=64, pending_pods=gang(8, 8))
+    inputs = cluster(16, guaranteed=64, foreign_pods=gang(8, 8))
     allocator = Allocator()
-    first = {plan.uid: plan.node for plan in allocator.allocate(snapshot).nominations}
+    first = {plan.uid: plan.node for plan in allocator.allocate(inputs).nominations}
     assert len(first) == 8
     for count in range(1, 9):
-        nominated = [replace(one, reserved=first[one.uid]) for one in snapshot.pending_pods[-count:]]
-        later = allocator.allocate(replace(snapshot, pending_pods=(*snapshot.pending_pods[:-count], *nominated)))
+        nominated = [replace(one, reserved=first[one.uid]) for one in inputs.foreign_pods[-count:]]
+        later = allocator.allocate(replace(inputs, foreign_pods=(*inputs.foreign_pods[:-count], *nominated)))
         assert {plan.uid: plan.node for plan in later.nominations} == first
         assert sum(len(grant.assignment.release) for grant in later.values()) == 64
 
@@ -172,7 +176,7 @@ def crowded(rng, *, teams=5, guaranteed):
     ]
     owners = (make_team("a", 40), *(make_team(f"t{i}", guaranteed) for i in range(teams)))
     nodes = tuple(make_node(f"n{i}", 8) for i in range(10))
-    return replace(make_snapshot(nodes, jobs, teams=owners), pending_pods=gang(5, 8))
+    return replace(make_inputs(nodes, jobs, teams=owners), foreign_pods=gang(5, 8))
 
 
 @pytest.mark.parametrize("guaranteed", [4, 5, 6])
@@ -182,14 +186,14 @@ def test_a_gang_keeps_its_nodes_whichever_pods_have_left_them_so_far(seed, guara
     may be taken from for the moment (171).
     """
     rng = Random(seed)
-    snapshot = crowded(rng, guaranteed=guaranteed)
-    found = allocate(snapshot)
+    inputs = crowded(rng, guaranteed=guaranteed)
+    found = allocate(inputs)
     first = {plan.uid: plan.node for plan in found.nominations}
     goes = {uid for grant in found.values() for uid in grant.assignment.release}
     gone = {uid for uid in sorted(goes) if rng.random() < 0.5}
-    jobs = tuple(replace(job, members=tuple(m for m in job.members if m.uid not in gone)) for job in snapshot.jobs)
-    nominated = tuple(replace(one, reserved=first.get(one.uid, "")) for one in snapshot.pending_pods)
-    later = allocate(replace(snapshot, jobs=jobs, pending_pods=nominated))
+    jobs = tuple(replace(job, members=tuple(m for m in job.members if m.uid not in gone)) for job in inputs.jobs)
+    nominated = tuple(replace(one, reserved=first.get(one.uid, "")) for one in inputs.foreign_pods)
+    later = allocate(replace(inputs, jobs=jobs, foreign_pods=nominated))
     places = {plan.uid: plan.node for plan in later.nominations}
     assert places.keys() == first.keys()
     assert {uid for plan in later.nominations for uid in plan.victims} <= goes
@@ -197,38 +201,38 @@ def test_a_gang_keeps_its_nodes_whichever_pods_have_left_them_so_far(seed, guara
     assert not grown & set(places.values())
 
 
-def go_on(rng, snapshot, granted):
-    """The snapshot some time later: some jobs have got on, and pods of the gang are bound whose nodes are clear.
+def go_on(rng, inputs, granted):
+    """The input some time later: some jobs have got on, and pods of the gang are bound whose nodes are clear.
 
     Returns with it the jobs whose size has changed.
     """
-    later = carried_out(snapshot, granted, only_ready=True)
-    jobs = tuple(new if rng.random() < 0.4 else old for old, new in zip(snapshot.jobs, later.jobs, strict=True))
+    later = carried_out(inputs, granted, only_ready=True)
+    jobs = tuple(new if rng.random() < 0.4 else old for old, new in zip(inputs.jobs, later.jobs, strict=True))
     used, nodes = {member.node for job in jobs for member in job.members}, {node.name: node for node in later.nodes}
-    places, pending = {plan.uid: plan.node for plan in granted.nominations}, []
-    for pod in snapshot.pending_pods:
+    places, foreign_pods = {plan.uid: plan.node for plan in granted.nominations}, []
+    for pod in inputs.foreign_pods:
         node = places.get(pod.uid, pod.reserved)
         if node and node == pod.reserved and node not in used:
             nodes[node] = make_node(node, 8, used=8, by=pod.namespace)
         else:
-            pending.append(replace(pod, reserved=node))
-    changed = [old.uid for old, new in zip(snapshot.jobs, jobs, strict=True) if len(old.members) != len(new.members)]
-    return replace(snapshot, jobs=jobs, nodes=tuple(nodes.values()), pending_pods=tuple(pending)), changed
+            foreign_pods.append(replace(pod, reserved=node))
+    changed = [old.uid for old, new in zip(inputs.jobs, jobs, strict=True) if len(old.members) != len(new.members)]
+    return replace(inputs, jobs=jobs, nodes=tuple(nodes.values()), foreign_pods=tuple(foreign_pods)), changed
 
 
 @pytest.mark.parametrize("seed", [0, 1, 3, 8, 11, 16])
 def test_jobs_make_way_for_a_gang_once_and_do_not_grow_in_between(seed):
     """Each change of size is a status, pods that come and pods that go. It was up to five of one job (171)."""
     rng = Random(seed)
-    snapshot, allocator = crowded(rng, guaranteed=6), Allocator()
-    goes = sum(len(grant.assignment.release) for grant in allocator.allocate(snapshot).values())
+    inputs, allocator = crowded(rng, guaranteed=6), Allocator()
+    goes = sum(len(grant.assignment.release) for grant in allocator.allocate(inputs).values())
     changes, gone = Counter(), 0
-    while snapshot.pending_pods:
-        granted = allocator.allocate(snapshot)
+    while inputs.foreign_pods:
+        granted = allocator.allocate(inputs)
         assert granted.nominations
-        before = {member.uid for job in snapshot.jobs for member in job.members}
-        snapshot, changed = go_on(rng, snapshot, granted)
-        gone += len(before - {member.uid for job in snapshot.jobs for member in job.members})
+        before = {member.uid for job in inputs.jobs for member in job.members}
+        inputs, changed = go_on(rng, inputs, granted)
+        gone += len(before - {member.uid for job in inputs.jobs for member in job.members})
         changes.update(changed)
         assert changes.total() < 60, "it does not come to an end"
     assert max(changes.values()) <= 3, "it makes way, ends for the gang, and starts again"
@@ -238,16 +242,16 @@ def test_jobs_make_way_for_a_gang_once_and_do_not_grow_in_between(seed):
 @pytest.mark.parametrize("limit", ["per_team", "per_cluster"])
 def test_a_gang_counts_as_one_preemptor_to_the_limits(limit):
     limits = EvictionLimits(**{"per_team": 1000, "per_cluster": 1000, limit: 10}, configured=frozenset())
-    snapshot = cluster(8, guaranteed=32, pending_pods=gang(4, 8), eviction_limits=limits)
-    found = allocate(snapshot)
-    assert (len(found.nominations), found.over_limit) == (4, ()), "the first of its team in a minute may pass"
+    inputs = cluster(8, guaranteed=32, foreign_pods=gang(4, 8), eviction_limits=limits)
+    found = allocate(inputs)
+    assert (len(found.nominations), found.held_up) == (4, ()), "the first of its team in a minute may pass"
     gone = {f"{i}": Preemptor("a", "another") for i in range(5)}
-    found = allocate(replace(snapshot, eviction_limits=replace(limits, evicted_last_minute=gone)))
-    assert (len(found.nominations), [one.wanted for _, one in found.over_limit]) == (0, [32])
+    found = allocate(replace(inputs, eviction_limits=replace(limits, evicted_last_minute=gone)))
+    assert (len(found.nominations), [one.wanted for _, one in found.held_up]) == (0, [32])
     gone = {f"{i}": Preemptor("a", "g") for i in range(5)}
-    assert len(allocate(replace(snapshot, eviction_limits=replace(limits, evicted_last_minute=gone))).nominations) == 4
-    found = allocate(replace(snapshot, eviction_limits=replace(limits, configured=frozenset(EvictionLimit))))
-    assert (len(found.nominations), [one.needs_higher_limit for _, one in found.over_limit]) == (0, [True])
+    assert len(allocate(replace(inputs, eviction_limits=replace(limits, evicted_last_minute=gone))).nominations) == 4
+    found = allocate(replace(inputs, eviction_limits=replace(limits, configured=frozenset(EvictionLimit))))
+    assert (len(found.nominations), [one.needs_higher_limit for _, one in found.held_up]) == (0, [True])
 
 
 def test_a_gang_has_its_places_although_a_job_of_another_team_takes_a_whole_job_in_vain(monkeypatch):
@@ -261,21 +265,21 @@ def test_a_gang_has_its_places_although_a_job_of_another_team_takes_a_whole_job_
     )
     nodes = (make_node("n1", 3), make_node("n2", 8, cpu=8), make_node("n3", 1, cpu=1))
     teams = (make_team("a", 6), make_team("b", 1), make_team("c", 8), make_team("d"))
-    snapshot = replace(make_snapshot(nodes, jobs, teams=teams), pending_pods=gang(2, 4, team="c"))
+    inputs = replace(make_inputs(nodes, jobs, teams=teams), foreign_pods=gang(2, 4, team="c"))
     for tries in (1, 2):
         monkeypatch.setattr("elastic_operator.plan.allocation.allocate._MAX_SERVINGS", tries)
         allocator = Allocator()
-        found = allocator.allocate(snapshot)
+        found = allocator.allocate(inputs)
         assert allocator.futile_preemptors == ({"high"} if tries == 1 else set())
         assert [(pod.uid, pod.node) for pod in found.nominations] == [("g0", "n2"), ("g1", "n2")]
 
 
 def test_the_order_in_which_pods_are_seen_changes_nothing():
-    pods = (*gang(2, 2), make_pending("r", age=60))
+    pods = (*gang(2, 2), make_foreign_pod("r", age=60))
     seen = Counter(
-        tuple(sorted((plan.uid, plan.node) for plan in allocate(snapshot).nominations))
+        tuple(sorted((plan.uid, plan.node) for plan in allocate(inputs).nominations))
         for order in permutations(pods)
-        for snapshot in [replace(make_snapshot(TWO4, (ON_ALL,), teams=HALVES), pending_pods=order)]
+        for inputs in [replace(make_inputs(TWO4, (ON_ALL,), teams=HALVES), foreign_pods=order)]
     )
     assert len(seen) == 1
 
@@ -285,7 +289,7 @@ def test_a_gang_whose_places_others_take_in_the_same_pass_has_none_of_them():
     pods = (*gang(2, 4, team="b"),)
     jobs = (make_job("c", 4, team="c", age=0),)
     teams = (make_team("a"), make_team("b"), make_team("c", 4))
-    found = allocate(replace(make_snapshot(TWO4, jobs, teams=teams, now=NOW), pending_pods=pods))
+    found = allocate(replace(make_inputs(TWO4, jobs, teams=teams, now=NOW), foreign_pods=pods))
     assert found["c"].assignment.replicas == 4
     assert len(found.nominations) in {0, 2}
 
@@ -295,7 +299,7 @@ def test_no_place_of_a_gang_is_tried_elsewhere_while_no_node_has_room():
     nodes = (make_node("n0", 2), make_node("n1", 8), make_node("n2", 8))
     jobs = tuple(make_job(f"b{i}", 1, 9, team="b", on=f"n0 {on(f'n{i}', 8)}") for i in (1, 2))
     teams = (make_team("a", 16), make_team("b", 2))
-    state = AllocationState(replace(make_snapshot(nodes, jobs, teams=teams), pending_pods=gang(2, 8)))
+    state = AllocationState(replace(make_inputs(nodes, jobs, teams=teams), foreign_pods=gang(2, 8)))
     serve(state)
     moves = state.journal.moves
     give_back(state)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from elastic_operator.plan.allocation.allocate import Allocator
-from tests.plan.allocate.world import NOW, make_job, make_node, make_shape, make_snapshot, make_team
+from tests.plan.allocate.world import NOW, make_inputs, make_job, make_node, make_shape, make_team
 from tests.plan.quota.cases import Case, came_out, on
 
 N8 = (make_node("n1", 8),)
@@ -262,9 +262,9 @@ def test_gang(fact):
 
 def test_for_whom_jobs_go_in_vain_although_the_pass_was_decided_as_often_as_it_may_be_is_said(monkeypatch):
     case = GANGS["no job is broken up for one of its team that loses the room to another team's guarantee"]
-    snapshot, allocator = make_snapshot(case.nodes, case.jobs, teams=case.teams), Allocator()
-    allocator.allocate(snapshot)
+    inputs, allocator = make_inputs(case.nodes, case.jobs, teams=case.teams), Allocator()
+    allocator.allocate(inputs)
     assert not allocator.futile_preemptors
     monkeypatch.setattr("elastic_operator.plan.allocation.allocate._MAX_SERVINGS", 1)
-    allocator.allocate(snapshot)
+    allocator.allocate(inputs)
     assert allocator.futile_preemptors == {"high"}

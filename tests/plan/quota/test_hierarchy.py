@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.plan.allocate.world import make_job, make_node, make_team
-from tests.plan.quota.cases import Case, came_out, on
+from tests.plan.quota.cases import Case, came_out, make_foreign_pod, on
 
 N8 = (make_node("n1", 8),)
 
@@ -25,7 +25,24 @@ def child(name, parent, guaranteed=0, **more):
     return make_team(name, guaranteed, parent=parent, **more)
 
 
+def cells(count):
+    """So many nodes with one GPU each."""
+    return tuple(make_node(f"n{i}", 1) for i in range(count))
+
+
+def one_pod_jobs(**teams):
+    """So many jobs of exactly one pod for each team, which fill the nodes from the first one on."""
+    names = [(team, f"{team}{i}") for team, count in teams.items() for i in range(count)]
+    return tuple(make_job(name, team=team, on=f"n{node}", age=9) for node, (team, name) in enumerate(names))
+
+
+def all_but(gone, **teams):
+    """What becomes of `one_pod_jobs`: all but these keep their pods."""
+    return {f"{team}{i}": int(f"{team}{i}" not in gone.split()) for team, count in teams.items() for i in range(count)}
+
+
 P_AND_Q = (make_team("p", 4), make_team("q", 4))
+P_AND_T = (make_team("p", 8), child("a", "p", 4), child("b", "p", 4), make_team("t", 8))
 
 LIMITS = {
     "a parent's limit holds for its children together": Case(
@@ -220,7 +237,59 @@ TAKING = {
     ),
 }
 
-ALL = {**LIMITS, **SHARES, **TAKING}
+FROM_SEVERAL = {
+    "a job takes from a sibling first, then from outside the department, which is within its guarantee by then": Case(
+        cells(16),
+        P_AND_T,
+        (*one_pod_jobs(b=6, t=10), fixed("a", 4)),
+        {"a": 4, **all_but("b4 b5 t8 t9", b=6, t=10)},
+    ),
+    "a job that needs more than both must give takes nothing": Case(
+        cells(16), P_AND_T, (*one_pod_jobs(b=6, t=10), fixed("a", 5)), {"a": 0, **all_but("", b=6, t=10)}
+    ),
+    "two jobs of a team take from a sibling and from outside the department": Case(
+        cells(16),
+        P_AND_T,
+        (*one_pod_jobs(b=6, t=10), make_job("a1", 1, team="a", age=1), make_job("a2", 3, team="a")),
+        {"a1": 1, "a2": 3, **all_but("b4 b5 t8 t9", b=6, t=10)},
+    ),
+    "a gang of foreign pods takes from a sibling and from outside the department": Case(
+        cells(16),
+        P_AND_T,
+        one_pod_jobs(b=6, t=10),
+        {
+            **{"g0": "n5 -b5-m0", "g1": "n15 -t9-m0", "g2": "n4 -b4-m0", "g3": "n14 -t8-m0"},
+            **all_but("b4 b5 t8 t9", b=6, t=10),
+        },
+        {"foreign_pods": tuple(make_foreign_pod(f"g{i}", gang="g", age=9 - i) for i in range(4))},
+    ),
+    "across three levels each level gives in turn": Case(
+        cells(20),
+        (make_team("r", 12), child("p", "r", 8), *P_AND_T[1:], child("c", "r", 4)),
+        (*one_pod_jobs(b=5, c=5, t=10), fixed("a", 4)),
+        {"a": 4, **all_but("b4 c4 t8 t9", b=5, c=5, t=10)},
+    ),
+    "a job takes from its own team first, then from another, as its team is within the guarantee by then": Case(
+        cells(16),
+        (make_team("a", 4), make_team("t", 12)),
+        (*one_pod_jobs(a=2, t=14), make_job("high", 4, team="a", priority=1)),
+        {"high": 4, **all_but("a0 a1 t8 t9", a=2, t=14)},
+    ),
+    "a job that its own team cannot bring within the guarantee takes nothing": Case(
+        cells(16),
+        (make_team("a", 4), make_team("t", 12)),
+        (*one_pod_jobs(a=2, t=14), make_job("high", 5, team="a", priority=1)),
+        {"high": 0, **all_but("", a=2, t=14)},
+    ),
+    "under the department's limit a job takes from its own team first, then from a sibling": Case(
+        cells(12),
+        (make_team("p", 8, borrow=0), child("a", "p", 4), child("b", "p", 4)),
+        (*one_pod_jobs(a=2, b=6), make_job("high", 4, team="a", priority=1)),
+        {"high": 4, **all_but("a0 a1 b4 b5", a=2, b=6)},
+    ),
+}
+
+ALL = {**LIMITS, **SHARES, **TAKING, **FROM_SEVERAL}
 
 
 @pytest.mark.parametrize("fact", ALL)

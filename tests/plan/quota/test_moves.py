@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from elastic_operator.plan.allocation.allocate import allocate
-from elastic_operator.plan.facts.snapshot import EvictionLimits, Preemptor
-from tests.plan.allocate.world import make_job, make_node, make_shape, make_snapshot, make_team
+from elastic_operator.plan.facts.allocation_inputs import EvictionLimits, Preemptor
+from tests.plan.allocate.world import make_inputs, make_job, make_node, make_shape, make_team
 from tests.plan.quota.cases import Case, came_out, on
 
 TWO_GPUS = make_shape(2)
@@ -45,7 +45,7 @@ def test_move(fact):
 
 
 def decided(**more):
-    return allocate(make_snapshot(NODES, JOBS, teams=TEAMS, **more))
+    return allocate(make_inputs(NODES, JOBS, teams=TEAMS, **more))
 
 
 def test_those_who_made_way_for_the_new_place_make_way_for_who_gets_it():

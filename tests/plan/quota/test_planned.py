@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.plan.allocate.world import make_job, make_node, make_shape, make_team, outcome
-from tests.plan.quota.cases import make_pending
+from tests.plan.quota.cases import make_foreign_pod
 
 RED, BLUE = make_team("red", 4), make_team("blue", 6)
 
@@ -39,6 +39,25 @@ def test_no_pod_is_created_in_a_part_of_the_room_that_is_kept_for_a_nominated_po
     node = make_node("n1", 4, used=0, leaving=1)
     goes = make_job("goes", 1, 3, team="red", on="n1 n1")
     comes = make_job("comes", 1, team="blue")
-    pod = replace(make_pending(gpus=2), nominated="n1")
-    found = outcome((node,), (goes, comes), teams=(make_team("red", 1), make_team("blue", 1)), pending_pods=(pod,))
+    pod = replace(make_foreign_pod(gpus=2), nominated="n1")
+    found = outcome((node,), (goes, comes), teams=(make_team("red", 1), make_team("blue", 1)), foreign_pods=(pod,))
     assert found["comes"].startswith("~m0")
+
+
+def test_a_pod_without_gpus_makes_way_though_its_team_could_give_no_gpu():
+    """After the growth both teams use two of their three GPUs. So red may not take a GPU from blue, but it may take
+    pods without GPUs: blue's use stays the same. Blue's planned pod on n4 is worth nothing to red.
+    """
+    nodes = (make_node("n1", 1), make_node("n2", 2), make_node("n3", cpu=8, gpus=1), make_node("n4", 1, cpu=1))
+    no_cpu, a_gpu = make_node("n5", 1, cpu=0), make_shape(1)
+    grows = make_job("grows", 1, 8, team="red", on="n1", master=a_gpu, shape=make_shape(1, cpu=8))
+    runs = make_job("runs", team="blue", on="n2")
+    loads = make_job("loads", 1, 3, team="blue", on="n2 n3 n3", master=a_gpu, shape=make_shape(0, cpu=4))
+    starts = make_job("starts", team="blue")
+    found = outcome((*nodes, no_cpu), (grows, runs, loads, starts), teams=(make_team("red"), make_team("blue")))
+    assert found == {
+        "grows": "m0 ~w0@n3",
+        "runs": "m0",
+        "loads": "m0 +w2@n2 +w3@n2 -w1 -w0",
+        "starts": "+m0@n4",
+    }

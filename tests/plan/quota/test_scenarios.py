@@ -13,9 +13,9 @@ import pytest
 
 from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.allocation.fair_share import Claimant, divide
-from elastic_operator.plan.facts.snapshot import JobDemand, Member, Snapshot
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, JobDemand, Member
 from elastic_operator.plan.facts.team import Quota, Team
-from tests.plan.allocate.world import GPU, NOW, carried_out, make_job, make_node, make_shape, make_snapshot
+from tests.plan.allocate.world import NOW, carried_out, make_inputs, make_job, make_node, make_shape
 
 SCENARIOS = json.loads((Path(__file__).parent / "scenarios.json").read_text())
 GROUPS = ("reclaim_elastic", "preempt_elastic", "allocate_elastic", "reclaim", "reclaim_departments")
@@ -83,19 +83,19 @@ def test_two_teams_on_four_gpus():
         for name, project in scenario["projects"].items()
     ]
     wanted = {"b idle": 0, "b starts using GPUs": 2, "b stops": 0}
-    snapshot = _four_gpus(teams, [make_job("a", 2, 4, team="project-a")])
+    inputs = _four_gpus(teams, [make_job("a", 2, 4, team="project-a")])
     for moment in scenario["timeline"]:
         pods = wanted[moment["event"]]
         others = [make_job("b", pods, team="project-b")] if pods else []
-        jobs = [job for job in snapshot.jobs if job.uid == "a"] + others
-        snapshot = _four_gpus(teams, jobs)
-        granted = allocate(snapshot)
+        jobs = [job for job in inputs.jobs if job.uid == "a"] + others
+        inputs = _four_gpus(teams, jobs)
+        granted = allocate(inputs)
         assert granted["a"].assignment.replicas == moment["a_pods"], moment["event"]
-        snapshot = carried_out(snapshot, granted)
+        inputs = carried_out(inputs, granted)
 
 
 def _four_gpus(teams, jobs):
-    return make_snapshot([make_node(f"n{i}", 1) for i in range(4)], jobs, teams=teams)
+    return make_inputs([make_node(f"n{i}", 1) for i in range(4)], jobs, teams=teams)
 
 
 @pytest.mark.parametrize("case", applicable([c for group in GROUPS for c in SCENARIOS[group]["cases"]]))
@@ -111,7 +111,7 @@ def _job_of(case, name):
 
 def _state(case, name):
     """The state of a job (if all its pods have the same) or of one pod, in the source's words."""
-    granted = allocate(_snapshot(case))
+    granted = allocate(_inputs(case))
     job = next((j for j in case["jobs"] if j["name"] == name), None)
     if job is None:
         owner, _, index = name.rpartition("-")
@@ -139,14 +139,13 @@ def _by_order(job):
     return sorted(range(len(job["pods"])), key=lambda i: (-(job["pods"][i].get("order") or 0), i))
 
 
-def _snapshot(case):
+def _inputs(case):
     teams = [_team(name, queue, i) for i, (name, queue) in enumerate(case["queues"].items())]
     teams += [_team(name, queue, 0) for name, queue in case.get("departments", {}).items()]
-    return Snapshot(
+    return AllocationInputs(
         now=NOW,
         nodes=tuple(make_node(name, gpus) for name, gpus in case["nodesGPU"].items()),
         jobs=tuple(_job(job, i) for i, job in enumerate(case["jobs"])),
-        gpu_resources=(GPU,),
         teams=tuple(teams),
         team_of={name: name for name in case["queues"]},
     )

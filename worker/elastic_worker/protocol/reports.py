@@ -214,7 +214,7 @@ class Stepped(Message):
 
 @dataclass(frozen=True)
 class Checkpoint(Message):
-    """A checkpoint is complete: the failures in a row are counted anew."""
+    """A checkpoint is complete: the count of failures in a row begins again."""
 
     key = "checkpoints"
 

@@ -23,9 +23,9 @@ from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.forecast.answer import no_answer
 from elastic_operator.plan.forecast.starts import Steps
-from elastic_operator.plan.forecast.status import awaits_answer, with_place
+from elastic_operator.plan.forecast.status import awaits_answer, with_position
 from elastic_operator.plan.job.observation import Observation
-from elastic_operator.plan.planner import Decisions
+from elastic_operator.plan.planner import PassDecisions
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -50,7 +50,7 @@ class Forecasts:
     ) -> None:
         self._metrics, self._clock, self._requeue = metrics, clock, requeue
         self._news = asyncio.Event()
-        self._decisions: Decisions | None = None
+        self._decisions: PassDecisions | None = None
         self._free_at = 0.0
         """When (monotonic) the rest after the last decision is over."""
         self._spent = 0.0
@@ -60,7 +60,7 @@ class Forecasts:
 
     # -- called in passes ----------------------------------------------------------------------------------------------
 
-    def note_decisions(self, decisions: Decisions) -> None:
+    def note_decisions(self, decisions: PassDecisions) -> None:
         """Take the newest decisions; earlier ones must not be read any more."""
         had_none, self._decisions = self._decisions is None, decisions
         if decisions.is_new or had_none:
@@ -75,7 +75,7 @@ class Forecasts:
         """The status with the job's place in line, or with its answer if the job asks."""
         if not awaits_answer(obs):
             self.what_ifs.forget(obs.job.uid)
-            return with_place(obs, status, self.queue_positions.queue_place(obs.job.uid, written=status.queue))
+            return with_position(obs, status, self.queue_positions.queue_position(obs.job.uid, written=status.queue))
         answered = self.what_ifs.with_answer(obs, status)
         if answered is None and self.what_ifs.enqueue(obs):
             self._news.set()
@@ -114,7 +114,7 @@ class Forecasts:
             await self._answer(obs, self._decisions)
             self.what_ifs.charge(obs.job.namespace, self._spent - before)
 
-    async def _answer(self, obs: Observation, decisions: Decisions) -> None:
+    async def _answer(self, obs: Observation, decisions: PassDecisions) -> None:
         """Answer one job. After an error it is not answered again before it is edited."""
         now = self._clock.time()
         try:
@@ -129,7 +129,7 @@ class Forecasts:
             self.what_ifs.end(obs, no_answer(Reason(Phase.INTERNAL_ERROR, NOT_KNOWN)), now)
         self._requeue(obs.job.uid)
 
-    async def _refresh_positions(self, decisions: Decisions) -> None:
+    async def _refresh_positions(self, decisions: PassDecisions) -> None:
         steps = self.queue_positions.refresh(decisions, self._clock.time())
         if steps is not None:
             self.queue_positions.estimated(await self._result_of(steps, between=self._answer_next))

@@ -14,16 +14,16 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from math import inf
 
-from elastic_api.status import QueuePlace
+from elastic_api.status import QueuePosition
 from elastic_operator.cluster.rate_limit import TokenBucket
 from elastic_operator.memory import drop_absent
 from elastic_operator.metrics import Metrics
-from elastic_operator.plan.facts.snapshot import JobDemand
+from elastic_operator.plan.facts.allocation_inputs import JobDemand
 from elastic_operator.plan.facts.times import seconds, status_time
 from elastic_operator.plan.forecast.ends import known_ends
 from elastic_operator.plan.forecast.positions import positions, queued_jobs, rounded
 from elastic_operator.plan.forecast.starts import Steps, confidence, of_now, start_times
-from elastic_operator.plan.planner import Decisions
+from elastic_operator.plan.planner import PassDecisions
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class _Known:
     A job that has pods has no place. Its start is still to be compared with its estimates.
     """
 
-    place: QueuePlace | None
+    place: QueuePosition | None
     written_at: float
     estimates: list[tuple[float, float]] = field(default_factory=list)
 
@@ -76,7 +76,7 @@ class QueuePositions:
         """When (monotonic) the positions are due again, and when the estimates are."""
         self._writes = TokenBucket(MAX_WRITES_AT_ONCE, MORE_SECONDS, now=time.monotonic)
 
-    def queue_place(self, uid: str, *, written: QueuePlace | None = None) -> QueuePlace | None:
+    def queue_position(self, uid: str, *, written: QueuePosition | None = None) -> QueuePosition | None:
         """The job's place for its status; `written` if the place is unknown and the job may still wait."""
         known = self._known.get(uid)
         if known is not None:
@@ -101,10 +101,10 @@ class QueuePositions:
         """When (monotonic) to refresh again; infinity if no job waits and no place changes."""
         return min(self._refresh_at if self.moved else inf, self._starts_at if self._jobs else inf)
 
-    def refresh(self, decisions: Decisions, now: float) -> Steps[dict[str, float]] | None:
+    def refresh(self, decisions: PassDecisions, now: float) -> Steps[dict[str, float]] | None:
         """Find the jobs that wait, and their places; returns the steps of an estimate, if one is due."""
         self.moved, self._refresh_at = False, time.monotonic() + REFRESH_SECONDS
-        jobs = queued_jobs(decisions.snapshot.jobs, decisions.allocation)
+        jobs = queued_jobs(decisions.inputs.jobs, decisions.allocation)
         self._places = positions(jobs, decisions.allocation)
         self._jobs = sorted(jobs, key=lambda job: self._places[job.uid])
         self._drop_places(decisions)
@@ -114,18 +114,18 @@ class QueuePositions:
         ends = known_ends(decisions.obs.values(), now)
         if not ends:
             return None
-        snapshot = of_now(decisions.snapshot, decisions.allocation, now)
+        inputs = of_now(decisions.inputs, decisions.allocation, now)
         flavors = {job.flavor for job in jobs}
-        self._sure = {flavor: confidence(snapshot, decisions.allocation, ends, flavor) for flavor in flavors}
-        return start_times(snapshot, decisions.allocation, ends, [job.uid for job in jobs])
+        self._sure = {flavor: confidence(inputs, decisions.allocation, ends, flavor) for flavor in flavors}
+        return start_times(inputs, decisions.allocation, ends, [job.uid for job in jobs])
 
-    def _drop_places(self, decisions: Decisions) -> None:
+    def _drop_places(self, decisions: PassDecisions) -> None:
         """Drop the places of jobs that do not wait any more. A job without pods, such as a suspended one, has no start
         to compare either.
         """
         self._is_refreshed = True
         assignment = decisions.allocation.assignment
-        served = {job.uid for job in decisions.snapshot.jobs if job.members or assignment(job.uid).replicas}
+        served = {job.uid for job in decisions.inputs.jobs if job.members or assignment(job.uid).replicas}
         for uid in [uid for uid in self._known if uid not in self._places]:
             if uid in served:
                 self._known[uid].place = None
@@ -171,15 +171,15 @@ class QueuePositions:
             return False
         return True
 
-    def _place_of(self, job: JobDemand, position: int) -> QueuePlace:
+    def _place_of(self, job: JobDemand, position: int) -> QueuePosition:
         start = self._starts.get(job.uid)
-        return QueuePlace(
+        return QueuePosition(
             position=rounded(position),
             estimated_start_time=status_time(start) if start is not None else None,
             confidence=self._sure.get(job.flavor) if start is not None else None,
         )
 
-    def _note(self, uid: str, place: QueuePlace, now: float) -> None:
+    def _note(self, uid: str, place: QueuePosition, now: float) -> None:
         before = self._known.get(uid)
         estimates = before.estimates if before is not None else []
         last = before.place if before is not None else None
@@ -190,7 +190,7 @@ class QueuePositions:
         self._known[uid] = _Known(place, time.monotonic(), estimates)
 
 
-def _is_another(known: QueuePlace, wanted: QueuePlace, now: float) -> bool:
+def _is_another(known: QueuePosition, wanted: QueuePosition, now: float) -> bool:
     """Whether the difference is worth a write."""
     before, after = known.estimated_start_time, wanted.estimated_start_time
     if known.position != wanted.position or (before is None) is not (after is None):

@@ -11,7 +11,7 @@ import time
 from collections.abc import Set
 from math import inf
 
-from elastic_api.status import Forecast, JobStatus, Lender, QueuePlace
+from elastic_api.status import Forecast, JobStatus, Lender, QueuePosition
 from elastic_operator.cluster.rate_limit import TokenBucket
 from elastic_operator.loop.store_view import StoreView
 from elastic_operator.memory import drop_absent
@@ -23,7 +23,7 @@ from elastic_operator.plan.forecast.positions import rounded
 from elastic_operator.plan.forecast.starts import Steps, of_now
 from elastic_operator.plan.forecast.status import with_answer
 from elastic_operator.plan.job.observation import Observation
-from elastic_operator.plan.planner import Decisions
+from elastic_operator.plan.planner import PassDecisions
 
 MAX_QUESTIONS_AT_ONCE, MORE_SECONDS = 3, 10.0
 ONE_SECONDS = 5.0
@@ -39,7 +39,7 @@ class WhatIfs:
         self._view, self._metrics = view, metrics
         self._namespaces: dict[str, str] = {}
         """By uid, the namespaces of the jobs that ask and have no answer yet."""
-        self._answers: dict[str, tuple[QueuePlace | None, Forecast]] = {}
+        self._answers: dict[str, tuple[QueuePosition | None, Forecast]] = {}
         """By uid, the place and the forecast in the job's status; the forecast names its generation of the job."""
         self._buckets = TokenBucket(MAX_QUESTIONS_AT_ONCE, MORE_SECONDS, now=time.monotonic)
         self._turns: dict[str, float] = {}
@@ -98,11 +98,11 @@ class WhatIfs:
         long_ago = time.monotonic() - MAX_QUESTIONS_AT_ONCE * MORE_SECONDS
         self._turns = {name: turn for name, turn in self._turns.items() if turn > long_ago}
 
-    def begin(self, obs: Observation, decisions: Decisions, now: float) -> Steps[Answer]:
+    def begin(self, obs: Observation, decisions: PassDecisions, now: float) -> Steps[Answer]:
         """The steps of the job's answer."""
         demand = demand_if_resumed(obs, self._view.shape(obs.job), now)
-        snapshot = of_now(decisions.snapshot, decisions.allocation, now)
-        return work_out(snapshot, demand, known_ends(decisions.obs.values(), now))
+        inputs = of_now(decisions.inputs, decisions.allocation, now)
+        return work_out(inputs, demand, known_ends(decisions.obs.values(), now))
 
     def end(self, obs: Observation, found: Answer, now: float) -> None:
         """Keep the job's answer. A pass may have asked for it again meanwhile."""
@@ -126,10 +126,10 @@ def _forecast(obs: Observation, found: Answer, now: float) -> Forecast:
     )
 
 
-def _queue_place(found: Answer) -> QueuePlace | None:
+def _queue_place(found: Answer) -> QueuePosition | None:
     if found.position is None:
         return None
-    return QueuePlace(
+    return QueuePosition(
         position=rounded(found.position),
         estimated_start_time=status_time(found.starts_at) if found.starts_at is not None else None,
         confidence=found.confidence,

@@ -1,9 +1,9 @@
 """Decides whether a job's pods may be evicted for others now, and begins the steps before it.
 
-No pod is evicted for a preemptor that cannot use the room: the API server is asked about the pods of jobs (`dry_runs`),
-and a pending pod of others is nominated (`nominator`) (41, 139). While the stores are not fresh, no pod is evicted,
-because no pod is created either. While a failed pod's log is read, its job neither loses pods nor causes evictions: all
-of its pods may be replaced a moment later (14).
+No pod is evicted for a preemptor that cannot use the room: the API server is asked about the pods of jobs
+(`admission_checks`), and a foreign pod is nominated (`nominator`) (41, 139). While the stores are not fresh, no pod is
+evicted, because no pod is created either. While a failed pod's log is read, its job neither loses pods nor causes
+evictions: all of its pods may be replaced a moment later (14).
 
 Each change of size costs a job some time. So it waits, for a limited time, for the answers about all of its preemptors.
 Then it releases the pods whose preemptors can use the room, and releases the others later.
@@ -20,8 +20,8 @@ from functools import partial
 from elastic_api.status import ConditionType, SizeReason
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
-from elastic_operator.loop.reclaim.dry_run import DryRun
-from elastic_operator.loop.reclaim.dry_runs import DryRuns
+from elastic_operator.loop.reclaim.admission_check import AdmissionCheck
+from elastic_operator.loop.reclaim.admission_checks import AdmissionChecks
 from elastic_operator.loop.reclaim.eviction_limiter import EvictionLimiter
 from elastic_operator.loop.reclaim.nominator import Nominator
 from elastic_operator.loop.writes.dispatch import Gate
@@ -29,13 +29,13 @@ from elastic_operator.memory import drop_absent
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import CreatePod, Grant, Plan
 from elastic_operator.plan.facts.text import Reason
-from elastic_operator.plan.job.creates import creates
 from elastic_operator.plan.job.observation import Observation
+from elastic_operator.plan.job.pods_to_create import pods_to_create
 
 ALL_ANSWERS_SECONDS = 10.0
 """The most seconds for which a job waits for the answers about all of its preemptors."""
 PENDING_SECONDS = 2.0
-"""The same limit if some of its pods are evicted for pending pods of others, which need no dry run. With the longer
+"""The same limit if some of its pods are evicted for foreign pods, which need no dry run. With the longer
 limit, one node of a gang waited for 14 s: a job with one pod on it also had to shrink for another job.
 """
 
@@ -61,7 +61,7 @@ class Deferred:
             return now
         if known.observed_generation != obs.job.generation:
             return now
-        return replace(now, why=replace(now.why, reason=Reason(known.reason, known.message)))
+        return replace(now, size_reason=Reason(known.reason, known.message))
 
 
 class EvictionGate:
@@ -70,14 +70,14 @@ class EvictionGate:
     def __init__(
         self,
         *,
-        dry_runs: DryRuns,
+        admission_checks: AdmissionChecks,
         nominator: Nominator,
         limiter: EvictionLimiter,
         pods: Store[objects.Pod],
         reads: Callable[[str], bool],
     ) -> None:
-        self._dry_runs, self._nominator, self._limiter, self._pods, self._reads = (
-            dry_runs,
+        self._admission_checks, self._nominator, self._limiter, self._pods, self._reads = (
+            admission_checks,
             nominator,
             limiter,
             pods,
@@ -87,7 +87,7 @@ class EvictionGate:
         self._allocation: Allocation | None = None
         self._fresh = True
         self._waits_since: dict[str, float] = {}
-        """By job, since when (monotonic) it waits for answers, or when its last pods were released."""
+        """By job, the begin (monotonic) of its present wait for answers. A release of pods begins another wait."""
 
     def begin_pass(self, obs: Mapping[str, Observation], allocation: Allocation, *, fresh: bool) -> None:
         """Take the decisions of this pass, and whether the stores are fresh."""
@@ -118,7 +118,7 @@ class EvictionGate:
         return Deferred(allocation.deferred(uid, waiting), waiting)
 
     @property
-    def awaiting_dry_runs(self) -> int:
+    def awaiting_admission_checks(self) -> int:
         """The number of jobs that wait for the answers about their preemptors."""
         return len(self._waits_since)
 
@@ -129,7 +129,7 @@ class EvictionGate:
         )
 
     def gate(self, uid: str, plan: Plan) -> Gate | None:
-        """Begin the steps before the plan is carried out: pending pods are nominated, then the deletions are counted
+        """Begin the steps before the plan is carried out: foreign pods are nominated, then the deletions are counted
         under the limits on evictions.
         """
         taken = self._now.evicted_for
@@ -165,25 +165,29 @@ class EvictionGate:
         try:
             creates = self._creates(uid)
         except Exception:  # noqa: BLE001 - any error is handled as an error of the preemptor
-            self._dry_runs.note_fault(obs.job)
+            self._admission_checks.note_fault(obs.job)
             return False
         if not creates:
             return True
         roles, order = Counter(create.role for create in creates), self._now.rank(uid)
-        return self._dry_runs.have_passed(
-            obs.job, roles, partial(self._dry_run, uid), victim_job=victim_job, order=order
+        return self._admission_checks.have_passed(
+            obs.job, roles, partial(self._admission_check, uid), victim_job=victim_job, order=order
         )
 
-    def _dry_run(self, uid: str) -> DryRun | None:
+    def _admission_check(self, uid: str) -> AdmissionCheck | None:
         """The present question about the job's pods, if there is any."""
         obs, creates = self._obs.get(uid), self._creates(uid)
         if obs is None or obs.job.spec is None or not creates:
             return None
         job, assignment = obs.job, self._now.assignment(uid)
         ready = sum(slot.ready for slot in assignment.create)
-        others = [self._obs[uid].job for uid in sorted(self._dry_runs.started() - {job.uid}) if uid in self._obs]
+        others = [
+            self._obs[uid].job
+            for uid in sorted(self._admission_checks.answered_or_running() - {job.uid})
+            if uid in self._obs
+        ]
         besides = ((other, self._creates(other.uid)) for other in others if other.namespace == job.namespace)
-        return DryRun(
+        return AdmissionCheck(
             job,
             creates,
             besides=tuple((one, tuple(create.role for create in made)) for one, made in besides if made),
@@ -194,7 +198,7 @@ class EvictionGate:
     def _creates(self, uid: str) -> tuple[CreatePod, ...]:
         """The job's planned pods, as if their room were free."""
         obs, slots = self._obs.get(uid), self._now.assignment(uid).create if uid in self._now else ()
-        return creates(obs, slots) if obs is not None else ()
+        return pods_to_create(obs, slots) if obs is not None else ()
 
     def _leaving(self, namespace: str, evicted: frozenset[str]) -> list[objects.Pod]:
         """The pods of that namespace that are to be deleted or are being deleted."""

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from elastic_operator.plan.allocation.eviction_limits import preemptor_of
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.facts.snapshot import EvictionLimit, EvictionLimits, Preemptor
+from elastic_operator.plan.facts.allocation_inputs import EvictionLimit, EvictionLimits, Preemptor
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.settings import ReclaimMode, ReclaimSettings
 
@@ -53,7 +53,7 @@ class LastMinute:
 
 
 class _HeldUp(NamedTuple):
-    """Since when (monotonic) a preemptor waits for the limit, and for how many pods."""
+    """A preemptor that the limit holds up: when (monotonic) its wait began, and the number of pods to evict."""
 
     since: float
     pods: int
@@ -81,7 +81,7 @@ class EvictionLimiter:
         return None
 
     @property
-    def is_dry_run(self) -> bool:
+    def is_report_only(self) -> bool:
         """Whether evictions are only reported (DryRun)."""
         return self._settings.mode is ReclaimMode.DRY_RUN and not self._settings.paused
 
@@ -116,7 +116,7 @@ class EvictionLimiter:
         """Seconds until entries that wait for a limit on evictions may get more; infinity if there are none, or without
         evictions.
         """
-        if not allocation.over_limit:
+        if not allocation.held_up:
             return inf
         turns = (one.since + MINUTE - time.monotonic() for one in self._waiting.values())
         return min(self._last_minute.next_relief(), *(turn for turn in turns if turn > 0), inf)
@@ -128,11 +128,11 @@ class EvictionLimiter:
     def note_waiting(self, allocation: Allocation) -> None:
         """Record which preemptors wait. A preemptor whose turn it is keeps the turn until its pods are evicted."""
         now, before, taking = time.monotonic(), self._waiting, allocation.evicted_for.values()
-        waiting = ((entry, one) for entry, one in allocation.over_limit if one.exceeded is EvictionLimit.PER_CLUSTER)
+        per_cluster = (one for one in allocation.held_up if one[1].exceeded is EvictionLimit.PER_CLUSTER)
         self._waiting = {
             preemptor: _HeldUp(before[preemptor].since if preemptor in before else now, one.wanted)
-            for entry, one in waiting
-            if not one.needs_higher_limit and (preemptor := preemptor_of(entry))
+            for entry, one in per_cluster
+            if not (one.needs_higher_limit or one.is_behind) and (preemptor := preemptor_of(entry))
         }
         served = before.keys() - self._waiting.keys()
         self._waiting |= {preemptor: before[preemptor] for preemptor in (served.intersection(taking) if served else ())}

@@ -1,4 +1,4 @@
-"""Writes into a pending pod the name of the node that is kept for it: a reservation (`read.pending.reservation`)."""
+"""Writes into a foreign pod the name of the node that is kept for it: a reservation (`read.foreign.reservation`)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from elastic_api.status import rfc3339
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.pod import Pod
 from elastic_operator.cluster.session import STRATEGIC_MERGE_PATCH, Session
-from elastic_operator.read.pending.reservation import CONDITION, MAX_ANNOTATED_SECONDS, Reservation, is_annotated
+from elastic_operator.read.foreign.reservation import CONDITION, MAX_ANNOTATED_SECONDS, Reservation, is_annotated
 from elastic_worker import contract
 
 

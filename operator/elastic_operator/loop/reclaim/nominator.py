@@ -1,6 +1,6 @@
-"""Nominates pending pods of others for their nodes, and withdraws nominations.
+"""Nominates foreign pods for their nodes, and withdraws nominations.
 
-A pending pod is nominated for its node before any pod is evicted for it, so that no other pod gets the room (41). Then
+A foreign pod is nominated for its node before any pod is evicted for it, so that no other pod gets the room (41). Then
 the victim job shrinks as for any other reason (`reconcile`).
 """
 
@@ -17,13 +17,14 @@ from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.loop.reclaim.nominate import nominate
 from elastic_operator.loop.writes.dispatch import Gate
+from elastic_operator.memory import drop_older_half
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.decisions import Event, Nomination
 from elastic_operator.plan.facts.futility_backoff import FUTILE_TRIES
 from elastic_operator.plan.facts.text import listed, pods
 from elastic_operator.plan.facts.times import lasts
-from elastic_operator.read.pending.pending_pod import PodBackoff
-from elastic_operator.read.pending.reservation import Reservation, is_renewable, reservation_of
+from elastic_operator.read.foreign.foreign_pod import PodBackoff
+from elastic_operator.read.foreign.reservation import Reservation, is_renewable, reservation_of
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +38,7 @@ CHANGED_SECONDS = 0.5
 
 
 class Nominator:
-    """Keeps the nominations as the passes decide them.
+    """Writes the nominations that the passes decide.
 
     Args:
         keeps_seconds: How long a node is kept for a pod beyond the grace of the evicted pods.
@@ -68,10 +69,10 @@ class Nominator:
         self._nominating: dict[str, str] = {}
         """The node for which each pod (uid) is being nominated now."""
         self._cleared_nodes = frozenset[str]()
-        """The nodes on which pods are about to be evicted for a pending pod."""
+        """The nodes on which pods are about to be evicted for a foreign pod."""
 
     def backoff(self, uid: str) -> PodBackoff | None:
-        """The pending pod's back-off: until when (epoch seconds), and why."""
+        """The foreign pod's back-off: until when (epoch seconds), and why."""
         known = self._backoffs.get(uid)
         if known is not None and not lasts(known.until, NOMINATION_RETRY_SECONDS, self._now()):
             del self._backoffs[uid]
@@ -79,11 +80,10 @@ class Nominator:
         return known
 
     def plan(self, nominations: Sequence[Nomination]) -> None:
-        """Take the nominations of a pass. A job releases pods for a pending pod only after the nomination (41)."""
+        """Take the nominations of a pass. A job releases pods for a foreign pod only after the nomination (41)."""
         self._by_victim_job = {}
         self._cleared_nodes = frozenset(nomination.node for nomination in nominations if nomination.evicts_from)
-        if len(self._backoffs) > MAX_BACKOFFS:
-            self._backoffs.clear()
+        drop_older_half(self._backoffs, MAX_BACKOFFS)
         for nomination in nominations:
             for victim_job in nomination.evicts_from:
                 self._by_victim_job.setdefault(victim_job, []).append(nomination)
@@ -91,7 +91,7 @@ class Nominator:
                 self._begin(nomination)  # another pod has taken its node, and there is room on another node
 
     def is_being_cleared(self, node: str) -> bool:
-        """Whether pods on that node are about to be evicted for a pending pod."""
+        """Whether pods on that node are about to be evicted for a foreign pod."""
         return node in self._cleared_nodes
 
     def gate(self, job_uid: str) -> Gate | None:
@@ -214,10 +214,10 @@ class Nominator:
 
     async def _withdraw(self, pod: objects.Pod) -> bool:
         reservation = reservation_of(pod)
-        left = reservation.ran_out(now := self._now())
-        if not await self._write(pod, left):
+        expired = reservation.ran_out(now := self._now())
+        if not await self._write(pod, expired):
             return False
-        self._tell_expired(pod, backoff=left.backoff_until - now if left.is_in_backoff(now) else 0.0)
+        self._tell_expired(pod, backoff=expired.backoff_until - now if expired.is_in_backoff(now) else 0.0)
         return True
 
     def _tell_expired(self, pod: objects.Pod, *, backoff: float = 0.0) -> None:

@@ -13,8 +13,8 @@ from elastic_operator.cluster.store import Store
 from elastic_operator.loop.reclaim.reclaim_times import ReclaimTimes
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocation.result import Allocation
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, ForeignPod, JobDemand
 from elastic_operator.plan.facts.decisions import Event
-from elastic_operator.plan.facts.snapshot import JobDemand, PendingPod, Snapshot
 from elastic_operator.plan.facts.text import listed, names_of, pods
 
 log = logging.getLogger(__name__)
@@ -32,20 +32,20 @@ class ReclaimReporter:
         metrics: Metrics,
     ) -> None:
         self._jobs, self._pods, self._events, self._metrics = jobs, pods, events, metrics
-        self._over_limit: frozenset[tuple[str, bool]] = frozenset()
+        self._held_up: frozenset[tuple[str, bool]] = frozenset()
         self._reported: frozenset[str] = frozenset()
         self._times = ReclaimTimes(metrics, is_bound=self._is_bound)
 
-    def note_allocation(self, snapshot: Snapshot, allocation: Allocation) -> None:
-        """Report on a new allocation, made from that snapshot."""
-        self._report_over_limit(allocation)
+    def note_allocation(self, inputs: AllocationInputs, allocation: Allocation) -> None:
+        """Report on a new allocation, made from that input."""
+        self._report_held_up(allocation)
         self._metrics.not_lasting.inc(len(allocation.would_not_last))
-        self._metrics.reservations.set(sum(bool(pod.reserved) for pod in snapshot.pending_pods))
-        self._times.note_allocation(snapshot, allocation)
+        self._metrics.reservations.set(sum(bool(pod.reserved) for pod in inputs.foreign_pods))
+        self._times.note_allocation(inputs, allocation)
 
-    def report_futile(self, snapshot: Snapshot, preemptors: Container[str]) -> None:
+    def report_futile(self, inputs: AllocationInputs, preemptors: Container[str]) -> None:
         """Report the preemptors (uids) that cannot start although whole jobs are preempted for them (112)."""
-        known: list[JobDemand | PendingPod] = [*snapshot.jobs, *snapshot.pending_pods]
+        known: list[JobDemand | ForeignPod] = [*inputs.jobs, *inputs.foreign_pods]
         if names := sorted(
             f"{preemptor.namespace}/{preemptor.name}" for preemptor in known if preemptor.uid in preemptors
         ):
@@ -56,20 +56,20 @@ class ReclaimReporter:
         pod = self._pods.get(uid)
         return bool(pod.spec.node_name) if pod else None
 
-    def _report_over_limit(self, allocation: Allocation) -> None:
+    def _report_held_up(self, allocation: Allocation) -> None:
         """Report each entry that a limit on evictions holds up, once per wait."""
-        before = self._over_limit
-        self._over_limit = frozenset((entry.demand.uid, one.needs_higher_limit) for entry, one in allocation.over_limit)
-        self._metrics.waiting_for_limit.set(len(allocation.over_limit))
-        self._metrics.too_large.set(sum(one.needs_higher_limit for _, one in allocation.over_limit))
-        for entry, one in allocation.over_limit:
+        before = self._held_up
+        self._held_up = frozenset((entry.demand.uid, one.needs_higher_limit) for entry, one in allocation.held_up)
+        self._metrics.waiting_for_limit.set(len(allocation.held_up))
+        self._metrics.too_large.set(sum(one.needs_higher_limit for _, one in allocation.held_up))
+        for entry, one in allocation.held_up:
             demand = entry.demand
             if (demand.uid, one.needs_higher_limit) in before:
                 continue
             why = one.reason
-            kind = "pod" if entry.pending else "job"
+            kind = "pod" if entry.foreign_pod else "job"
             log.warning("%s=%s/%s waits for a limit on evictions: %s", kind, demand.namespace, demand.name, why.message)
-            pod = self._pods.get(demand.uid) if entry.pending else None
+            pod = self._pods.get(demand.uid) if entry.foreign_pod else None
             subject = pod_subject(pod) if pod is not None else self._job_of(demand.uid)
             if subject is not None and one.needs_higher_limit:
                 self._events.record(subject, Event(why.code, why.message, "Warning"))

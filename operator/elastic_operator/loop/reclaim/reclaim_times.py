@@ -1,7 +1,7 @@
 """Measures how long preemptors wait until other teams have given GPUs back, and counts the GPUs that preemptors lacked
 and others lost.
 
-A pending pod waits until it is bound, a job until it has the pods of its minimum. Both waits begin when this process
+A foreign pod waits until it is bound, a job until it has the pods of its minimum. Both waits begin when this process
 first sees that they want GPUs. They are measured only if pods were evicted for them.
 """
 
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocation.result import Allocation
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, JobDemand
 from elastic_operator.plan.facts.decisions import Eviction
-from elastic_operator.plan.facts.snapshot import JobDemand, Snapshot
 
 
 @dataclass(slots=True)
@@ -41,18 +41,18 @@ class ReclaimTimes:
         self._growing: frozenset[str] = frozenset()
         self._evicted: frozenset[str] = frozenset()
 
-    def note_allocation(self, snapshot: Snapshot, allocation: Allocation) -> None:
-        """Measure by a new allocation, made from that snapshot."""
+    def note_allocation(self, inputs: AllocationInputs, allocation: Allocation) -> None:
+        """Measure by a new allocation, made from that input."""
         now, evictions = self._clock(), allocation.evictions
-        pods = {pending.uid: pending for pending in snapshot.pending_pods}
-        jobs = {job.uid: job for job in snapshot.jobs if _lacks_minimum(job)}
-        self._end(pods.keys() | jobs.keys(), {job.uid for job in snapshot.jobs}, now)
+        pods = {foreign_pod.uid: foreign_pod for foreign_pod in inputs.foreign_pods}
+        jobs = {job.uid: job for job in inputs.jobs if _lacks_minimum(job)}
+        self._end(pods.keys() | jobs.keys(), {job.uid for job in inputs.jobs}, now)
         for uid in (*pods, *jobs):
             self._waiting.setdefault(uid, _Waiting(now, is_pod=uid in pods))
         if evictions or self._evicted:
-            self._count_evicted(snapshot, evictions)
+            self._count_evicted(inputs, evictions)
         if evictions or self._growing:
-            self._mark(snapshot, allocation, {uid for eviction in evictions for uid in eviction.preemptors})
+            self._mark(inputs, allocation, {uid for eviction in evictions for uid in eviction.preemptors})
 
     def _end(self, wanting: set[str], jobs: set[str], now: float) -> None:
         """End the waits of entries that want no GPUs any more: they have them, or are deleted. A pod may also just be
@@ -67,13 +67,13 @@ class ReclaimTimes:
                 self._metrics.reclaim.observe(now - known.since)
             del self._waiting[uid]
 
-    def _mark(self, snapshot: Snapshot, allocation: Allocation, preemptors: set[str]) -> None:
+    def _mark(self, inputs: AllocationInputs, allocation: Allocation, preemptors: set[str]) -> None:
         """Note the preemptors (uids) of the evicted pods. Each counts once while it waits or grows."""
-        for pending in snapshot.pending_pods:
-            if pending.uid in preemptors:
-                self._note_evictions(pending.uid, pending.shape.gpus)
+        for foreign_pod in inputs.foreign_pods:
+            if foreign_pod.uid in preemptors:
+                self._note_evictions(foreign_pod.uid, foreign_pod.shape.gpus)
         growing = set()
-        for job in snapshot.jobs:
+        for job in inputs.jobs:
             if job.uid not in preemptors:
                 continue
             if job.uid in self._waiting:
@@ -91,11 +91,11 @@ class ReclaimTimes:
             waiting.caused_evictions = True
             self._metrics.requested_gpus.inc(gpus)
 
-    def _count_evicted(self, snapshot: Snapshot, evictions: tuple[Eviction, ...]) -> None:
+    def _count_evicted(self, inputs: AllocationInputs, evictions: tuple[Eviction, ...]) -> None:
         """Count the GPUs of newly evicted pods."""
         evicted = {pod for eviction in evictions for pod in eviction.pods}
         new = evicted - self._evicted
-        members = [member for job in snapshot.jobs for member in job.members]
+        members = [member for job in inputs.jobs for member in job.members]
         self._metrics.evicted_gpus.inc(sum(member.gpus for member in members if member.uid in new))
         self._evicted = frozenset(evicted | (self._evicted & {member.uid for member in members}))
 
@@ -106,4 +106,4 @@ def _lacks_minimum(job: JobDemand) -> bool:
 
 def _missing(job: JobDemand) -> int:
     """The GPUs that the job lacks for its minimum."""
-    return job.gpus_of_size(job.sizes[0]) - sum(job.shape_of(member.role).gpus for member in job.members)
+    return job.gpus_of_size(job.minimum) - sum(job.shape_of(member.role).gpus for member in job.members)

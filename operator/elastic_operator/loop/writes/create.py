@@ -49,7 +49,7 @@ class Creator:
         `sent` collects the names of pods that may have been created, even if another creation fails (48).
         """
         service = await self._networking.ensure(job, creates)
-        await together((self.create(job, create, service, sent) for create in creates), of=job.key)
+        await gather_all((self.create(job, create, service, sent) for create in creates), of=job.key)
 
     async def create(self, job: Job, create: CreatePod, service: objects.Service, sent: set[str]) -> None:
         """Create one pod, when its turn comes."""
@@ -79,7 +79,7 @@ class Creator:
 
     async def _reject(self, job: Job, pod: objects.Pod, role: str) -> None:
         """Delete a pod that was stored without its label. It would count as a pod of an earlier incarnation, and be
-        replaced for ever.
+        replaced forever.
         """
         label, name = contract.LABEL_INCARNATION, pod.metadata.name
         await api_requests.delete_pod(self._session, job.namespace, name, uid=pod.metadata.uid, grace_seconds=0)
@@ -87,7 +87,7 @@ class Creator:
         raise PodRefused(Forbidden(message, status=403), role=role)
 
 
-async def together(calls: Iterable[Awaitable[None]], *, of: str) -> None:
+async def gather_all(calls: Iterable[Awaitable[None]], *, of: str) -> None:
     """Run all at once, for the job `of` (`namespace/name`); after all have ended, raise the gravest error.
 
     Of the other errors, one of each kind is logged, because many pods mostly fail alike.

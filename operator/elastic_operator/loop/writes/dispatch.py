@@ -16,9 +16,9 @@ from typing import Any
 
 from elastic_api.pod_names import pod_name
 from elastic_operator.cluster import objects
-from elastic_operator.cluster.errors import ApiError, ClusterError, PodRefused, Remedy, ServerError
+from elastic_operator.cluster.errors import ApiError, ClusterError, PodRefused, RetryPolicy, ServerError
 from elastic_operator.cluster.pruned_fields import PrunedFields
-from elastic_operator.loop.writes.failed_writes import FailedWrites
+from elastic_operator.loop.writes.failed_writes import EVENT_ATTEMPTS, FailedWrites
 from elastic_operator.loop.writes.plan_executor import PlanExecutor
 from elastic_operator.loop.writes.status_times import StatusTimes
 from elastic_operator.metrics import Metrics
@@ -31,8 +31,6 @@ log = logging.getLogger(__name__)
 
 NOT_FRESH_SECONDS = 1.0
 """While the stores are too old to create pods from, a job is decided on again after this time."""
-EVENT_ATTEMPTS = 5
-"""A job gets an event when this many writes in a row were refused."""
 LOGGED_ATTEMPTS = 20
 """Of the writes that fail in a row, the first one, the one with the event, and then one in this many are logged."""
 
@@ -51,7 +49,7 @@ class _Work:
 
     job: Job
     plan: Plan
-    written: dict[str, Any]
+    stored_status: dict[str, Any]
     may_create: bool = False
     writes_status: bool = True
     clears: bool = True
@@ -146,8 +144,10 @@ class Dispatcher:
             if delay > 0 and not _acts(plan):
                 return min(delay, NOT_FRESH_SECONDS)
         writes_status = bool(delay <= 0 or plan.creates or plan.deletes)
-        written, tries = body.status.unpack(), failed.attempts.times
-        work = _Work(job, plan, written, may_create=may_create, writes_status=writes_status, tries=tries, gate=gate())
+        stored_status, tries = body.status.unpack(), failed.attempts.times
+        work = _Work(
+            job, plan, stored_status, may_create=may_create, writes_status=writes_status, tries=tries, gate=gate()
+        )
         self._assume(job, plan)  # last: nothing forgets these pods if the plan is not begun
         self._begin(work)
         return inf
@@ -162,7 +162,7 @@ class Dispatcher:
         than every few seconds. While the server asks for patience, this write waits as well.
         """
         only = Plan(status=plan.status, events=plan.events)
-        delay = inf if plan.commit_first else self.status_times.write_delay(body, only)
+        delay = inf if plan.write_status_first else self.status_times.write_delay(body, only)
         delay = max(delay, self.failed_writes.of(job.uid).throttled_until - time.monotonic())
         if delay > 0:
             return delay
@@ -208,7 +208,7 @@ class Dispatcher:
                 await self.executor.carry_out(
                     job,
                     work.plan,
-                    written=work.written,
+                    stored_status=work.stored_status,
                     may_create=work.may_create,
                     writes_status=work.writes_status,
                     sent=work.sent,
@@ -222,7 +222,7 @@ class Dispatcher:
             self.metrics.reconcile_errors.inc()
             self.on_internal_error(job.uid, error)
         else:
-            were_refused = self.failed_writes.of(job.uid).attempts.times != work.tries  # its next pods, meanwhile (139)
+            were_refused = self.failed_writes.of(job.uid).attempts.times != work.tries  # by a dry run (139)
             if work.clears and not were_refused:
                 self.failed_writes.clear(job)
             if work.plan.creates:
@@ -232,7 +232,7 @@ class Dispatcher:
         """Count a failed try; events and logs mention some of them."""
         self.metrics.reconcile_errors.inc()
         failed = self.failed_writes.add(job, error, time.monotonic())
-        if error.remedy is Remedy.DECIDE_AGAIN:
+        if error.retry_policy is RetryPolicy.DECIDE_AGAIN:
             log.info("job=%s changed after the decision. The operator decides again: %s", job.key, error)
             return
         tries = failed.attempts.times
@@ -245,7 +245,7 @@ class Dispatcher:
 def _is_about_the_job(error: ClusterError) -> bool:
     """Whether the refusal is about the job's own objects. Its status may be one of them."""
     too_large = isinstance(error, ServerError) and "request is too large" in error.message
-    return too_large or (isinstance(error, ApiError) and not error.remedy.may_pass)
+    return too_large or (isinstance(error, ApiError) and not error.retry_policy.is_transient)
 
 
 def _acts(plan: Plan) -> bool:

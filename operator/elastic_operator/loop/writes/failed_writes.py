@@ -1,7 +1,7 @@
 """Failed tries to carry out plans, per job: when the next try is due, and the message for the user meanwhile
 (controller-runtime: the rate limiter of a workqueue).
 
-The record is in memory only: a new leader makes it anew by one failed try.
+The record is in memory only: a new leader makes it again by one failed try.
 """
 
 from __future__ import annotations
@@ -11,13 +11,17 @@ from collections.abc import Set
 from dataclasses import dataclass
 
 from elastic_api.refusal import pod_blocked, pod_refusal
-from elastic_operator.cluster.errors import ClusterError, NameTaken, PodRefused, Remedy
+from elastic_operator.cluster.errors import ClusterError, NameTaken, PodRefused, RetryPolicy
 from elastic_operator.memory import drop_absent
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.times import NEVER_FAILED, Attempts
 
 FIRST_WRITE_RETRY_SECONDS = 0.2
 MAX_RETRY_SECONDS = 30.0
+EVENT_ATTEMPTS = 5
+"""After this many failed writes in a row, a job's status shows an error that may pass (`RetryPolicy.RETRY`), and the
+job gets an event about an error of its own objects. The status shows any other error at once (187).
+"""
 MAX_NAME_TAKEN_SECONDS = 2.0
 """The longest wait for a taken name. Mostly the object with the name is being deleted, and a user waits for the job."""
 
@@ -28,8 +32,8 @@ class FailedWrite:
     tries fail.
 
     `attempts` are the tries that failed in a row (monotonic). Until `throttled_until` (monotonic) the API server has
-    asked for patience. The user reads `message`. `pods_rejected` says why the API server accepts no more pods of the
-    job for now (27).
+    asked for patience. The user reads `message`; "" while the error may pass soon (187). `pods_rejected` says why the
+    API server accepts no more pods of the job for now (27).
     """
 
     attempts: Attempts = NEVER_FAILED
@@ -80,7 +84,7 @@ class FailedWrites:
     def add(self, job: Job, error: ClusterError, now: float) -> FailedWrite:
         """Record a failed try; returns the job's record."""
         record = self._jobs.setdefault(job.uid, FailedWrite())
-        if error.remedy is Remedy.DECIDE_AGAIN:
+        if error.retry_policy is RetryPolicy.DECIDE_AGAIN:
             return record  # another client wrote the job; its new state is in the store already
         if error.retry_after is not None:
             record.throttled_until = now + error.retry_after
@@ -92,7 +96,8 @@ class FailedWrites:
             at_least=error.retry_after or 0.0,
             spread=random.uniform(0.8, 1.2),
         )
-        if error.remedy.is_reported:
+        is_lasting = not error.retry_policy.is_transient or record.attempts.times >= EVENT_ATTEMPTS
+        if error.retry_policy.is_reported and is_lasting:
             record.message = str(error)
         if isinstance(error, PodRefused):
             _take_refusal(record, job, error)
@@ -101,7 +106,7 @@ class FailedWrites:
 
 def _take_refusal(record: FailedWrite, job: Job, refusal: PodRefused) -> None:
     assert job.spec is not None, "pods are created from a spec that could be read"
-    if refusal.remedy is Remedy.EDIT:
+    if refusal.retry_policy is RetryPolicy.WAIT_FOR_EDIT:
         record.pods_rejected_until_edit = pod_refusal(
             job.spec, role=refusal.role, message=refusal.error.message, own_variables=refusal.own_variables
         )

@@ -14,23 +14,25 @@ from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.stores import Stores
 from elastic_operator.plan.facts.job import Job
 
-Written = Callable[[Job, JobStatus], None]
+OnStatusWritten = Callable[[Job, JobStatus], None]
 """Called for each written status, with the job as it was before."""
 
 
-def nobody(_job: Job, _status: JobStatus) -> None:
+def ignore_written(_job: Job, _status: JobStatus) -> None:
     """The callback of status writes that are not counted."""
 
 
 class JobStatuses:
     """Writes job statuses. `pruned_fields` are the fields that the API server drops."""
 
-    def __init__(self, session: Session, stores: Stores, written: Written) -> None:
-        self._session, self._stores, self._written = session, stores, written
+    def __init__(self, session: Session, stores: Stores, on_status_written: OnStatusWritten) -> None:
+        self._session, self._stores, self._on_status_written = session, stores, on_status_written
         self.pruned_fields = PrunedFields(PLURAL)
 
-    async def write(self, job: Job, status: JobStatus, *, stored: dict[str, Any], before_delete: bool = False) -> bool:
-        """Write the status; `stored` is the one that the API server has. Returns whether the job still exists.
+    async def write(
+        self, job: Job, status: JobStatus, *, stored_status: dict[str, Any], before_delete: bool = False
+    ) -> bool:
+        """Write the status; `stored_status` is the one that the API server has. Returns whether the job still exists.
 
         `before_delete`: pods are deleted once it is written.
 
@@ -48,7 +50,7 @@ class JobStatuses:
                 job.namespace,
                 job.name,
                 resource_version=body.metadata.resource_version,
-                old=stored,
+                stored_status=stored_status,
                 new=new,
                 before_delete=before_delete,
             )
@@ -61,11 +63,11 @@ class JobStatuses:
         if answer is not None:
             self.pruned_fields.compare(new, answer.get("status", {}))
             self._stores.jobs.observe(objects.decode(answer, objects.CustomObject))
-            self._written(job, status)
+            self._on_status_written(job, status)
         return True
 
     async def _refresh(self, job: Job) -> None:
-        """Somebody else wrote the job meanwhile: read it again before the next try."""
+        """Read the job again before the next try, because somebody else has written it."""
         try:
             answer = await api_requests.get_job(self._session, job.namespace, job.name)
         except NotFound:

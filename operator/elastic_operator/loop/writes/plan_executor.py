@@ -17,8 +17,8 @@ from elastic_operator.cluster import api_requests
 from elastic_operator.cluster.events import EventRecorder, job_subject
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.stores import Stores
-from elastic_operator.loop.writes.create import Creator, together
-from elastic_operator.loop.writes.job_status import JobStatuses, Written, nobody
+from elastic_operator.loop.writes.create import Creator, gather_all
+from elastic_operator.loop.writes.job_status import JobStatuses, OnStatusWritten, ignore_written
 from elastic_operator.loop.writes.master import Masters
 from elastic_operator.plan.facts.decisions import DeletePod, Event, Plan
 from elastic_operator.plan.facts.job import Job, OwnPod
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 
 class PlanExecutor:
-    """Carries out plans. `written` is called for each status that was written, with the job as it was before.
+    """Carries out plans. `on_status_written` is called for each status that was written, with the job as it was before.
 
     `pruned_fields` are the fields of jobs' statuses that the API server drops.
     """
@@ -40,11 +40,11 @@ class PlanExecutor:
         events: EventRecorder,
         build: BuildSettings,
         *,
-        written: Written = nobody,
+        on_status_written: OnStatusWritten = ignore_written,
     ) -> None:
         self.session, self.stores, self.events, self.build = session, stores, events, build
         self._creator, self._masters = Creator(session, stores, build), Masters(session, stores)
-        self._statuses = JobStatuses(session, stores, written)
+        self._statuses = JobStatuses(session, stores, on_status_written)
         self.pruned_fields = self._statuses.pruned_fields
 
     async def carry_out(
@@ -52,30 +52,34 @@ class PlanExecutor:
         job: Job,
         plan: Plan,
         *,
-        written: dict[str, Any],
+        stored_status: dict[str, Any],
         may_create: bool,
         sent: set[str],
         writes_status: bool = True,
         pods: Callable[[], Iterable[OwnPod]] = tuple,
     ) -> None:
-        """Carry out the plan; `written` is the status as the API server has it. Raises the errors of the cluster
+        """Carry out the plan; `stored_status` is the status as the API server has it. Raises the errors of the cluster
         layer.
 
         `sent` collects the names of pods that may have been created, even if another write fails (48).
         """
-        if plan.commit_first:
+        if plan.write_status_first:
             urgent = bool(plan.deletes)
-            if not await self._statuses.write(job, plan.status, stored=written, before_delete=urgent):
+            if not await self._statuses.write(job, plan.status, stored_status=stored_status, before_delete=urgent):
                 return
             self.record_events(job, plan.events)
         writes = [self._masters.write_membership(job, plan.membership)] if plan.membership is not None else []
-        await together([*writes, *(self._delete(job, pod) for pod in plan.deletes)], of=job.key)
+        await gather_all([*writes, *(self._delete(job, pod) for pod in plan.deletes)], of=job.key)
         if plan.creates and may_create:
             await self._creator.create_all(job, plan.creates, sent)
             plan = replace(plan, status=with_created(plan.status, job, plan.creates, pods()))
         if plan.route is not None:
             await self._masters.route(job, plan.route)
-        if writes_status and not plan.commit_first and await self._statuses.write(job, plan.status, stored=written):
+        if (
+            writes_status
+            and not plan.write_status_first
+            and await self._statuses.write(job, plan.status, stored_status=stored_status)
+        ):
             self.record_events(job, plan.events)
         if plan.delete_job:
             await self._delete_job(job)

@@ -46,9 +46,9 @@ class _Times:
 
     written: float = 0.0
     behind_since: float | None = None
-    """Since when the status lags behind the state of the job's pods; None if it does not."""
+    """When the status began to lag behind the state of the job's pods; None if it does not."""
     alone_from: float = -inf
-    """From when on the status may be written again without another write of the plan."""
+    """When the status may be written again without another write of the plan."""
 
 
 class StatusTimes:
@@ -77,7 +77,7 @@ class StatusTimes:
         if wanted == stored:
             known.behind_since = None
             return inf
-        if plan.commit_first or plan.events or decisive(wanted) != decisive(stored):
+        if plan.write_status_first or plan.events or decisive(wanted) != decisive(stored):
             return 0.0
         if without_messages(wanted) == without_messages(stored):
             return known.written + MESSAGE_SECONDS - now

@@ -2,7 +2,7 @@
 not bigger.
 
 The order of service:
-    allocate        serves all entries, and again if pods were preempted in vain; then requests new nodes
+    allocate        serves all entries, and again if pods were preempted for nothing; then requests new nodes
     rounds          guarantees, fair shares, then GPUs that no other team uses; in each round, minima before growth
     turn_order      which team: the one with the lowest share value
     fair_share      how many GPUs each team should have
@@ -16,7 +16,7 @@ Quotas:
 Places:
     admit           gives a job its minimum, or nothing
     grow            gives a job its next size
-    gangs           gives all pending pods of a gang their places, or none of them
+    gangs           gives all foreign pods of a gang their places, or none of them
     seating         seats pods in free room
     node_board      what is free on each node, now and soon
     free_resources  what a pod requires, and whether a node has that
@@ -37,9 +37,9 @@ Which pods are evicted:
 
 The state of a pass:
     state           board, accounts and entries; it makes every change
-    entry           the members that a job or pending pod keeps, and the seats that it gets
+    entry           the members that a job or foreign pod keeps, and the seats that it gets
     journal         the changes, each with its undoing
-    pass_state      the part that begins anew with each pass
+    pass_state      the part that is new in each pass
     pass_memo       answers that hold within a pass or a round
     equivalence     for which entries an answer holds
 

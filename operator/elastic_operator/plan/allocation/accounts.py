@@ -13,17 +13,17 @@ from math import inf
 
 from elastic_operator.plan.allocation.fair_share import Claimant, divide
 from elastic_operator.plan.allocation.node_board import NodeBoard
-from elastic_operator.plan.facts.snapshot import Node, Snapshot
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, Node
 from elastic_operator.plan.facts.team import Quota, Team
 
 UNLIMITED = 1 << 60
 
 
-class Tier(IntEnum):
+class Entitlement(IntEnum):
     """The right by which a team may use GPUs. The stronger right is served first (32)."""
 
     GUARANTEED = 0
-    FAIR = 1
+    FAIR_SHARE = 1
     BORROWED = 2
 
 
@@ -33,10 +33,10 @@ class Account:
     `used` is the team's use once all leaving pods have left, `used_now` its use until then, and `leaving` the GPUs of
     the pods that are leaving already. `not_yet_held` is the part of `used` that no pod holds yet (166). `on_new_nodes`
     are the GPUs for pods that request new nodes: they count under limits only, from the end of the pass on (49).
-    `fixed` cannot be taken back (pods of others, jobs that are not preemptible); `foreign` is used by pods that are not
-    our jobs'. `wanted` are the GPUs that our jobs want in all, `requested` the team's use if it got all that it wants,
-    `share` its fair share. `path` leads from this account to the top; `path_for_others` is the part of the path that
-    counts for other teams (111).
+    `fixed` cannot be taken back (foreign pods, jobs that are not preemptible); `foreign` is used by pods that are not
+    our jobs'. `wanted_by_jobs` are the GPUs that our jobs want in all, `requested` the team's use if it got all that it
+    wants, `share` its fair share. `path` leads from this account to the top; `path_seen_by_others` is the part of the
+    path that counts for other teams (111).
     """
 
     def __init__(self, team: Team, flavor: str, parent: Account | None) -> None:
@@ -49,11 +49,11 @@ class Account:
         if parent:
             parent.children.append(self)
         self.path: tuple[Account, ...] = (self, *parent.path) if parent else (self,)
-        self.just_self: tuple[Account, ...] = (self,)
-        self.path_for_others = self.path[1:] if parent and not team.has_policy else self.path
-        self.diverging_from: dict[Account, tuple[tuple[Account, ...], tuple[Account, ...]]] = {}
+        self.own_path: tuple[Account, ...] = (self,)
+        self.path_seen_by_others = self.path[1:] if parent and not team.has_policy else self.path
+        self.paths_to: dict[Account, tuple[tuple[Account, ...], tuple[Account, ...]]] = {}
         self.used = self.used_now = self.leaving = self.not_yet_held = self.on_new_nodes = self.fixed = self.foreign = 0
-        self.wanted = self.requested = self.share = 0
+        self.wanted_by_jobs = self.requested = self.share = 0
 
     def charge(self, gpus: int, *, fixed: bool = False, not_yet_held: bool = False) -> None:
         """Count that many GPUs more (negative: fewer) as used, here and in all accounts above."""
@@ -64,18 +64,18 @@ class Account:
             if not_yet_held:
                 account.not_yet_held += gpus
 
-    def tier(self, need: int) -> Tier:
+    def entitlement(self, need: int) -> Entitlement:
         """The right by which the team may use `need` more GPUs, as other teams see it: the weakest right on the
         path.
         """
-        tier = Tier.GUARANTEED
-        for account in self.path_for_others:
+        entitlement = Entitlement.GUARANTEED
+        for account in self.path_seen_by_others:
             after = account.used + need
             if after > account.share and after > account.guaranteed:
-                return Tier.BORROWED
+                return Entitlement.BORROWED
             if after > account.guaranteed:
-                tier = Tier.FAIR
-        return tier
+                entitlement = Entitlement.FAIR_SHARE
+        return entitlement
 
     @property
     def foreign_below(self) -> int:
@@ -94,32 +94,32 @@ def diverging_paths(one: Account, other: Account) -> tuple[tuple[Account, ...], 
     Two namespaces without a policy are compared by their own accounts, and with all other teams by their parent (111).
     """
     if one.parent is other.parent and one is not other:
-        return one.just_self, other.just_self
-    known = one.diverging_from.get(other)
+        return one.own_path, other.own_path
+    known = one.paths_to.get(other)
     if known is None:
-        ours, theirs = ((), ()) if one is other else (one.path_for_others[::-1], other.path_for_others[::-1])
+        ours, theirs = ((), ()) if one is other else (one.path_seen_by_others[::-1], other.path_seen_by_others[::-1])
         common = 0
         while common < min(len(ours), len(theirs)) and ours[common] is theirs[common]:
             common += 1
-        known = one.diverging_from[other] = ours[common:], theirs[common:]
+        known = one.paths_to[other] = ours[common:], theirs[common:]
     return known
 
 
 class Accounts:
     """The accounts of all teams, and the number of GPUs of each flavor."""
 
-    def __init__(self, snapshot: Snapshot, board: NodeBoard) -> None:
-        self.teams = snapshot.find_teams()
-        self._flavors = tuple(flavor.name for flavor in snapshot.flavors)
+    def __init__(self, inputs: AllocationInputs, board: NodeBoard) -> None:
+        self.teams = inputs.find_teams()
+        self._flavors = tuple(flavor.name for flavor in inputs.settings.flavors)
         self._known: dict[str, dict[str, Account]] = {name: {} for name in self._flavors}
-        every = (*snapshot.teams, snapshot.default_team)
+        every = (*inputs.teams, inputs.settings.default_team)
         self._lends_all = {
             name: all(team.quotas.get(name, Quota()).lend_limit is None for team in every) for name in self._flavors
         }
         self._by_namespace: dict[tuple[str, str], Account] = {}
         self.capacity = dict.fromkeys(self._flavors, 0)
-        self.flavor_of = self._find_flavors(snapshot, board)
-        for team in snapshot.teams:
+        self.flavor_of = self._find_flavors(inputs, board)
+        for team in inputs.teams:
             for flavor in self._flavors:
                 self._account(team.name, flavor)
         self._without_jobs = dict(self.capacity)
@@ -153,14 +153,14 @@ class Accounts:
             known = self._known[flavor][name] = Account(team, flavor, parent)
         return known
 
-    def _find_flavors(self, snapshot: Snapshot, board: NodeBoard) -> list[dict[str, str]]:
+    def _find_flavors(self, inputs: AllocationInputs, board: NodeBoard) -> list[dict[str, str]]:
         """By node, the flavor of each of its GPU resources."""
         by_labels: dict[tuple[bool, ...], dict[str, str]] = {}
         found = []
         for node in board.nodes:
-            covered = tuple(flavor.covers(node.labels) for flavor in snapshot.flavors)
+            covered = tuple(flavor.covers(node.labels) for flavor in inputs.settings.flavors)
             if covered not in by_labels:
-                here = [flavor for flavor, yes in zip(snapshot.flavors, covered, strict=True) if yes]
+                here = [flavor for flavor, yes in zip(inputs.settings.flavors, covered, strict=True) if yes]
                 by_labels[covered] = {resource: flavor.name for flavor in here for resource in flavor.resources}
             found.append(by_labels[covered])
         return found
@@ -185,7 +185,7 @@ class Accounts:
                         account.leaving += gpus
 
     def renew_node(self, number: int, before: Node, after: Node, *, is_open: bool) -> None:
-        """Count a node anew if only its use has changed."""
+        """Count a node again of which only the use has changed."""
         self._count_node(number, before, is_open=is_open, sign=-1)
         self._count_node(number, after, is_open=is_open, sign=+1)
 
@@ -198,7 +198,7 @@ class Accounts:
         """Set `capacity` and `requested` to the parts that do not depend on our jobs' places."""
         self.capacity = dict(self._without_jobs)
         for account in self._everybody():
-            account.requested = account.foreign + account.wanted
+            account.requested = account.foreign + account.wanted_by_jobs
 
     def divide(self) -> None:
         """Compute the fair shares from `capacity` and the `requested` of accounts without children (31)."""
@@ -211,7 +211,7 @@ class Accounts:
         """Whether every team still has the part of its idle guarantee that is not lent, after `need` more GPUs are used
         here.
         """
-        if self._lends_all[account.flavor] or account.tier(need) is Tier.GUARANTEED:
+        if self._lends_all[account.flavor] or account.entitlement(need) is Entitlement.GUARANTEED:
             return True
         promised = sum(_promised(top, account.path, need) for top in self.tops(account.flavor))
         return promised <= self.capacity[account.flavor]

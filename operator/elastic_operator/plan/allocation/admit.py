@@ -17,11 +17,11 @@ from elastic_operator.plan.allocation.refusal import IDLE, Rule
 from elastic_operator.plan.allocation.seating import find_seat, seat_all
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.allocation.supply import Supplies
-from elastic_operator.plan.facts.snapshot import Load
+from elastic_operator.plan.facts.allocation_inputs import Load
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
-MAX_NEW_PLACES = 32
-"""A pass makes room for at most this many pending pods: if it served thousands, all jobs would wait for them (44).
+MAX_PODS_PLACED = 32
+"""A pass makes room for at most this many foreign pods: if it served thousands, all jobs would wait for them (44).
 
 A gang is served as a whole or not at all. The next pass serves the others. It follows at once, because each pod that
 got a place is nominated, and that wakes the loop.
@@ -32,8 +32,8 @@ def admit(state: AllocationState, entry: Entry) -> None:
     """Give the job its minimum, or leave it as it is."""
     if entry.preempted:
         _come_back(state, entry)
-    state.set_served(entry, entry.complete or _complete(state, entry))
-    if entry.served:
+    state.set_admitted(entry, entry.complete or _complete(state, entry))
+    if entry.admitted:
         state.set_reserved_seats(entry, False)
     elif entry.preempted:
         state.release_all(entry)
@@ -44,38 +44,38 @@ def _come_back(state: AllocationState, entry: Entry) -> None:
 
     The job must be allowed all of its minimum, and it must keep its master.
     """
-    if _may_use_idle(state, entry, entry.gpus_missing(entry.minimum)):
-        state.keep_again(entry, entry.minimum)
+    if _may_use_idle(state, entry, entry.gpus_missing(entry.demand.minimum)):
+        state.keep_again(entry, entry.demand.minimum)
 
 
 def _complete(state: AllocationState, entry: Entry) -> bool:
-    need = entry.gpus_missing(entry.minimum)
+    need = entry.gpus_missing(entry.demand.minimum)
     refused = state.refusal(entry, need)
     if (
-        entry.is_failed_size(entry.minimum, state.now)
+        entry.is_failed_size(entry.demand.minimum, state.now)
         or (refused and refused.is_final)
         or is_requested_by_others(state, entry, need)
     ):
         return False
     if entry.demand.provisioning_pods and not (entry.master.shape.pinnable and entry.worker.shape.pinnable):
         return False  # kube-scheduler has reported that the room does not suit
-    master, workers = entry.missing(entry.minimum)
-    if (refused is None or entry.is_pending_pod) and seat_all(state, entry, master=master, workers=workers):
+    master, workers = entry.missing(entry.demand.minimum)
+    if (refused is None or entry.is_foreign_pod) and seat_all(state, entry, master=master, workers=workers):
         return True
     if entry.demand.provisioning_pods or not entry.may_preempt(state.now):
         return False
     if _place_where_reserved(state, entry) or _keep_where_reserved(state, entry):
         return True
-    key, infeasible = None if entry.size else ("minimum", refusal_key(state, entry)), state.this_pass.round.infeasible
+    key, infeasible = None if entry.size else ("minimum", refusal_key(state, entry)), state.this_pass.infeasible
     if key and infeasible.covers(key, workers):
         return False
-    if entry.is_pending_pod and not state.this_pass.serving and state.this_pass.new_places >= MAX_NEW_PLACES:
+    if entry.is_foreign_pod and not state.this_pass.current_gang and state.this_pass.pods_placed >= MAX_PODS_PLACED:
         return False
     if _preempt_any(state, entry, only=None):
-        state.this_pass.new_places += entry.is_pending_pod
+        state.this_pass.pods_placed += entry.is_foreign_pod
         return True
     if key:
-        (infeasible.refuse if entry in state.victims.over_limit else infeasible.add)(key, workers)
+        (infeasible.refuse if entry in state.victims.held_up else infeasible.add)(key, workers)
     return False
 
 
@@ -83,7 +83,7 @@ def _preempt_any(state: AllocationState, entry: Entry, *, only: int | None) -> b
     """Make room for the rest of the entry's minimum by preemption: parts of jobs and incomplete jobs first, then whole
     running jobs.
     """
-    need = entry.gpus_missing(entry.minimum)
+    need = entry.gpus_missing(entry.demand.minimum)
     for most in (UnitKind.INCOMPLETE_JOB, UnitKind.JOB):
         candidates = Candidates(state, entry, need, max_kind=most)
         if any(preempt(state, entry, roles, candidates, only=only) for roles in _orders(entry)):
@@ -92,7 +92,7 @@ def _preempt_any(state: AllocationState, entry: Entry, *, only: int | None) -> b
 
 
 def _place_where_reserved(state: AllocationState, entry: Entry) -> bool:
-    """Make room for a pending pod on the node that is reserved for it (45)."""
+    """Make room for a foreign pod on the node that is reserved for it (45)."""
     node = state.board.number.get(entry.reserved_node)
     return node is not None and _preempt_any(state, entry, only=node)
 
@@ -104,7 +104,7 @@ def _keep_where_reserved(state: AllocationState, entry: Entry) -> bool:
     its minimum again from the team's other jobs yet. So the team holds less for a moment.
     """
     node = state.board.number.get(entry.reserved_node)
-    if node is None or not entry.gang or not state.snapshot.reclaiming:
+    if node is None or not entry.gang or not state.inputs.reclaiming:
         return False
     loads: list[Load] = [member for one, member in state.residents[node].values() if one.demand.preemptible]
     loads += [one.requirements(seat.role).shape for one, seat in state.seated[node] if not one.nominated_node]
@@ -116,14 +116,14 @@ def _keep_where_reserved(state: AllocationState, entry: Entry) -> bool:
 
 def _may_use_idle(state: AllocationState, entry: Entry, need: int) -> bool:
     """Whether the entry may use `need` idle GPUs."""
-    return entry.is_pending_pod or state.refusal(entry, need, *IDLE) is None
+    return entry.is_foreign_pod or state.refusal(entry, need, *IDLE) is None
 
 
 def _orders(entry: Entry) -> list[list[str]]:
     """The orders of the missing pods that are worth trying: a master of another shape may take room that workers
     need.
     """
-    master, workers = entry.missing(entry.minimum)
+    master, workers = entry.missing(entry.demand.minimum)
     roles = [ROLE_MASTER] * master + [ROLE_WORKER] * workers
     return [roles] if entry.master is entry.worker or not (master and workers) else [roles, roles[::-1]]
 
@@ -132,7 +132,7 @@ def reserve_for_starving(state: AllocationState, entry: Entry) -> None:
     """Hold room for a part of the entry's minimum, provided that all of it would fit on empty nodes and under the
     limits (37).
     """
-    need, (master, workers) = entry.gpus_missing(entry.minimum), entry.missing(entry.minimum)
+    need, (master, workers) = entry.gpus_missing(entry.demand.minimum), entry.missing(entry.demand.minimum)
     supplies, account = Supplies(state), entry.account
     if may_request_nodes(state, entry) or state.refusal(entry, need, Rule.GUARANTEE):
         return

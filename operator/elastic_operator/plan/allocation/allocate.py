@@ -8,9 +8,7 @@ the input. Once a decision is carried out, the same is decided again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import chain, count
-from math import inf
+from itertools import count
 
 from elastic_operator.plan.allocation.assignments import mark_ready
 from elastic_operator.plan.allocation.entry import Entry
@@ -19,8 +17,7 @@ from elastic_operator.plan.allocation.node_requests import request_nodes
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.allocation.rounds import serve
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.snapshot import JobDemand, Snapshot
-from elastic_operator.plan.facts.team import Team
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
 
 _MAX_SERVINGS = 3
 """A pass is repeated up to this many times in all, while it preempts a whole job for nothing (112) or splits a gang. If
@@ -38,14 +35,14 @@ class Allocator:
         self._state: AllocationState | None = None
         self.futile_preemptors = frozenset[str]()
 
-    def allocate(self, snapshot: Snapshot) -> Allocation:
+    def allocate(self, inputs: AllocationInputs) -> Allocation:
         """The allocation: the grants of all jobs. The allocation returned before must not be read any more."""
-        state = self._state = self._serve(snapshot)
+        state = self._state = self._serve(inputs)
         mark_ready(state)
         request_nodes(state)
         return Allocation(state)
 
-    def _serve(self, snapshot: Snapshot) -> AllocationState:
+    def _serve(self, inputs: AllocationInputs) -> AllocationState:
         """The state after a pass in which no whole job is preempted for nothing (112) and no gang has a part of its
         places (144).
 
@@ -56,7 +53,7 @@ class Allocator:
         """
         state, futile, split = self._state, frozenset[str](), frozenset[str]()
         for tries in count(1):
-            state = state.renewed(snapshot) if state else AllocationState(snapshot)
+            state = state.renewed(inputs) if state else AllocationState(inputs)
             state.futile_preemptors, state.split_gangs = futile, split
             serve(state)
             self.futile_preemptors = _futile_preemptors(state) - futile
@@ -78,34 +75,9 @@ def _futile_preemptors(state: AllocationState) -> frozenset[str]:
     return frozenset(preemptor.demand.uid for preemptor in found)
 
 
-def allocate(snapshot: Snapshot) -> Allocation:
+def allocate(inputs: AllocationInputs) -> Allocation:
     """The allocation: the grants of all jobs.
 
     A job without sizes is ending: it gets nothing new, and its pods can be reclaimed one by one.
     """
-    return Allocator().allocate(snapshot)
-
-
-def next_change(snapshot: Snapshot) -> float:
-    """The next time at which the allocation of the same snapshot may change; infinity if there is none."""
-    teams = snapshot.find_teams()
-    times = (time for job in snapshot.jobs for time in _change_times(job, teams.of(job.namespace), snapshot.now))
-    waits = (job.starves_from(snapshot.starvation_seconds) for job in snapshot.jobs if job.lacks_minimum)
-    return min((time for time in chain(times, waits) if time > snapshot.now), default=inf)
-
-
-def _change_times(job: JobDemand, team: Team, now: float) -> Iterator[float]:
-    yield job.failed_until
-    yield job.next_growth(now)
-    yield job.may_preempt_at
-    if job.may_request_nodes_at is not None:
-        yield job.may_request_nodes_at
-    yield from ends_of_protection(job, team)
-
-
-def ends_of_protection(job: JobDemand, team: Team) -> Iterator[float]:
-    """The times (epoch seconds) from which a running job may be preempted as a whole."""
-    if job.running_since:
-        yield job.running_since + team.min_runtime_seconds
-        if team.quantum_seconds is not None:
-            yield job.running_since + team.quantum_seconds
+    return Allocator().allocate(inputs)

@@ -11,15 +11,15 @@ from elastic_operator.plan.allocation.entry import Entry, keep_order
 from elastic_operator.plan.allocation.node_board import Seat
 from elastic_operator.plan.allocation.node_requests import new_roles, seats_without_pods, still_provisioning
 from elastic_operator.plan.allocation.state import AllocationState
+from elastic_operator.plan.facts.allocation_inputs import Member
 from elastic_operator.plan.facts.decisions import Assignment, Slot
-from elastic_operator.plan.facts.snapshot import Member
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 
 def mark_ready(state: AllocationState) -> None:
     """Decide which planned pods can be created now. Leaving pods use their room until they are removed.
 
-    Pending pods with a nomination are first, then jobs in their order. kube-scheduler keeps a nominated pod's room
+    Foreign pods with a nomination are first, then jobs in their order. kube-scheduler keeps a nominated pod's room
     even while only a part of it is free, so we create no pod there.
     """
     for entry in sorted(state.this_pass.changed, key=lambda entry: (not entry.nominated_node, entry.rank)):
@@ -31,9 +31,9 @@ def mark_ready(state: AllocationState) -> None:
 def _can_be_made_now(state: AllocationState, entry: Entry, seat: Seat) -> bool:
     """Whether the pod has room and exceeds no limit although leaving pods have not left yet."""
     requirements = entry.requirements(seat.role)
-    if not (seat.ready or state.board.use_now(requirements, seat.node)):
+    if not (seat.ready or state.board.use_now(requirements, seat.node_number)):
         if entry.nominated_node:
-            state.board.keep_free(requirements, seat.node)
+            state.board.keep_free(requirements, seat.node_number)
         return False
     path = entry.account.path if entry.account else ()
     if any(account.used_now + requirements.gpus > account.limit for account in path):
@@ -59,7 +59,7 @@ def _releases(entry: Entry) -> bool:
 
 
 def _leaving_order(entry: Entry) -> list[Member]:
-    return sorted((*entry.demand.members, *entry.demand.provisioning_pods), key=keep_order, reverse=True)
+    return sorted(entry.demand.pods, key=keep_order, reverse=True)
 
 
 def _slots(state: AllocationState, entry: Entry) -> Iterator[Slot]:
@@ -68,11 +68,10 @@ def _slots(state: AllocationState, entry: Entry) -> Iterator[Slot]:
     for role in new_roles(entry):
         yield Slot(role, 0 if role == ROLE_MASTER else next(indices), None, ready=True)
     for seat in sorted(seats_without_pods(entry), key=lambda s: s.role != ROLE_MASTER):
-        node = state.board.nodes[seat.node].name if entry.requirements(seat.role).shape.pinnable else None
+        node = state.board.nodes[seat.node_number].name if entry.requirements(seat.role).shape.pinnable else None
         yield Slot(seat.role, 0 if seat.role == ROLE_MASTER else next(indices), node, seat.ready)
 
 
 def _free_indices(entry: Entry) -> Iterator[int]:
-    pods = (*entry.demand.members, *entry.demand.provisioning_pods)
-    taken = entry.demand.used_indices | {pod.index for pod in pods if pod.role == ROLE_WORKER}
+    taken = entry.demand.used_indices | {pod.index for pod in entry.demand.pods if pod.role == ROLE_WORKER}
     return (i for i in count() if i not in taken)

@@ -9,9 +9,9 @@ from typing import NamedTuple
 from elastic_operator.plan.allocation.accounts import Account
 from elastic_operator.plan.allocation.free_resources import PodRequirements
 from elastic_operator.plan.allocation.node_board import Seat
+from elastic_operator.plan.facts.allocation_inputs import ForeignPod, JobDemand, Member
 from elastic_operator.plan.facts.decisions import Assignment
 from elastic_operator.plan.facts.roles import master_first
-from elastic_operator.plan.facts.snapshot import JobDemand, Member, PendingPod
 from elastic_worker.contract import ROLE_MASTER
 
 
@@ -30,9 +30,9 @@ class Victim(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """One job, or one pending pod of others, in this pass: the members that it keeps, and the seats that it gets.
+    """One job, or one foreign pod, in this pass: the members that it keeps, and the seats that it gets.
 
-    A pending pod is treated as a job of one pod.
+    A foreign pod is treated as a job of one pod.
     """
 
     demand: JobDemand
@@ -44,7 +44,7 @@ class Entry:
     """The sizes that the entry may reach."""
     master: PodRequirements
     worker: PodRequirements
-    kind: int = 0
+    equivalence_class: int = 0
     """A number of all entries that may have the same nodes and preempt the same pods (`equivalence_key`)."""
     account: Account | None = None
     """The account that is charged for the entry's GPUs; None: it requests none."""
@@ -55,7 +55,7 @@ class Entry:
     kept: tuple[Member, ...] = ()
     """The members that the entry keeps."""
     seats: tuple[Seat, ...] = ()
-    served: bool = False
+    admitted: bool = False
     """Whether the entry has its minimum, or keeps its pods without having it."""
     preempted: bool = False
     """Whether all its pods are preempted."""
@@ -69,39 +69,39 @@ class Entry:
     """The entries for which pods of this entry are preempted."""
     victims: tuple[Victim, ...] = ()
     """The pods that are preempted for this entry."""
-    pending: PendingPod | None = None
-    """The pending pod of others; None for a job."""
-    unchanged_assignment: Assignment | None = None
-    """The entry's assignment in passes that do not change it."""
+    foreign_pod: ForeignPod | None = None
+    """The foreign pod; None for a job."""
+    assignment: Assignment | None = None
+    """Made when it is read after a pass. It holds until another pass has changed the entry, or undoes a change."""
 
     @property
-    def is_pending_pod(self) -> bool:
-        """Whether the entry is a pending pod of others: kube-scheduler binds it to idle GPUs whatever a quota says."""
-        return self.pending is not None
+    def is_foreign_pod(self) -> bool:
+        """Whether the entry is a foreign pod: kube-scheduler binds it to idle GPUs whatever a quota says."""
+        return self.foreign_pod is not None
 
     @property
     def gang(self) -> str:
-        """The gang of the pending pod; "" for a job and for a pod that is on its own."""
-        return self.pending.gang if self.pending is not None else ""
+        """The gang of the foreign pod; "" for a job and for a pod that is on its own."""
+        return self.foreign_pod.gang if self.foreign_pod is not None else ""
 
     @property
     def may_be_split(self) -> bool:
-        """Whether the pending pod is of a gang that may get a part of its places."""
-        return self.pending is not None and self.pending.may_be_split
+        """Whether the foreign pod is of a gang that may get a part of its places."""
+        return self.foreign_pod is not None and self.foreign_pod.may_be_split
 
     @property
     def reserved_node(self) -> str:
-        """The node that the operator has nominated the pending pod for; "" for none."""
-        return self.pending.reserved if self.pending is not None else ""
+        """The node that the operator has nominated the foreign pod for; "" for none."""
+        return self.foreign_pod.reserved if self.foreign_pod is not None else ""
 
     @property
     def nominated_node(self) -> str:
-        """The node that is reserved for the pending pod, by the operator's nomination or another one; "" for none."""
-        return self.pending.reserved or self.pending.nominated if self.pending is not None else ""
+        """The node that is reserved for the foreign pod, by the operator's nomination or another one; "" for none."""
+        return self.foreign_pod.reserved or self.foreign_pod.nominated if self.foreign_pod is not None else ""
 
     def has_kube_scheduler_preempt(self, other: Entry) -> bool:
-        """Whether the entry is a pending pod for which kube-scheduler itself would preempt a pod of that job."""
-        preempts = self.pending is not None and self.pending.preempts
+        """Whether the entry is a foreign pod for which kube-scheduler itself would preempt a pod of that job."""
+        preempts = self.foreign_pod is not None and self.foreign_pod.preempts
         return preempts and self.demand.priority > min(other.demand.pod_priorities)
 
     @property
@@ -113,11 +113,6 @@ class Entry:
     def loses_members(self) -> bool:
         """Whether the entry gives up any member."""
         return len(self.kept) < len(self.demand.members)
-
-    @property
-    def minimum(self) -> int:
-        """The smallest size that the job may run with; 0 for a job that gets no new pods (see `JobDemand.sizes`)."""
-        return self.demand.sizes[0] if self.demand.sizes else 0
 
     @property
     def has_master(self) -> bool:
@@ -135,7 +130,7 @@ class Entry:
     @property
     def complete(self) -> bool:
         """Whether the entry has, or gets, its minimum. A job that gets no new pods counts as complete with any size."""
-        return self.size >= self.minimum and (self.has_master or not self.demand.sizes)
+        return self.size >= self.demand.minimum and (self.has_master or not self.demand.sizes)
 
     @property
     def spare(self) -> int:
@@ -143,13 +138,13 @@ class Entry:
 
         A job without a master counts as if it had one, because its new master is still to be created.
         """
-        return max(0, self.size + (not self.has_master) - self.minimum)
+        return max(0, self.size + (not self.has_master) - self.demand.minimum)
 
     def is_eviction_by(self, other: Entry) -> bool:
-        """Whether the other entry is of another team, or a pending pod of others: a preemption for it is an
+        """Whether the other entry is of another team, or a foreign pod: a preemption for it is an
         eviction.
         """
-        return other.team != self.team or other.is_pending_pod
+        return other.team != self.team or other.is_foreign_pod
 
     def missing(self, size: int) -> tuple[bool, int]:
         """Whether the entry lacks the master for `size`, and how many workers it lacks."""
@@ -202,7 +197,7 @@ class Entry:
     def occupied_nodes(self) -> frozenset[int]:
         """The numbers of the nodes on which the entry has or gets pods."""
         return frozenset(
-            [self.node_of[m.uid] for m in self.kept if m.uid in self.node_of] + [s.node for s in self.seats]
+            [self.node_of[m.uid] for m in self.kept if m.uid in self.node_of] + [s.node_number for s in self.seats]
         )
 
     @property

@@ -7,7 +7,7 @@ job GPUs that it could get.
 The parts of the keys, and why the answer depends on each; "alone" are entries that share their key with no other entry:
 
                           equiv. refusal  minim. growth
-    kind                  x      x        x      x       the nodes for its pods, and the teams that it may preempt
+    equivalence class     x      x        x      x       the nodes for its pods, and the teams that it may preempt
     may_preempt           x      x        x      x       whether it may preempt at all
     may take whole jobs   x      x        x      (1)     whether it may preempt whole jobs
     times preempted       x      x        x      alone   whether it may still borrow
@@ -44,7 +44,7 @@ def equivalence_key(state: AllocationState, entry: Entry) -> Hashable:
     pods.
     """
     may_preempt = entry.may_preempt(state.now), state.may_preempt_whole_jobs(entry)
-    return entry.kind, may_preempt, entry.times_preempted, bool(state.this_pass.serving)
+    return entry.equivalence_class, may_preempt, entry.times_preempted, bool(state.this_pass.current_gang)
 
 
 def refusal_key(state: AllocationState, entry: Entry) -> Hashable:
@@ -59,7 +59,13 @@ def minimum_key(state: AllocationState, entry: Entry) -> Hashable | None:
     demand = entry.demand
     if entry.size or entry.preempted or demand.provisioning_pods:
         return None
-    return refusal_key(state, entry), entry.minimum, demand.failed_size, demand.failed_until, state.starves(entry)
+    return (
+        refusal_key(state, entry),
+        entry.demand.minimum,
+        demand.failed_size,
+        demand.failed_until,
+        state.starves(entry),
+    )
 
 
 def growth_key(entry: Entry, now: float) -> Hashable:
@@ -70,12 +76,12 @@ def growth_key(entry: Entry, now: float) -> Hashable:
     )
     if waits or demand.provisioning_pods or entry.loses_members or entry.times_preempted:
         return demand.uid
-    return entry.kind, entry.missing(next_size), entry.may_preempt(now)
+    return entry.equivalence_class, entry.missing(next_size), entry.may_preempt(now)
 
 
 def individually_limited(state: AllocationState) -> set[Entry]:
-    """The jobs that differ from others of their kind, because of earlier tries of this pass or of evictions within the
-    last minute.
+    """The jobs that differ from others of their class, because of earlier tries of this pass or of evictions within the
+    last minute. The known preemptors include gangs, by their names: foreign pods are no jobs, and do not grow.
     """
     uids = state.futile_preemptors | state.victims.known_preemptors
     return {entry for entry in map(state.queues.find, uids) if entry is not None}

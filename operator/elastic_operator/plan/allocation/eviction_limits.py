@@ -12,28 +12,30 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from elastic_api.status import SizeReason
-from elastic_operator.plan.allocation.accounts import Tier
+from elastic_operator.plan.allocation.accounts import Entitlement
 from elastic_operator.plan.allocation.entry import Entry
-from elastic_operator.plan.facts.snapshot import EvictionLimit, EvictionLimits, Preemptor
+from elastic_operator.plan.facts.allocation_inputs import EvictionLimit, EvictionLimits, Preemptor
 from elastic_operator.plan.facts.text import Reason, pods
 
 
 @dataclass(frozen=True, slots=True)
-class OverLimit:
+class EvictionRefusal:
     """A step that a preemptor does not get, because `wanted` more pods of others would be evicted for it.
 
-    The limit named `exceeded` allows `limit` evictions within a minute, of which `left` were left.
+    The limit `exceeded` allows `allowed` evictions within a minute; `left` of them are unused.
     """
 
     exceeded: EvictionLimit
     wanted: int
-    limit: int
+    allowed: int
     left: int
     needs_higher_limit: bool = False
     """Whether waiting does not help, because the limit itself is too low."""
+    is_behind: bool = False
+    """Whether it waits behind another preemptor of its team, which waits for the limit."""
 
     @property
     def reason(self) -> Reason:
@@ -42,19 +44,22 @@ class OverLimit:
 
     @property
     def _text(self) -> str:
-        text = f"{pods(self.wanted)} of others would have to be evicted for it at once"
+        text = f"{pods(self.wanted)} of others would have to be evicted for it"
+        limit = f"{self.exceeded} ({self.allowed})"
+        if self.is_behind:
+            return f"{text}, but an earlier job or pod of its team waits for {limit} first. Wait."
         if self.needs_higher_limit:
-            text = f"{text}, more than {self.exceeded} ({self.limit}) allows"
+            text = f"{text} at once, more than {limit} allows"
             return f"{text}. Raise it in the operator's settings if that many evictions are intended."
-        return f"{text}, and {self.exceeded} ({self.limit}) leaves {self.left} for this minute. Wait."
+        return f"{text} at once, and {limit} leaves {self.left} for this minute. Wait."
 
 
 def preemptor_of(entry: Entry) -> Preemptor:
-    """The team and uid under which the pods evicted for the entry are counted.
+    """The team and key under which the pods evicted for the entry are counted.
 
-    Namespaces without a policy are one team (111), and the pods of a gang share one uid (144).
+    Namespaces without a policy are one team (111), and the key of all pods of a gang is its name (144).
     """
-    team = entry.account.path_for_others[0].team.name if entry.account else entry.team
+    team = entry.account.path_seen_by_others[0].team.name if entry.account else entry.team
     return Preemptor(team, entry.gang or entry.demand.uid)
 
 
@@ -100,16 +105,16 @@ class EvictionCount:
             self.per_cluster += sign
 
 
-def over_limit(
-    limits: EvictionLimits, preemptor: Entry, evictions: EvictionCount, wanted: int, *, waits: bool
-) -> OverLimit | None:
+def check_limits(
+    limits: EvictionLimits, preemptor: Entry, evictions: EvictionCount, wanted: int, *, ahead: EvictionRefusal | None
+) -> EvictionRefusal | None:
     """The limit that forbids a preemptor its step, for which `wanted` pods would be evicted; None if no limit does.
 
-    `evictions` includes these pods. A preemptor that `waits` behind another preemptor of its team may continue, but may
-    not start, unless the cluster's limit is reserved for it.
+    `evictions` includes these pods. `ahead` is the step that an earlier preemptor of its team waits for, None if none
+    waits. Behind it a preemptor may continue, but may not start, unless the cluster's limit is reserved for it.
     """
     who = preemptor_of(preemptor)
-    entitled = preemptor.account is not None and preemptor.account.tier(0) is Tier.GUARANTEED
+    entitled = preemptor.account is not None and preemptor.account.entitlement(0) is Entitlement.GUARANTEED
     first = evictions.of_team(who.team) == evictions.of(who)
     for name, limit, counted in (
         (EvictionLimit.PER_TEAM, limits.per_team, evictions.of_team(who.team)),
@@ -119,7 +124,7 @@ def over_limit(
         if wanted and counted > limit and not (lenient and first):
             most = limits.per_cluster if name is EvictionLimit.PER_CLUSTER else limit
             left = max(0, limit - counted + wanted)
-            return OverLimit(name, wanted, most, left, needs_higher_limit=wanted > most and not lenient)
-    if wanted and waits and who != limits.longest_waiting and who not in evictions.recent_preemptors:
-        return OverLimit(EvictionLimit.PER_TEAM, wanted, limits.per_team, 0)
+            return EvictionRefusal(name, wanted, most, left, needs_higher_limit=wanted > most and not lenient)
+    if wanted and ahead and who != limits.longest_waiting and who not in evictions.recent_preemptors:
+        return replace(ahead, wanted=wanted, is_behind=True)
     return None

@@ -14,14 +14,13 @@ from math import inf
 from elastic_api.status import SizeReason
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.equivalence import equivalence_key
-from elastic_operator.plan.allocation.eviction_limits import OverLimit
+from elastic_operator.plan.allocation.eviction_limits import EvictionRefusal
 from elastic_operator.plan.allocation.explain_nodes import why_waiting, with_time_of_request
 from elastic_operator.plan.allocation.explain_quota import used_by_others, why_no_flavor, why_quota, why_too_large
 from elastic_operator.plan.allocation.node_requests import may_request_nodes
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.allocation.supply import Supplies, Supply
-from elastic_operator.plan.facts.decisions import SizeExplanation
-from elastic_operator.plan.facts.snapshot import CORDONED
+from elastic_operator.plan.facts.allocation_inputs import CORDONED
 from elastic_operator.plan.facts.text import Reason, listed, pods
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
@@ -66,72 +65,72 @@ class Explainer:
         self._state = state
         self._supplies = Supplies(state)
 
-    def why(self, entry: Entry) -> SizeExplanation:
-        """Why the job gets this size and no larger one."""
+    def why(self, entry: Entry) -> tuple[Reason, float | None]:
+        """Why the job gets this size and no larger one, and when (epoch seconds) that may change without any other
+        change; None: never.
+        """
         if not entry.demand.wants:
-            return SizeExplanation(Reason(SizeReason.SUSPENDED, ""))
+            return Reason(SizeReason.SUSPENDED, ""), None
         if not entry.demand.sizes:
-            return SizeExplanation(
-                Reason(SizeReason.AT_MAXIMUM, f"{pods(entry.size)}. The job is ending: it gets no new pods.")
-            )
+            return Reason(SizeReason.AT_MAXIMUM, f"{pods(entry.size)}. The job is ending: it gets no new pods."), None
         if waiting := self._why_waiting(entry):
-            return SizeExplanation(waiting)
+            return waiting, None
         if entry.size >= entry.demand.sizes[-1]:
-            return SizeExplanation(Reason(SizeReason.AT_MAXIMUM, f"{_head(entry)} Raise maxReplicas to let it grow."))
+            return Reason(SizeReason.AT_MAXIMUM, f"{_head(entry)} Raise maxReplicas to let it grow."), None
         if refused := why_no_flavor(entry) or why_too_large(entry, _wanted_gpus(entry)):
-            return SizeExplanation(refused)
-        size = entry.next_size if entry.served else entry.sizes[0]
+            return refused, None
+        size = entry.next_size if entry.admitted else entry.sizes[0]
         assert size is not None, "a larger size is allowed, as neither flavor nor team rules it out"
         return self._why_no_more(entry, size)
 
     def _why_waiting(self, entry: Entry) -> Reason | None:
-        if entry.demand.provisioning_pods and entry.served:
+        if entry.demand.provisioning_pods and entry.admitted:
             text = f"{_head(entry)} There is room for its pods now; they wait for the scheduler to bring them there."
             return Reason(SizeReason.WAITING_FOR_NODES, text)
         if not entry.requests_nodes and not (entry.sizes and may_request_nodes(self._state, entry)):
             return None
-        need = self._need(entry, entry.minimum)
+        need = self._need(entry, entry.demand.minimum)
         return Reason(SizeReason.WAITING_FOR_NODES, why_waiting(entry, _wanted(need), _usable(need)))
 
-    def _why_no_more(self, entry: Entry, size: int) -> SizeExplanation:
+    def _why_no_more(self, entry: Entry, size: int) -> tuple[Reason, float | None]:
         demand = entry.demand
         if entry.is_failed_size(size, self._state.now):
             reason = demand.failed_reason.rstrip(".") or "its pods found no place"
             text = f"{_head(entry)} {pods(size)} were tried: {reason}. Edit the job, or wait until it is tried again."
-            return SizeExplanation(Reason(SizeReason.SCALE_UP_FAILED, text), demand.failed_until)
+            return Reason(SizeReason.SCALE_UP_FAILED, text), demand.failed_until
         need = self._need(entry, size)
-        if entry.served and entry.is_delayed_size(size, self._state.now) and need.supply.fitting >= need.count:
+        if entry.admitted and entry.is_delayed_size(size, self._state.now) and need.supply.fitting >= need.count:
             later = _GROWS_LESS if demand.resize_cost and demand.changed_at > -inf else _GROWS_LATER
             text = f"{_head(entry)} There is room for {pods(size)}; {later}"
-            return SizeExplanation(Reason(SizeReason.SCALE_UP_DELAYED, text), demand.next_growth(self._state.now))
+            return Reason(SizeReason.SCALE_UP_DELAYED, text), demand.next_growth(self._state.now)
         if refused := why_quota(self._state, entry, size, _wanted(need)):
-            return SizeExplanation(refused)
-        if limited := self._over_limit(entry):
+            return refused, None
+        if limited := self._eviction_refusal(entry):
             why = limited.reason
-            return SizeExplanation(Reason(why.code, f"{_wanted(need)}. {why.message}"))
+            return Reason(why.code, f"{_wanted(need)}. {why.message}"), None
         lacking = self._why_no_room(need)
         text, requeue_at = with_time_of_request(entry, lacking.message, self._state.now)
         if demand.avoided:
             text = f"{text} Avoided for now: {'; '.join(demand.avoided[:_SHOWN])}."
         if not entry.may_preempt(self._state.now):
             text = f"{text} {_MAY_NOT_PREEMPT}"
-        return SizeExplanation(Reason(lacking.code, text), requeue_at)
+        return Reason(lacking.code, text), requeue_at
 
-    def _over_limit(self, entry: Entry) -> OverLimit | None:
+    def _eviction_refusal(self, entry: Entry) -> EvictionRefusal | None:
         """The step that a limit on evictions does not allow the entry; also known if the pass examined only an entry
         with an equal wish.
         """
-        return self._state.victims.over_limit.get(entry) or self._over_limits.get(self._wants_alike(entry))
+        return self._state.victims.held_up.get(entry) or self._eviction_refusals.get(self._wants_alike(entry))
 
     @cached_property
-    def _over_limits(self) -> Mapping[Hashable, OverLimit]:
-        return {self._wants_alike(entry): one for entry, one in self._state.victims.over_limit.items()}
+    def _eviction_refusals(self) -> Mapping[Hashable, EvictionRefusal]:
+        return {self._wants_alike(entry): one for entry, one in self._state.victims.held_up.items()}
 
     def _wants_alike(self, entry: Entry) -> Hashable:
         """The key of entries with an equal wish, if they have no pods yet or want to grow."""
-        if entry.size and not entry.served:
+        if entry.size and not entry.admitted:
             return entry
-        size = (entry.next_size if entry.served else entry.minimum) or 0
+        size = (entry.next_size if entry.admitted else entry.demand.minimum) or 0
         return equivalence_key(self._state, entry), entry.missing(size)
 
     def _need(self, entry: Entry, size: int) -> _Need:
@@ -148,7 +147,7 @@ class Explainer:
         supply = need.supply
         if not supply.requirements.nodes and not supply.closed:
             return _no_such_node(need)
-        if need.entry.served and 0 < supply.fitting < need.count:
+        if need.entry.admitted and 0 < supply.fitting < need.count:
             return _size_not_allowed(need)
         if need.gpus and supply.by_gpus < need.count and supply.free_gpus >= need.count * need.gpus:
             return _nodes(need) if _too_large(supply) else _fragmented(need)
@@ -197,7 +196,7 @@ def _other_resources(need: _Need) -> Reason:
 
 
 def _other_jobs(need: _Need) -> Reason:
-    action = "Wait" if need.entry.served else "Wait, or give the job a higher priority"
+    action = "Wait" if need.entry.admitted else "Wait, or give the job a higher priority"
     text = f"{_wanted(need)}; {_usable(need)}, the pods of other jobs hold the room. {action}."
     return Reason(SizeReason.HIGHER_PRIORITY_JOBS, text)
 
@@ -229,7 +228,11 @@ def _reopen(supply: Supply) -> str:
 
 
 def _head(entry: Entry) -> str:
-    least = f", {entry.minimum} at least" if not entry.served and entry.minimum < entry.demand.sizes[-1] else ""
+    least = (
+        f", {entry.demand.minimum} at least"
+        if not entry.admitted and entry.demand.minimum < entry.demand.sizes[-1]
+        else ""
+    )
     return f"{entry.size} of {pods(entry.demand.sizes[-1])}{least}."
 
 

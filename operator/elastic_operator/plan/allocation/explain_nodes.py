@@ -29,6 +29,6 @@ def with_time_of_request(entry: Entry, message: str, now: float) -> tuple[str, f
     that time, too.
     """
     after = entry.demand.may_request_nodes_at
-    if entry.served or after is None or after <= now:
+    if entry.admitted or after is None or after <= now:
         return message, None
     return f"{message} New nodes are requested from {rfc3339(status_time(after))} on.", after

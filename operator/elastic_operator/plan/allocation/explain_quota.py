@@ -48,16 +48,16 @@ def why_quota(state: AllocationState, entry: Entry, size: int, wanted: str) -> R
             )
             return Reason(SizeReason.QUOTA_EXHAUSTED, text)
         case Rule.LIMIT:
-            return _over_limit(entry, over, wanted, entry.gpus_missing(size))
+            return _over_quota(entry, over, wanted, entry.gpus_missing(size))
         case Rule.LENDING:
             kept = "the GPUs that are idle are kept for their owners (lending.limit)"
             return Reason(SizeReason.QUOTA_EXHAUSTED, f"{wanted}; {kept}. Wait, or raise those limits.")
 
 
-def _over_limit(entry: Entry, over: Account, wanted: str, need: int) -> Reason:
-    """The team would use more than the limit, by itself or with the pods that wait for new nodes (49)."""
+def _over_quota(entry: Entry, over: Account, wanted: str, need: int) -> Reason:
+    """The team would use more than the limit, alone or with the pods that wait for new nodes (49)."""
     borrow, name, uses = over.quota.borrow_limit, policy(over), f"uses {_used(over)}{_on_new_nodes(over)}"
-    is_outranked = over is entry.account and over.used + need <= over.limit and not entry.served
+    is_outranked = over is entry.account and over.used + need <= over.limit and not entry.admitted
     action = "Wait, or give the job a higher priority." if is_outranked else ""
     if not over.team.has_policy:
         text = f"{wanted}; {name} may use {over.limit} and {uses}. {action or no_policy(entry)}"
@@ -81,7 +81,7 @@ def used_by_others(entry: Entry, size: int, wanted: str, usable: str) -> Reason:
     if account is None:
         text = f"{wanted}; {usable}, the pods of other teams hold the room. Wait."
         return Reason(SizeReason.HIGHER_PRIORITY_JOBS, text)
-    need, judged = entry.gpus_missing(size), (*account.path_for_others, account)
+    need, judged = entry.gpus_missing(size), (*account.path_seen_by_others, account)
     beyond = next((one for one in judged if one.used + need > max(one.share, one.guaranteed)), account)
     use = f"uses {_used(beyond)}; its fair share is {beyond.share} ({beyond.guaranteed} guaranteed)"
     text = f"{wanted}; {usable}, the pods of other teams hold the room; {policy(beyond)} {use}."

@@ -33,7 +33,7 @@ class Claimant:
     not_lent: int = 0
 
     @property
-    def wanted(self) -> int:
+    def capped_request(self) -> int:
         """The team's request, up to its limit."""
         return max(0, self.requested if self.limit is None else min(self.requested, self.limit))
 
@@ -43,7 +43,7 @@ def divide(total: int, claimants: Sequence[Claimant]) -> tuple[dict[str, int], i
 
     Guarantees are honoured as written, even if their sum exceeds `total`: the first team to use GPUs then has them.
     """
-    shares = {c.name: min(max(0, c.guaranteed), c.wanted) for c in claimants}
+    shares = {c.name: min(max(0, c.guaranteed), c.capped_request) for c in claimants}
     left = max(0, total - sum(shares.values()) - sum(max(0, c.not_lent) for c in claimants))
     fractions: dict[str, Fraction] = {}
     tiers = [list(tier) for _, tier in groupby(sorted(claimants, key=_by_tier), key=lambda c: c.priority)]
@@ -68,11 +68,11 @@ def _divide_by_weight(
     again = True
     while amount and again:
         again = False
-        hungry = [c for c in tier if c.weight > 0 and shares[c.name] < c.wanted]
+        hungry = [c for c in tier if c.weight > 0 and shares[c.name] < c.capped_request]
         weights, offered = sum(Fraction(c.weight) for c in hungry), amount
         for c in hungry:
             offer = offered * Fraction(c.weight) / weights
-            missing = c.wanted - shares[c.name]
+            missing = c.capped_request - shares[c.name]
             given = missing if missing <= offer else int(offer)
             shares[c.name] += given
             amount -= given
@@ -88,7 +88,7 @@ def _hand_out_rest(
     amount: int, tier: Sequence[Claimant], shares: dict[str, int], fractions: Mapping[str, Fraction]
 ) -> int:
     """Give one GPU each to the largest fractions; returns the rest."""
-    hungry = [c for c in tier if c.name in fractions and shares[c.name] < c.wanted]
+    hungry = [c for c in tier if c.name in fractions and shares[c.name] < c.capped_request]
     for c in sorted(hungry, key=lambda c: (-fractions[c.name], *by_age(c)))[:amount]:
         shares[c.name] += 1
         amount -= 1

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from elastic_operator.plan.allocation.fit import collide
-from elastic_operator.plan.facts.snapshot import HostPort, Load, PodShape, Resources
+from elastic_operator.plan.facts.allocation_inputs import HostPort, Load, PodShape, Resources
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,7 +30,7 @@ class PodRequirements:
 
 
 class FreeResources:
-    """The free room on one node, now or soon. Negative if pods of others over-committed it."""
+    """The free room on one node, now or soon. Negative if foreign pods over-committed it."""
 
     __slots__ = ("free", "ports")
 

@@ -1,4 +1,4 @@
-"""Gangs of pending pods: all pods of a gang that wait get their places in one pass, or none does (144).
+"""Gangs of foreign pods: all pods of a gang that wait get their places in one pass, or none does (144).
 
 A Job that needs all of its pods cannot work with some of them. So the operator preempts no pod for a part of a gang. A
 gang keeps the places that it was promised before, because the pods that held them are deleted. While its nodes are
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from elastic_operator.plan.allocation.admit import MAX_NEW_PLACES, admit
+from elastic_operator.plan.allocation.admit import MAX_PODS_PLACED, admit
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.state import AllocationState
 
@@ -27,37 +27,37 @@ def serve_gang(state: AllocationState, gang: Sequence[Entry]) -> bool:
     """
     name, this_pass = gang[0].gang, state.this_pass
     over_budget = this_pass.tried_gangs and this_pass.tried_pods + len(gang) > MAX_PODS
-    if this_pass.new_places >= MAX_NEW_PLACES or (over_budget and name not in this_pass.tried_gangs):
+    if this_pass.pods_placed >= MAX_PODS_PLACED or (over_budget and name not in this_pass.tried_gangs):
         return False
     this_pass.tried_pods += len(gang)
     this_pass.tried_gangs.add(name)
-    this_pass.serving, known = name, this_pass.round.infeasible
-    this_pass.round.infeasible = known.copy()
+    this_pass.current_gang, known = name, this_pass.infeasible
+    this_pass.infeasible = known.copy()
     served = _serve_all(state, gang)
-    this_pass.serving, this_pass.round.infeasible = "", known
+    this_pass.current_gang, this_pass.infeasible = "", known
     return served
 
 
 def _serve_all(state: AllocationState, gang: Sequence[Entry]) -> bool:
-    mark, places = state.journal.mark(), state.this_pass.new_places
+    mark, places = state.journal.mark(), state.this_pass.pods_placed
     took = {entry: len(entry.victims) for entry in gang}
     for entry in gang:
         admit(state, entry)
-        if not entry.served:
+        if not entry.admitted:
             break
     else:
         taken = (one.pod.uid for entry in gang for one in entry.victims[took[entry] :])
-        if not state.victims.is_over_limit(gang[0], taken):
+        if not state.victims.note_if_held_up(gang[0], taken):
             return True
     state.undo_preemption(mark)
-    state.this_pass.new_places = places
+    state.this_pass.pods_placed = places
     return False
 
 
-def being_served(state: AllocationState) -> list[str]:
+def gangs_being_cleared_for(state: AllocationState) -> list[str]:
     """The gangs for which nodes are being cleared: some of their pods have a node reserved that is not free yet."""
     gangs = state.queues.gangs.items()
-    return sorted(name for name, gang in gangs if any(entry.reserved_node and not entry.served for entry in gang))
+    return sorted(name for name, gang in gangs if any(entry.reserved_node and not entry.admitted for entry in gang))
 
 
 def split_gangs(state: AllocationState) -> frozenset[str]:
@@ -68,5 +68,5 @@ def split_gangs(state: AllocationState) -> frozenset[str]:
 def _is_split(gang: set[Entry]) -> bool:
     if any(entry.may_be_split for entry in gang):
         return False
-    placed = any(entry.served and not entry.nominated_node for entry in gang)
-    return placed and not all(entry.served for entry in gang)
+    placed = any(entry.admitted and not entry.nominated_node for entry in gang)
+    return placed and not all(entry.admitted for entry in gang)

@@ -5,7 +5,7 @@ Growth takes free room, and GPUs of other teams that its team is entitled to. It
 
 from __future__ import annotations
 
-from elastic_operator.plan.allocation.accounts import Tier
+from elastic_operator.plan.allocation.accounts import Entitlement
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.equivalence import refusal_key
 from elastic_operator.plan.allocation.node_requests import is_requested_by_others
@@ -22,17 +22,17 @@ _MAX_TIMES_PREEMPTED = 2
 def round_sizes_down(state: AllocationState) -> None:
     """Shrink each job that lies between two allowed sizes to the lower one."""
     for entry in sorted(state.queues.partial | state.this_pass.changed, key=lambda entry: entry.rank):
-        if entry.served and entry.demand.sizes and entry.size not in entry.demand.sizes:
+        if entry.admitted and entry.demand.sizes and entry.size not in entry.demand.sizes:
             below = [n for n in entry.demand.sizes if n < entry.size]
             if below:
                 state.shrink(entry, below[-1])
 
 
-def grow(state: AllocationState, entry: Entry, tier: Tier) -> bool:
+def grow(state: AllocationState, entry: Entry, entitlement: Entitlement) -> bool:
     """Give the job its next allowed size, if it may have that size and all its new pods fit. Returns whether it has
     grown.
     """
-    state.victims.over_limit.pop(entry, None)
+    state.victims.held_up.pop(entry, None)
     size = entry.next_step(state.now)
     if (
         size is None
@@ -44,8 +44,8 @@ def grow(state: AllocationState, entry: Entry, tier: Tier) -> bool:
     need, account = entry.gpus_missing(size), entry.account
     if account is None:
         return _grow_freely(state, entry, size)
-    right = account.tier(need)
-    if right > tier:
+    right = account.entitlement(need)
+    if right > entitlement:
         return False
     refused = state.refusal(entry, need)
     if (
@@ -59,9 +59,9 @@ def grow(state: AllocationState, entry: Entry, tier: Tier) -> bool:
     return entry.may_preempt(state.now) and _grow_at_others_cost(state, entry, size)
 
 
-def may_borrow_again(entry: Entry, right: Tier) -> bool:
+def may_borrow_again(entry: Entry, right: Entitlement) -> bool:
     """Whether the entry may borrow: not if other teams preempted it twice in this pass (34)."""
-    return right is not Tier.BORROWED or entry.times_preempted < _MAX_TIMES_PREEMPTED
+    return right is not Entitlement.BORROWED or entry.times_preempted < _MAX_TIMES_PREEMPTED
 
 
 def _grow_freely(state: AllocationState, entry: Entry, size: int) -> bool:
@@ -85,15 +85,15 @@ def _grow_at_others_cost(state: AllocationState, entry: Entry, size: int) -> boo
     changed, the answer is the same (180).
     """
     master, workers = entry.missing(size)
-    key, short = ("growth", refusal_key(state, entry), master), state.this_pass.round.infeasible
-    if short.covers(key, workers) or state.this_pass.no_growth.get((key, workers)):
+    key, short = ("growth", refusal_key(state, entry), master), state.this_pass.infeasible
+    if short.covers(key, workers) or state.this_pass.answers.get("cannot grow", (key, workers)):
         return False
     roles = [ROLE_MASTER] * master + [ROLE_WORKER] * workers
     if preempt(state, entry, roles, Candidates(state, entry, entry.gpus_missing(size), growing=True)):
         return True
-    if entry in state.victims.over_limit:
+    if entry in state.victims.held_up:
         short.refuse(key, workers)
     else:
         short.add(key, workers)
-        state.this_pass.no_growth.put((key, workers), True)
+        state.this_pass.answers.put("cannot grow", (key, workers))
     return False

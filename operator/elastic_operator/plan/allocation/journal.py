@@ -32,6 +32,11 @@ class Journal:
         before = getattr(thing, attribute)
         self.do(partial(setattr, thing, attribute, value), undo=partial(setattr, thing, attribute, before))
 
+    def renumber(self) -> None:
+        """Count the present state as another one: something has changed that the journal does not cover."""
+        self.moves += 1
+        self.version = self.moves
+
     def mark(self) -> int:
         """This point, to roll back to. If two marks are equal, no change made between them stands."""
         return len(self._undo)

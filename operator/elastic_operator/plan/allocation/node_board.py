@@ -12,12 +12,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from elastic_operator.memory import drop_older_half
 from elastic_operator.plan.allocation.fit import collide, misfit
 from elastic_operator.plan.allocation.free_resources import FreeResources, PodRequirements, less, total_of
 from elastic_operator.plan.allocation.journal import Journal
 from elastic_operator.plan.allocation.pass_memo import KnownInfeasible
+from elastic_operator.plan.facts.allocation_inputs import HostPort, Load, Node, PodShape
 from elastic_operator.plan.facts.gpus import count_gpus
-from elastic_operator.plan.facts.snapshot import HostPort, Load, Node, PodShape
 
 _FEW_NODES = 16
 """Up to this many candidates are sorted; more are looked up in the index of free GPUs."""
@@ -30,8 +31,12 @@ class Seat(NamedTuple):
     """
 
     role: str
-    node: int
+    node_number: int
     ready: bool
+
+
+_MAX_SHAPES = 10_000
+"""The most shapes that are known as objects; equal shapes have one set of requirements in any case."""
 
 
 class NodeBoard:
@@ -69,6 +74,7 @@ class NodeBoard:
         known = self._by_shape.get(id(shape))
         if known is None:
             known = self._by_shape[id(shape)] = shape, self._requirements(shape)
+            drop_older_half(self._by_shape, _MAX_SHAPES)
         return known[1]
 
     def _requirements(self, shape: PodShape) -> PodRequirements:
@@ -255,7 +261,7 @@ def _ports_now(node: Node) -> list[HostPort]:
 
 
 def _same_but_use(one: Node, other: Node) -> bool:
-    return one is other or (  # by identity (23)
+    return one is other or (  # unchanged means identical (23)
         (one.unschedulable, one.ready, one.taints) == (other.unschedulable, other.ready, other.taints)
         and one.allocatable == other.allocatable
         and one.labels == other.labels

@@ -20,7 +20,7 @@ from elastic_operator.plan.allocation.entry import Entry, keep_order
 from elastic_operator.plan.allocation.node_board import Seat
 from elastic_operator.plan.allocation.refusal import Rule
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.snapshot import Member
+from elastic_operator.plan.facts.allocation_inputs import Member
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 _Places = Sequence[tuple[int, Collection[tuple[Entry, Seat]]]]
@@ -37,18 +37,18 @@ def is_requested_by_others(state: AllocationState, entry: Entry, need: int) -> b
         return False
     requested = _requested_by(state, account, entry.demand.priority)
     if entry in queues.provisioning[account] and may_request_nodes(state, entry):
-        requested -= entry.gpus_missing(entry.minimum)
+        requested -= entry.gpus_missing(entry.demand.minimum)
     return requested > 0 and state.refusal(entry, need + requested, Rule.LIMIT) is not None
 
 
 def _requested_by(state: AllocationState, account: Account, priority: int) -> int:
     """The GPUs for which provisioning jobs of that priority or a higher one may request nodes now. Counted once between
     two changes."""
-    known = state.this_pass.requested_by.get((account, priority))
+    known = state.this_pass.answers.get("requested", (account, priority))
     if known is None:
         first = (one for one in state.queues.provisioning[account] if one.demand.priority >= priority)
-        known = sum(one.gpus_missing(one.minimum) for one in first if may_request_nodes(state, one))
-        state.this_pass.requested_by.put((account, priority), known)
+        known = sum(one.gpus_missing(one.demand.minimum) for one in first if may_request_nodes(state, one))
+        state.this_pass.answers.put("requested", (account, priority), known)
     return known
 
 
@@ -57,13 +57,13 @@ def may_request_nodes(state: AllocationState, entry: Entry) -> bool:
     nodes.
     """
     demand = entry.demand
-    if demand.may_request_nodes_at is None or not demand.wants or entry.served or entry.seats:
+    if demand.may_request_nodes_at is None or not demand.wants or entry.admitted or entry.seats:
         return False
-    if entry.is_failed_size(entry.minimum, state.now) or not (
+    if entry.is_failed_size(entry.demand.minimum, state.now) or not (
         demand.provisioning_pods or state.now >= demand.may_request_nodes_at
     ):
         return False
-    return state.refusal(entry, entry.gpus_missing(entry.minimum), Rule.GUARANTEE, Rule.LIMIT) is None
+    return state.refusal(entry, entry.gpus_missing(entry.demand.minimum), Rule.GUARANTEE, Rule.LIMIT) is None
 
 
 def request_nodes(state: AllocationState) -> None:
@@ -82,10 +82,10 @@ def _would_rob(state: AllocationState, entry: Entry, to_come: _Places) -> bool:
 
     If all missing pods are pending already, kube-scheduler has rejected the room that is free now.
     """
-    master, workers = entry.missing(entry.minimum)
+    master, workers = entry.missing(entry.demand.minimum)
     all_wait = len(entry.demand.provisioning_pods) >= master + workers
     missing = [entry.master] * master + [entry.worker] * bool(workers)
-    keeps = state.refusal(entry, entry.gpus_missing(entry.minimum), Rule.LENDING)
+    keeps = state.refusal(entry, entry.gpus_missing(entry.demand.minimum), Rule.LENDING)
     if keeps and any(state.board.fits(requirements, node) for requirements in missing for node in requirements.nodes):
         return True
     for node, seated in to_come:
@@ -120,18 +120,18 @@ def new_roles(entry: Entry) -> list[str]:
 def seats_without_pods(entry: Entry) -> list[Seat]:
     """The seats for which pods are to be created. The scheduler binds provisioning pods to the other seats."""
     there = [pod.role for pod in still_provisioning(entry)]
-    left = []
+    remaining = []
     for seat in entry.seats:
         if seat.role in there:
             there.remove(seat.role)
         else:
-            left.append(seat)
-    return left
+            remaining.append(seat)
+    return remaining
 
 
 def _roles_to_come(entry: Entry) -> list[str]:
     """The roles of all pods that the entry gets, the master first if nodes are requested."""
     if not entry.requests_nodes:
         return [seat.role for seat in entry.seats]
-    master, workers = entry.missing(entry.minimum)
+    master, workers = entry.missing(entry.demand.minimum)
     return [ROLE_MASTER] * master + [ROLE_WORKER] * workers

@@ -1,16 +1,15 @@
 """The memory of one pass, so that thousands of equivalent entries are not examined one by one (38).
 
 "N pods do not fit" holds longer than other answers: on the board until room is freed, for preemption until the next
-round, because within a round preemption only gets harder.
+round, because within a round preemption hardly ever gets easier. If it does, the next round finds that.
 
     name                        valid while                     voided by                         undone by
-    PassMemo                    the state is the same           any change                        undoing the change
-    PassState.no_growth         the same, between divisions     any change; other fair shares     undoing the change
+    PassState.answers           the state is the same           any change; other fair shares     undoing the change
     NodeBoard: KnownInfeasible  no room is freed                a load that goes or is renewed    undoing the change
-    RoundMemory.infeasible      the round, or a gang's turn     the next round, the turn's end     -
-    RoundMemory.refused         the same, within the round      any change; the next round        undoing the change
-    RoundMemory.options         the round                       an undone preemption; on one      -
-                                                                node, a preemption there
+    PassState.infeasible        the round, or a gang's turn     the next round, the turn's end     -
+    PassState.options           the round                       an undone preemption; on one      -
+                                                                node, a preemption there; a use
+                                                                of the preemptor's that fell
 
 Undoing a change brings back the answers of the state before it, where the last column says so. `KnownInfeasible` is
 replaced and not changed for that: the journal has the object that was valid before.
@@ -19,29 +18,28 @@ replaced and not changed for that: the journal has the object that was valid bef
 from __future__ import annotations
 
 from collections.abc import Hashable
-from heapq import heappush
-from typing import Generic, TypeVar
 
 from elastic_operator.plan.allocation.journal import Journal
 
-Answer = TypeVar("Answer")
 
+class PassMemo:
+    """Answers by question and key: a number, or that something holds.
 
-class PassMemo(Generic[Answer]):
-    """Answers by key. An answer is void once the state has changed, and holds again once the change is undone."""
+    An answer is void once the state has changed, and holds again once the change is undone.
+    """
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._known: dict[Hashable, tuple[int, Answer]] = {}
+        self._known: dict[tuple[str, Hashable], tuple[int, int]] = {}
 
-    def get(self, key: Hashable) -> Answer | None:
+    def get(self, question: str, key: Hashable) -> int | None:
         """The answer that still holds; None if there is none."""
-        known = self._known.get(key)
+        known = self._known.get((question, key))
         return known[1] if known is not None and known[0] == self._journal.version else None
 
-    def put(self, key: Hashable, answer: Answer) -> None:
+    def put(self, question: str, key: Hashable, answer: int = True) -> None:
         """Remember the answer, which was found in the present state."""
-        self._known[key] = self._journal.version, answer
+        self._known[question, key] = self._journal.version, answer
 
 
 class KnownInfeasible:
@@ -60,7 +58,7 @@ class KnownInfeasible:
         self._fewest[key] = min(count, self._fewest.get(key, count))
 
     def refuse(self, key: Hashable, count: int) -> None:
-        """Remember that exactly `count` pods are refused. Other numbers are examined anew, because the message names
+        """Remember that exactly `count` pods are refused. Other numbers are examined again, because the message names
         the number.
         """
         self._refused.add((key, count))
@@ -70,23 +68,3 @@ class KnownInfeasible:
         other = KnownInfeasible()
         other._fewest, other._refused = dict(self._fewest), set(self._refused)
         return other
-
-
-class RoundMemory:
-    """The memory of one round of minima and of the growth after it. The next round begins with a new one.
-
-    `refused`: the keys of entries that were tried for their minimum and got nothing. `infeasible`: the numbers of
-    workers that could not be placed, even by preemption. `options`: by preemptor, a heap of prices and nodes. While
-    pods are preempted, an option only gets dearer, except on the nodes that these pods leave. So options are kept for
-    the round (44), or until a preemption is undone.
-    """
-
-    def __init__(self, journal: Journal) -> None:
-        self.refused = PassMemo[bool](journal)
-        self.infeasible = KnownInfeasible()
-        self.options: dict[Hashable, list[tuple[tuple[float, ...], int]]] = {}
-
-    def node_got_room(self, node: int) -> None:
-        """Options on that node may be cheaper now, so they are examined next."""
-        for found in self.options.values():
-            heappush(found, ((), node))

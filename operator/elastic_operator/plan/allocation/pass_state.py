@@ -1,10 +1,26 @@
-"""The state of one pass: its changes so far, and answers that hold within it."""
+"""The state of one pass: its changes so far, and findings that hold within it."""
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+from dataclasses import dataclass
+from heapq import heappush
+
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.journal import Journal
-from elastic_operator.plan.allocation.pass_memo import PassMemo, RoundMemory
+from elastic_operator.plan.allocation.pass_memo import KnownInfeasible, PassMemo
+
+
+@dataclass(slots=True)
+class FoundOptions:
+    """The options of one search.
+
+    `heap` has a price and a node for each. `use_after` is the preemptor's use with all that it wants, level by level,
+    and at each level the highest since the search: options that such a use forbids are not in the heap.
+    """
+
+    heap: list[tuple[tuple[float, ...], int]]
+    use_after: tuple[int, ...]
 
 
 class PassState:
@@ -13,21 +29,33 @@ class PassState:
     Its changes so far:
         changed       the entries that it has changed or tried to change
         preempted     the entries that have lost all their pods in it
-        new_places    the number of pending pods that had no node and got a place by preemption
-        serving       the gang that is being served; "" for none
+        pods_placed   the number of foreign pods that had no node and got a place by preemption
+        current_gang  the gang that is being served; "" for none
         tried_gangs   the gangs served so far, with `tried_pods` pods in all
 
-    Answers that hold within it:
-        given         the GPUs that the jobs of a team give to one of its entries, for `preemption.candidates`
-        requested_by  the GPUs for which jobs request new nodes, for `node_requests`
-        no_growth     jobs that could not grow at others' cost, and their equivalents (180)
-        round         the answers that hold within the present round
+    Findings that hold within it, for entries that are equivalent:
+        answers       to questions about the present state
+        infeasible    the numbers of workers that could not be placed, even by preemption; of the present round
+        options       by preemptor, the options that it was found to have; of the present round. While pods of others
+                      are preempted, an option only gets dearer, except on the nodes that these pods leave. So options
+                      are kept for the round (44), or until a preemption is undone. Pods of the preemptor's team, or of
+                      a team below one of its parents, are the other exception: without them the preemptor may be
+                      entitled to pods that it could not take before (189)
     """
 
     def __init__(self, journal: Journal) -> None:
         self.changed, self.preempted = set[Entry](), set[Entry]()
-        self.new_places, self.serving = 0, ""
+        self.pods_placed, self.current_gang = 0, ""
         self.tried_gangs, self.tried_pods = set[str](), 0
-        self.given, self.requested_by = PassMemo[int](journal), PassMemo[int](journal)
-        self.no_growth = PassMemo[bool](journal)
-        self.round = RoundMemory(journal)
+        self.answers = PassMemo(journal)
+        self.begin_round()
+
+    def begin_round(self) -> None:
+        """Begin a round of minima and of the growth after it."""
+        self.infeasible = KnownInfeasible()
+        self.options: dict[Hashable, FoundOptions] = {}
+
+    def node_got_room(self, node: int) -> None:
+        """Options on that node may be cheaper now, so they are examined next."""
+        for found in self.options.values():
+            heappush(found.heap, ((), node))

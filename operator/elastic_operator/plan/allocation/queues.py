@@ -1,4 +1,4 @@
-"""The entries of all jobs and pending pods, in the order in which they are served, by team and by account."""
+"""The entries of all jobs and foreign pods, in the order in which they are served, by team and by account."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ from elastic_operator.plan.allocation.accounts import Account, Accounts
 from elastic_operator.plan.allocation.entry import Entry, keep_order
 from elastic_operator.plan.allocation.node_board import NodeBoard
 from elastic_operator.plan.allocation.scale_up_queues import ScaleUpQueues
-from elastic_operator.plan.facts.snapshot import JobDemand, PendingPod, Snapshot
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, ForeignPod, JobDemand
 
 Order = tuple[int, bool, float, str]
 
 
 class Queues:
-    """The entries of all jobs and pending pods, kept up to date with the snapshot.
+    """The entries of all jobs and foreign pods, kept up to date with the input.
 
     Beside all of them:
         unserved       wait for their minimum
         scale_up       may grow
-        preprocessed   must be handled before anything is decided: they have members to release, members without a
+        handled_first  must be handled before anything is decided: they have members to release, members without a
                        node, or a nomination
         partial        have a size that is not allowed
         provisioning   have pods that request new nodes; by account
-        gangs          the pending pods of each gang
+        gangs          the foreign pods of each gang
     """
 
     def __init__(self, board: NodeBoard, accounts: Accounts) -> None:
         self._board, self._accounts = board, accounts
         self._by_uid: dict[str, Entry] = {}
         self._order: dict[Entry, Order] = {}
-        self._kinds: dict[Hashable, int] = {}
+        self._equivalence_classes: dict[Hashable, int] = {}
         self.entries: tuple[Entry, ...] = ()
         self.by_account: dict[Account, list[Entry]] = {}
         self.by_team: dict[str, list[Entry]] = {}
         self.unserved: set[Entry] = set()
         self.scale_up = ScaleUpQueues()
-        self.preprocessed: set[Entry] = set()
+        self.handled_first: set[Entry] = set()
         self.partial: set[Entry] = set()
         self.provisioning: dict[Account, set[Entry]] = {}
         self.provisioning_gpus: Counter[Account] = Counter()
@@ -45,16 +45,18 @@ class Queues:
         self.gangs: dict[str, set[Entry]] = {}
 
     def renew(
-        self, snapshot: Snapshot, *, leave: Callable[[Entry], None], join: Callable[[Iterable[Entry]], None]
+        self, inputs: AllocationInputs, *, leave: Callable[[Entry], None], join: Callable[[Iterable[Entry]], None]
     ) -> None:
         """Drop the entries of jobs that have changed (`leave` is called for each), and add their new
         entries (`join`).
         """
-        pending_pods = {pending.uid: pending for pending in snapshot.pending_pods if not pending.unplannable}
-        jobs: dict[str, JobDemand | PendingPod] = {job.uid: job for job in snapshot.jobs} | pending_pods
+        foreign_pods = {
+            foreign_pod.uid: foreign_pod for foreign_pod in inputs.foreign_pods if not foreign_pod.unplannable
+        }
+        jobs: dict[str, JobDemand | ForeignPod] = {job.uid: job for job in inputs.jobs} | foreign_pods
         known = self._by_uid
-        # By identity (23).
-        gone = [entry for uid, entry in known.items() if jobs.get(uid) is not (entry.pending or entry.demand)]
+        # Unchanged demands are identical objects (23).
+        gone = [entry for uid, entry in known.items() if jobs.get(uid) is not (entry.foreign_pod or entry.demand)]
         for entry in gone:
             leave(entry)
             self._forget(entry)
@@ -63,7 +65,7 @@ class Queues:
             return
         join(new)
         for entry in new:
-            self._classify(entry, snapshot.now)
+            self._classify(entry, inputs.now)
         self.entries = tuple(sorted(known.values(), key=self._order.__getitem__))
         for rank, entry in enumerate(self.entries):
             entry.rank = rank
@@ -73,22 +75,24 @@ class Queues:
         return self._by_uid[uid]
 
     def find(self, uid: str) -> Entry | None:
-        """The entry of a job or pending pod; None if there is none."""
+        """The entry of a job or foreign pod; None if there is none."""
         return self._by_uid.get(uid)
 
-    def _entry(self, one: JobDemand | PendingPod) -> Entry:
-        pending = one if isinstance(one, PendingPod) else None
-        job = _as_job(one) if isinstance(one, PendingPod) else one
+    def _entry(self, one: JobDemand | ForeignPod) -> Entry:
+        foreign_pod = one if isinstance(one, ForeignPod) else None
+        job = _as_job(one) if isinstance(one, ForeignPod) else one
         master, worker = self._board.requirements(job.master), self._board.requirements(job.worker)
         rules = self._accounts.teams.of(job.namespace)
         team = rules.name
-        entry = Entry(job, 0, team, job.sizes, master, worker, pending=pending)
+        entry = Entry(job, 0, team, job.sizes, master, worker, foreign_pod=foreign_pod)
         if job.flavor and job.flavor in self._accounts.capacity and (master.gpus or worker.gpus):
             entry.account = self._accounts.of(job.namespace, job.flavor)
             self.by_account.setdefault(entry.account, []).append(entry)
-        foreign = pending and (pending.preempts, pending.reserved, pending.may_be_split)
+        foreign = foreign_pod and (foreign_pod.preempts, foreign_pod.reserved, foreign_pod.may_be_split)
         rights = job.flavor, job.priority, job.preemptible, foreign
-        entry.kind = self._kinds.setdefault((team, entry.account, master, worker, rights), len(self._kinds))
+        entry.equivalence_class = self._equivalence_classes.setdefault(
+            (team, entry.account, master, worker, rights), len(self._equivalence_classes)
+        )
         entry.sizes = _allowed_sizes(entry)
         entry.keepable = entry.kept = tuple(sorted(job.members, key=keep_order))
         self.by_team.setdefault(team, []).append(entry)
@@ -108,27 +112,27 @@ class Queues:
             if not self.gangs[entry.gang]:
                 del self.gangs[entry.gang]
         self.scale_up.discard(entry)
-        for group in (self.unserved, self.preprocessed, self.partial):
+        for group in (self.unserved, self.handled_first, self.partial):
             group.discard(entry)
         if entry.account and entry in self.provisioning.get(entry.account, ()):
             self.provisioning[entry.account].remove(entry)
-            self.provisioning_gpus[entry.account] -= entry.demand.gpus_of_size(entry.minimum)
+            self.provisioning_gpus[entry.account] -= entry.demand.gpus_of_size(entry.demand.minimum)
 
     def _classify(self, entry: Entry, now: float) -> None:
         demand = entry.demand
-        entry.served = not demand.sizes or (bool(entry.sizes) and demand.wants and entry.complete)
-        if _needs_preprocessing(entry):
-            self.preprocessed.add(entry)
+        entry.admitted = not demand.sizes or (bool(entry.sizes) and demand.wants and entry.complete)
+        if _is_handled_first(entry):
+            self.handled_first.add(entry)
         if demand.provisioning_pods and entry.account and demand.sizes:
             self.provisioning.setdefault(entry.account, set()).add(entry)
-            self.provisioning_gpus[entry.account] += entry.demand.gpus_of_size(entry.minimum)
+            self.provisioning_gpus[entry.account] += entry.demand.gpus_of_size(entry.demand.minimum)
         if not (demand.wants and entry.sizes):
             return
-        if not entry.served:
+        if not entry.admitted:
             self.unserved.add(entry)
         elif entry.next_size is not None:
             self.scale_up.add(entry, now)
-        if entry.served and entry.size not in demand.sizes:
+        if entry.admitted and entry.size not in demand.sizes:
             self.partial.add(entry)
 
 
@@ -147,7 +151,7 @@ def _allowed_sizes(entry: Entry) -> tuple[int, ...]:
     return tuple(n for n in demand.sizes if n <= has or not (demand.flavor_problem or over_per_job_limit(entry, n)))
 
 
-def _needs_preprocessing(entry: Entry) -> bool:
+def _is_handled_first(entry: Entry) -> bool:
     """Whether the entry must release members in any case, has members without a node, or is a nominated pod."""
     if entry.nominated_node:
         return True
@@ -160,24 +164,24 @@ def _order(job: JobDemand, *, in_turns: bool) -> Order:
     """Sort key: priority, whether the job has its minimum, age, uid. If jobs take turns, the job that waits longest
     counts as the oldest.
     """
-    at_minimum = bool(job.sizes) and len(job.members) >= job.sizes[0]
+    at_minimum = bool(job.sizes) and not job.lacks_minimum
     holds = job.is_admitted or at_minimum
     age = job.waiting_since if in_turns and not holds and job.waiting_since else job.created
     return -job.priority, not holds, age, job.uid
 
 
-def _as_job(pending: PendingPod) -> JobDemand:
-    """A pending pod of others as a job of one pod."""
+def _as_job(foreign_pod: ForeignPod) -> JobDemand:
+    """A foreign pod as a job of one pod."""
     return JobDemand(
-        uid=pending.uid,
-        namespace=pending.namespace,
-        name=pending.name,
-        priority=pending.priority,
-        created=pending.created,
+        uid=foreign_pod.uid,
+        namespace=foreign_pod.namespace,
+        name=foreign_pod.name,
+        priority=foreign_pod.priority,
+        created=foreign_pod.created,
         sizes=(1,),
-        master=pending.shape,
-        worker=pending.shape,
+        master=foreign_pod.shape,
+        worker=foreign_pod.shape,
         undelayed_size=1,
-        flavor=pending.flavor,
-        may_preempt=pending.may_preempt,
+        flavor=foreign_pod.flavor,
+        may_preempt=foreign_pod.may_preempt,
     )

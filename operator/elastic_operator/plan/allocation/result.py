@@ -10,11 +10,11 @@ from elastic_operator.plan.allocation.accounts import Accounts
 from elastic_operator.plan.allocation.assignments import assignment_of
 from elastic_operator.plan.allocation.deferred import deferred
 from elastic_operator.plan.allocation.entry import Entry
-from elastic_operator.plan.allocation.eviction_limits import OverLimit
+from elastic_operator.plan.allocation.eviction_limits import EvictionRefusal
 from elastic_operator.plan.allocation.explain import Explainer
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.decisions import Assignment, Eviction, Grant, Nomination, SizeExplanation
-from elastic_operator.plan.facts.snapshot import Preemptor, Snapshot
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, Preemptor
+from elastic_operator.plan.facts.decisions import Assignment, Eviction, Grant, Nomination
 from elastic_operator.plan.facts.text import Reason
 
 _KEEPS = "The job keeps its pods until the next change."
@@ -29,8 +29,9 @@ class Allocation(Mapping[str, Grant]):
     def __init__(self, state: AllocationState) -> None:
         self._own, self._revision = state, state.revision
         self._explainer = Explainer(state)
-        self._entries = {job.uid: state.queues.of(job.uid) for job in state.snapshot.jobs}
-        self._assignments: dict[str, Assignment] = {}
+        self._entries = {job.uid: state.queues.of(job.uid) for job in state.inputs.jobs}
+        for entry in state.this_pass.changed:
+            entry.assignment = None
         self._grants: dict[str, Grant] = {}
         self.would_not_last: Mapping[str, str] = {}
         """The jobs (uids) that get nothing because it would not last, each with the reason in words (143)."""
@@ -49,9 +50,11 @@ class Allocation(Mapping[str, Grant]):
             entry = self._entries[uid]
             assignment = self.assignment(uid)
             preemptors = entry.preemptors if assignment.release else ()
+            size_reason, requeue_at = self._why(entry)
             self._grants[uid] = Grant(
                 assignment,
-                self._why(entry),
+                size_reason,
+                requeue_at,
                 preemptors=_named(preemptors),
                 reclaimed=any(map(entry.is_eviction_by, preemptors)),
                 victim_jobs=_named(
@@ -60,11 +63,11 @@ class Allocation(Mapping[str, Grant]):
             )
         return self._grants[uid]
 
-    def _why(self, entry: Entry) -> SizeExplanation:
+    def _why(self, entry: Entry) -> tuple[Reason, float | None]:
         why = self.would_not_last.get(entry.demand.uid)
         if why is None:
             return self._explainer.why(entry)
-        return SizeExplanation(Reason(SizeReason.WOULD_NOT_LAST, f"{why} {_KEEPS}"))
+        return Reason(SizeReason.WOULD_NOT_LAST, f"{why} {_KEEPS}"), None
 
     @property
     def _state(self) -> AllocationState:
@@ -72,9 +75,9 @@ class Allocation(Mapping[str, Grant]):
         return self._own
 
     @property
-    def snapshot(self) -> Snapshot:
-        """The snapshot that the allocation was made from."""
-        return self._state.snapshot
+    def inputs(self) -> AllocationInputs:
+        """The input that the allocation was made from."""
+        return self._state.inputs
 
     @property
     def has_shrinking_jobs(self) -> bool:
@@ -88,15 +91,15 @@ class Allocation(Mapping[str, Grant]):
 
     @cached_property
     def nominations(self) -> tuple[Nomination, ...]:
-        """Places for pending pods that have none yet and whose team is entitled to one (41)."""
-        if not self._state.snapshot.pending_pods:
+        """Places for foreign pods that have none yet and whose team is entitled to one (41)."""
+        if not self._state.inputs.foreign_pods:
             return ()
-        placed = (entry for entry in self._state.queues.entries if entry.is_pending_pod and entry.seats)
+        placed = (entry for entry in self._state.queues.entries if entry.is_foreign_pod and entry.seats)
         return tuple(_nomination(self._state, e) for e in placed if e.nominated_node == e.reserved_node)
 
     @cached_property
     def evictions(self) -> tuple[Eviction, ...]:
-        """The pods that jobs lose to other teams and to pending pods of others."""
+        """The pods that jobs lose to other teams and to foreign pods."""
         losing = sorted(
             (e for e in self._state.this_pass.changed if e.loses_members and e.preemptors), key=lambda entry: entry.rank
         )
@@ -110,7 +113,7 @@ class Allocation(Mapping[str, Grant]):
 
     @cached_property
     def evicted_for(self) -> Mapping[str, Preemptor]:
-        """The pods (uids) that are evicted for another team or for a pending pod of others, each with its preemptor."""
+        """The pods (uids) that are evicted for another team or for a foreign pod, each with its preemptor."""
         return self._state.victims.evictions.evicted
 
     @cached_property
@@ -127,23 +130,23 @@ class Allocation(Mapping[str, Grant]):
         return found
 
     @cached_property
-    def over_limit(self) -> tuple[tuple[Entry, OverLimit], ...]:
+    def held_up(self) -> tuple[tuple[Entry, EvictionRefusal], ...]:
         """The entries that a limit on evictions holds up, in the order in which jobs are served (138)."""
-        return tuple(sorted(self._state.victims.over_limit.items(), key=lambda one: one[0].rank))
+        return tuple(sorted(self._state.victims.held_up.items(), key=lambda one: one[0].rank))
 
     @property
     def tried_gangs(self) -> frozenset[str]:
-        """The gangs of pending pods for which the pass looked for places."""
+        """The gangs of foreign pods for which the pass looked for places."""
         return frozenset(self._state.this_pass.tried_gangs)
 
     def job_preemptors(self, uid: str) -> tuple[str, ...]:
         """The jobs (uids) for which pods of that job are preempted, in the order in which jobs are served."""
         preemptors = set(self._preemptors.get(uid, {}).values())
-        return tuple(one.demand.uid for one in sorted(preemptors, key=lambda one: one.rank) if not one.is_pending_pod)
+        return tuple(one.demand.uid for one in sorted(preemptors, key=lambda one: one.rank) if not one.is_foreign_pod)
 
     def has_pending_preemptors(self, uid: str) -> bool:
-        """Whether pods of that job are preempted for pending pods of others."""
-        return any(preemptor.is_pending_pod for preemptor in self._preemptors.get(uid, {}).values())
+        """Whether pods of that job are preempted for foreign pods."""
+        return any(preemptor.is_foreign_pod for preemptor in self._preemptors.get(uid, {}).values())
 
     def deferred(self, uid: str, waiting: Set[str]) -> frozenset[str]:
         """The pods (uids) of the job whose release is put off while the jobs `waiting` are to get nothing (139)."""
@@ -162,20 +165,21 @@ class Allocation(Mapping[str, Grant]):
         """The job's position in the order in which jobs are served."""
         return self._entries[uid].rank
 
+    def find_assignment(self, uid: str) -> Assignment | None:
+        """The assignment; None for a job that is not in the input."""
+        return self.assignment(uid) if uid in self._entries else None
+
     def assignment(self, uid: str) -> Assignment:
-        """The grant without its reasons. Raises KeyError for a job that is not in the snapshot."""
+        """The grant without its reasons. Raises KeyError for a job that is not in the input."""
         entry = self._entries[uid]
-        if entry not in self._state.this_pass.changed:
-            if entry.unchanged_assignment is None:
-                entry.unchanged_assignment = assignment_of(self._state, entry)
-            return entry.unchanged_assignment
-        if uid not in self._assignments:
-            self._assignments[uid] = assignment_of(self._state, entry)
-        return self._assignments[uid]
+        state = self._state
+        if entry.assignment is None:
+            entry.assignment = assignment_of(state, entry)
+        return entry.assignment
 
 
 def _nomination(state: AllocationState, entry: Entry) -> Nomination:
-    node = entry.seats[0].node
+    node = entry.seats[0].node_number
     gone = [one for one in entry.victims if one.is_preempted]
     return Nomination(
         uid=entry.demand.uid,

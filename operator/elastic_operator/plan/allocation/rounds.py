@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from elastic_operator.plan.allocation.accounts import Account, Tier
+from elastic_operator.plan.allocation.accounts import Account, Entitlement
 from elastic_operator.plan.allocation.admit import admit, reserve_for_starving
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.equivalence import individually_limited, minimum_key
-from elastic_operator.plan.allocation.gangs import being_served, serve_gang
+from elastic_operator.plan.allocation.gangs import gangs_being_cleared_for, serve_gang
 from elastic_operator.plan.allocation.grow import grow, may_borrow_again, round_sizes_down
-from elastic_operator.plan.allocation.pass_memo import RoundMemory
 from elastic_operator.plan.allocation.preemption.candidates import given_within_team, gives_within_team
 from elastic_operator.plan.allocation.preemption.preempt import give_back
 from elastic_operator.plan.allocation.scale_up_queues import ScaleUpQueue
@@ -27,7 +26,7 @@ _MAX_REPETITIONS = 8
 
 
 def serve(state: AllocationState) -> None:
-    """Serve all jobs and pending pods.
+    """Serve all jobs and foreign pods.
 
     The rounds are repeated while they change anything: GPUs that one team borrowed in the last round may be what
     another team is now entitled to (32).
@@ -35,10 +34,10 @@ def serve(state: AllocationState) -> None:
     for _ in range(_MAX_REPETITIONS):
         before = state.journal.mark()
         admissions = Admissions(state)
-        for tier in Tier:
-            admissions.serve(tier)
+        for entitlement in Entitlement:
+            admissions.serve(entitlement)
             give_back(state)
-            _grow_all(state, tier)
+            _grow_all(state, entitlement)
             give_back(state)
         round_sizes_down(state)
         if state.journal.mark() == before:
@@ -57,16 +56,16 @@ class Admissions:
         self._tried: set[Entry] = set()
         self._reserved_for_starving: set[tuple[str, str]] = set()
 
-    def serve(self, tier: Tier) -> None:
+    def serve(self, entitlement: Entitlement) -> None:
         """One round: first gangs whose nodes are being cleared (171); then jobs that run or were started, and the jobs
         that rank before these in their teams; then all others.
 
         An entry that is preempted in this round is tried again.
         """
         state, self._tried = self._state, set()
-        state.this_pass.round = RoundMemory(state.journal)
-        for name in being_served(state):
-            self._serve_gang(name, tier)
+        state.this_pass.begin_round()
+        for name in gangs_being_cleared_for(state):
+            self._serve_gang(name, entitlement)
         while waiting := [c for c in (state.queues.unserved | state.this_pass.changed) - self._tried if _waits(c)]:
             last: dict[str, int] = {}
             for entry in waiting:
@@ -74,35 +73,35 @@ class Admissions:
                     last[entry.team] = max(entry.rank, last.get(entry.team, -1))
             for first in (True, False):
                 some = [entry for entry in waiting if (entry.rank <= last.get(entry.team, -1)) is first]
-                _take_turns(state, some, lambda entry: self._serve(entry, tier))
+                _take_turns(state, some, lambda entry: self._serve(entry, entitlement))
 
-    def _serve(self, entry: Entry, tier: Tier) -> None:
+    def _serve(self, entry: Entry, entitlement: Entitlement) -> None:
         """Serve the entry once in this round, after the preempted entries of its team that rank before it."""
         if entry in self._tried:
             return
         self._tried.add(entry)
-        self._state.victims.over_limit.pop(entry, None)
+        self._state.victims.held_up.pop(entry, None)
         for other in sorted(self._state.this_pass.preempted, key=lambda other: other.rank):
             if other.team == entry.team and other.rank < entry.rank and _waits(other):
-                self._serve(other, tier)
+                self._serve(other, entitlement)
         if entry.gang:
-            self._serve_gang(entry.gang, tier)
+            self._serve_gang(entry.gang, entitlement)
         else:
-            self._serve_alone(entry, tier)
+            self._serve_alone(entry, entitlement)
 
-    def _serve_alone(self, entry: Entry, tier: Tier) -> None:
+    def _serve_alone(self, entry: Entry, entitlement: Entitlement) -> None:
         key = minimum_key(self._state, entry)
-        if key and self._state.this_pass.round.refused.get(key):
+        if key and self._state.this_pass.answers.get("refused", (entitlement, key)):
             return
-        right = _right(self._state, entry, entry.gpus_missing(entry.minimum))
-        if right <= tier and (may_borrow_again(entry, right) or self._makes_do(entry)):
+        right = _right(self._state, entry, entry.gpus_missing(entry.demand.minimum))
+        if right <= entitlement and (may_borrow_again(entry, right) or self._makes_do(entry)):
             admit(self._state, entry)
-            if not entry.served and right == tier:
+            if not entry.admitted and right == entitlement:
                 self._reserve(entry)
-        if key and not entry.served:
-            self._state.this_pass.round.refused.put(key, True)
+        if key and not entry.admitted:
+            self._state.this_pass.answers.put("refused", (entitlement, key))
 
-    def _serve_gang(self, name: str, tier: Tier) -> None:
+    def _serve_gang(self, name: str, entitlement: Entitlement) -> None:
         """Serve all waiting pods of the gang, by the right that their team has to all of them together (144).
 
         A gang that may be split is served pod by pod if the team is not guaranteed all of it, or if there is no room
@@ -115,26 +114,26 @@ class Admissions:
             return
         kinds = Counter(minimum_key(state, entry) for entry in gang)
         key = None if None in kinds else frozenset(kinds.items())
-        if key and state.this_pass.round.refused.get(key):
+        if key and state.this_pass.answers.get("refused", (entitlement, key)):
             return
         need = Counter[Account | None]()
         for entry in gang:
-            need[entry.account] += entry.gpus_missing(entry.minimum)
+            need[entry.account] += entry.gpus_missing(entry.demand.minimum)
         right = max(_right(state, entry, need[entry.account]) for entry in gang)
         may_be_split = all(entry.may_be_split for entry in gang)
-        if right is Tier.GUARANTEED or not may_be_split:
-            if right <= tier and may_borrow_again(gang[0], right):
+        if right is Entitlement.GUARANTEED or not may_be_split:
+            if right <= entitlement and may_borrow_again(gang[0], right):
                 serve_gang(state, gang)
             may_be_split &= name in state.this_pass.tried_gangs
-        if may_be_split and not gang[0].served:
+        if may_be_split and not gang[0].admitted:
             for entry in gang:
-                self._serve_alone(entry, tier)
-        elif key and not gang[0].served:
-            state.this_pass.round.refused.put(key, True)
+                self._serve_alone(entry, entitlement)
+        elif key and not gang[0].admitted:
+            state.this_pass.answers.put("refused", (entitlement, key))
 
     def _makes_do(self, entry: Entry) -> bool:
         """Whether the GPUs that the entry has already are enough for its minimum."""
-        return gives_within_team(self._state, entry, entry) >= entry.gpus_missing(entry.minimum)
+        return gives_within_team(self._state, entry, entry) >= entry.gpus_missing(entry.demand.minimum)
 
     def _reserve(self, entry: Entry) -> None:
         """Hold room that becomes free for the first waiting entry of its team, once the entry has waited too long
@@ -147,34 +146,34 @@ class Admissions:
                 reserve_for_starving(self._state, entry)
 
 
-def _right(state: AllocationState, entry: Entry, need: int) -> Tier:
+def _right(state: AllocationState, entry: Entry, need: int) -> Entitlement:
     """The right by which the team could use `need` more GPUs, after the preemption of its other jobs for the entry."""
     if entry.account is None:
-        return Tier.GUARANTEED
-    right = entry.account.tier(need)
-    if right is Tier.GUARANTEED:
+        return Entitlement.GUARANTEED
+    right = entry.account.entitlement(need)
+    if right is Entitlement.GUARANTEED:
         return right
     if state.starves(entry):  # GPUs of its team's jobs are held for it once they are free
-        return entry.account.tier(need - (entry.account.used - entry.account.foreign))
+        return entry.account.entitlement(need - (entry.account.used - entry.account.foreign))
     given = given_within_team(state, entry)
-    return entry.account.tier(need - given) if given else right
+    return entry.account.entitlement(need - given) if given else right
 
 
 def _waits(entry: Entry) -> bool:
-    return bool(entry.sizes) and entry.demand.wants and not entry.served
+    return bool(entry.sizes) and entry.demand.wants and not entry.admitted
 
 
-def _grow_all(state: AllocationState, tier: Tier) -> None:
+def _grow_all(state: AllocationState, entitlement: Entitlement) -> None:
     """One round of growth; each job grows for as long as it can.
 
     A step by preemption may free more room than it needs. Then the jobs that found no room before are tried again in
     their order. Otherwise jobs after them would get that room.
     """
-    while _leaves_room(state, tier):
+    while _leaves_room(state, entitlement):
         pass
 
 
-def _leaves_room(state: AllocationState, tier: Tier) -> bool:
+def _leaves_room(state: AllocationState, entitlement: Entitlement) -> bool:
     """Grow jobs in turn. End at the first step that leaves room for a job that was given up; False if there is none."""
     growers, changed = state.queues.scale_up, state.this_pass.changed
     queues = {account: growers.queue(account, changed) for account in growers.accounts()}
@@ -185,7 +184,7 @@ def _leaves_room(state: AllocationState, tier: Tier) -> bool:
     def grow_one(account: Account | None) -> bool:
         nonlocal is_left
         idle = state.board.idle_gpus
-        if is_left or not _grow_one(state, tier, queues[account]):
+        if is_left or not _grow_one(state, entitlement, queues[account]):
             return False
         is_left = state.board.idle_gpus > idle and any(queue.has_given_up for queue in queues.values())
         return True
@@ -194,11 +193,11 @@ def _leaves_room(state: AllocationState, tier: Tier) -> bool:
     return is_left
 
 
-def _grow_one(state: AllocationState, tier: Tier, queue: ScaleUpQueue) -> bool:
+def _grow_one(state: AllocationState, entitlement: Entitlement, queue: ScaleUpQueue) -> bool:
     """Grow the first job that can grow by one step. Returns whether there was one."""
     while head := queue.first():
         group, entry = head
-        if grow(state, entry, tier):
+        if grow(state, entry, entitlement):
             queue.grew(group, entry)
             return True
         queue.give_up(group, entry)

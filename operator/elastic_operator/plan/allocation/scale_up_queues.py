@@ -18,12 +18,12 @@ from elastic_operator.plan.allocation.equivalence import growth_key
 ScaleUpOrder = tuple[bool, int, int, float, str]
 
 
-class _Placed(NamedTuple):
+class _Ordered(NamedTuple):
     order: ScaleUpOrder
     entry: Entry
 
 
-_Groups = dict[Hashable, list[_Placed]]
+_Groups = dict[Hashable, list[_Ordered]]
 _by_order = attrgetter("order")
 
 
@@ -32,7 +32,7 @@ def scale_up_order(entry: Entry) -> ScaleUpOrder:
     which jobs run already.
     """
     demand = entry.demand
-    return entry.size in demand.sizes, entry.size - entry.minimum, -demand.priority, demand.created, demand.uid
+    return entry.size in demand.sizes, entry.size - entry.demand.minimum, -demand.priority, demand.created, demand.uid
 
 
 class ScaleUpQueues:
@@ -40,22 +40,22 @@ class ScaleUpQueues:
 
     def __init__(self) -> None:
         self._groups: dict[Account | None, _Groups] = {}
-        self._places: dict[Entry, tuple[Hashable, ScaleUpOrder]] = {}
+        self._orders: dict[Entry, tuple[Hashable, ScaleUpOrder]] = {}
 
     def add(self, entry: Entry, now: float) -> None:
         """Add a job."""
-        key, place = growth_key(entry, now), scale_up_order(entry)
-        self._places[entry] = key, place
-        insort(self._groups.setdefault(entry.account, {}).setdefault(key, []), _Placed(place, entry), key=_by_order)
+        key, order = growth_key(entry, now), scale_up_order(entry)
+        self._orders[entry] = key, order
+        insort(self._groups.setdefault(entry.account, {}).setdefault(key, []), _Ordered(order, entry), key=_by_order)
 
     def discard(self, entry: Entry) -> None:
         """Remove a job, if it has a group."""
-        if entry not in self._places:
+        if entry not in self._orders:
             return
-        key, place = self._places.pop(entry)
+        key, order = self._orders.pop(entry)
         groups = self._groups[entry.account]
         group = groups[key]
-        del group[bisect_left(group, place, key=_by_order)]
+        del group[bisect_left(group, order, key=_by_order)]
         if not group:
             del groups[key]
 
@@ -76,7 +76,7 @@ class ScaleUpQueue:
 
     def __init__(self, groups: _Groups, changed: Set[Entry]) -> None:
         self._groups = {key: iter(group) for key, group in groups.items()}
-        self._heads: dict[Hashable, _Placed] = {}
+        self._heads: dict[Hashable, _Ordered] = {}
         self._changed = changed
         self._alone: set[Entry] = set()
         self.has_given_up = False
@@ -89,7 +89,7 @@ class ScaleUpQueue:
         self._alone.add(entry)
         if may_grow(entry):
             key = "alone", entry.demand.uid
-            self._groups[key] = iter([_Placed(scale_up_order(entry), entry)])
+            self._groups[key] = iter([_Ordered(scale_up_order(entry), entry)])
             self._advance(key)
 
     def first(self) -> tuple[Hashable, Entry] | None:
@@ -118,7 +118,7 @@ class ScaleUpQueue:
             self._advance(key)
 
     def _advance(self, key: Hashable) -> None:
-        placed: _Placed | None = next(self._groups[key], None)
+        placed: _Ordered | None = next(self._groups[key], None)
         if placed is None:
             self._heads.pop(key, None)
         else:
@@ -127,4 +127,4 @@ class ScaleUpQueue:
 
 def may_grow(entry: Entry) -> bool:
     """Whether the entry has its minimum and could reach a larger size."""
-    return entry.served and bool(entry.sizes) and entry.next_size is not None
+    return entry.admitted and bool(entry.sizes) and entry.next_size is not None

@@ -1,4 +1,4 @@
-"""The state of one pass: the board, the accounts, and the entries of all jobs and pending pods.
+"""The state of one pass: the board, the accounts, and the entries of all jobs and foreign pods.
 
 `AllocationState` makes every change. It keeps the three consistent and can undo any change, so one state serves pass
 after pass, and the cost of a pass grows with the changes since the last pass (38). `admit` and `grow` decide which
@@ -15,19 +15,18 @@ from elastic_operator.plan.allocation.accounts import Accounts
 from elastic_operator.plan.allocation.entry import Entry, keep_order
 from elastic_operator.plan.allocation.journal import Journal
 from elastic_operator.plan.allocation.node_board import NodeBoard, Seat
-from elastic_operator.plan.allocation.pass_memo import PassMemo
 from elastic_operator.plan.allocation.pass_state import PassState
 from elastic_operator.plan.allocation.queues import Queues
 from elastic_operator.plan.allocation.refusal import Refusal, Rule, refusal
 from elastic_operator.plan.allocation.victims import Victims
-from elastic_operator.plan.facts.snapshot import Load, Member, Snapshot
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, Load, Member
 from elastic_worker.contract import ROLE_MASTER
 
 
 class AllocationState:
-    """Board, accounts and queues of a snapshot.
+    """Board, accounts and queues of an allocation.
 
-    `this_pass` and `victims` begin anew with each pass; all other parts are renewed.
+    `this_pass` and `victims` are new in each pass; all other parts are renewed.
 
     Findings of an earlier try of the same pass:
         futile_preemptors  the entries (uids) that preempted a whole job, and got nothing in the end (112)
@@ -36,38 +35,40 @@ class AllocationState:
     `revision` is the number of times that the state was renewed. Values read from the state before are stale.
     """
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        self.snapshot, self.revision = snapshot, 0
+    def __init__(self, inputs: AllocationInputs) -> None:
+        self.inputs, self.revision = inputs, 0
         self.journal = Journal()
-        self.board = NodeBoard(snapshot.nodes, snapshot.gpu_resources, self.journal)
-        self.accounts = Accounts(snapshot, self.board)
+        self.board = NodeBoard(inputs.nodes, inputs.settings.gpu_resources, self.journal)
+        self.accounts = Accounts(inputs, self.board)
         self.queues = Queues(self.board, self.accounts)
         self.residents: list[dict[str, tuple[Entry, Member]]] = [{} for _ in self.board.nodes]
         self.seated: list[list[tuple[Entry, Seat]]] = [[] for _ in self.board.nodes]
         self.futile_preemptors = frozenset[str]()
         self.split_gangs = frozenset[str]()
-        self._start(snapshot)
+        self._start(inputs)
 
-    def renewed(self, snapshot: Snapshot) -> AllocationState:
-        """Return the state for another snapshot: this one brought up to date, or a new one if teams or nodes have
+    def renewed(self, inputs: AllocationInputs) -> AllocationState:
+        """Return the state for other inputs: this one brought up to date, or a new one if teams or nodes have
         changed.
         """
-        if not _same_frame(self.snapshot, snapshot) or not self.board.has_same_nodes(snapshot.nodes):
-            return AllocationState(snapshot)
+        if not _same_frame(self.inputs, inputs) or not self.board.has_same_nodes(inputs.nodes):
+            return AllocationState(inputs)
         self.revision += 1
         self.journal.roll_back()
-        self.snapshot = snapshot
-        for number, before, after in self.board.renew(snapshot.nodes):
+        for entry in self.this_pass.changed:
+            entry.assignment = None
+        self.inputs = inputs
+        for number, before, after in self.board.renew(inputs.nodes):
             self.accounts.renew_node(number, before, after, is_open=number in self.board.open_set)
-        self._start(snapshot)
+        self._start(inputs)
         return self
 
-    def _start(self, snapshot: Snapshot) -> None:
-        """Renew all parts by the snapshot, before the first decision."""
+    def _start(self, inputs: AllocationInputs) -> None:
+        """Renew all parts by the input, before the first decision."""
         self.this_pass = PassState(self.journal)
-        self.victims = Victims(self.journal, snapshot.eviction_limits, keeps=self.keeps)
-        self.queues.renew(snapshot, leave=self._leave, join=self._join)
-        entries = sorted(self.queues.preprocessed, key=lambda entry: entry.rank)
+        self.victims = Victims(self.journal, inputs.eviction_limits, keeps=self.keeps)
+        self.queues.renew(inputs, leave=self._leave, join=self._join)
+        entries = sorted(self.queues.handled_first, key=lambda entry: entry.rank)
         for entry in entries:
             self._count_unplaced(entry)
         self.accounts.note_use()
@@ -80,9 +81,9 @@ class AllocationState:
     @property
     def now(self) -> float:
         """The time of the pass (epoch seconds)."""
-        return self.snapshot.now
+        return self.inputs.now
 
-    # -- from the snapshot ---------------------------------------------------------------------------------------------
+    # -- from the input ---------------------------------------------------------------------------------------------
 
     def _join(self, entries: Iterable[Entry]) -> None:
         """Put the members of new entries on the board."""
@@ -111,7 +112,9 @@ class AllocationState:
         if entry.account and entry.demand.wants:
             most = entry.demand.sizes[-1] if entry.demand.sizes else len(entry.kept)
             held = sum([member.gpus for member in entry.kept[:most]])
-            entry.account.wanted += sign * max(entry.demand.gpus_of_size(entry.sizes[-1]) if entry.sizes else 0, held)
+            entry.account.wanted_by_jobs += sign * max(
+                entry.demand.gpus_of_size(entry.sizes[-1]) if entry.sizes else 0, held
+            )
 
     def _count_unplaced(self, entry: Entry) -> None:
         """Count unpinned members without a node on the nodes where they fit best, so that no other entry gets that room
@@ -123,10 +126,10 @@ class AllocationState:
             seat = self.board.find(member.role, entry.requirements(member.role), entry.occupied_nodes)
             if seat is not None:
                 self.journal.do(
-                    partial(self._count_at, entry, member, seat.node),
-                    undo=partial(self._uncount_at, entry, member, seat.node),
+                    partial(self._count_at, entry, member, seat.node_number),
+                    undo=partial(self._uncount_at, entry, member, seat.node_number),
                 )
-                self.board.add_usage(member, seat.node, now=True)
+                self.board.add_usage(member, seat.node_number, now=True)
 
     def _count_at(self, entry: Entry, member: Member, node: int) -> None:
         entry.node_of[member.uid] = node
@@ -148,7 +151,7 @@ class AllocationState:
 
         Of a node that takes no new pods only the GPUs in use count as capacity, those of jobs' members included (35).
         """
-        self.this_pass.no_growth = PassMemo(self.journal)  # other shares entitle teams to other pods
+        self.journal.renumber()  # other shares entitle teams to other pods
         self.accounts.begin_division()
         for node in self.board.closed:
             for entry, member in self.residents[node].values():
@@ -157,7 +160,7 @@ class AllocationState:
         self.accounts.divide()
 
     def _hold_promised(self, entry: Entry) -> None:
-        """Seat a pending pod on the node that it is nominated for.
+        """Seat a foreign pod on the node that it is nominated for.
 
         If kube-scheduler or another program nominated the pod, it is seated even without room. If the operator did, the
         pod is seated once there is room now or soon (41). Until then the pod is served like any entry, and preempts the
@@ -167,7 +170,7 @@ class AllocationState:
         if node is None or (entry.reserved_node and not self.board.fits(entry.master, node)):
             return
         self.seat(entry, Seat(ROLE_MASTER, node, ready=self.board.is_free(entry.master, node)))
-        self.set_served(entry, True)
+        self.set_admitted(entry, True)
 
     def refusal(self, entry: Entry, need: int, *rules: Rule) -> Refusal | None:
         """The rule that keeps the job's team from using `need` more GPUs for it: see `refusal`."""
@@ -188,20 +191,20 @@ class AllocationState:
     def _release(self, load: Load, node: int, *, now: bool) -> None:
         """Count a load as leaving."""
         self.board.remove_usage(load, node, now=now)
-        self.this_pass.round.node_got_room(node)
+        self.this_pass.node_got_room(node)
 
     def undo_preemption(self, mark: int) -> None:
-        """Undo a try to preempt. Options that got dearer by the try are cheaper again."""
+        """Undo a try to preempt. Options that the try made more expensive are cheaper again."""
         if self.journal.mark() > mark:
-            self.this_pass.round.options.clear()
+            self.this_pass.options.clear()
         self.journal.roll_back(mark)
 
     # -- members -----------------------------------------------------------------------------------------------------
 
-    def set_served(self, entry: Entry, served: bool) -> None:
+    def set_admitted(self, entry: Entry, admitted: bool) -> None:
         """Record whether the entry has its minimum or keeps its pods without having it."""
-        if entry.served is not served:
-            self.journal.set(entry, "served", served)
+        if entry.admitted is not admitted:
+            self.journal.set(entry, "admitted", admitted)
 
     def set_reserved_seats(self, entry: Entry, has_reserved_seats: bool) -> None:
         """Record whether the entry is not served, and its seats are held because it has waited too long (37)."""
@@ -212,7 +215,7 @@ class AllocationState:
         """Let the entry request new nodes: the missing part of its minimum counts under the limits of its team from now
         on (49).
         """
-        gpus = entry.gpus_missing(entry.minimum)
+        gpus = entry.gpus_missing(entry.demand.minimum)
         self.journal.set(entry, "requests_nodes", True)
         for account in entry.account.path if entry.account else ():
             self.journal.set(account, "on_new_nodes", account.on_new_nodes + gpus)
@@ -257,7 +260,7 @@ class AllocationState:
         """
         self.journal.set(entry, "preempted", True)
         self.this_pass.preempted.add(entry)
-        self.set_served(entry, False)
+        self.set_admitted(entry, False)
         for seat in entry.seats[::-1]:
             self.unseat(entry, seat)
         self.release_all(entry)
@@ -283,7 +286,7 @@ class AllocationState:
 
     def starves(self, entry: Entry) -> bool:
         """Whether the entry has waited so long for its minimum that room that becomes free is held for it (37)."""
-        return self.now >= entry.demand.starves_from(self.snapshot.starvation_seconds)
+        return self.now >= entry.demand.starves_from(self.inputs.settings.starvation_seconds)
 
     def fits_back(self, entry: Entry, member: Member) -> bool:
         """Whether the room of a released member is still free, and its team may still use it."""
@@ -323,26 +326,24 @@ class AllocationState:
 
     def _change_seats(self, entry: Entry, seat: Seat, seats: tuple[Seat, ...], sign: int) -> None:
         change, requirements = partial(self._seat, entry, seat), entry.requirements(seat.role)
-        (self.board.add_usage if sign > 0 else self._release)(requirements.shape, seat.node, now=seat.ready)
+        (self.board.add_usage if sign > 0 else self._release)(requirements.shape, seat.node_number, now=seat.ready)
         self.journal.do(partial(change, seats, sign), undo=partial(change, entry.seats, -sign))
 
     def _seat(self, entry: Entry, seat: Seat, seats: tuple[Seat, ...], sign: int) -> None:
         entry.seats = seats
         if sign > 0:
-            self.seated[seat.node].append((entry, seat))
+            self.seated[seat.node_number].append((entry, seat))
         else:
-            self.seated[seat.node].remove((entry, seat))
+            self.seated[seat.node_number].remove((entry, seat))
         self.charge(entry, sign * entry.requirements(seat.role).gpus, not_yet_held=not entry.nominated_node)
         self.this_pass.changed.add(entry)
 
 
-def _same_frame(before: Snapshot, after: Snapshot) -> bool:
-    """Whether teams, flavors, GPU resources and the reclaim switch are the same."""
+def _same_frame(before: AllocationInputs, after: AllocationInputs) -> bool:
+    """Whether settings, teams and the reclaim switch are the same."""
     return (
-        before.gpu_resources == after.gpu_resources
-        and (before.flavors is after.flavors or before.flavors == after.flavors)
+        (before.settings is after.settings or before.settings == after.settings)
         and (before.teams is after.teams or before.teams == after.teams)
         and (before.team_of is after.team_of or before.team_of == after.team_of)
-        and before.default_team == after.default_team
         and before.reclaiming is after.reclaiming
     )

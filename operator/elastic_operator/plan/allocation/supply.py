@@ -13,7 +13,7 @@ from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.fit import collide, misfit
 from elastic_operator.plan.allocation.free_resources import PodRequirements, total_of
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.snapshot import Node, Resources
+from elastic_operator.plan.facts.allocation_inputs import Node, Resources
 
 UNBOUNDED = 1 << 30
 """The number for a shape that requests nothing of a kind: more pods than any cluster holds."""
@@ -145,5 +145,5 @@ def _usage_of(entries: Iterable[Entry]) -> UsageByNode:
             if member.uid in entry.node_of:
                 loads.setdefault(entry.node_of[member.uid], []).append(member.requests)
         for seat in entry.seats:
-            loads.setdefault(seat.node, []).append(entry.requirements(seat.role).shape.requests)
+            loads.setdefault(seat.node_number, []).append(entry.requirements(seat.role).shape.requests)
     return {node: total_of(held) for node, held in loads.items()}

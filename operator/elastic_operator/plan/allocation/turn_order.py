@@ -12,11 +12,11 @@ from heapq import heapify, heappop, heappush, heapreplace
 from elastic_operator.plan.allocation.accounts import Account, share_value
 from elastic_operator.plan.facts.team import by_age
 
-_Place = tuple[tuple[float, ...], tuple[int, float, str, str]]
+_SortKey = tuple[tuple[float, ...], tuple[int, float, str, str]]
 """The share values on the path to one account, and a tie-breaker; its last string is the flavor."""
-_Queued = tuple[_Place, Account | None]
+_Queued = tuple[_SortKey, Account | None]
 
-_FIRST: _Place = ((-1.0,), (0, 0.0, "", ""))
+_FIRST: _SortKey = ((-1.0,), (0, 0.0, "", ""))
 """The place of jobs without GPUs: they use nothing that teams share."""
 
 
@@ -53,7 +53,7 @@ def _first(heap: list[_Queued]) -> Account | None:
         heapreplace(heap, (now, account))
 
 
-def _below_parent(account: Account | None) -> _Place:
+def _below_parent(account: Account | None) -> _SortKey:
     if account is None:
         return _FIRST
     team = account.team
@@ -61,7 +61,7 @@ def _below_parent(account: Account | None) -> _Place:
     return (share_value(account.used, account.share),), tie
 
 
-def _of_first(parent: Account | None, heap: list[_Queued]) -> _Place:
+def _of_first(parent: Account | None, heap: list[_Queued]) -> _SortKey:
     """The place of the first account of the heap, from the top down."""
     (values, tie), _ = heap[0]
     above = tuple(share_value(one.used, one.share) for one in reversed(parent.path)) if parent else ()

@@ -8,17 +8,17 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import partial
 
 from elastic_operator.plan.allocation.entry import Entry, Victim
-from elastic_operator.plan.allocation.eviction_limits import EvictionCount, OverLimit, over_limit, preemptor_of
+from elastic_operator.plan.allocation.eviction_limits import EvictionCount, EvictionRefusal, check_limits, preemptor_of
 from elastic_operator.plan.allocation.journal import Journal
-from elastic_operator.plan.facts.snapshot import EvictionLimits, Member
+from elastic_operator.plan.facts.allocation_inputs import EvictionLimits, Member
 
 
 class Victims:
     """The pods that were preempted in one pass.
 
     `pods`: by uid, each preempted pod with its last preemptor. `evictions` counts the evicted ones among them: not
-    those that their victim jobs keep after all. `over_limit`: preemptors for which a limit on evictions allows no more.
-    `known_preemptors`: uids of preemptors for which pods were evicted within the last minute, or for which a part of a
+    those that their victim jobs keep after all. `held_up`: preemptors for which a limit on evictions allows no more.
+    `known_preemptors`: keys of preemptors for which pods were evicted within the last minute, or for which a part of a
     limit is kept.
 
     Args:
@@ -29,9 +29,9 @@ class Victims:
         self._journal, self._limits, self._keeps = journal, limits, keeps
         self.pods: dict[str, Victim] = {}
         self.evictions = EvictionCount(limits.evicted_last_minute)
-        self.over_limit: dict[Entry, OverLimit] = {}
+        self.held_up: dict[Entry, EvictionRefusal] = {}
         self.known_preemptors = frozenset(
-            preemptor.uid for preemptor in (*self.evictions.recent_preemptors, limits.longest_waiting) if preemptor
+            preemptor.key for preemptor in (*self.evictions.recent_preemptors, limits.longest_waiting) if preemptor
         )
 
     def note(self, victim_job: Entry, members: Iterable[Member], preemptor: Entry) -> None:
@@ -91,13 +91,13 @@ class Victims:
             others = [other for other in victim.victim_job.preemptors if other is not preemptor or keeps_preemptor]
             self._journal.set(victim.victim_job, "preemptors", tuple(dict.fromkeys((*others, new_preemptor))))
             self._attribute([victim], new_preemptor)
-        return over_limit(self._limits, new_preemptor, self.evictions, len(passed), waits=False) is None
+        return check_limits(self._limits, new_preemptor, self.evictions, len(passed), ahead=None) is None
 
     def limits_on(self, preemptor: Entry) -> Hashable:
         """A key of everything that decides whether a limit on evictions stops this preemptor, apart from what is equal
         for its whole team.
         """
-        waits = self._waits_behind(preemptor)
+        waits = self._ahead_of(preemptor) is not None
         if not (preemptor.victims or preemptor.gang or preemptor.demand.uid in self.known_preemptors):
             return waits
         who = preemptor_of(preemptor)
@@ -105,28 +105,31 @@ class Victims:
 
     # -- limits --------------------------------------------------------------------------------------------------------
 
-    def is_over_limit(self, preemptor: Entry, pods: Iterable[str]) -> bool:
-        """Whether a limit on evictions forbids the eviction of these pods (uids) for the preemptor. Remembered until
-        the preemptor is served after all.
+    def note_if_held_up(self, preemptor: Entry, pods: Iterable[str]) -> bool:
+        """Whether a limit on evictions forbids the eviction of these pods (uids) for the preemptor. If so, the
+        preemptor is held up until it is served after all.
         """
         wanted = len(self.evictions.evicted.keys() & set(pods))
         if not wanted:
             return False
-        found = over_limit(self._limits, preemptor, self.evictions, wanted, waits=self._waits_behind(preemptor))
+        found = check_limits(self._limits, preemptor, self.evictions, wanted, ahead=self._ahead_of(preemptor))
         if found is not None:
-            self.over_limit[preemptor] = found
+            self.held_up[preemptor] = found
         return found is not None
 
-    def _waits_behind(self, preemptor: Entry) -> bool:
-        """Whether an entry of the preemptor's team that ranks before the preemptor waits for a limit on evictions.
+    def _ahead_of(self, preemptor: Entry) -> EvictionRefusal | None:
+        """The step for which an entry of the preemptor's team that ranks before the preemptor waits for a limit on
+        evictions; None if none waits.
 
         Else small preemptors would use up the limit each minute, and a large one would never pass (138).
         """
-        ahead = (entry for entry, exceeded in self.over_limit.items() if not exceeded.needs_higher_limit)
         team = preemptor_of(preemptor).team
-        return any(
-            not other.served and other.rank < preemptor.rank and preemptor_of(other).team == team for other in ahead
-        )
+        for other, step in self.held_up.items():
+            if step.needs_higher_limit or other.admitted or other.rank >= preemptor.rank:
+                continue
+            if preemptor_of(other).team == team:
+                return step
+        return None
 
     # -- preemptors and their victims ----------------------------------------------------------------------------------
 

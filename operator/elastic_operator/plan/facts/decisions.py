@@ -8,6 +8,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 
 from elastic_api.status import JobStatus
+from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.text import Reason
 
 
@@ -23,7 +24,8 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The pods of one job. `keep` and `release` together are its members, by uid; `create` are its missing pods.
+    """The pods of one job. `keep` and `release` together are its members and its provisioning pods, by uid; `create`
+    are its missing pods.
 
     `replicas` = len(keep) + len(create): 0, an allowed size, or less than the minimum. Less than the minimum is a job
     that has lost pods. It keeps the others and creates none, as long as no other job needs their room (16).
@@ -36,38 +38,25 @@ class Assignment:
 
 
 @dataclass(frozen=True, slots=True)
-class SizeExplanation:
-    """Why a job is not bigger, or not running: a `SizeReason` with its sentence, and when that may change without any
-    other change.
-    """
-
-    reason: Reason
-    requeue_at: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Grant:
-    """An `Assignment` with its reasons: `why` the job is not bigger, or not running.
+    """An `Assignment` with its reasons. `size_reason`: why the job is not bigger, or not running; its code is a
+    `SizeReason`. `requeue_at` is when (epoch seconds) that may change without any other change.
 
     The job releases pods for the `preemptors`. The `victim_jobs` are other teams' jobs that lose pods for the job. Both
     map uid to name. `reclaimed`: some preemptors are of other teams.
     """
 
     assignment: Assignment
-    why: SizeExplanation
+    size_reason: Reason
+    requeue_at: float | None = None
     preemptors: Mapping[str, str] = field(default_factory=dict)
     reclaimed: bool = False
     victim_jobs: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def limit(self) -> str:
-        """The `SizeReason`."""
-        return self.why.reason.code
-
-    @property
     def message(self) -> str:
-        """The sentence."""
-        return self.why.reason.message
+        """The sentence of the `size_reason`."""
+        return self.size_reason.message
 
     def deferring(self, deferred: Set[str], size: int, waiting: Set[str] = frozenset()) -> Grant:
         """The grant while the release of these pods is put off, `size` pods are the target, and the preemptors
@@ -93,9 +82,9 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Nomination:
-    """A node for a pending pod of others, and the pods (by uid) that must leave it first (41).
+    """A node for a foreign pod, and the pods (by uid) that must leave it first (41).
 
-    `uid`, `namespace` and `name` are the pending pod's. `evicts_from` are the jobs that lose the victims: uid to name.
+    `uid`, `namespace` and `name` are the foreign pod's. `evicts_from` are the jobs that lose the victims: uid to name.
     Without victims there is room now or soon. `reserved` is the node of the pod's present reservation.
     """
 
@@ -146,10 +135,19 @@ class CreatePod:
 class DeletePod:
     """Delete exactly that pod (UID precondition). `force`: its node is lost, so its grace is 0."""
 
-    name: str
-    uid: str
+    pod: OwnPod
     reason: str
     force: bool = False
+
+    @property
+    def name(self) -> str:
+        """The pod's name."""
+        return self.pod.name
+
+    @property
+    def uid(self) -> str:
+        """The pod's uid."""
+        return self.pod.uid
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,18 +178,18 @@ class Membership:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The writes of one pass for one job, in this order: status if `commit_first`, deletes, creates, status,
+    """The writes of one pass for one job, in this order: status if `write_status_first`, deletes, creates, status,
     events.
 
     `membership` is written to the master of an Elastic job at the same time as the deletes.
 
-    `commit_first` is set when the status records a decision from which the other writes follow (a new incarnation, an
-    end). A replica that takes over must find the decision before it finds the traces of these writes (25). `route` is
-    the required target of the job's Service; None leaves it as it is.
+    `write_status_first` is set when the status records a decision from which the other writes follow (a new
+    incarnation, an end). A replica that takes over must find the decision before it finds the traces of these writes
+    (25). `route` is the required target of the job's Service; None leaves it as it is.
     """
 
     status: JobStatus
-    commit_first: bool = False
+    write_status_first: bool = False
     deletes: tuple[DeletePod, ...] = ()
     creates: tuple[CreatePod, ...] = ()
     events: tuple[Event, ...] = ()

@@ -73,7 +73,7 @@ class GroupReport:
     changes: tuple[GroupChange, ...] = ()
     """The latest changes of the group, newest first."""
     silent_since: float | None = None
-    """Since when the master has not answered; this is then its last report. None while it answers."""
+    """When the master stopped answering; this is then its last report. None while it answers."""
 
     @property
     def group(self) -> tuple[object, ...]:

@@ -10,15 +10,17 @@ from dataclasses import dataclass, field
 from math import inf
 
 from elastic_api.job import JobSpec
-from elastic_api.status import JobStatus
+from elastic_api.status import ConditionType, JobStatus
 from elastic_api.what_if import KEEP, ONCE
+from elastic_operator.plan.facts.allocation_inputs import Load
 from elastic_operator.plan.facts.group_report import GroupReport
 from elastic_operator.plan.facts.node_outage import NodeOutage
-from elastic_operator.plan.facts.snapshot import Load
 from elastic_operator.plan.facts.text import Reason
 
 STARTS = ("", "ContainerCreating", "PodInitializing")
 """The kubelet's reasons for a container that starts without trouble."""
+SET_BY_OPERATOR = "SetByOperator"
+"""The reason of a warning about flags of torchrun that are not used (130)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ class OwnPod(Load):
 
     `disrupted` says in words how the cluster ended the pod ("" = it did not): eviction, preemption, shutdown,
     admission. `refused`: the kubelet did not admit the pod. `unschedulable` is the scheduler's message while it finds
-    no node, `unschedulable_since` the time since when. `gates` are the scheduling gates that must be removed first
+    no node, `unschedulable_since` when it first found none. `gates` are the scheduling gates that must be removed first
     (176).
 
     `nnodes` is the `min:max` in the pod's environment, `template` the fingerprint of the template that the pod was made
@@ -131,7 +133,7 @@ LOGS_NOT_READ = Group(-inf)
 
 @dataclass(frozen=True, slots=True)
 class Survivors:
-    """The running pods on Ready nodes, master first, and since when the first of the other nodes is not Ready.
+    """The running pods on Ready nodes, master first, and when the first of the other nodes stopped being Ready.
 
     That time is inf if it is not known.
     """
@@ -157,7 +159,7 @@ class Provisioning:
 
 @dataclass(frozen=True, slots=True)
 class FlapWindow:
-    """The time since when nothing has changed from outside (epoch seconds), and whether jobs of the team take turns
+    """The time from which nothing has changed from outside (epoch seconds), and whether jobs of the team take turns
     (143).
     """
 
@@ -190,11 +192,9 @@ class JobContext:
     """The facts outside a job that its plan depends on: nodes, classes, its team."""
 
     priority: int = 0
-    ignored_priority: Reason | None = None
-    """Why the PriorityClass that the job names does not count; None if it does (96)."""
     unready: Mapping[str, float] = field(default_factory=dict)
-    """The nodes of its pods that are not Ready, each with the time since when; -inf if somebody has tainted the
-    node as out of service.
+    """The nodes of its pods that are not Ready, each with the time at which it stopped being Ready; -inf if somebody
+    has tainted the node as out of service.
     """
     node_outage: NodeOutage | None = None
     """Set if so many nodes are not Ready that none of them is given up (86)."""
@@ -202,12 +202,17 @@ class JobContext:
     """By uid, the unbound pods whose planned node does not take them any more, with the reason (142)."""
     grace_ceiling: int | None = None
     """The longest grace of a leaving pod of the job (seconds), whatever its spec says."""
-    uncounted_devices: str = ""
-    """The devices that the job requests and that are not counted."""
-    dropped_pod_priority: str = ""
-    """A sentence on PriorityClasses in its templates that its pods do not get (97)."""
+    warnings: Mapping[ConditionType, Reason] = field(default_factory=dict)
+    """The parts of its spec that have no effect here, by the condition that says so: unknown fields (99), unused flags
+    (130), a class that gives it no priority (96), classes that its pods do not get (97), devices that are not counted.
+    """
     flap_window: FlapWindow | None = None
     """Set if the job's size was changed often enough for it to matter (143)."""
+
+    @property
+    def has_own_class(self) -> bool:
+        """Whether its pods get the operator's PriorityClass instead of the template's (97)."""
+        return ConditionType.POD_PRIORITY_IGNORED in self.warnings
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,20 +231,16 @@ class Job:
     """Why the present spec cannot be read, for the user; "" if it can."""
     deleted: bool = False
     """Whether the job is deleted and kept by a finalizer."""
-    unknown_fields: str = ""
-    """Fields that this release does not know."""
-    unused_flags: str = ""
-    """Flags of torchrun in the templates that are not used (130)."""
     pods: tuple[OwnPod, ...] = ()
     foreign_names: frozenset[str] = frozenset()
-    """Names of this job's pods that pods of others use (82)."""
+    """Names of this job's pods that foreign pods use (82)."""
     fingerprints: Mapping[str, str] = field(default_factory=dict)
     """By role, the fingerprint that its pods must have (19)."""
     feedback: JobFeedback = JobFeedback()
     context: JobContext = JobContext()
     fault: str = ""
     """Why the job is quarantined after an error of the operator's own (88)."""
-    unallocated: bool = False
+    fault_in_allocation: bool = False
     """Whether the allocation raised the error in `fault`."""
     provisioning: Provisioning | None = None
     """The rules by which the job's pods may request new nodes; None if they may not (49)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from elastic_operator.plan.facts.snapshot import PodShape
+from elastic_operator.plan.facts.allocation_inputs import PodShape
 from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, Flavor
 
 

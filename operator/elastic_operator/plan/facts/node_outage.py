@@ -43,7 +43,7 @@ class NodeOutage:
     """Too many nodes are away at once. The nodes in `kept_nodes` are not given up before `until`; inf: not before most
     nodes are back.
 
-    A node that became not Ready earlier or later is judged by itself.
+    A node that became not Ready earlier or later is judged alone.
     """
 
     unready: int
@@ -63,7 +63,7 @@ class NodeOutage:
 
 
 def node_outage(nodes: Iterable[NodeTimes], now: float) -> NodeOutage | None:
-    """The outage at `now`; None if each node is judged by itself. `nodes` are all nodes."""
+    """The outage at `now`; None if each node is judged alone. `nodes` are all nodes."""
     nodes = tuple(nodes)
     alive = [node for node in nodes if not node.out_of_service]
     most = max(MIN_OUTAGE_NODES, len(alive) // 3)

@@ -9,6 +9,8 @@ from elastic_worker.contract import ROLE_MASTER
 
 
 class _Pod(Protocol):
+    """The part of a pod that its order in the job depends on: its role, and its index among the pods of that role."""
+
     @property
     def role(self) -> str: ...
     @property

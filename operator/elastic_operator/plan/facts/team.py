@@ -66,7 +66,7 @@ class Team:
 
 
 class Aged(Protocol):
-    """A policy, or the team made from it. `created` is in epoch seconds."""
+    """The part of a team or a policy that `by_age` reads: its creation (epoch seconds), and its name."""
 
     @property
     def created(self) -> float: ...

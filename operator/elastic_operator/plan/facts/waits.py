@@ -1,7 +1,7 @@
 """How long a job waits: the times that end in its status, and so are read there again (`read.written_times`).
 
 Waits that only this leader knows are where they are decided: `plan.lookahead`, `quarantine`, and in `loop.reclaim`
-`dry_run_answers` and `nominator`. Those of pending pods end in their condition (`read.pending.reservation`).
+`admission_answers` and `nominator`. Those of foreign pods end in their condition (`read.foreign.reservation`).
 """
 
 from __future__ import annotations

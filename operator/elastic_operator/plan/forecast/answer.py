@@ -1,4 +1,4 @@
-"""The answer to a job's question what it would get now: the allocator's decision on the snapshot with that job in it
+"""The answer to a job's question what it would get now: the allocator's decision on the input with that job in it
 (160).
 
 The answer names teams and amounts only. It does not name the jobs that would be evicted, because anybody who may create
@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from elastic_api.status import MAX_LENDERS, SizeReason
 from elastic_operator.plan.allocation.accounts import Account, Accounts
 from elastic_operator.plan.allocation.result import Allocation
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, JobDemand
 from elastic_operator.plan.facts.job_shape import JobShape
-from elastic_operator.plan.facts.snapshot import JobDemand, Snapshot
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.forecast.positions import positions, queued_jobs
 from elastic_operator.plan.forecast.starts import Steps, confidence, start_times
@@ -58,9 +58,9 @@ def demand_if_resumed(obs: Observation, shape: JobShape, now: float) -> JobDeman
     return replace(demand_of(replace(obs, job=replace(obs.job, spec=spec)), shape), waiting_since=now)
 
 
-def work_out(snapshot: Snapshot, job: JobDemand, ends: Mapping[str, float]) -> Steps[Answer]:
+def work_out(inputs: AllocationInputs, job: JobDemand, ends: Mapping[str, float]) -> Steps[Answer]:
     """The answer for a job that asks: what it would get now; if nothing, when it would start."""
-    resumed = with_job(snapshot, job)
+    resumed = with_job(inputs, job)
     yield
     allocation = LookaheadAllocator().allocate(resumed)
     found = answer(job, allocation)
@@ -73,15 +73,15 @@ def work_out(snapshot: Snapshot, job: JobDemand, ends: Mapping[str, float]) -> S
     return replace(found, position=place, starts_at=at, confidence=sure if at is not None else None)
 
 
-def with_job(snapshot: Snapshot, job: JobDemand) -> Snapshot:
-    """The snapshot with that demand of the job, instead of the job's present demand."""
-    return replace(snapshot, jobs=(*(demand for demand in snapshot.jobs if demand.uid != job.uid), job))
+def with_job(inputs: AllocationInputs, job: JobDemand) -> AllocationInputs:
+    """The input with that demand of the job, instead of the job's present demand."""
+    return replace(inputs, jobs=(*(demand for demand in inputs.jobs if demand.uid != job.uid), job))
 
 
 def answer(job: JobDemand, allocation: Allocation) -> Answer:
     """The answer for the job by this allocation."""
     grant = allocation[job.uid]
-    needs_nodes = grant.limit == SizeReason.WAITING_FOR_NODES
+    needs_nodes = grant.size_reason.code == SizeReason.WAITING_FOR_NODES
     size = 0 if needs_nodes else grant.assignment.replicas
     gpus = job.gpus_of_size(size) if size else 0
     borrowed = _borrowed(job, gpus, allocation.accounts)
@@ -89,7 +89,10 @@ def answer(job: JobDemand, allocation: Allocation) -> Answer:
         fits=size >= min(job.sizes, default=1),
         replicas=size,
         gpus=gpus,
-        reason=Reason(grant.limit, WOULD_NOT_LAST if grant.limit == SizeReason.WOULD_NOT_LAST else grant.message),
+        reason=Reason(
+            grant.size_reason.code,
+            WOULD_NOT_LAST if grant.size_reason.code == SizeReason.WOULD_NOT_LAST else grant.message,
+        ),
         reclaimed=allocation.gpus_taken_for(job.uid),
         borrowed=borrowed,
         lenders=tuple(_lenders(job, borrowed, allocation.accounts))[:MAX_LENDERS],

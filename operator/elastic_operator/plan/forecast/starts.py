@@ -1,7 +1,7 @@
 """Estimates when waiting jobs start: each running job ends when its reports say, and after each end everything is
 decided again (161).
 
-The decisions are those of the allocator, on the snapshot as it will be. The assumptions are:
+The decisions are those of the allocator, on the input as it will be. The assumptions are:
 
 1. A job whose end is known ends then. If its size changes before, its remaining time changes in proportion: twice the
    pods need half of it.
@@ -15,9 +15,10 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from elastic_operator.plan.allocation.allocate import Allocator, ends_of_protection
+from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.facts.snapshot import JobDemand, Snapshot
+from elastic_operator.plan.change_times import ends_of_protection
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, JobDemand
 from elastic_operator.plan.facts.team import Team
 from elastic_operator.plan.forecast.ends import FARTHEST_SECONDS
 from elastic_operator.plan.lookahead import carried_out
@@ -45,52 +46,52 @@ class _Run:
     size: int
 
 
-def of_now(snapshot: Snapshot, allocation: Allocation, now: float) -> Snapshot:
-    """The allocation's snapshot as it would be `now`, including the jobs that the look ahead left out (143)."""
-    return replace(allocation.snapshot, jobs=snapshot.jobs, now=now)
+def of_now(inputs: AllocationInputs, allocation: Allocation, now: float) -> AllocationInputs:
+    """The allocation's input as it would be `now`, including the jobs that the look ahead left out (143)."""
+    return replace(allocation.inputs, jobs=inputs.jobs, now=now)
 
 
 def start_times(
-    snapshot: Snapshot, allocation: Allocation, ends: Mapping[str, float], waiting: Iterable[str]
+    inputs: AllocationInputs, allocation: Allocation, ends: Mapping[str, float], waiting: Iterable[str]
 ) -> Steps[dict[str, float]]:
     """By waiting job (uid), when it starts (epoch seconds). Jobs without an estimate are missing.
 
-    `allocation` was made from the snapshot, and is read before the first step only.
+    `allocation` was made from the input, and is read before the first step only.
     """
     sizes = {uid: allocation.assignment(uid).replicas for uid in ends if uid in allocation}
     runs = {uid: _Run(ends[uid], size) for uid, size in sizes.items() if size}
-    left, found = set(waiting), dict[str, float]()
-    began = counts_since = snapshot.now
-    snapshot, allocator = carried_out(snapshot, allocation), Allocator()
+    still_waiting, found = set(waiting), dict[str, float]()
+    began = counts_since = inputs.now
+    inputs, allocator = carried_out(inputs, allocation), Allocator()
     for _ in range(MAX_STEPS):
-        now = _next_moment(snapshot, runs, left, began)
+        now = _next_moment(inputs, runs, still_waiting, began)
         if now is None:
             break
         ended = {uid for uid, run in runs.items() if run.end <= now}
         for uid in ended:
             del runs[uid]
-        limits = snapshot.eviction_limits
+        limits = inputs.eviction_limits
         if now >= counts_since + EVICTION_COUNTS_SECONDS:
             limits, counts_since = replace(limits, evicted_last_minute={}), now
-        jobs = tuple(job for job in snapshot.jobs if job.uid not in ended)
-        snapshot = replace(snapshot, now=now, jobs=jobs, eviction_limits=limits)
+        jobs = tuple(job for job in inputs.jobs if job.uid not in ended)
+        inputs = replace(inputs, now=now, jobs=jobs, eviction_limits=limits)
         if (yield):
             break
-        allocation = allocator.allocate(snapshot)
-        found |= {job.uid: now for job in snapshot.jobs if job.uid in left and _starts(job, allocation)}
-        left -= found.keys()
+        allocation = allocator.allocate(inputs)
+        found |= {job.uid: now for job in inputs.jobs if job.uid in still_waiting and _starts(job, allocation)}
+        still_waiting -= found.keys()
         going_on = _going_on(runs, allocation, now)
         runs = {uid: run for uid, run in going_on if run.end <= began + FARTHEST_SECONDS}
-        snapshot = carried_out(snapshot, allocation)
+        inputs = carried_out(inputs, allocation)
     return found
 
 
 def _starts(job: JobDemand, allocation: Allocation) -> bool:
-    return allocation.assignment(job.uid).replicas >= job.sizes[0]
+    return allocation.assignment(job.uid).replicas >= job.minimum
 
 
 def _going_on(runs: Mapping[str, _Run], allocation: Allocation, now: float) -> Iterator[tuple[str, _Run]]:
-    """The runs at their new sizes. A job that had to start anew has no known end."""
+    """The runs at their new sizes. A job that had to start again has no known end."""
     for uid, run in runs.items():
         size = allocation.assignment(uid).replicas
         if size == run.size:
@@ -99,32 +100,34 @@ def _going_on(runs: Mapping[str, _Run], allocation: Allocation, now: float) -> I
             yield uid, _Run(now + (run.end - now) * run.size / size, size)
 
 
-def _next_moment(snapshot: Snapshot, runs: Mapping[str, _Run], left: Set[str], began: float) -> float | None:
+def _next_moment(
+    inputs: AllocationInputs, runs: Mapping[str, _Run], still_waiting: Set[str], began: float
+) -> float | None:
     """When to decide next: the last of the moments of one step; None if no end that matters is left.
 
-    An end that frees only other kinds of GPU than the jobs `left` wait for makes no moment. A job without GPUs waits
-    for any end.
+    An end that frees only other kinds of GPU than the jobs `still_waiting` wait for makes no moment. A job without GPUs
+    waits for any end.
     """
-    flavors = {job.flavor for job in snapshot.jobs if job.uid in left}
-    jobs = [job for job in snapshot.jobs if job.flavor in flavors or "" in flavors]
+    flavors = {job.flavor for job in inputs.jobs if job.uid in still_waiting}
+    jobs = [job for job in inputs.jobs if job.flavor in flavors or "" in flavors]
     ends = [runs[job.uid].end for job in jobs if job.uid in runs]
     if not ends:
         return None
-    moments = [*ends, *_turning_points(snapshot, jobs)]
+    moments = [*ends, *_turning_points(inputs, jobs)]
     first = min(moments)
     until = first + max(SAME_MOMENT_SECONDS, SAME_MOMENT_PART * (first - began))
     return max(moment for moment in moments if moment <= until)
 
 
-def _turning_points(snapshot: Snapshot, jobs: Iterable[JobDemand]) -> Iterator[float]:
+def _turning_points(inputs: AllocationInputs, jobs: Iterable[JobDemand]) -> Iterator[float]:
     """The future times from which a waiting job may get more than now.
 
     Times of the growth of running jobs are left out: the next step decides about growth.
     """
-    teams = snapshot.find_teams()
+    teams = inputs.find_teams()
     for job in jobs:
-        times = _turning_times(job, teams.of(job.namespace), snapshot.starvation_seconds)
-        yield from (time for time in times if time > snapshot.now)
+        times = _turning_times(job, teams.of(job.namespace), inputs.settings.starvation_seconds)
+        yield from (time for time in times if time > inputs.now)
 
 
 def _turning_times(job: JobDemand, team: Team, starvation_seconds: float) -> Iterator[float]:
@@ -136,8 +139,10 @@ def _turning_times(job: JobDemand, team: Team, starvation_seconds: float) -> Ite
         yield from ends_of_protection(job, team)
 
 
-def confidence(snapshot: Snapshot, allocation: Allocation, ends: Mapping[str, float], flavor: str) -> float | None:
+def confidence(
+    inputs: AllocationInputs, allocation: Allocation, ends: Mapping[str, float], flavor: str
+) -> float | None:
     """Of the GPUs of that kind in use, the part that jobs with a known end use; None if none are in use."""
     used = sum(top.used_now for top in allocation.accounts.tops(flavor)) if flavor else 0
-    known = sum(job.gpus for job in snapshot.jobs if job.uid in ends and job.flavor == flavor)
+    known = sum(job.gpus for job in inputs.jobs if job.uid in ends and job.flavor == flavor)
     return min(1.0, round(known / used, 2)) if used > 0 else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from elastic_api.status import Forecast, JobStatus, QueuePlace
+from elastic_api.status import Forecast, JobStatus, QueuePosition
 from elastic_operator.plan.job.observation import Observation
 
 
@@ -11,7 +11,7 @@ def awaits_answer(obs: Observation) -> bool:
     return obs.job.is_what_if and not obs.members and not obs.status.finished
 
 
-def with_place(obs: Observation, status: JobStatus, place: QueuePlace | None) -> JobStatus:
+def with_position(obs: Observation, status: JobStatus, place: QueuePosition | None) -> JobStatus:
     """The status of a job that asks nothing, with its place in line, if it has one.
 
     A job that has stopped waiting has no place. The write that says why the job has stopped removes the place.
@@ -20,7 +20,7 @@ def with_place(obs: Observation, status: JobStatus, place: QueuePlace | None) ->
     return with_answer(status, place if waits else None, None)
 
 
-def with_answer(status: JobStatus, place: QueuePlace | None, forecast: Forecast | None) -> JobStatus:
+def with_answer(status: JobStatus, place: QueuePosition | None, forecast: Forecast | None) -> JobStatus:
     """The status of a job that asks what it would get, with its answer."""
     if (place, forecast) == (status.queue, status.forecast):
         return status

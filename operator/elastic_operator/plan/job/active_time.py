@@ -63,7 +63,7 @@ def _from_history(status: JobStatus, *, holds: bool, now: float) -> tuple[float,
 
 
 def _without_pods_since(status: JobStatus) -> float | None:
-    """Since when the job has been granted no pods; None if it has a grant."""
+    """The time from which the job has been granted no pods; None if it has a grant."""
     admitted = status.condition(ConditionType.ADMITTED)
     return seconds(admitted.last_transition_time) if admitted is not None and admitted.status == "False" else None
 

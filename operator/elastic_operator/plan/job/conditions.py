@@ -43,8 +43,8 @@ def with_conditions(obs: Observation, grant: Grant | None, now: float) -> JobSta
             (ConditionType.FAILED, False, Reason("NotFailed", "")),
         ]
     else:
-        left = [c for c in status.conditions if c.type != ConditionType.FULL_SIZE]
-        status = status.model_copy(update={"conditions": left})
+        others = [c for c in status.conditions if c.type != ConditionType.FULL_SIZE]
+        status = status.model_copy(update={"conditions": others})
     for kind, value, reason in answers:
         truth: Truth = "True" if value else "False"
         status = set_condition(status, kind, truth, reason, obs.job.generation, now)
@@ -61,9 +61,10 @@ def _phase(obs: Observation, grant: Grant | None, now: float) -> Reason:
     if job.needs_edit:
         return Reason(Phase.INVALID_SPEC, _why_it_needs_an_edit(obs))
     if job.spec is None or job.spec.suspend:
-        left = sum(not pod.ended for pod in job.pods)
+        stopping = sum(not pod.ended for pod in job.pods)
         return Reason(
-            Phase.SUSPENDED, f"Still stopping: {pods(left)}." if left else "Set spec.suspend to false to resume."
+            Phase.SUSPENDED,
+            f"Still stopping: {pods(stopping)}." if stopping else "Set spec.suspend to false to resume.",
         )
     if obs.is_in_backoff and status.failed_size:
         return Reason(Phase.QUEUED, status.failed_size.reason)
@@ -76,7 +77,9 @@ def _phase(obs: Observation, grant: Grant | None, now: float) -> Reason:
     if job.feedback.write_error:
         return Reason(Phase.DEGRADED if _enough(obs) else Phase.STARTING, _left_behind(obs) or job.feedback.write_error)
     nodes_asked = (
-        grant is not None and grant.limit == SizeReason.WAITING_FOR_NODES and not any(map(is_running, obs.members))
+        grant is not None
+        and grant.size_reason.code == SizeReason.WAITING_FOR_NODES
+        and not any(map(is_running, obs.members))
     )
     if status.target_replicas == 0 or nodes_asked:
         texts = (grant.message if grant else "", _suspended_by(status), _left_behind(obs))
@@ -201,7 +204,7 @@ def _held_name(obs: Observation) -> str:
 
 
 def _left_behind(obs: Observation) -> str:
-    """A sentence on pods of others that use names of its pods while it has none, and the remedy (82)."""
+    """A sentence on foreign pods that use names of its pods while it has none, and the remedy (82)."""
     if obs.members or not obs.job.foreign_names:
         return ""
     job, names = obs.job, sorted(obs.job.foreign_names)
@@ -238,4 +241,4 @@ def _full_size(obs: Observation, grant: Grant | None) -> tuple[bool, Reason]:
     if failed and obs.is_in_backoff:
         return False, Reason(SizeReason.SCALE_UP_FAILED, failed.reason)
     assert grant is not None, "only suspended, backing-off and unreadable jobs have no grant"
-    return grant.limit == SizeReason.AT_MAXIMUM, grant.why.reason
+    return grant.size_reason.code == SizeReason.AT_MAXIMUM, grant.size_reason

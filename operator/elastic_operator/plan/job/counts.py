@@ -83,7 +83,7 @@ def _change_is_complete(obs: Observation, running: list[OwnPod], now: float) -> 
 
 
 def _running_since(obs: Observation, running: list[OwnPod], now: float) -> object:
-    """Since when the whole minimum runs; the same time while it does."""
+    """When the whole minimum began to run; the same time while it runs."""
     if obs.job.spec is None or obs.status.finished:
         return obs.status.running_since
     if len(running) < obs.job.spec.minimum or obs.status.master_lost_time is not None:

@@ -8,10 +8,10 @@ from math import inf
 
 from elastic_api.pod_names import parse_pod_name
 from elastic_api.status import ConditionType, Retry, RetryCause
+from elastic_operator.plan.facts.allocation_inputs import JobDemand, Member
 from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.pod_shape import excluding_nodes
 from elastic_operator.plan.facts.resize_cost import has_grown, resize_cost
-from elastic_operator.plan.facts.snapshot import JobDemand, Member
 from elastic_operator.plan.facts.times import seconds
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.remaining_pods import member_of
@@ -79,7 +79,7 @@ def _split_off_provisioning_pods(demand: JobDemand, uids: Set[str]) -> JobDemand
     They may while the job has fewer other members than its minimum (49).
     """
     members = tuple(member for member in demand.members if member.uid not in uids)
-    if demand.may_request_nodes_at is None or len(members) == len(demand.members) or len(members) >= demand.sizes[0]:
+    if demand.may_request_nodes_at is None or len(members) == len(demand.members) or len(members) >= demand.minimum:
         return demand
     provisioning = (*demand.provisioning_pods, *(member for member in demand.members if member.uid in uids))
     return replace(demand, members=members, provisioning_pods=provisioning)

@@ -1,6 +1,6 @@
 """The rules of an Elastic job's observation. A lost pod, even the master, ends no incarnation (51).
 
-The launchers find out by themselves which pods are lost, and the other pods wait for a new master with their state in
+The launchers find out which pods are lost, and the other pods wait for a new master with their state in
 memory. Masters are counted (`status.masterEpoch`), and the number is written down before the next one is created. Pods
 obey the newest master, so an old master that comes back does no harm (52). A job starts over only if it has no master
 for too long.
@@ -25,7 +25,6 @@ from elastic_operator.plan.job.failures import (
 from elastic_operator.plan.job.losses import MASTER_LOST, count_losses, end_backoff_for_master, lost_count
 from elastic_operator.plan.job.master_report import new_failures
 from elastic_operator.plan.job.observation import (
-    Deletion,
     Observation,
     end_incarnation,
     fail,
@@ -36,8 +35,8 @@ from elastic_operator.plan.job.observation import (
 from elastic_worker.contract import ROLE_MASTER
 
 
-def failure(obs: Observation, now: float) -> Observation:
-    """If a launcher reports that another try would fail as well, the job ends (135). A failed master is replaced.
+def handle_failed_pods(obs: Observation, now: float) -> Observation:
+    """End the job if a launcher reports that another try would fail as well (135). Replace a failed master.
 
     A failed worker counts as a lost pod here: the coordinator reports the cause and the number of failures.
     """
@@ -51,7 +50,7 @@ def failure(obs: Observation, now: float) -> Observation:
     return obs if master is None else _replace_failed_master(obs, master, now)
 
 
-def over_after_restarts(obs: Observation, now: float) -> Observation:
+def fail_at_max_restarts(obs: Observation, now: float) -> Observation:
     """End the job with the first failure in its master's report beyond `maxRestarts` (135).
 
     An edit to fewer allowed failures than there were does not end a job that trains.
@@ -92,11 +91,11 @@ def end_without_master(obs: Observation, now: float) -> Observation:
     master = master_of(obs)
     if master is not None and is_running(master):
         return replace(obs, status=obs.status.model_copy(update={"master_lost_time": None}))
-    limit = obs.spec.recovery.master_loss_timeout_seconds
-    until = seconds(since) + limit
+    timeout = obs.spec.recovery.master_loss_timeout_seconds
+    until = seconds(since) + timeout
     if now < until:
         return replace(obs, requeue_at=(*obs.requeue_at, until))
-    text = f"No master has run for {limit} s (recovery.masterLossTimeoutSeconds): all pods are replaced."
+    text = f"No master has run for {timeout} s (recovery.masterLossTimeoutSeconds): all pods are replaced."
     return replace_all(obs, end_incarnation(obs.status), Event("NewIncarnation", text, "Warning"))
 
 
@@ -107,10 +106,10 @@ def next_master(status: JobStatus, now: float) -> JobStatus:
 
 
 def _replace_failed_master(obs: Observation, master: OwnPod, now: float) -> Observation:
-    """A failed master counts as a failure, but the other pods stay. Only the back-off of that failure delays the next
-    master.
+    """Replace a failed master. It counts as a failure, but the other pods stay. Only the back-off of that failure
+    delays the next master.
 
-    The failed master is a member no longer, also if a sidecar keeps its pod in the phase Running.
+    The failed master is no longer a member, even if a sidecar keeps its pod in the phase Running.
     """
     others = tuple(pod for pod in obs.members if pod is not master)
     obs = replace(obs, status=end_backoff_for_master(obs.status, obs.spec.minimum, now), members=others)
@@ -122,8 +121,10 @@ def _replace_failed_master(obs: Observation, master: OwnPod, now: float) -> Obse
         return replace_all(obs, end_incarnation(obs.status), event)
     status = next_master(obs.status, now)
     status = status.model_copy(update={"replicas": len(others)})
-    to_delete = (*obs.to_delete, Deletion(master, short_failure(master)))
-    return replace(obs, status=status, to_delete=to_delete, commit=True, events=(*obs.events, _replaced(text, status)))
+    to_delete = (*obs.to_delete, obs.deletion(master, short_failure(master)))
+    return replace(
+        obs, status=status, to_delete=to_delete, write_status_first=True, events=(*obs.events, _replaced(text, status))
+    )
 
 
 def _had_master(obs: Observation) -> bool:

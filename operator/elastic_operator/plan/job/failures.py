@@ -12,7 +12,7 @@ from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.roles import master_first
 from elastic_operator.plan.facts.times import doubled, end_of_wait, seconds, status_time
 from elastic_operator.plan.facts.waits import MAX_BACKOFF_SECONDS
-from elastic_operator.plan.job.observation import Observation, end_incarnation, fail, present, replace_all
+from elastic_operator.plan.job.observation import Observation, end_incarnation, fail, present_pods, replace_all
 from elastic_worker.contract import EXIT_DO_NOT_RETRY, ROLE_MASTER
 
 JUST_CHANGED_SECONDS = 120.0
@@ -25,13 +25,15 @@ TORCHRUN_FAILED = 1
 def failed_pods(obs: Observation) -> list[OwnPod]:
     """Failed pods that were neither deleted nor ended by the cluster, the pod to blame first."""
     failed = [
-        p for p in present(obs) if has_failed(p) and not was_deleted_before_exit(p) and p.node not in obs.lost_nodes
+        p
+        for p in present_pods(obs)
+        if has_failed(p) and not was_deleted_before_exit(p) and p.node not in obs.lost_nodes
     ]
     return sorted(failed, key=lambda p: (p.main.is_consequence, _failed_at(p), *master_first(p)))
 
 
 def give_up_after_failure(obs: Observation, now: float) -> Observation:
-    """A failed pod ends the incarnation. Whether that counts depends on what happened just before (13)."""
+    """End the incarnation of a failed pod. Whether the failure counts depends on what happened just before (13)."""
     failed = failed_pods(obs)
     if not failed or obs.spec.suspend:
         return obs
@@ -53,7 +55,7 @@ def _cause_known_by(obs: Observation, failed: Sequence[OwnPod]) -> float:
     """
     if not all(pod.main.is_consequence for pod in failed):
         return -inf
-    others = any(pod.main.running_since is not None and not has_failed(pod) for pod in present(obs))
+    others = any(pod.main.running_since is not None and not has_failed(pod) for pod in present_pods(obs))
     return min(_failed_at(pod) for pod in failed) + CAUSE_SECONDS if others else -inf
 
 
@@ -199,7 +201,7 @@ def short_failure(pod: OwnPod) -> str:
 
 
 def has_failed(pod: OwnPod) -> bool:
-    """Whether the pod's main container ended badly by itself, or the pod failed without an exit code."""
+    """Whether the pod's main container ended badly on its own, or the pod failed without an exit code."""
     if pod.disrupted:
         return False
     return bool(pod.main.exit_code) or (pod.phase == "Failed" and pod.main.exit_code is None)
@@ -210,7 +212,7 @@ def was_deleted_before_exit(pod: OwnPod) -> bool:
     (18).
 
     The kubelet ends each deletion with a second one of grace 0, which moves the deletion's time. So that time does not
-    show when the deletion was requested. A pod that ended by itself has no second deletion, because the first takes
+    show when the deletion was requested. A pod that ended on its own has no second deletion, because the first takes
     effect at once.
     """
     if pod.deleting_since is None:
@@ -223,11 +225,11 @@ def was_deleted_before_exit(pod: OwnPod) -> bool:
 def _group_had_just_changed(obs: Observation, failed_at: float) -> bool:
     """Whether a pod joined, left or was lost shortly before (13). The first pods of an incarnation do not count."""
     changes = [seconds(c.time) for c in obs.status.history if c.from_ > 0 and c.to > 0]
-    master = next((p for p in present(obs) if p.role == ROLE_MASTER), None)
+    master = next((p for p in present_pods(obs) if p.role == ROLE_MASTER), None)
     if master and master.main.running_since is not None:
         started = master.main.running_since
-        changes += [p.main.running_since or 0.0 for p in present(obs) if p.created > started]
-    changes += [p.deleting_since for p in present(obs) if p.deleting_since is not None]
+        changes += [p.main.running_since or 0.0 for p in present_pods(obs) if p.created > started]
+    changes += [p.deleting_since for p in present_pods(obs) if p.deleting_since is not None]
     return any(0 <= failed_at - change <= JUST_CHANGED_SECONDS for change in changes)
 
 

@@ -17,7 +17,7 @@ from elastic_operator.plan.job.plan_writes import deletes_of, make_plan, reclaim
 from elastic_operator.plan.job.remaining_pods import clean_pod_policy, is_deleted_at_the_end
 
 FINISH_SECONDS = 60.0
-"""The time in which the workers are to end by themselves after the master has succeeded."""
+"""The time that the workers have to end on their own after the master has succeeded."""
 
 
 def plan_finished(obs: Observation, grant: Grant | None, now: float) -> Plan:
@@ -34,7 +34,7 @@ def plan_finished(obs: Observation, grant: Grant | None, now: float) -> Plan:
     to_delete = [p for p in obs.job.pods if p.deleting_since is None and is_deleted_at_the_end(p, policy)]
     due = {p.uid: ended if at_once and not _is_ending(p, policy) else ended + FINISH_SECONDS for p in to_delete}
     why = f"the job has ended ({policy})"
-    deletes = (*(DeletePod(p.name, p.uid, why) for p in to_delete if now >= due[p.uid]), *reclaimed(obs, grant))
+    deletes = (*(DeletePod(p, why) for p in to_delete if now >= due[p.uid]), *reclaimed(obs, grant))
     wakes = list(due.values())
     ttl = spec.ttl_seconds_after_finished if spec else None
     if ttl is not None:
@@ -45,14 +45,14 @@ def plan_finished(obs: Observation, grant: Grant | None, now: float) -> Plan:
 
 
 def _is_ending(pod: OwnPod, policy: CleanPodPolicy) -> bool:
-    """Whether the pod is about to end by itself: the kubelet reports a container's end before it reports the pod's."""
+    """Whether the pod is about to end on its own: the kubelet reports a container's end before it reports the pod's."""
     return policy == CleanPodPolicy.RUNNING and pod.main.exit_code is not None
 
 
 def without_pods(obs: Observation, now: float) -> Plan:
     """Delete all pods of a suspended job. If it is not suspended, its pods without GPUs run on; none are created."""
     suspended = obs.job.spec is not None and obs.job.spec.suspend
-    suspended_pods = tuple(DeletePod(p.name, p.uid, "spec.suspend is true") for p in obs.members) if suspended else ()
+    suspended_pods = tuple(DeletePod(p, "spec.suspend is true") for p in obs.members) if suspended else ()
     plan = make_plan(obs, None, (*deletes_of(obs), *suspended_pods), (), now)
     return _for_a_question(obs, plan, now) if obs.job.is_what_if and obs.job.what_if == ONCE else plan
 

@@ -16,7 +16,7 @@ from elastic_operator.plan.job.observation import (
     add_change,
     end_incarnation,
     fail,
-    present,
+    present_pods,
     replace_all,
     set_condition,
 )
@@ -42,20 +42,20 @@ def fail_after_deadline(obs: Observation, now: float) -> Observation:
 
 
 def complete_on_success(obs: Observation, now: float) -> Observation:
-    """The exit code of the master's main container decides. It does not count if the pod's deletion was requested
-    before (18).
+    """End the job if the master's main container ended with exit code 0. This does not count if the pod's deletion was
+    requested before (18).
     """
-    for pod in present(obs):
+    for pod in present_pods(obs):
         if pod.role == ROLE_MASTER and pod.main.exit_code == 0 and not was_deleted_before_exit(pod):
             why = Reason("Succeeded", "The master finished with exit code 0.")
             status = obs.status.model_copy(update={"completion_time": status_time(now), **NO_WAITS})
             status = set_condition(status, ConditionType.SUCCEEDED, "True", why, obs.job.generation, now)
-            return replace(obs, status=status, commit=True, events=(*obs.events, Event(*why)))
+            return replace(obs, status=status, write_status_first=True, events=(*obs.events, Event(*why)))
     return obs
 
 
 def suspend(obs: Observation, now: float) -> Observation:
-    """A suspended job releases all pods, and its next pods are of another incarnation."""
+    """Release all pods of a suspended job. Its next pods are of another incarnation."""
     if not obs.spec.suspend or not obs.members:
         return obs
     status = add_change(obs.status, now, len(obs.members), 0, "Suspended", "spec.suspend is true")
@@ -74,7 +74,7 @@ def replace_outdated_pods(obs: Observation, now: float) -> Observation:
 
 
 def forget_old_failures(obs: Observation, now: float) -> Observation:
-    """Progress ends a row of failures. If progress is not known, ten minutes of running do (135).
+    """Forget a row of failures after progress, or after ten minutes of running if progress is not known (135).
 
     A wait is forgotten ten minutes after it has ended (87).
     """
@@ -106,10 +106,10 @@ def _forgets(obs: Observation, now: float, since: float, **fields: object) -> Ob
 
 
 def end_backoff_after_edit(obs: Observation, now: float) -> Observation:  # noqa: ARG001 - a rule like the others
-    """An edit of a job without pods, or its suspension, ends its wait for a size that could not be had (136).
+    """End the wait for a size that could not be had, after an edit of a job without pods or its suspension (136).
 
     Only a few edits do, until the job has run for a while. Otherwise a script that keeps editing a job which cannot
-    start would make it create pods and hold GPUs for ever.
+    start would make it create pods and hold GPUs forever.
     """
     failed, ended = obs.status.failed_size, obs.status.waits_ended_by_edits or 0
     if failed is None or failed.size is None or obs.members or obs.job.generation == obs.status.observed_generation:

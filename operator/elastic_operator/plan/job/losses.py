@@ -24,7 +24,7 @@ from elastic_operator.plan.job.observation import (
     add_change,
     end_incarnation,
     master_of,
-    present,
+    present_pods,
     replace_all,
 )
 from elastic_operator.plan.job.survivors import trains_on
@@ -35,10 +35,10 @@ REASONS = ("PodLost", MASTER_LOST)
 
 
 def record_lost_pods(obs: Observation, now: float) -> Observation:
-    """Fewer members than last reported: pods were lost. Without its master, an incarnation is over (13).
+    """Record lost pods: there are fewer members than last reported. Without its master, an incarnation is over (13).
 
     It is also over if it lost a node (47), unless the others have formed a group without that node (146). Nothing ends
-    the connections to a machine that is off, so the others would wait for it for ever.
+    the connections to a machine that is off, so the others would wait for it forever.
     """
     has_master = master_of(obs) is not None
     lost = lost_count(obs)
@@ -75,7 +75,7 @@ def count_losses(obs: Observation, lost: int, now: float, *, reason: str = "PodL
     before = obs.status.replicas
     status = add_change(status, now, before, before - lost, reason, why, excused=excused)
     event = Event("NodeLost" if node_is_lost(obs) else "PodLost", why, "Warning")
-    return replace(obs, status=status, commit=True, events=(*obs.events, event))
+    return replace(obs, status=status, write_status_first=True, events=(*obs.events, event))
 
 
 def node_is_lost(obs: Observation) -> bool:
@@ -93,7 +93,7 @@ def _is_excused(obs: Observation, lost: int, now: float) -> bool:
     """Whether the loss causes no wait: the pods ran and were deleted or evicted, or a node refused them (137).
 
     More refusals by an avoided node are not excused, because the planner did not choose it. If more nodes refuse pods
-    than can be avoided, the pods are to blame; otherwise they would move from node to node for ever. A pod that was
+    than can be avoided, the pods are to blame; otherwise they would move from node to node forever. A pod that was
     deleted before it ran is not excused, because its successor may be deleted at once again. Nor is a pod that the
     status does not list, because it is unknown whether it ran.
     """
@@ -108,7 +108,7 @@ def _is_excused(obs: Observation, lost: int, now: float) -> bool:
     if any(now < seconds(known[node].until) and not is_together(known[node], now) for node in refused if node in known):
         return False
     named = {pod.name for pod in obs.members} | {pod.name for pod in gone if pod.refused}
-    named |= {pod.name for pod in present(obs) if _has_run(pod)}  # the status may not say so yet (151)
+    named |= {pod.name for pod in present_pods(obs) if _has_run(pod)}  # the status may not say so yet (151)
     if obs.status.pods_not_listed and len(_known_to_go(obs)) < lost:
         return False
     return not any(pod.phase == "Pending" and pod.name not in named for pod in obs.status.pods)
@@ -123,7 +123,7 @@ def _known_to_go(obs: Observation) -> set[str]:
     listed = {pod.name for pod in obs.status.pods if pod.phase in ("Pending", "Running")}
     leaving = {
         pod.name
-        for pod in present(obs)
+        for pod in present_pods(obs)
         if (pod.refused or _has_run(pod)) and (pod.deleting_since is None or pod.deleting_since > counted)
     }
     return (listed | leaving) - alive
@@ -155,7 +155,7 @@ def _wait_if_repeated(status: JobStatus, now: float, why: str, *, reasons: tuple
 
 
 def end_backoff_for_master(status: JobStatus, least: int, now: float) -> JobStatus:
-    """The status of a job whose new master comes at once, because no pod trains without it.
+    """The status of a job whose new master is created at once, because no pod trains without it.
 
     A back-off for lost workers, or for a size up to the minimum (`least`), ends at once. The number of its tries is
     kept (139), and so is the back-off for a size beyond the minimum.
@@ -173,9 +173,9 @@ def _why_lost(obs: Observation, lost: int) -> str:
     lists.
     """
     alive = {pod.name for pod in obs.members}
-    going = ((pod, why) for pod, why in obs.to_delete if pod.uid not in obs.job.context.misplaced)
-    causes = {pod.name: why for pod, why in going if pod.incarnation == obs.status.incarnation}
-    causes |= {pod.name: pod.disrupted for pod in present(obs) if pod.disrupted}
+    going = (one for one in obs.to_delete if one.uid not in obs.job.context.misplaced)
+    causes = {one.name: one.reason for one in going if one.pod.incarnation == obs.status.incarnation}
+    causes |= {pod.name: pod.disrupted for pod in present_pods(obs) if pod.disrupted}
     listed = [p.name for p in obs.status.pods if p.name not in alive and p.phase in ("Pending", "Running")]
     names = list(dict.fromkeys([*causes, *listed]))[:lost]
     texts = [f"{name} ({causes[name]})" if causes.get(name) else name for name in names]

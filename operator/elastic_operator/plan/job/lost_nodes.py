@@ -42,15 +42,15 @@ def find_lost_nodes(obs: Observation, now: float) -> Observation:
 
 def _read_logs_of_survivors(obs: Observation, unready: Mapping[str, float], now: float) -> Observation:
     """Start to read the logs of the job's pods on Ready nodes (146), or note when that is to begin."""
-    left = survivors(obs.job, obs.status, unready)
-    if left is None:
+    staying = survivors(obs.job, obs.status, unready)
+    if staying is None:
         return obs
     patience, outage = obs.spec.recovery.node_loss_seconds, obs.job.context.node_outage
     times = [time for node, time in unready.items() if outage is None or node not in outage.kept_nodes]
     begins = min(times, default=inf) + patience - SURVIVOR_READ_SECONDS
     if now < begins:
         return replace(obs, requeue_at=(*obs.requeue_at, begins)) if begins < inf else obs
-    return replace(obs, survivors=left)
+    return replace(obs, survivors=staying)
 
 
 def why_lost(obs: Observation, node: str) -> str:

@@ -14,7 +14,7 @@ from elastic_operator.plan.facts.times import seconds
 from elastic_operator.plan.job.observation import Observation, master_of
 from elastic_worker.contract import ROLE_MASTER
 
-PLACE_SECONDS = 30.0
+WAIT_FOR_NODE_SECONDS = 30.0
 """How long a new master waits for a place before a worker is released for it, and again before the next worker is."""
 
 
@@ -28,7 +28,7 @@ def make_room_for_master(obs: Observation, grant: Grant, now: float) -> tuple[Ob
     if lost_at is None or len(workers) < max(1, obs.spec.minimum) or not _finds_no_place(obs, grant, now):
         return obs, grant
     latest = max([lost_at, *(change.time for change in obs.status.history[:1])])
-    due = seconds(latest) + PLACE_SECONDS
+    due = seconds(latest) + WAIT_FOR_NODE_SECONDS
     if now < due:
         return replace(obs, requeue_at=(*obs.requeue_at, due)), grant
     return obs, _without(grant, workers[-1])
@@ -48,6 +48,6 @@ def _finds_no_place(obs: Observation, grant: Grant, now: float) -> bool:
 def _without(grant: Grant, worker: OwnPod) -> Grant:
     assignment = grant.assignment
     kept, released = tuple(uid for uid in assignment.keep if uid != worker.uid), (worker.uid, *assignment.release)
-    why = Reason(grant.limit, f"{worker.name} makes room for a new master, which finds no other place.")
+    why = Reason(grant.size_reason.code, f"{worker.name} makes room for a new master, which finds no other place.")
     without = Assignment(assignment.replicas - 1, kept, released, assignment.create)
-    return replace(grant, assignment=without, why=replace(grant.why, reason=why))
+    return replace(grant, assignment=without, size_reason=why)

@@ -1,6 +1,4 @@
-"""Pods that have a node and do not start there. They are deleted, and created again later without anybody's doing
-(136).
-"""
+"""Deletes pods that have a node and do not start there. They are created again later, even without an edit (136)."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ files, or, if older, pull an image.
 """
 
 
-def not_started(obs: Observation, now: float) -> Observation:
+def delete_pods_not_started(obs: Observation, now: float) -> Observation:
     """Delete pods that have a node and do not start there, because an image, a volume or a setting is missing
     (136).
 
@@ -34,8 +32,8 @@ def not_started(obs: Observation, now: float) -> Observation:
     due = [pod for pod, until in waits if now >= until]
     if not due:
         return replace(obs, requeue_at=(*obs.requeue_at, *(until for _, until in waits)))
-    why, left = _why_not_started(obs, due), tuple(pod for pod in obs.members if pod not in due)
-    obs = back_off(obs, now, left, RetryCause.PODS_NOT_STARTED, why)
+    why, staying = _why_not_started(obs, due), tuple(pod for pod in obs.members if pod not in due)
+    obs = back_off(obs, now, staying, RetryCause.PODS_NOT_STARTED, why)
     reason = Reason(due[0].main.waiting_reason or "ContainerCreating", why)
     status = set_condition(obs.status, ConditionType.PODS_NOT_STARTED, "True", reason, obs.job.generation, now)
     return replace(obs, status=status)
@@ -48,7 +46,7 @@ def _starts(pod: OwnPod) -> bool:
 
 
 def _since(pod: OwnPod) -> float:
-    """Since when the pod waits for its present step. The image of a container is pulled when the container before it
+    """When the pod began to wait for its present step. The image of a container is pulled when the container before it
     has ended.
     """
     bound = pod.created if pod.bound_since is None else pod.bound_since

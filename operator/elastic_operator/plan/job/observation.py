@@ -9,22 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 from elastic_api.job import JobSpec
 from elastic_api.status import MAX_HISTORY, Change, ConditionType, JobStatus, Truth
-from elastic_operator.plan.facts.decisions import Event
+from elastic_operator.plan.facts.decisions import DeletePod, Event
 from elastic_operator.plan.facts.job import Job, OwnPod, Survivors
 from elastic_operator.plan.facts.roles import master_in
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.facts.times import condition, status_time
-
-
-class Deletion(NamedTuple):
-    """A pod to delete, and why in words. The plan makes a `DeletePod` of it, unless the pod is leaving already."""
-
-    pod: OwnPod
-    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +27,8 @@ class Observation:
     status: JobStatus
     members: tuple[OwnPod, ...] = ()
     """The members, master first."""
-    to_delete: tuple[Deletion, ...] = ()
+    to_delete: tuple[DeletePod, ...] = ()
+    """Pods that leave for reasons of the job's own, also such as are being deleted already."""
     unready_nodes: frozenset[str] = frozenset()
     """The nodes of its pods that are not Ready."""
     lost_nodes: frozenset[str] = frozenset()
@@ -54,7 +47,7 @@ class Observation:
     """Whether the job takes no part in the allocation until then."""
     finishing: bool = False
     """Whether a worker has ended well, so that the others will end soon."""
-    commit: bool = False
+    write_status_first: bool = False
     """Whether the status holds a decision that must be written before all other writes."""
     planned_deletions: frozenset[str] = frozenset()
     """The pods (uids) that the plan deletes."""
@@ -66,6 +59,14 @@ class Observation:
         """The job's spec. Only for jobs whose spec could be read."""
         assert self.job.spec is not None
         return self.job.spec
+
+    def deletion(self, pod: OwnPod, reason: str) -> DeletePod:
+        """The deletion of that pod, for that reason in words."""
+        return DeletePod(pod, reason, force=pod.node in self.lost_nodes)
+
+    def of_ended_incarnation(self, pod: OwnPod) -> DeletePod:
+        """The deletion of a pod whose incarnation is over."""
+        return self.deletion(pod, f"incarnation {pod.incarnation} is over")
 
     @property
     def wants_pods(self) -> bool:
@@ -124,31 +125,26 @@ def fail(obs: Observation, now: float, reason: str, message: str) -> Observation
     status = obs.status.model_copy(update={"completion_time": status_time(now), **NO_WAITS})
     status = set_condition(status, ConditionType.FAILED, "True", Reason(reason, message), obs.job.generation, now)
     event = Event(reason if reason == "RestartLimitReached" else "Failed", message, "Warning")
-    return replace(obs, status=status, commit=True, events=(*obs.events, event))
+    return replace(obs, status=status, write_status_first=True, events=(*obs.events, event))
 
 
 def replace_all(obs: Observation, status: JobStatus, event: Event) -> Observation:
     """Delete every present pod; `end_incarnation` has made the `status`."""
-    to_delete = (*obs.to_delete, *map(of_ended_incarnation, obs.members))
-    uids = {deletion.pod.uid for deletion in to_delete}
-    ended = tuple(Deletion(pod, "ended") for pod in present(obs) if pod.ended and pod.uid not in uids)
+    to_delete = (*obs.to_delete, *map(obs.of_ended_incarnation, obs.members))
+    uids = {deletion.uid for deletion in to_delete}
+    ended = tuple(obs.deletion(pod, "ended") for pod in present_pods(obs) if pod.ended and pod.uid not in uids)
     return replace(
         obs,
         status=status,
         members=(),
         to_delete=to_delete + ended,
         finishing=False,
-        commit=True,
+        write_status_first=True,
         events=(*obs.events, event),
     )
 
 
-def of_ended_incarnation(pod: OwnPod) -> Deletion:
-    """The deletion of a pod whose incarnation is over."""
-    return Deletion(pod, f"incarnation {pod.incarnation} is over")
-
-
-def present(obs: Observation) -> list[OwnPod]:
+def present_pods(obs: Observation) -> list[OwnPod]:
     """The pods of the present incarnation in any state, without a superseded master."""
     own = (p for p in obs.job.pods if p.incarnation == obs.status.incarnation)
     return [p for p in own if not is_superseded(p, obs.status)]

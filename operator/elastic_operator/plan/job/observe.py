@@ -19,7 +19,7 @@ from elastic_operator.plan.job.failures import give_up_after_failure
 from elastic_operator.plan.job.flapping import hold_if_flapping
 from elastic_operator.plan.job.losses import record_lost_pods
 from elastic_operator.plan.job.lost_nodes import find_lost_nodes
-from elastic_operator.plan.job.not_started import not_started
+from elastic_operator.plan.job.not_started import delete_pods_not_started
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.unplaceable import (
     back_off_after_rejection,
@@ -53,7 +53,7 @@ def observe(job: Job, now: float) -> Observation:
 
 
 def _back_off(obs: Observation, now: float) -> Observation:
-    """A job between two incarnations keeps its place while it waits. A job that could not start lets others pass.
+    """Make the job wait if it must. Between two incarnations it keeps its place. If it could not start, others pass it.
 
     A job that can start with fewer pods than the failed size does not wait: it trained on such pods, and has lost them.
     """
@@ -85,15 +85,15 @@ _TORCHRUN = (
     delete_rejected_pods,
     back_off_after_rejection,
     delete_unschedulable_pods,
-    not_started,
+    delete_pods_not_started,
     lifecycle.forget_old_failures,
 )
 _ELASTIC = (
     lifecycle.end_backoff_after_edit,
     lifecycle.fail_after_deadline,
     lifecycle.complete_on_success,
-    elastic_rules.over_after_restarts,
-    elastic_rules.failure,
+    elastic_rules.fail_at_max_restarts,
+    elastic_rules.handle_failed_pods,
     lifecycle.suspend,
     lifecycle.replace_outdated_pods,
     hold_if_flapping,
@@ -104,6 +104,6 @@ _ELASTIC = (
     delete_rejected_pods,
     back_off_after_rejection,
     delete_unschedulable_pods,
-    not_started,
+    delete_pods_not_started,
     lifecycle.forget_old_failures,
 )

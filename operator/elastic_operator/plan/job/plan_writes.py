@@ -29,11 +29,11 @@ def make_plan(
     status = _for_older_crd(
         with_conditions(replace(obs, status=with_counts(obs, now)), grant, now), obs.job.pruned_status_fields
     )
-    due = (*obs.requeue_at, *scheduler_deadlines(obs), obs.no_pods_before, grant.why.requeue_at if grant else None)
+    due = (*obs.requeue_at, *scheduler_deadlines(obs), obs.no_pods_before, grant.requeue_at if grant else None)
     wakes = [w for w in due if w and w > now]
     return Plan(
         status=status,
-        commit_first=obs.commit,
+        write_status_first=obs.write_status_first,
         deletes=deletes,
         creates=creates,
         events=obs.events,
@@ -54,16 +54,12 @@ def _for_older_crd(status: JobStatus, pruned_status_fields: frozenset[str]) -> J
 
 def deletes_of(obs: Observation) -> tuple[DeletePod, ...]:
     """The deletions for reasons of the job's own; on a lost node also of pods that are being deleted."""
-    return tuple(
-        DeletePod(pod.name, pod.uid, why, force=pod.node in obs.lost_nodes)
-        for pod, why in obs.to_delete
-        if pod.deleting_since is None or pod.node in obs.lost_nodes
-    )
+    return tuple(one for one in obs.to_delete if one.pod.deleting_since is None or one.force)
 
 
 def deletes_of_released(pods: Iterable[OwnPod], release: Collection[str], why: str) -> tuple[DeletePod, ...]:
     """The deletions of the released pods (uids): highest worker index first, the master last."""
-    return tuple(DeletePod(pod.name, pod.uid, why) for pod in leaving_order(pod for pod in pods if pod.uid in release))
+    return tuple(DeletePod(pod, why) for pod in leaving_order(pod for pod in pods if pod.uid in release))
 
 
 def reclaimed(obs: Observation, grant: Grant | None) -> tuple[DeletePod, ...]:

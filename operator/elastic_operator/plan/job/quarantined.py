@@ -10,9 +10,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from elastic_api.status import ConditionType, JobStatus, Phase
+from elastic_operator.plan.facts.allocation_inputs import JobDemand
 from elastic_operator.plan.facts.decisions import Plan
 from elastic_operator.plan.facts.job import Job, OwnPod
-from elastic_operator.plan.facts.snapshot import JobDemand
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.observation import add_change, end_incarnation, set_condition
 from elastic_operator.plan.job.plan_writes import deletes_of_released
@@ -44,7 +44,7 @@ def plan_in_quarantine(job: Job, release: Collection[str], now: float) -> Plan:
     status = set_condition(job.status, ConditionType.READY, "False", fault, job.generation, now)
     if deletes:
         status = _of_size(status, len(job.active_pods) - len(deletes), why, now)
-    return Plan(status=status, commit_first=bool(deletes), deletes=deletes)
+    return Plan(status=status, write_status_first=bool(deletes), deletes=deletes)
 
 
 def _of_size(status: JobStatus, after: int, why: str, now: float) -> JobStatus:

@@ -10,13 +10,13 @@ from dataclasses import replace
 from elastic_api.pod_names import pod_name
 from elastic_operator.plan.facts.decisions import Assignment, CreatePod, Grant, Plan, Slot
 from elastic_operator.plan.facts.roles import master_first, master_in
-from elastic_operator.plan.job.creates import creates
 from elastic_operator.plan.job.finished import plan_finished, without_pods
 from elastic_operator.plan.job.master_place import make_room_for_master
 from elastic_operator.plan.job.master_report import merge_report
 from elastic_operator.plan.job.membership import changed_membership, first_membership
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.plan_writes import deletes_of, deletes_of_released, make_plan, reclaimed
+from elastic_operator.plan.job.pods_to_create import pods_to_create
 from elastic_operator.plan.job.resize import record_change, restart_if_needed
 from elastic_worker.contract import ROLE_MASTER
 
@@ -53,7 +53,7 @@ def _creates(obs: Observation, assignment: Assignment, now: float) -> tuple[Crea
     if not obs.members and not _can_start(obs, slots):
         return ()
     slots = _to_an_allowed_size(obs, sorted(slots, key=master_first))
-    return creates(obs, slots, membership=first_membership(obs, assignment.release, slots))
+    return pods_to_create(obs, slots, membership=first_membership(obs, assignment.release, slots))
 
 
 def _to_an_allowed_size(obs: Observation, slots: list[Slot]) -> list[Slot]:

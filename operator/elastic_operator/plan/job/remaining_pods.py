@@ -13,8 +13,8 @@ from math import inf
 
 from elastic_api.job import CleanPodPolicy
 from elastic_api.status import ConditionType
+from elastic_operator.plan.facts.allocation_inputs import JobDemand, Member, PodShape
 from elastic_operator.plan.facts.job import Job, OwnPod
-from elastic_operator.plan.facts.snapshot import JobDemand, Member, PodShape
 from elastic_operator.plan.facts.team import Flavor
 from elastic_operator.plan.job.observation import Observation
 from elastic_worker.contract import ROLE_MASTER

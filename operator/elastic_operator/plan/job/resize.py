@@ -9,7 +9,7 @@ from elastic_api.status import SizeReason
 from elastic_operator.plan.facts.decisions import Event, Grant
 from elastic_operator.plan.facts.text import Reason, listed, names_of, pods
 from elastic_operator.plan.facts.times import seconds, status_time
-from elastic_operator.plan.job.observation import Deletion, Observation, add_change, end_incarnation
+from elastic_operator.plan.job.observation import Observation, add_change, end_incarnation
 
 
 def restart_if_needed(obs: Observation, grant: Grant) -> Observation:
@@ -35,10 +35,12 @@ def restart_if_needed(obs: Observation, grant: Grant) -> Observation:
         why = f"All pods are deleted before the start: {grant.message}"
     else:
         return obs
-    to_delete = (*obs.to_delete, *(Deletion(pod, why) for pod in obs.members))
+    to_delete = (*obs.to_delete, *(obs.deletion(pod, why) for pod in obs.members))
     event = Event("NewIncarnation", f"{why}; all pods are replaced.")
     status = end_incarnation(obs.status)
-    return replace(obs, status=status, members=(), to_delete=to_delete, commit=True, events=(*obs.events, event))
+    return replace(
+        obs, status=status, members=(), to_delete=to_delete, write_status_first=True, events=(*obs.events, event)
+    )
 
 
 def _is_starting(obs: Observation) -> bool:
@@ -67,7 +69,7 @@ def record_change(obs: Observation, grant: Grant, now: float) -> Observation:
     if after == 0:
         update["turn_started"] = None
     if before == 0:
-        needs_nodes = grant.limit == SizeReason.WAITING_FOR_NODES
+        needs_nodes = grant.size_reason.code == SizeReason.WAITING_FOR_NODES
         update["start_time"] = status.start_time or status_time(now)
         update["turn_started"] = None if needs_nodes else status_time(now)
         reason, event = "Started", Event("ScaledUp", f"Starts with {pods(after)}.")
@@ -79,15 +81,15 @@ def record_change(obs: Observation, grant: Grant, now: float) -> Observation:
     else:
         update["resizes"] = status.resizes + (1 if planned else 0)
         reason, why = why_smaller(grant)
-        what = "Suspended:" if after == 0 and grant.preemptors else f"Shrinks from {before} to {pods(after)}:"
+        what = "Preempted:" if after == 0 and grant.preemptors else f"Shrinks from {before} to {pods(after)}:"
         event = Event(reason, f"{what} {why}")
     if after > before and grant.victim_jobs:
         event = Event("QuotaReclaimed", f"{event.message} {listed(names_of(grant.victim_jobs))} give up pods for it.")
     message = event.message if grant.preemptors or grant.victim_jobs else grant.message
     withdrawn = after < before and not planned
     status = add_change(status.model_copy(update=update), now, before, after, reason, message, excused=withdrawn)
-    commit = obs.commit or after < before
-    return replace(obs, status=status, commit=commit, events=(*obs.events, event))
+    write_first = obs.write_status_first or after < before
+    return replace(obs, status=status, write_status_first=write_first, events=(*obs.events, event))
 
 
 def _record_exchange(obs: Observation, grant: Grant, now: float) -> Observation:

@@ -1,6 +1,6 @@
 """Finds the pods of a Torchrun job that train on after the loss of a node. They are not replaced (146).
 
-Nothing ends the connections to a machine that is off. So the other pods may wait for that machine for ever. Then all
+Nothing ends the connections to a machine that is off. So the other pods may wait for that machine forever. Then all
 pods are replaced (47). If the connections did end, torchrun forms a smaller group within seconds. Process 1 of each pod
 writes its group into the log (`build/torchrun_group.py`): if all these pods are one group of exactly their number, they
 have no connection to another pod. The logs are read before the node is given up, so by default no pod waits longer than
@@ -35,23 +35,23 @@ def survivors(job: Job, status: JobStatus, lost_since: Mapping[str, float]) -> S
     members = [pod for pod in job.pods if pod.incarnation == status.incarnation and not pod.ended]
     if not any(pod.node in lost_since for pod in members):
         return None
-    left = (pod for pod in members if pod.node not in lost_since and pod.deleting_since is None)
-    running = sorted(filter(is_running, left), key=master_first)
+    staying = (pod for pod in members if pod.node not in lost_since and pod.deleting_since is None)
+    running = sorted(filter(is_running, staying), key=master_first)
     if len(running) < job.spec.minimum or master_in(running) is None:
         return None
     return Survivors(tuple(running), min((since for since in lost_since.values() if since > -inf), default=inf))
 
 
-def trains_on(job: Job, left: Survivors | None) -> bool:
+def trains_on(job: Job, staying: Survivors | None) -> bool:
     """Whether these pods are a group of their own."""
-    return left is not None and job.feedback.group is not None and job.feedback.group.pods == left.uids
+    return staying is not None and job.feedback.group is not None and job.feedback.group.pods == staying.uids
 
 
-def decided_at(job: Job, left: Survivors | None, now: float) -> float:
+def decided_at(job: Job, staying: Survivors | None, now: float) -> float:
     """By when it is known at the latest whether the pods are a group; -inf if it is known, or if the clock was set back
     since the reading began.
     """
-    if left is None or trains_on(job, left):
+    if staying is None or trains_on(job, staying):
         return -inf
     if job.feedback.group is None:
         return now + BEGIN_SECONDS

@@ -1,6 +1,6 @@
-"""Pods that the API server refuses, or that get no node.
+"""Handles pods that the API server refuses, or that get no node.
 
-They are deleted and created again later, without anybody's doing. If only the chosen node was wrong, they are created
+They are deleted and created again later, even without an edit. If only the chosen node was wrong, they are created
 again at once.
 """
 
@@ -18,7 +18,7 @@ from elastic_operator.plan.facts.times import doubled, end_of_wait, seconds
 from elastic_operator.plan.facts.waits import WAITS
 from elastic_operator.plan.job.elastic_rules import next_master
 from elastic_operator.plan.job.losses import end_backoff_for_master, reported
-from elastic_operator.plan.job.observation import Deletion, Observation, end_incarnation, master_of, replace_all
+from elastic_operator.plan.job.observation import Observation, end_incarnation, master_of, replace_all
 from elastic_worker.contract import ROLE_MASTER
 
 UNSCHEDULABLE_SECONDS = 60.0
@@ -37,20 +37,22 @@ def recreate_misplaced_pods(obs: Observation, now: float) -> Observation:
     if not going:
         return obs
     text = f"{listed([pod.name for pod in going])}: {why[going[0].uid]}. They had not started and are planned again."
-    event, left = Event("PodsPlannedAnew", text), tuple(pod for pod in obs.members if pod.uid not in why)
-    counted = len(reported(obs)) - len(reported(replace(obs, members=left)))
+    event, staying = Event("PodsPlannedAnew", text), tuple(pod for pod in obs.members if pod.uid not in why)
+    counted = len(reported(obs)) - len(reported(replace(obs, members=staying)))
     names = {pod.name for pod in going}
     # So `record_lost_pods` does not count them as lost.
     known = [pod for pod in obs.status.pods if pod.name not in names]
     status = obs.status.model_copy(update={"replicas": max(0, obs.status.replicas - counted), "pods": known})
-    if not left:
+    if not staying:
         status = status.model_copy(update={"held_until": None})
-    if left and master_in(left) is None and master_in(going) is not None:
+    if staying and master_in(staying) is None and master_in(going) is not None:
         if not obs.spec.is_elastic:
             return replace_all(obs, end_incarnation(status), event)
         status = next_master(end_backoff_for_master(status, obs.spec.minimum, now), now)
-    to_delete = (*obs.to_delete, *(Deletion(pod, why[pod.uid]) for pod in going))
-    return replace(obs, status=status, members=left, to_delete=to_delete, commit=True, events=(*obs.events, event))
+    to_delete = (*obs.to_delete, *(obs.deletion(pod, why[pod.uid]) for pod in going))
+    return replace(
+        obs, status=status, members=staying, to_delete=to_delete, write_status_first=True, events=(*obs.events, event)
+    )
 
 
 def delete_rejected_pods(obs: Observation, now: float) -> Observation:  # noqa: ARG001 - a rule like the others
@@ -64,7 +66,7 @@ def delete_rejected_pods(obs: Observation, now: float) -> Observation:  # noqa: 
 
 
 def back_off_after_rejection(obs: Observation, now: float) -> Observation:
-    """The API server accepts no more pods of the job. More are tried again later (27).
+    """Back off after the API server has refused pods of the job. It is asked for more pods again later (27).
 
     Pods below the minimum are deleted meanwhile, because they may block other jobs, such as a second job under the same
     quota. If pods of the job are being deleted, they may be what blocks it, so nothing is done until they are removed.
@@ -88,12 +90,12 @@ def delete_unschedulable_pods(obs: Observation, now: float) -> Observation:
     due = [pod for pod, until in waits if now >= until]
     if not due:
         return replace(obs, requeue_at=(*obs.requeue_at, *(until for _, until in waits)))
-    left = tuple(pod for pod in obs.members if pod not in due)
+    staying = tuple(pod for pod in obs.members if pod not in due)
     if _requests_nodes(obs, due[0]):
         why = f"No node was added within {_patience(obs, due[0]):.0f} s for {due[0].name}: {due[0].unschedulable}"
-        return back_off(obs, now, left, RetryCause.NODES_NOT_PROVISIONED, why)
+        return back_off(obs, now, staying, RetryCause.NODES_NOT_PROVISIONED, why)
     why = f"the scheduler cannot place {due[0].name}: {due[0].unschedulable}"
-    return back_off(obs, now, left, RetryCause.UNSCHEDULABLE, why)
+    return back_off(obs, now, staying, RetryCause.UNSCHEDULABLE, why)
 
 
 def may_preempt_at(failed: Retry | None) -> float:
@@ -125,8 +127,8 @@ def _requests_nodes(obs: Observation, pod: OwnPod) -> bool:
     return obs.job.provisioning is not None and pod.node is None and placed < obs.spec.minimum
 
 
-def back_off(obs: Observation, now: float, left: tuple[OwnPod, ...], cause: RetryCause, why: str) -> Observation:
-    """Keep only the pods `left`, and try again later. Keep none if they lack the master or are fewer than the
+def back_off(obs: Observation, now: float, staying: tuple[OwnPod, ...], cause: RetryCause, why: str) -> Observation:
+    """Keep only the pods `staying`, and try again later. Keep none if they lack the master or are fewer than the
     minimum.
 
     If the scheduler cannot place the others, fewer than the minimum stay, too. Pods that wait for their next master
@@ -140,9 +142,9 @@ def back_off(obs: Observation, now: float, left: tuple[OwnPod, ...], cause: Retr
     attempt = before.attempt + 1 if before and (before.cause is cause or not unplaced) else 1
     wait = doubled(*WAITS[cause], attempt)
     wait += wait * (sum(map(ord, obs.job.uid)) % 50) // 100
-    has_master = master_in(left) is not None
-    awaits_master = bool(left) and not has_master and obs.status.master_lost_time is not None
-    size = len(left) + awaits_master
+    has_master = master_in(staying) is not None
+    awaits_master = bool(staying) and not has_master and obs.status.master_lost_time is not None
+    size = len(staying) + awaits_master
     starts_over = size < (1 if unplaced else obs.spec.minimum) or not (has_master or awaits_master)
     for_nodes = cause is RetryCause.NODES_NOT_PROVISIONED
     failed = Retry(
@@ -153,9 +155,11 @@ def back_off(obs: Observation, now: float, left: tuple[OwnPod, ...], cause: Retr
         waits_for="Nodes" if for_nodes else None,
         cause=cause,
     )
-    status = obs.status.model_copy(update={"failed_size": failed, "replicas": len(left)})
+    status = obs.status.model_copy(update={"failed_size": failed, "replicas": len(staying)})
     event = Event("ScaleUpBlocked", f"{why.rstrip('.')}. Tried again in {wait:.0f} s.", "Warning")
     if starts_over:
         return replace_all(obs, end_incarnation(status, target_replicas=0), event)
-    to_delete = (*obs.to_delete, *(Deletion(pod, why) for pod in obs.members if pod not in left))
-    return replace(obs, status=status, members=left, to_delete=to_delete, commit=True, events=(*obs.events, event))
+    to_delete = (*obs.to_delete, *(obs.deletion(pod, why) for pod in obs.members if pod not in staying))
+    return replace(
+        obs, status=status, members=staying, to_delete=to_delete, write_status_first=True, events=(*obs.events, event)
+    )

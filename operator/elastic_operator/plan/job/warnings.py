@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from elastic_api.status import ConditionType, RetryCause, SizeReason, Truth
 from elastic_operator.plan.facts.decisions import Event
+from elastic_operator.plan.facts.job import SET_BY_OPERATOR
 from elastic_operator.plan.facts.text import Reason, listed
 from elastic_operator.plan.job.flapping import why_held
 from elastic_operator.plan.job.master_report import report_of
@@ -55,16 +56,9 @@ def _reasons(obs: Observation) -> Iterator[tuple[ConditionType, Reason]]:
         yield ConditionType.NODES_UNREACHABLE, Reason("ManyAtOnce", job.context.node_outage.message)
     elif obs.training_nodes:
         yield ConditionType.NODES_UNREACHABLE, Reason("StillTraining", _still_training(obs))
-    if job.context.uncounted_devices:
-        yield ConditionType.DEVICES_NOT_COUNTED, Reason("DynamicResourceAllocation", job.context.uncounted_devices)
-    if job.context.ignored_priority:
-        yield ConditionType.PRIORITY_IGNORED, job.context.ignored_priority
-    if job.unknown_fields:
-        yield ConditionType.FIELDS_IGNORED, Reason("NoSuchField", job.unknown_fields)
-    if flags := job.unused_flags or _flags_of_its_command(obs):
-        yield ConditionType.FLAGS_NOT_USED, Reason("SetByOperator", flags)
-    if job.context.dropped_pod_priority:
-        yield ConditionType.POD_PRIORITY_IGNORED, Reason("PodsNeverPreempt", job.context.dropped_pod_priority)
+    yield from job.context.warnings.items()
+    if ConditionType.FLAGS_NOT_USED not in job.context.warnings and (flags := _flags_of_its_command(obs)):
+        yield ConditionType.FLAGS_NOT_USED, Reason(SET_BY_OPERATOR, flags)
     given_up = _given_up(obs)
     if given_up:
         yield ConditionType.PODS_GIVEN_UP, Reason("CannotBeEnded", given_up)

@@ -4,7 +4,7 @@ The rule: a team's plain pods and its jobs that are not preemptible, whose GPUs 
 its guarantee. Its other jobs do not count: their GPUs beyond the guarantee are borrowed, and can be reclaimed. A team
 that fills its guarantee with preemptible jobs may still create plain pods; its jobs then borrow.
 
-The API server enforces the answer, for each namespace and extended resource by itself. It knows no nodes, so flavors of
+The API server enforces the answer, for each namespace and each extended resource. It knows no nodes, so flavors of
 one resource are added up. It admits a pod when that is created, so a pod that waits for a node counts like one that
 runs.
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from elastic_operator.plan.facts.snapshot import JobDemand, Resources
+from elastic_operator.plan.facts.allocation_inputs import JobDemand, Resources
 from elastic_operator.plan.facts.team import Flavor, Quota, Team
 
 Holdings = Mapping[str, Resources]

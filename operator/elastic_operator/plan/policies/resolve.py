@@ -225,8 +225,8 @@ def _conflict(owner: str, namespaces: Sequence[str], *, is_older: bool) -> str:
     if not is_older:
         whose = f"policy {owner!r}, which is as old as this one and the first by name"
     return (
-        f"{'namespace' if one else 'namespaces'} {listed(namespaces)}: {'belongs' if one else 'belong'} to {whose},"
-        f" and to one policy only; remove {'it' if one else 'them'} from spec.namespaces or"
+        f"{'Namespace' if one else 'Namespaces'} {listed(namespaces)} {'belongs' if one else 'belong'} to {whose}."
+        f" A namespace has one policy: remove {'it' if one else 'them'} from spec.namespaces or"
         " spec.namespaceSelector of one of the two."
     )
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from functools import cache, partial
 
 from elastic_operator.plan.allocation.accounts import Account
 from elastic_operator.plan.allocation.entry import Entry
@@ -18,8 +19,8 @@ from elastic_operator.plan.allocation.equivalence import equivalence_key
 from elastic_operator.plan.allocation.node_board import Seat
 from elastic_operator.plan.allocation.preemption.rules import PreemptionCheck
 from elastic_operator.plan.allocation.state import AllocationState
+from elastic_operator.plan.facts.allocation_inputs import Load, Member
 from elastic_operator.plan.facts.roles import leaving_order
-from elastic_operator.plan.facts.snapshot import Load, Member
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 _LAST = 1 << 30
@@ -107,12 +108,15 @@ class Candidates:
         max_kind: UnitKind = UnitKind.JOB,
     ) -> None:
         self._state, self._preemptor, self._growing, self._max_kind = state, preemptor, growing, max_kind
-        check = self.check(need) if state.snapshot.reclaiming else None
+        check = self.check(need) if state.inputs.reclaiming else None
+        if check and not growing and not check.is_within_guarantees:
+            given = given_within_team(state, preemptor)  # may come first: then its team uses less by as much (189)
+            check.count_victims(check.preemptor, pods=given, not_yet_held=0)
         self._victim_accounts = check.victim_accounts(state.queues.by_account) if check else frozenset[Account]()
 
     @property
-    def kind(self) -> tuple[bool, UnitKind]:
-        """Whether the GPUs are for growth, and the dearest kind of unit."""
+    def search_kind(self) -> tuple[bool, UnitKind]:
+        """Whether the GPUs are for growth, and the most expensive kind of unit."""
         return self._growing, self._max_kind
 
     def check(self, need: int) -> PreemptionCheck | None:
@@ -127,12 +131,24 @@ class Candidates:
         team = [] if self._growing else self._state.queues.by_team[self._preemptor.team]
         return any(gives_within_team(self._state, entry, self._preemptor) for entry in team)
 
-    def nodes(self) -> set[int]:
-        """The nodes on which there may be candidates."""
-        state, accounts = self._state, self._victim_accounts
-        entries = [entry for account in accounts for entry in state.queues.by_account[account]]
-        entries += [] if self._growing else state.queues.by_team[self._preemptor.team]
-        return {node for entry in entries if entry.size and self._may_give(entry) for node in entry.occupied_nodes}
+    def nodes(self, check: PreemptionCheck | None) -> set[int]:
+        """The nodes on which one unit at least may be preempted by itself, as far as its account decides that.
+
+        An account that cannot give one GPU gives no larger unit either. While many jobs wait for planned pods, most
+        teams have no more to give, and the units of each node need not be examined to find that (185). Pods without
+        GPUs are units of 0 GPUs.
+        """
+        state, able = self._state, list[Entry]()
+        for account in self._victim_accounts if check else ():
+            assert check is not None
+            may = cache(partial(check.may, account))
+            able += (
+                entry
+                for entry in state.queues.by_account[account]
+                if may(min(1, entry.master.gpus, entry.worker.gpus), not_yet_held=bool(entry.seats))
+            )
+        able += [] if self._growing else state.queues.by_team[self._preemptor.team]
+        return {node for entry in able if entry.size and self._may_give(entry) for node in entry.occupied_nodes}
 
     def weakest_first(self, check: PreemptionCheck, gpus: int) -> list[Entry]:
         """Jobs of other teams that can spare a worker with that many GPUs, in the order of preemption."""
@@ -147,7 +163,7 @@ class Candidates:
         return sorted(able, key=lambda c: (-check.share_value(c.account) if c.account else 0.0, victim_order(c)))
 
     def on_node(self, node: int) -> Iterator[Unit]:
-        """The units on one node, each judged by itself. The caller checks again which of them may be preempted
+        """The units on one node, each judged alone. The caller checks again which of them may be preempted
         together.
         """
         here: dict[Entry, tuple[list[Member], list[Seat]]] = {}
@@ -190,9 +206,9 @@ class Candidates:
         preemptor = self._preemptor
         if entry is preemptor:
             return not self._growing
-        if entry.is_pending_pod:
+        if entry.is_foreign_pod:
             return bool(entry.seats) and not entry.nominated_node and entry.account in self._victim_accounts
-        if not entry.demand.preemptible or (preemptor.is_pending_pod and not self._state.snapshot.reclaiming):
+        if not entry.demand.preemptible or (preemptor.is_foreign_pod and not self._state.inputs.reclaiming):
             return False
         if preemptor.has_kube_scheduler_preempt(entry):
             return False
@@ -226,7 +242,7 @@ class Candidates:
                 if may_be_preempted
                 else []
             )
-        return [] if entry.served else [replace(unit, kind=UnitKind.INCOMPLETE) for unit in singles]
+        return [] if entry.admitted else [replace(unit, kind=UnitKind.INCOMPLETE) for unit in singles]
 
     def _whole(self, entry: Entry, members: Sequence[Member], seats: Sequence[Seat], *, besides: int) -> Unit | None:
         """The unit of all pods of the job, if more of its pods are here than those preempted one by one."""
@@ -236,7 +252,7 @@ class Candidates:
             return self._of_all(UnitKind.JOB, entry, members, seats) if self._may_be_preempted_whole(entry) else None
         return (
             None
-            if entry.has_reserved_seats or entry.served
+            if entry.has_reserved_seats or entry.admitted
             else self._of_all(UnitKind.INCOMPLETE_JOB, entry, members, seats)
         )
 
@@ -266,7 +282,7 @@ def gives_within_team(state: AllocationState, entry: Entry, preemptor: Entry) ->
     if entry.has_reserved_seats and entry.demand.priority >= preemptor.demand.priority:
         return 0
     if not entry.complete:
-        return 0 if entry.served else entry.gpus
+        return 0 if entry.admitted else entry.gpus
     return entry.gpus if _yields_to(state, entry, preemptor) else entry.spare * entry.worker.gpus
 
 
@@ -275,12 +291,12 @@ def given_within_team(state: AllocationState, preemptor: Entry) -> int:
     account = preemptor.account
     assert account is not None, "called for preemptors that are charged for GPUs"
     key = preemptor if preemptor.size else equivalence_key(state, preemptor)
-    known = state.this_pass.given.get(key)
+    known = state.this_pass.answers.get("given", key)
     if known is None:
         known = sum(
             gives_within_team(state, entry, preemptor) for entry in state.queues.by_account[account] if entry.size
         )
-        state.this_pass.given.put(key, known)
+        state.this_pass.answers.put("given", key, known)
     return known
 
 

@@ -1,8 +1,9 @@
 """The options for the pods of one preemptor: the units to preempt on one node, the cheapest option first.
 
-While the preemptor, or an equivalent one, preempts on other nodes, an option only gets dearer. So options are found
-once for all equivalent preemptors. An option is checked again when pods are preempted on its node, and when it is the
-cheapest left (44).
+While the preemptor, or an equivalent one, preempts on other nodes, an option hardly ever gets cheaper. So options are
+found once for all equivalent preemptors. An option is checked again when pods are preempted on its node, and when it is
+the cheapest left (44). If none is left, they are searched once more if the preemptor's team, or a parent of it, uses
+less than in the search: the preemptor may be entitled to more pods of other teams since then (189).
 """
 
 from __future__ import annotations
@@ -13,13 +14,11 @@ from heapq import heapify, heappop, heappush
 
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.equivalence import equivalence_key
+from elastic_operator.plan.allocation.pass_state import FoundOptions
 from elastic_operator.plan.allocation.preemption.candidates import Candidates, Unit, UnitKind, unit_order
 from elastic_operator.plan.allocation.preemption.rules import PreemptionCheck
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_worker.contract import ROLE_WORKER
-
-OptionHeap = list[tuple[tuple[float, ...], int]]
-"""A heap of options, as prices and nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +37,7 @@ class Options:
         self, state: AllocationState, preemptor: Entry, candidates: Candidates, *, only: int | None = None
     ) -> None:
         self._state, self._preemptor, self._candidates, self._only = state, preemptor, candidates, only
-        self._known: dict[str, OptionHeap] = {}
+        self._known: dict[str, FoundOptions] = {}
 
     def cheapest(self, role: str, need: int) -> Option | None:
         """The cheapest option for one more pod. `need` is the number of GPUs that the preemptor still lacks, this pod's
@@ -50,34 +49,40 @@ class Options:
             if quick is not None:
                 return quick
             self._known[role] = self._cached_options(role, need, check)
-        return self._pop_cheapest_valid(self._known[role], role, check)
+        found = self._known[role]
+        option = self._pop_cheapest_valid(found, role, check)
+        if option is None and _uses_less(check, found):
+            found.heap, found.use_after = self._search(role, check), _use_after(check)
+            option = self._pop_cheapest_valid(found, role, check)
+        return option
 
-    def _cached_options(self, role: str, need: int, check: PreemptionCheck | None) -> OptionHeap:
+    def _cached_options(self, role: str, need: int, check: PreemptionCheck | None) -> FoundOptions:
         """The options that were found for an equivalent preemptor, if this preemptor has no pods of its own to release
         (44).
         """
-        preemptor, cached = self._preemptor, self._state.this_pass.round.options
+        preemptor, cached = self._preemptor, self._state.this_pass.options
         own = bool(preemptor.size) or self._only is not None
         key = (
             None if own else equivalence_key(self._state, preemptor),
             preemptor.requirements(role),
             need,
-            self._candidates.kind,
+            self._candidates.search_kind,
         )
         if own or key not in cached:
-            cached[key] = self._search(role, check)
+            cached[key] = FoundOptions(self._search(role, check), _use_after(check))
         return cached[key]
 
-    def _search(self, role: str, check: PreemptionCheck | None) -> OptionHeap:
+    def _search(self, role: str, check: PreemptionCheck | None) -> list[tuple[tuple[float, ...], int]]:
         nodes = self._preemptor.requirements(role).node_set & (
-            self._candidates.nodes() if self._only is None else {self._only}
+            self._candidates.nodes(check) if self._only is None else {self._only}
         )
         options = (self._option(role, node, check) for node in nodes)
         found = [(option.price, option.node) for option in options if option is not None]
         heapify(found)
         return found
 
-    def _pop_cheapest_valid(self, heap: OptionHeap, role: str, check: PreemptionCheck | None) -> Option | None:
+    def _pop_cheapest_valid(self, found: FoundOptions, role: str, check: PreemptionCheck | None) -> Option | None:
+        heap, found.use_after = found.heap, tuple(map(max, found.use_after, _use_after(check)))
         while heap:
             price, node = heappop(heap)
             while heap and heap[0] == (price, node):
@@ -119,7 +124,7 @@ class Options:
         dropped.
         """
         state, preemptor, candidates = self._state, self._preemptor, self._candidates
-        if preemptor.is_pending_pod and _is_promised(state, node, preemptor):
+        if preemptor.is_foreign_pod and _is_promised(state, node, preemptor):
             return None
         pool, chosen = list(candidates.on_node(node)), list[Unit]()
         if not pool or not _fits_without(state, preemptor, role, node, pool):
@@ -140,23 +145,34 @@ class Options:
                 )
                 trial.count_victims(unit.entry.account, pods=held, not_yet_held=gpus - held)
         chosen = _needed(state, preemptor, role, node, chosen)
-        return Option(node, tuple(chosen), _price(chosen, node, check, gang=bool(state.this_pass.serving)))
+        return Option(node, tuple(chosen), _price(chosen, node, check, gang=bool(state.this_pass.current_gang)))
+
+
+def _use_after(check: PreemptionCheck | None) -> tuple[int, ...]:
+    return check.use_after if check else ()
+
+
+def _uses_less(check: PreemptionCheck | None, found: FoundOptions) -> bool:
+    """Whether the preemptor will use less, at any level, than with the use that decided which options were found."""
+    return any(now < then for now, then in zip(_use_after(check), found.use_after, strict=True))
 
 
 def _is_promised(state: AllocationState, node: int, preemptor: Entry) -> bool:
-    """Whether pods are preempted there already for another pending pod (46).
+    """Whether pods are preempted there already for another foreign pod (46).
 
     kube-scheduler counts a pod that is nominated for a node as if it were there. So two such pods would keep each other
     out until the room of both is free. The pods of one gang wait for all of it anyway.
     """
-    others = (entry for entry, _ in state.seated[node] if entry is not preemptor and entry.is_pending_pod)
-    others = (entry for entry in others if not state.this_pass.serving or entry.gang != state.this_pass.serving)
+    others = (entry for entry, _ in state.seated[node] if entry is not preemptor and entry.is_foreign_pod)
+    others = (
+        entry for entry in others if not state.this_pass.current_gang or entry.gang != state.this_pass.current_gang
+    )
     return any(other.nominated_node or other.victims for other in others)
 
 
 def _as_they_leave(entry: Entry) -> Iterable[int]:
     """The nodes of a job's workers, in the order of preemption."""
-    seats = [seat.node for seat in entry.seats[::-1] if seat.role == ROLE_WORKER]
+    seats = [seat.node_number for seat in entry.seats[::-1] if seat.role == ROLE_WORKER]
     return dict.fromkeys(
         seats + [entry.node_of[m.uid] for m in entry.kept[::-1] if m.role == ROLE_WORKER and m.uid in entry.node_of]
     )

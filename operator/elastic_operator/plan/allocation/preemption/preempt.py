@@ -16,7 +16,7 @@ from elastic_operator.plan.allocation.preemption.victim_queue import VictimQueue
 from elastic_operator.plan.allocation.refusal import Rule
 from elastic_operator.plan.allocation.seating import find_seat, seat_all
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.snapshot import Member
+from elastic_operator.plan.facts.allocation_inputs import Member
 from elastic_worker.contract import ROLE_MASTER
 
 
@@ -36,8 +36,8 @@ def preempt(
         done = all(_seat(state, preemptor, role, sum(gpus[i:]), options) for i, role in enumerate(roles))
         done = done and not state.refusal(preemptor, 0, Rule.LENDING)
         went = (one.pod.uid for one in preemptor.victims[took:])
-        gang = state.this_pass.serving  # is limited as a whole
-        if done and (gang or not state.victims.is_over_limit(preemptor, went)):
+        gang = state.this_pass.current_gang  # is limited as a whole
+        if done and (gang or not state.victims.note_if_held_up(preemptor, went)):
             return True
     state.undo_preemption(mark)
     return False
@@ -45,7 +45,7 @@ def preempt(
 
 def _make_room_under_limits(state: AllocationState, preemptor: Entry, need: int, candidates: Candidates) -> bool:
     """Preempt the weakest units under each limit that `need` more GPUs would pass."""
-    if preemptor.is_pending_pod:
+    if preemptor.is_foreign_pod:
         return True
     while refused := state.refusal(preemptor, need, Rule.LIMIT):
         victim_queue = VictimQueue(candidates, refused.account)
@@ -78,7 +78,7 @@ def _is_lent(state: AllocationState, preemptor: Entry, role: str) -> bool:
 def give_back(state: AllocationState) -> None:
     """Keep each preempted pod after all, the strongest first, if its preemptors fit elsewhere."""
     for entry in sorted(state.this_pass.changed, key=lambda entry: entry.rank):
-        if len(entry.kept) == len(entry.keepable) or (entry.preempted and not entry.served) or not entry.sizes:
+        if len(entry.kept) == len(entry.keepable) or (entry.preempted and not entry.admitted) or not entry.sizes:
             continue
         if entry.seats:
             _prefer_own(state, entry)
@@ -103,13 +103,13 @@ def _swap(state: AllocationState, entry: Entry, member: Member, seats: Sequence[
     pod's room (149).
     """
     mark, here = state.journal.mark(), entry.node_of.get(member.uid)
-    given_up = next((seat for seat in seats if seat.node == here), seats[-1])
+    given_up = next((seat for seat in seats if seat.node_number == here), seats[-1])
     state.unseat(entry, given_up)
     moved = _keep_by_moving(state, entry, member)
     if moved is not None:
-        new_preemptor = next((other for other in moved if given_up.node in other.occupied_nodes), None)
+        new_preemptor = next((other for other in moved if given_up.node_number in other.occupied_nodes), None)
         gpus = entry.requirements(given_up.role).gpus
-        if new_preemptor is None or state.victims.pass_on(entry, given_up.node, new_preemptor, gpus=gpus):
+        if new_preemptor is None or state.victims.pass_on(entry, given_up.node_number, new_preemptor, gpus=gpus):
             return True
     state.journal.roll_back(mark)
     return False

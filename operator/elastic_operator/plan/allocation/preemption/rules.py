@@ -39,6 +39,20 @@ class PreemptionCheck:
         other._pods, other._not_yet_held = dict(self._pods), dict(self._not_yet_held)
         return other
 
+    @property
+    def use_after(self) -> tuple[int, ...]:
+        """The use of the preemptor's account, and of those above it, once it has all GPUs that it wants. The lower,
+        the more may be taken from other teams.
+        """
+        return tuple([self._used(account) + self.need for account in self.preemptor.path])
+
+    @property
+    def is_within_guarantees(self) -> bool:
+        """Whether the preemptor stays within the guarantees at all levels: then no lower use would entitle it to
+        more.
+        """
+        return all(self._used(account) + self.need <= account.guaranteed for account in self.preemptor.path)
+
     def count_victims(self, victim_account: Account, *, pods: int, not_yet_held: int) -> None:
         """Count that many GPUs of the victim account as taken: GPUs that pods hold, and GPUs that are not yet held."""
         for account in victim_account.path:
@@ -109,7 +123,7 @@ class PreemptionCheck:
         A namespace without a policy has two shares: its own, and the one of all such namespaces. It is beyond its share
         only if it is beyond both (111).
         """
-        nearest = {self.preemptor, self.preemptor.path_for_others[0]}
+        nearest = {self.preemptor, self.preemptor.path_seen_by_others[0]}
         return all(self._used(one) + self.need > max(one.share, one.guaranteed) for one in nearest)
 
     def _used(self, account: Account) -> int:

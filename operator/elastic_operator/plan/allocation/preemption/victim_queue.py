@@ -18,7 +18,7 @@ from elastic_operator.plan.allocation.preemption.rules import PreemptionCheck
 
 
 class _Listed(NamedTuple):
-    """A unit, by its sort key and its place in the order of listing."""
+    """A unit in a heap: ordered by its key, and equal keys in the order of listing."""
 
     key: tuple[float, ...]
     place: int
@@ -32,7 +32,7 @@ _Heaps = dict[tuple[Account | None, int, bool, bool], list[_Listed]]
 
 
 class VictimQueue:
-    """Hands out units one by one. The caller preempts each unit before it takes the next one."""
+    """The units to preempt, the weakest first. The caller preempts each unit before it takes the next one."""
 
     def __init__(self, candidates: Candidates, account: Account) -> None:
         self._candidates = candidates

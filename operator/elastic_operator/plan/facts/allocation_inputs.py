@@ -1,4 +1,4 @@
-"""The immutable input of the allocator: nodes, jobs' demands, pending pods of others.
+"""The immutable input of the allocator: nodes, jobs' demands, foreign pods.
 
 `job.py` has the jobs themselves, `decisions.py` the decisions. Times are seconds since the epoch on the API server's
 clock, as floats. Resources are integers: cpu in millicores, memory and storage in bytes, everything else (GPUs, pods)
@@ -72,7 +72,7 @@ class Node:
     """A node, and the resources that anything but live members of our jobs uses on it.
 
     `used` counts every bound pod whose phase is not Succeeded or Failed, of any kind and namespace, except the members
-    listed in the snapshot's jobs and except `leaving`. `leaving` counts our own pods that are on their way out: their
+    listed in the input's jobs and except `leaving`. `leaving` counts our own pods that are on their way out: their
     resources and host ports are not free yet, but will be. `used_by` and `leaving_by` split the GPUs among these by
     owner: namespace -> extended resource -> GPUs.
     """
@@ -223,14 +223,24 @@ class JobDemand:
     """The time until which the provisioning pods request nodes; 0.0 while none of them has been seen."""
 
     @property
+    def pods(self) -> tuple[Member, ...]:
+        """All its pods: its members and its provisioning pods."""
+        return (*self.members, *self.provisioning_pods)
+
+    @property
     def gpus(self) -> int:
         """The GPUs of its members."""
         return sum(member.gpus for member in self.members)
 
     @property
+    def minimum(self) -> int:
+        """The smallest size that the job may run with; 0 for a job that gets no new pods (see `sizes`)."""
+        return self.sizes[0] if self.sizes else 0
+
+    @property
     def lacks_minimum(self) -> bool:
         """Whether the job has fewer pods than its smallest size."""
-        return len(self.members) < min(self.sizes, default=0)
+        return len(self.members) < self.minimum
 
     def gpus_of_size(self, size: int) -> int:
         """The GPUs of that size, master included."""
@@ -262,7 +272,7 @@ class JobDemand:
 
 
 @dataclass(frozen=True, slots=True)
-class PendingPod:
+class ForeignPod:
     """A pending GPU pod that is not ours, for which kube-scheduler has found no room."""
 
     uid: str
@@ -279,7 +289,7 @@ class PendingPod:
     the pod (45).
     """
     preempts: bool = True
-    """Whether kube-scheduler would evict pods of lower priority for it by itself. Then the operator deletes no pod of
+    """Whether kube-scheduler itself would evict pods of lower priority for it. Then the operator deletes no pod of
     lower priority for it.
     """
     unplannable: str = ""
@@ -308,10 +318,11 @@ class EvictionLimit(StrEnum):
 
 
 class Preemptor(NamedTuple):
-    """The team, and the job, pending pod or gang of pending pods (uid), for which pods of others are evicted."""
+    """The team, and the job, foreign pod or gang of foreign pods, for which pods of others are evicted."""
 
     team: str
-    uid: str
+    key: str
+    """The uid of the job or the foreign pod, or the name of the gang."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,34 +347,46 @@ class EvictionLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class AllocationSettings:
+    """The operator's settings that an allocation depends on.
+
+    `gpu_resources` are the extended resources that count as GPUs. Every namespace that no policy covers is a team
+    called `namespace NAME`, like `default_team`. If that has a parent, the parent is in `default_parents`, and the GPUs
+    that all these namespaces get are divided among them (111). For a job that has waited for `starvation_seconds`, room
+    that becomes free is held (37).
+    """
+
+    gpu_resources: tuple[str, ...] = ("nvidia.com/gpu",)
+    flavors: tuple[Flavor, ...] = (Flavor(),)
+    default_team: Team = NO_POLICY
+    default_parents: tuple[Team, ...] = ()
+    starvation_seconds: float = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class AllocationInputs:
     """Everything that the allocator decides from.
 
-    `gpu_resources` are the extended resources that count as GPUs. `team_of` names the team of each namespace that a
-    policy covers. Every other namespace is a team called `namespace NAME`, like `default_team`. If that has a parent,
-    the parent is among the `teams`, and the GPUs that all these namespaces get are divided among them (111). For a job
-    that has waited for `starvation_seconds`, room that becomes free is held (37). Without `reclaiming` no team loses a
-    pod to another team or to pending pods (43); with it, no more than the `eviction_limits` allow.
+    `teams` are those of the policies, and the `default_parents` of the settings. `team_of` names the team of each
+    namespace that a policy covers. Without `reclaiming` no team loses a pod to another team or to foreign pods (43);
+    with it, no more than the `eviction_limits` allow.
     """
 
     now: float
     nodes: tuple[Node, ...]
     jobs: tuple[JobDemand, ...]
-    gpu_resources: tuple[str, ...] = ("nvidia.com/gpu",)
-    flavors: tuple[Flavor, ...] = (Flavor(),)
+    settings: AllocationSettings = field(default_factory=AllocationSettings)
     teams: tuple[Team, ...] = ()
     team_of: Mapping[str, str] = field(default_factory=dict)
-    default_team: Team = NO_POLICY
-    pending_pods: tuple[PendingPod, ...] = ()
-    starvation_seconds: float = 600.0
+    foreign_pods: tuple[ForeignPod, ...] = ()
     reclaiming: bool = True
     eviction_limits: EvictionLimits = field(default_factory=EvictionLimits)
 
     def find_teams(self) -> Teams:
         """An index of teams by namespace. Making it takes time in proportion to the number of teams."""
-        return Teams(self.teams, self.team_of, self.default_team)
+        return Teams(self.teams, self.team_of, self.settings.default_team)
 
 
-def gpus_in(snapshot: Snapshot) -> int:
+def gpus_in(inputs: AllocationInputs) -> int:
     """The GPUs of all nodes in any state."""
-    return sum(count_gpus(node.allocatable, snapshot.gpu_resources) for node in snapshot.nodes)
+    return sum(count_gpus(node.allocatable, inputs.settings.gpu_resources) for node in inputs.nodes)

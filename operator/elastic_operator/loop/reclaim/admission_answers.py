@@ -14,7 +14,7 @@ from collections.abc import Set
 from dataclasses import dataclass, replace
 from math import inf
 
-from elastic_operator.loop.reclaim.dry_run import DryRun
+from elastic_operator.loop.reclaim.admission_check import AdmissionCheck
 from elastic_operator.memory import drop_absent
 from elastic_operator.plan.facts.futility_backoff import FUTILE_TRIES, backoff_seconds
 from elastic_operator.plan.facts.job import Job
@@ -49,7 +49,7 @@ class _Passed:
 
 
 @dataclass(slots=True)
-class _Known:
+class _JobAnswers:
     """The answers about one job, and its edits while its pods were refused. Times are monotonic.
 
     `refusals` are the dry runs in a row that refused its own pods. `refused_later` is how often in a row pods passed
@@ -73,11 +73,11 @@ class _Known:
         self.backoff_until = max(self.backoff_until, until)
 
 
-class DryRunAnswers:
+class AdmissionAnswers:
     """The answers about each job, and its back-off, by the uid of the job."""
 
     def __init__(self) -> None:
-        self._jobs: dict[str, _Known] = {}
+        self._jobs: dict[str, _JobAnswers] = {}
         self._generations: dict[str, int] = {}
         """The generation of each job that its answers are about."""
 
@@ -89,7 +89,7 @@ class DryRunAnswers:
 
     def _forgive(self, job: Job) -> None:
         """Forget the refusals of an edited job, up to `MAX_EDITS` times in a row: the edit may have mended the job."""
-        now, failed, known = time.monotonic(), job.status.failed_size, self._jobs.get(job.uid, _Known())
+        now, failed, known = time.monotonic(), job.status.failed_size, self._jobs.get(job.uid, _JobAnswers())
         has_failed = failed is not None and failed.size is not None
         if now >= known.may_preempt_at and not (known.refusals.times or known.refused_later or has_failed):
             known.edits = 0
@@ -125,10 +125,10 @@ class DryRunAnswers:
         return min((until for until in ends if until > now), default=inf)
 
     def passed(self) -> frozenset[str]:
-        """The jobs (uids) whose pods would be accepted, by the last answer; it may hold no more."""
+        """The jobs (uids) whose pods the last answer accepts, even if the answer is out of date."""
         return frozenset(uid for uid, known in self._jobs.items() if known.passed is not None)
 
-    def hold(self, job: Job, roles: Counter[str]) -> tuple[bool, bool]:
+    def accepts(self, job: Job, roles: Counter[str]) -> tuple[bool, bool]:
         """Whether an answer accepts that many pods of the job, and whether the dry run need not be repeated yet.
 
         The answer is used now, so it holds for another `PASSED_SECONDS`.
@@ -144,25 +144,25 @@ class DryRunAnswers:
 
     # -- news ----------------------------------------------------------------------------------------------------------
 
-    def accepted(self, dry_run: DryRun) -> None:
+    def accepted(self, check: AdmissionCheck) -> None:
         """Note that the job's pods would be accepted."""
-        known, until = self._known(dry_run.job.uid), time.monotonic() + PASSED_SECONDS
+        known, until = self._answers_about(check.job.uid), time.monotonic() + PASSED_SECONDS
         known.refusals = NEVER_FAILED
-        roles = Counter(create.role for create in dry_run.creates)
-        known.passed = _Passed(dry_run.job.generation, roles, until, until)
+        roles = Counter(create.role for create in check.creates)
+        known.passed = _Passed(check.job.generation, roles, until, until)
 
-    def refused(self, dry_run: DryRun) -> None:
+    def refused(self, check: AdmissionCheck) -> None:
         """Note that the pods would be refused. The refusal is not held against the job if others fill the quota."""
-        now, known = time.monotonic(), self._known(dry_run.job.uid)
+        now, known = time.monotonic(), self._answers_about(check.job.uid)
         known.passed = None
-        if dry_run.besides:
+        if check.besides:
             known.back_off(now + doubled(FIRST_REFUSED_SECONDS, MAX_REFUSED_SECONDS, known.refusals.times))
         else:
             known.refusals = known.refusals.failed(now, FIRST_REFUSED_SECONDS, MAX_REFUSED_SECONDS)
 
     def back_off(self, uid: str, seconds: float) -> None:
         """The job preempts no pods of others for that long at least."""
-        self._known(uid).back_off(time.monotonic() + seconds)
+        self._answers_about(uid).back_off(time.monotonic() + seconds)
 
     def note_created(self, uid: str) -> None:
         """Note that pods of the job were created."""
@@ -183,5 +183,5 @@ class DryRunAnswers:
             log.warning(text, job.key, backoff / 3600)
             known.back_off(time.monotonic() + backoff)
 
-    def _known(self, uid: str) -> _Known:
-        return self._jobs.setdefault(uid, _Known())
+    def _answers_about(self, uid: str) -> _JobAnswers:
+        return self._jobs.setdefault(uid, _JobAnswers())

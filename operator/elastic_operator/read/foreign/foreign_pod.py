@@ -1,7 +1,7 @@
 """Decides whether the operator makes room for a pod of others that waits for GPUs, and reads its requirements.
-`pending_pods` remembers the result.
+`foreign_pods` remembers the result.
 
-It makes room if the pod's scheduler heeds nominations, and the pod lacks GPUs or has a promised node.
+It makes room if the pod's scheduler honours nominations, and the pod lacks GPUs or has a promised node.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import Any, NamedTuple
 import msgspec
 
 from elastic_operator.cluster import objects
+from elastic_operator.plan.facts.allocation_inputs import ForeignPod, PodShape
 from elastic_operator.plan.facts.job_shape import job_shape
 from elastic_operator.plan.facts.pod_shape import VolumeFacts, excluding_nodes, shape_of
-from elastic_operator.plan.facts.snapshot import PendingPod, PodShape
 from elastic_operator.read import convert
-from elastic_operator.read.pending.gang_key import may_be_split
-from elastic_operator.read.pending.reservation import Reservation
+from elastic_operator.read.foreign.gang_key import may_be_split
+from elastic_operator.read.foreign.reservation import Reservation
 from elastic_operator.settings import Settings
 
 NEVER_PREEMPTS = "Never"
-RESERVED_IN_VAIN = "nodes were kept for it in vain"
+RESERVED_IN_VAIN = "kube-scheduler did not use the nodes that were reserved for it"
 
 Volumes = Callable[[str, Iterable[str]], VolumeFacts]
 """The known facts on the claims of a namespace with these names."""
@@ -45,10 +45,10 @@ class PodContext(NamedTuple):
     volumes: VolumeFacts
 
 
-def pending_pod_of(
+def foreign_pod_of(
     pod: objects.Pod, gang: str, reserved: Reservation, context: PodContext, settings: Settings, now: float
-) -> tuple[PendingPod | None, float]:
-    """The pending pod, None if the operator makes no room for it; and until when (epoch seconds) that stays the
+) -> tuple[ForeignPod | None, float]:
+    """The foreign pod, None if the operator makes no room for it; and until when (epoch seconds) that stays the
     same.
     """
     holds, nominated = reserved.is_in_force(now), context.nominated if not reserved.node else ""
@@ -57,12 +57,12 @@ def pending_pod_of(
     meta, backoff = pod.metadata, context.backoff
     own = job_shape(shape := _shape(pod, context.volumes, settings), shape, flavors=settings.gpu_flavors)
     avoided = reserved.avoided(now)
-    left = reserved.ran_out(now) if reserved.has_run_out(now) else reserved
-    if left.is_in_backoff(now):
-        backoff = max(backoff or PodBackoff(0.0, ""), PodBackoff(left.backoff_until, RESERVED_IN_VAIN))
+    at_present = reserved.ran_out(now) if reserved.has_run_out(now) else reserved
+    if at_present.is_in_backoff(now):
+        backoff = max(backoff or PodBackoff(0.0, ""), PodBackoff(at_present.backoff_until, RESERVED_IN_VAIN))
     times = [*avoided.values(), *([reserved.until] if holds else []), *([backoff.until] if backoff else [])]
     unplannable = next(_problems(own.master, own.flavor_problem, None if holds or nominated else backoff, now), "")
-    pending = PendingPod(
+    foreign_pod = ForeignPod(
         uid=meta.uid,
         namespace=meta.namespace,
         name=meta.name,
@@ -77,12 +77,12 @@ def pending_pod_of(
         gang=gang,
         may_be_split=may_be_split(pod),
     )
-    return pending, min((time for time in times if time > now), default=inf)
+    return foreign_pod, min((time for time in times if time > now), default=inf)
 
 
 def _is_ours_to_help(pod: objects.Pod, settings: Settings, *, promised: bool) -> bool:
-    """Whether the pod's scheduler heeds nominations, and the pod lacks GPUs or has a node `promised`. Gated pods do not
-    count.
+    """Whether the pod's scheduler honours nominations, and the pod lacks GPUs or has a node `promised`. Gated pods do
+    not count.
 
     If a reservation ran out and there are free GPUs, something else keeps the pod from them, and more GPUs would not
     help.
@@ -98,7 +98,7 @@ def _is_ours_to_help(pod: objects.Pod, settings: Settings, *, promised: bool) ->
 
 def _shape(pod: objects.Pod, volumes: VolumeFacts, settings: Settings) -> PodShape:
     spec: dict[str, Any] = msgspec.to_builtins(pod.spec)
-    # Checked before: the pod's scheduler heeds nominations, like the default scheduler.
+    # Checked before: the pod's scheduler honours nominations, like the default scheduler.
     spec["schedulerName"] = ""
     return shape_of({"spec": spec}, gpu_resources=settings.gpu_resources, volumes=volumes)
 

@@ -14,14 +14,13 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.allocation.fit import misfit
+from elastic_operator.plan.facts.allocation_inputs import ForeignPod, Node
 from elastic_operator.plan.facts.futility_backoff import FIRST_FUTILE_SECONDS, MAX_FUTILE_SECONDS
-from elastic_operator.plan.facts.snapshot import Node, PendingPod
 from elastic_operator.plan.facts.times import Attempts
 from elastic_operator.quarantine import Quarantine
-from elastic_operator.read.ledger import Ledger
-from elastic_operator.read.pending.pending_pod import PodBackoff
-from elastic_operator.read.pending.pending_pods import MAX_PROLONGED_SECONDS, PendingPods
-from elastic_operator.read.pending.reservation import (
+from elastic_operator.read.foreign.foreign_pod import PodBackoff
+from elastic_operator.read.foreign.foreign_pods import MAX_PROLONGED_SECONDS, ForeignPods
+from elastic_operator.read.foreign.reservation import (
     CONDITION,
     FIRST_AVOIDED_SECONDS,
     MAX_ANNOTATION,
@@ -30,6 +29,7 @@ from elastic_operator.read.pending.reservation import (
     Reservation,
     reservation_of,
 )
+from elastic_operator.read.ledger import Ledger
 from elastic_operator.settings import Settings
 from elastic_worker import contract
 from tests.cluster_unit.build import node, pod
@@ -56,7 +56,7 @@ class World:
             self.nodes.observe(node(name))
         ledger = Ledger(job_of=lambda _: None, parse=parse_pod_name)
         self.pods.subscribe(ledger.pod_changed)
-        self.pending_pods = PendingPods(
+        self.foreign_pods = ForeignPods(
             ledger,
             Settings(),
             nodes=self.nodes,
@@ -67,7 +67,7 @@ class World:
             is_being_cleared=lambda node: node in self.emptied,
         )
 
-    pending_pods: PendingPods = field(init=False)
+    foreign_pods: ForeignPods = field(init=False)
 
     def pod(
         self,
@@ -104,9 +104,9 @@ class World:
         self.pods.observe(found)
         return found
 
-    def look(self, now: float = NOW) -> PendingPod:
+    def look(self, now: float = NOW) -> ForeignPod:
         """What is read of it."""
-        (pod,) = self.pending_pods.refresh(now)
+        (pod,) = self.foreign_pods.refresh(now)
         return pod
 
 
@@ -117,7 +117,7 @@ def _json(reservation: Reservation) -> str:
     )
 
 
-def may_go_to(pod: PendingPod) -> list[str]:
+def may_go_to(pod: ForeignPod) -> list[str]:
     """The nodes that its shape allows."""
     return [name for name in ("n1", "n2") if not misfit(pod.shape, Node(name, {}))]
 
@@ -147,7 +147,7 @@ NOT_ASKED_FOR: dict[str, dict[str, Any]] = {
 def test_for_others_nothing_is_asked(why: str):
     world = World()
     world.pod(**NOT_ASKED_FOR[why])
-    assert not world.pending_pods.refresh(NOW)
+    assert not world.foreign_pods.refresh(NOW)
 
 
 UNPLANNABLE: dict[str, dict[str, Any]] = {
@@ -179,10 +179,10 @@ def test_a_reservation_names_its_node_until_its_time_is_over():
     world.pod(nominated="n2", reservation=Reservation("n2", NOW - 1, NOW + 30))
     pod = world.look()
     assert (pod.reserved, pod.nominated, may_go_to(pod)) == ("n2", "", ["n1", "n2"])
-    assert (world.pending_pods.expired, world.pending_pods.again_at) == ((), NOW + 30)
+    assert (world.foreign_pods.expired, world.foreign_pods.again_at) == ((), NOW + 30)
     late = world.look(NOW + 30)
     assert (late.reserved, may_go_to(late)) == ("", ["n1"])
-    assert [pod.metadata.uid for pod in world.pending_pods.expired] == ["u"]
+    assert [pod.metadata.uid for pod in world.foreign_pods.expired] == ["u"]
 
 
 def test_a_pod_for_which_gpus_are_free_is_helped_no_more_once_its_reservation_has_run_out():
@@ -190,8 +190,8 @@ def test_a_pod_for_which_gpus_are_free_is_helped_no_more_once_its_reservation_ha
     reservation = Reservation("n2", NOW - 1, NOW + 30)
     world.pod(nominated="n2", reservation=reservation, said="0/2 nodes are available: 2 Insufficient cpu.")
     assert world.look().reserved == "n2"
-    assert world.pending_pods.refresh(NOW + 30) == ()
-    assert [pod.metadata.uid for pod in world.pending_pods.expired] == ["u"]
+    assert world.foreign_pods.refresh(NOW + 30) == ()
+    assert [pod.metadata.uid for pod in world.foreign_pods.expired] == ["u"]
 
 
 def test_a_node_that_did_not_work_out_is_left_alone_for_longer_each_time():
@@ -294,7 +294,7 @@ def test_an_annotation_that_anybody_may_have_written_reserves_nothing():
     world.pod(annotated=FOR_EVER)
     pod = world.look()
     assert (pod.reserved, pod.has_reservation, may_go_to(pod)) == ("", False, ["n1", "n2"])
-    assert (world.pending_pods.expired, world.pending_pods.renewable) == ((), ())
+    assert (world.foreign_pods.expired, world.foreign_pods.renewable) == ((), ())
     world.pod(annotated=FOR_EVER, nominated="n2")
     assert (world.look().reserved, world.look().nominated) == ("", "n2")
 
@@ -303,9 +303,9 @@ def test_reservation_annotation_of_an_older_operator_becomes_a_condition():
     world = World()
     world.pod(annotated=Reservation("n1", NOW - 1, NOW + 30), nominated="n1")
     assert world.look().reserved == "n1"
-    assert [pod.metadata.uid for pod, _ in world.pending_pods.renewable] == ["u"]
+    assert [pod.metadata.uid for pod, _ in world.foreign_pods.renewable] == ["u"]
     world.pod(annotated=FOR_EVER, nominated="n1", reservation=Reservation("n1", NOW - 1, NOW + 30))
-    assert (world.look().reserved, world.pending_pods.renewable) == ("n1", ())
+    assert (world.look().reserved, world.foreign_pods.renewable) == ("n1", ())
     assert world.look(NOW + 30).reserved == ""
 
 
@@ -313,17 +313,17 @@ def test_a_reservation_from_a_clock_that_was_put_back_has_run_out():
     world = World()
     world.pod(nominated="n1", reservation=Reservation("n1", NOW + 3600, NOW + 3630))
     assert not world.look().reserved
-    assert len(world.pending_pods.expired) == 1
+    assert len(world.foreign_pods.expired) == 1
 
 
 def test_a_nomination_that_kube_scheduler_took_away_is_no_end_of_the_reservation():
     world = World()
     world.pod(nominated="", reservation=Reservation("n1", NOW, NOW + 30))
     assert world.look().reserved == "n1"
-    assert len(world.pending_pods.renewable) == 1
+    assert len(world.foreign_pods.renewable) == 1
     world.pod(nominated="n1", reservation=Reservation("n1", NOW, NOW + 30))
     world.look()
-    assert world.pending_pods.renewable == ()
+    assert world.foreign_pods.renewable == ()
 
 
 WAITS_FOR_ROOM = {
@@ -341,18 +341,18 @@ def test_while_its_room_is_not_free_a_pod_is_nominated_again_only_if_somebody_co
     world.pod(reservation=Reservation("n1", NOW, NOW + 30), **spec)
     if rival:
         world.pods.observe(pod("other", namespace="team", uid="v", phase="Pending", spec={"containers": [CONTAINER]}))
-    world.pending_pods.refresh(NOW)
-    assert len(world.pending_pods.renewable) == renewed
+    world.foreign_pods.refresh(NOW)
+    assert len(world.foreign_pods.renewable) == renewed
     world.emptied.clear()
-    world.pending_pods.refresh(NOW)
-    assert len(world.pending_pods.renewable) == 1
+    world.foreign_pods.refresh(NOW)
+    assert len(world.foreign_pods.renewable) == 1
 
 
 def test_a_pod_that_could_not_be_nominated_is_let_alone_for_a_while():
     world = World(backoff={"u": PodBackoff(NOW + 30, "it cannot be nominated: forbidden")})
     world.pod()
     assert world.look().unplannable == "it cannot be nominated: forbidden"
-    assert world.pending_pods.again_at == NOW + 30
+    assert world.foreign_pods.again_at == NOW + 30
     world.backoff.clear()
     assert world.look().unplannable == ""
 
@@ -367,12 +367,12 @@ def test_what_the_scheduler_promised_is_kept_though_the_pod_could_not_be_nominat
 def test_what_did_not_change_is_the_same_pending_pod():
     world = World()
     world.pod()
-    first = world.pending_pods.refresh(NOW)
-    assert world.pending_pods.refresh(NOW + 5) is first
+    first = world.foreign_pods.refresh(NOW)
+    assert world.foreign_pods.refresh(NOW + 5) is first
     world.pod(said=f"0/3 nodes are available: 3 Insufficient {GPU}.")
-    assert world.pending_pods.refresh(NOW + 6) is first
+    assert world.foreign_pods.refresh(NOW + 6) is first
     world.pod(priority=5)
-    assert world.pending_pods.refresh(NOW + 7) is not first
+    assert world.foreign_pods.refresh(NOW + 7) is not first
 
 
 def test_the_time_of_a_reservation_begins_when_the_evicted_pods_are_removed():

@@ -1,4 +1,4 @@
-"""Decides which pods of others are served together as one gang (144)."""
+"""Decides which foreign pods are served together as one gang (144)."""
 
 from __future__ import annotations
 

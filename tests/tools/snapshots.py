@@ -1,4 +1,4 @@
-"""Builds recordings of clusters whose jobs run, or wait, as the snapshots of the allocator's tests say."""
+"""Builds snapshots of clusters whose jobs run, or wait, as the inputs of the allocator's tests say."""
 
 from __future__ import annotations
 
@@ -8,24 +8,27 @@ from typing import Any
 
 from elastic_api.job import JobSpec
 from elastic_api.status import JobStatus
-from elastic_operator.plan.facts.job import Job, JobContext, MainContainer, OwnPod
+from elastic_operator.plan.facts.allocation_inputs import AllocationSettings, JobDemand, Member, Node
+from elastic_operator.plan.facts.job import Job, JobContext, MainContainer, OwnPod, Provisioning
 from elastic_operator.plan.facts.job_shape import JobShape
-from elastic_operator.plan.facts.snapshot import JobDemand, Member, Node, Snapshot
 from elastic_operator.plan.facts.times import status_time
+from elastic_operator.tools.cluster_snapshot import ClusterSnapshot, SnapshotJob, without_contents
 from elastic_operator.tools.decisions import decide
-from elastic_operator.tools.recording import RecordedJob, Recording, without_contents
 from tests.api.jobs import make_template, with_gpus
-from tests.plan.allocate.world import NOW
+from tests.plan.allocate.world import NOW, make_job, make_node
 
 
-def make_recording(nodes: Iterable[Node], jobs: Iterable[JobDemand | RecordedJob], **more: Any) -> Recording:
-    """A recording with these jobs; of those that are given as demands, the members run."""
-    made = tuple(job if isinstance(job, RecordedJob) else recorded(job) for job in jobs)
-    settings = Snapshot(now=0.0, nodes=(), jobs=())
-    return Recording(now=more.pop("now", NOW), settings=settings, nodes=tuple(nodes), jobs=made, **more)
+def make_cluster_snapshot(
+    nodes: Iterable[Node], jobs: Iterable[JobDemand | SnapshotJob], **more: Any
+) -> ClusterSnapshot:
+    """A snapshot with these jobs; of those that are given as demands, the members run."""
+    made = tuple(job if isinstance(job, SnapshotJob) else recorded(job) for job in jobs)
+    return ClusterSnapshot(
+        now=more.pop("now", NOW), settings=AllocationSettings(), nodes=tuple(nodes), jobs=made, **more
+    )
 
 
-def recorded(demand: JobDemand, **more: Any) -> RecordedJob:
+def recorded(demand: JobDemand, **more: Any) -> SnapshotJob:
     """The job that demands this, with what was last said of it."""
     size = len(demand.members)
     status = JobStatus(observed_generation=1)
@@ -44,14 +47,26 @@ def recorded(demand: JobDemand, **more: Any) -> RecordedJob:
         pods=tuple(_pod(demand, member) for member in demand.members),
     )
     shape = JobShape(demand.master, demand.worker, demand.flavor, demand.flavor_problem, demand.pod_priorities)
-    return RecordedJob(replace(facts, **more), shape)
+    return SnapshotJob(replace(facts, **more), shape)
 
 
-def at_rest(recording: Recording) -> Recording:
-    """The recording after the operator has said of each job what there is to say."""
-    told = {decision.job.uid: decision.plan.status for decision in decide(recording).jobs}
-    jobs = (replace(job, facts=replace(job.facts, status=told[job.facts.uid])) for job in recording.jobs)
-    return replace(recording, jobs=tuple(jobs))
+def waiting_for_nodes() -> ClusterSnapshot:
+    """A full node, and the job `a` whose two pods request new nodes from an autoscaler."""
+    job = recorded(make_job("a", 2, 2, on="n1 n1"), provisioning=Provisioning(delay_seconds=0, timeout_seconds=600))
+    waiting = {"node": None, "bound": False, "ready": False, "phase": "Pending", "main": MainContainer()}
+    facts = replace(
+        job.facts,
+        pods=tuple(replace(pod, **waiting) for pod in job.facts.pods),
+        status=job.facts.status.model_copy(update={"running_since": None}),
+    )
+    return make_cluster_snapshot([make_node("n1", 0)], [replace(job, facts=facts)])
+
+
+def at_rest(snapshot: ClusterSnapshot) -> ClusterSnapshot:
+    """The snapshot after the operator has said of each job what there is to say."""
+    told = {decision.job.uid: decision.plan.status for decision in decide(snapshot).jobs}
+    jobs = (replace(job, facts=replace(job.facts, status=told[job.facts.uid])) for job in snapshot.jobs)
+    return replace(snapshot, jobs=tuple(jobs))
 
 
 def _spec(demand: JobDemand) -> JobSpec:

@@ -13,9 +13,16 @@ from typing import Any
 from elastic_api.job import JobSpec, RoleSpec
 from elastic_api.status import JobStatus
 from elastic_operator.plan.cluster_view import ClusterView, Reclaim
+from elastic_operator.plan.facts.allocation_inputs import (
+    AllocationSettings,
+    EvictionLimits,
+    ForeignPod,
+    Member,
+    Node,
+    gpus_in,
+)
 from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.facts.job_shape import JobShape
-from elastic_operator.plan.facts.snapshot import EvictionLimits, Member, Node, PendingPod, Snapshot, gpus_in
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.planner import Planner
@@ -26,7 +33,7 @@ LEFT_OUT = "(left out)"
 
 
 @dataclass(frozen=True, slots=True)
-class RecordedJob:
+class SnapshotJob:
     """A job, and the answers of `plan.cluster_view.ClusterView` about it, by their names there.
 
     `shape` is None for a job that may have no pods.
@@ -40,48 +47,46 @@ class RecordedJob:
 
 
 @dataclass(frozen=True, slots=True)
-class Recording:
-    """The moment. `settings` is a snapshot with the settings alone.
-
-    The teams are made from `policies` and `namespaces`. `nodes` have their use by pods, without the pods in the demands
-    of jobs, as in `plan.facts.snapshot`. `stopped`, `is_dry_run` and `eviction_limits` are the answers of
-    `plan.cluster_view.Reclaim`.
+class ClusterSnapshot:
+    """The moment. The teams are made from `policies` and `namespaces`. `nodes` have their use by pods, without the pods
+    in the demands of jobs, as in `plan.facts.allocation_inputs`. `stopped`, `is_report_only` and `eviction_limits` are
+    the answers of `plan.cluster_view.Reclaim`.
     """
 
     now: float
-    settings: Snapshot
+    settings: AllocationSettings
     nodes: tuple[Node, ...]
-    jobs: tuple[RecordedJob, ...]
+    jobs: tuple[SnapshotJob, ...]
     policies: tuple[Policy, ...] = ()
     namespaces: tuple[Namespace, ...] = ()
-    pending_pods: tuple[PendingPod, ...] = ()
+    foreign_pods: tuple[ForeignPod, ...] = ()
     stopped: Reason | None = None
-    is_dry_run: bool = False
+    is_report_only: bool = False
     eviction_limits: EvictionLimits = field(default_factory=EvictionLimits)
 
 
-def record(
+def snapshot_of(
     view: ClusterView, reclaim: Reclaim, policies: Sequence[Policy], namespaces: Sequence[Namespace]
-) -> Recording:
+) -> ClusterSnapshot:
     """The cluster at this moment. Its teams were made from `policies` and `namespaces`."""
-    all_obs, snapshot = Planner().observe(view)
-    return Recording(
+    all_obs, inputs = Planner().observe(view)
+    return ClusterSnapshot(
         now=view.now,
-        settings=view.empty,
-        nodes=snapshot.nodes,
+        settings=view.settings,
+        nodes=inputs.nodes,
         jobs=tuple(_job(view, obs) for obs in all_obs.values()),
         policies=tuple(policies),
         namespaces=tuple(namespaces),
-        pending_pods=snapshot.pending_pods,
+        foreign_pods=inputs.foreign_pods,
         stopped=reclaim.stopped,
-        is_dry_run=reclaim.is_dry_run,
-        eviction_limits=reclaim.eviction_limits(gpus_in(snapshot)),
+        is_report_only=reclaim.is_report_only,
+        eviction_limits=reclaim.eviction_limits(gpus_in(inputs)),
     )
 
 
-def _job(view: ClusterView, obs: Observation) -> RecordedJob:
+def _job(view: ClusterView, obs: Observation) -> SnapshotJob:
     job = obs.job
-    return RecordedJob(
+    return SnapshotJob(
         facts=replace(
             job,
             status=without_output(job.status),

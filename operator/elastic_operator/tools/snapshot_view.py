@@ -1,4 +1,4 @@
-"""A recording as the planner's view of the cluster."""
+"""A snapshot as the planner's view of the cluster."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from dataclasses import replace
 from math import inf
 
 from elastic_operator.plan.allocation.result import Allocation
+from elastic_operator.plan.facts.allocation_inputs import EvictionLimits, ForeignPod, Member, Node
 from elastic_operator.plan.facts.gpus import count_gpus
 from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.facts.job_shape import JobShape
-from elastic_operator.plan.facts.snapshot import EvictionLimits, Member, Node, PendingPod
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.remaining_pods import flavor_in_use
 from elastic_operator.plan.policies.resolve import resolve
-from elastic_operator.tools.recording import Recording
+from elastic_operator.tools.cluster_snapshot import ClusterSnapshot
 
 
-class RecordedView:
+class SnapshotView:
     """One moment of the cluster, which does not pass. A job at which the planner raises is quarantined, as in the
     operator.
     """
 
-    def __init__(self, recording: Recording) -> None:
-        self._nodes = recording.nodes
-        self._labels = {node.name: node.labels for node in recording.nodes}
-        self._jobs = {job.facts.uid: job for job in recording.jobs}
-        self._pending = recording.pending_pods
-        self.now, self.empty = recording.now, recording.settings
-        flavors = [flavor.name for flavor in self.empty.flavors]
-        self.policies = resolve(recording.policies, recording.namespaces, flavors=flavors)
+    def __init__(self, snapshot: ClusterSnapshot) -> None:
+        self._nodes = snapshot.nodes
+        self._labels = {node.name: node.labels for node in snapshot.nodes}
+        self._jobs = {job.facts.uid: job for job in snapshot.jobs}
+        self._foreign_pods = snapshot.foreign_pods
+        self.now, self.settings = snapshot.now, snapshot.settings
+        flavors = [flavor.name for flavor in self.settings.flavors]
+        self.policies = resolve(snapshot.policies, snapshot.namespaces, flavors=flavors)
 
     def jobs(self) -> Collection[str]:
         """The uids of all jobs."""
@@ -54,13 +54,13 @@ class RecordedView:
         return shape
 
     def assumed(self, uid: str) -> tuple[Member, ...]:
-        """The pods of that job that were being created. A recording does not say which of their requests are GPUs."""
-        names, pods = self.empty.gpu_resources, self._jobs[uid].assumed
+        """The pods of that job that were being created. A snapshot does not say which of their requests are GPUs."""
+        names, pods = self.settings.gpu_resources, self._jobs[uid].assumed
         return tuple(replace(pod, gpus=count_gpus(pod.requests, names)) for pod in pods)
 
     def flavor_in_use(self, pods: Sequence[OwnPod]) -> str | None:
         """The flavor of the GPUs that these pods hold, by the labels of their nodes; None if they hold none."""
-        return flavor_in_use(pods, self._labels, self.empty.flavors)
+        return flavor_in_use(pods, self._labels, self.settings.flavors)
 
     def may_preempt(self, job: Job) -> bool:
         """Whether pods could be preempted for it, by the API server's answers about its own pods."""
@@ -72,15 +72,15 @@ class RecordedView:
 
     def nodes(
         self,
-        members: AbstractSet[str],  # noqa: ARG002 - unused: the recording has the nodes already
+        members: AbstractSet[str],  # noqa: ARG002 - unused: the snapshot has the nodes already
         leaving: Sequence[tuple[str, OwnPod]],  # noqa: ARG002 - unused, too
     ) -> tuple[Node, ...]:
         """All nodes, as the planner saw them."""
         return self._nodes
 
-    def pending_pods(self) -> tuple[PendingPod, ...]:
+    def foreign_pods(self) -> tuple[ForeignPod, ...]:
         """The foreign pods that waited for GPUs."""
-        return self._pending
+        return self._foreign_pods
 
     def quarantine(
         self,
@@ -93,25 +93,25 @@ class RecordedView:
         """Quarantine a job that made the planner raise: only its pods count."""
         known = self._jobs[uid]
         fault = f"{type(error).__name__}: {error}"
-        facts = replace(known.facts, spec=None, fault=fault, unallocated=in_allocation)
+        facts = replace(known.facts, spec=None, fault=fault, fault_in_allocation=in_allocation)
         self._jobs[uid] = replace(known, facts=facts)
         return True
 
     def note_unknown_demand(self, job: Job, error: Exception) -> None:
-        """Nothing: its pods count as used, and a recording has no log."""
+        """Nothing: its pods count as used, and a snapshot has no log."""
 
-    def quarantine_pod(self, pod: PendingPod, error: Exception) -> None:  # noqa: ARG002 - it is left out
+    def quarantine_pod(self, pod: ForeignPod, error: Exception) -> None:  # noqa: ARG002 - it is left out
         """Quarantine a foreign pod that made the allocation raise."""
-        self._pending = tuple(pending for pending in self._pending if pending.uid != pod.uid)
+        self._foreign_pods = tuple(other for other in self._foreign_pods if other.uid != pod.uid)
 
 
-class RecordedReclaim:
+class SnapshotReclaim:
     """Whether pods could be evicted, and how many."""
 
-    def __init__(self, recording: Recording) -> None:
-        self.stopped: Reason | None = recording.stopped
-        self.is_dry_run = recording.is_dry_run
-        self._eviction_limits = recording.eviction_limits
+    def __init__(self, snapshot: ClusterSnapshot) -> None:
+        self.stopped: Reason | None = snapshot.stopped
+        self.is_report_only = snapshot.is_report_only
+        self._eviction_limits = snapshot.eviction_limits
 
     def eviction_limits(self, gpus: int) -> EvictionLimits:  # noqa: ARG002 - the result is recorded
         """The limits on evictions."""

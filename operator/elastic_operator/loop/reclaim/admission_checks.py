@@ -1,6 +1,6 @@
 """Asks whether the API server would accept the pods of a preemptor, before the first pod is evicted for it (139).
 
-`dry_run_answers` keeps the answers. If the job needs refused pods for its minimum, the answer counts like a refused
+`admission_answers` keeps the answers. If the job needs refused pods for its minimum, the answer counts like a refused
 creation; otherwise the job still grows into idle GPUs.
 
 Each question is one to three requests. At most a few are under way at once, fewer of one namespace, and namespaces take
@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from math import inf
 
 from elastic_operator.cluster.errors import ClusterError, PodRefused
-from elastic_operator.loop.reclaim.dry_run import DryRun
-from elastic_operator.loop.reclaim.dry_run_answers import DryRunAnswers
+from elastic_operator.loop.reclaim.admission_answers import AdmissionAnswers
+from elastic_operator.loop.reclaim.admission_check import AdmissionCheck
 from elastic_operator.memory import drop_absent
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.times import NEVER_FAILED, Attempts
@@ -35,9 +35,9 @@ MAX_NO_ANSWER_SECONDS = 30.0
 """How long no question is asked in a namespace after one without an answer: at first, and doubled each time up to the
 longest.
 """
-MAX_DRY_RUNS_AT_ONCE = 16
+MAX_CHECKS_AT_ONCE = 16
 """The most questions under way: half of the most writes (28)."""
-MAX_DRY_RUNS_OF_NAMESPACE = 2
+MAX_CHECKS_OF_NAMESPACE = 2
 
 
 @dataclass(slots=True)
@@ -45,13 +45,13 @@ class _Question:
     """A waiting question: its `order` within its namespace, and the victim jobs that wait for the answer."""
 
     job: Job
-    dry_run: Callable[[], DryRun | None]
+    check: Callable[[], AdmissionCheck | None]
     order: int
     until: float
     victim_jobs: set[str] = field(default_factory=set)
 
 
-class DryRuns:
+class AdmissionChecks:
     """The questions, by the uid of the job, and the `answers`.
 
     Args:
@@ -63,13 +63,13 @@ class DryRuns:
 
     def __init__(
         self,
-        ask: Callable[[DryRun], Awaitable[None]],
+        ask: Callable[[AdmissionCheck], Awaitable[None]],
         refused: Callable[[Job, PodRefused, bool], object],
         *,
         requeue: Callable[[str], object],
     ) -> None:
         self._ask, self._refused, self._requeue = ask, refused, requeue
-        self.answers = DryRunAnswers()
+        self.answers = AdmissionAnswers()
         self._without_answer: dict[str, Attempts] = {}
         """The namespaces in which the last questions got no answer (monotonic)."""
         self._questions: dict[str, _Question] = {}
@@ -100,18 +100,18 @@ class DryRuns:
         long_ago = time.monotonic() - MAX_NO_ANSWER_SECONDS
         self._without_answer = {name: one for name, one in self._without_answer.items() if one.until > long_ago}
 
-    def started(self) -> frozenset[str]:
+    def answered_or_running(self) -> frozenset[str]:
         """The jobs (uids) with an answer or a question under way. A dry run for another job counts their pods first."""
         return self.answers.passed().union(self._running)
 
     def have_passed(
-        self, job: Job, roles: Counter[str], dry_run: Callable[[], DryRun | None], *, victim_job: str, order: int
+        self, job: Job, roles: Counter[str], check: Callable[[], AdmissionCheck | None], *, victim_job: str, order: int
     ) -> bool:
         """Whether an answer accepts that many pods of the job.
 
         If not, the question is queued. After its answer, `victim_job` is planned again.
         """
-        passed, is_fresh = self.answers.hold(job, roles)
+        passed, is_fresh = self.answers.accepts(job, roles)
         if is_fresh:
             return True
         if job.uid in self._running:
@@ -119,7 +119,7 @@ class DryRuns:
             return passed
         before, until = self._questions.get(job.uid), time.monotonic() + QUESTION_SECONDS
         victim_jobs = before.victim_jobs if before is not None else set()
-        self._questions[job.uid] = _Question(job, dry_run, order, until, victim_jobs | {victim_job})
+        self._questions[job.uid] = _Question(job, check, order, until, victim_jobs | {victim_job})
         return passed
 
     def start_next(self) -> None:
@@ -143,13 +143,13 @@ class DryRuns:
         if time.monotonic() < self.answers.may_preempt_at(uid):
             return
         try:
-            dry_run = question.dry_run()
+            check = question.check()
         except Exception:  # noqa: BLE001 - any error is handled as an error of this job only
             self.note_fault(question.job)
             return
-        if dry_run is None:
+        if check is None:
             return
-        task = asyncio.create_task(self._try(dry_run))
+        task = asyncio.create_task(self._try(check))
         self._running[uid] = question, task
         task.add_done_callback(lambda _: self._end(uid))
 
@@ -169,25 +169,25 @@ class DryRuns:
         silence = self._without_answer.get(namespace)
         here = sum(question.job.namespace == namespace for question, _ in self._running.values())
         is_silent = silence is not None and time.monotonic() < silence.until
-        most = MAX_DRY_RUNS_OF_NAMESPACE if silence is None else 1
-        return not is_silent and here < most and len(self._running) < MAX_DRY_RUNS_AT_ONCE
+        most = MAX_CHECKS_OF_NAMESPACE if silence is None else 1
+        return not is_silent and here < most and len(self._running) < MAX_CHECKS_AT_ONCE
 
-    async def _try(self, dry_run: DryRun) -> None:
-        job = dry_run.job
+    async def _try(self, check: AdmissionCheck) -> None:
+        job = check.job
         try:
-            await self._ask(dry_run)
+            await self._ask(check)
         except PodRefused as error:
             self._without_answer.pop(job.namespace, None)
-            self.answers.refused(dry_run)
-            if not dry_run.besides:
-                self._refused(job, error, dry_run.needed)
+            self.answers.refused(check)
+            if not check.besides:
+                self._refused(job, error, check.needed)
         except ClusterError as error:
             self._note_no_answer(job.namespace, error)
         except Exception:  # noqa: BLE001 - as in `_put`
             self.note_fault(job)
         else:
             self._without_answer.pop(job.namespace, None)
-            self.answers.accepted(dry_run)
+            self.answers.accepted(check)
 
     def note_fault(self, job: Job) -> None:
         """Note an error of the operator's own at the job's pods: nothing is preempted for the job for a while."""

@@ -1,6 +1,6 @@
 """Asks the API server by dry runs whether it would accept a job's planned pods (139).
 
-Each template is tried by itself; each role, if only the master declares ports of its node. For ResourceQuotas, all pods
+Each template is tried alone, or each role if only the master declares ports of its node. For ResourceQuotas, all pods
 are also tried as one pod with the sum of their requests, less the requests of the namespace's leaving pods: a quota
 counts these until they are deleted.
 """
@@ -40,7 +40,7 @@ Amounts = Counter[str]
 
 
 @dataclass(frozen=True, slots=True)
-class DryRun:
+class AdmissionCheck:
     """A question: whether the pods `creates` of the job would be accepted after `besides`, pods of other jobs of the
     namespace.
 
@@ -56,31 +56,31 @@ class DryRun:
     """Whether the job lacks its minimum without the pods for which others would be evicted."""
 
 
-class DryRunner:
+class AdmissionChecker:
     """Asks by dry runs; creates nothing."""
 
     def __init__(self, session: Session, stores: Stores, build: BuildSettings) -> None:
         self._session, self._stores, self._build = session, stores, build
 
-    async def run(self, dry_run: DryRun) -> None:
+    async def run(self, check: AdmissionCheck) -> None:
         """Ask about all pods of the dry run. Raises PodRefused, and ClusterError if there was no answer."""
-        spec, leaving = dry_run.job.spec, tuple[objects.Pod, ...]()
+        spec, leaving = check.job.spec, tuple[objects.Pod, ...]()
         assert spec is not None, "pods are planned from a spec that could be read"
-        address, port = self._meeting_point(dry_run.job, spec)
+        address, port = self._meeting_point(check.job, spec)
         same = spec.template_of(contract.ROLE_MASTER) is spec.template_of(contract.ROLE_WORKER)
         common = same and port == contract.MASTER_PORT  # else only the master declares ports of its node (122)
-        for create in {common or create.role: create for create in dry_run.creates}.values():
-            manifest = build_pod(dry_run.job, spec, create, service_ip=address, port=port, settings=self._build)
+        for create in {common or create.role: create for create in check.creates}.values():
+            manifest = build_pod(check.job, spec, create, service_ip=address, port=port, settings=self._build)
             try:
                 await api_requests.try_pod(self._session, manifest)
             except ClusterError as error:
-                explained = tuple(dry_run.leaving()) if _is_about_quota(error) else ()
+                explained = tuple(check.leaving()) if _is_about_quota(error) else ()
                 if not explained:
                     raise_refusal(error, create.role, manifest, spec.template_of(create.role))
                     raise
                 leaving = explained
-        if leaving or len(dry_run.creates) > 1 or dry_run.besides:
-            await self._ask_for_all(dry_run, create.role, manifest, leaving)
+        if leaving or len(check.creates) > 1 or check.besides:
+            await self._ask_for_all(check, create.role, manifest, leaving)
 
     def _meeting_point(self, job: Job, spec: JobSpec) -> tuple[str, int]:
         """The address and port of the job's Service, or of the one that would be created for it."""
@@ -90,12 +90,12 @@ class DryRunner:
         return service.spec.cluster_ip, service.port
 
     async def _ask_for_all(
-        self, dry_run: DryRun, role: str, manifest: dict[str, Any], leaving: Sequence[objects.Pod]
+        self, check: AdmissionCheck, role: str, manifest: dict[str, Any], leaving: Sequence[objects.Pod]
     ) -> None:
         """Try all pods as one, less the leaving pods. A refusal of that one pod as too large (LimitRange, webhooks)
         does not count.
         """
-        requests, limits, count = _asked_in_all(dry_run)
+        requests, limits, count = _asked_in_all(check)
         for pod in leaving:
             spec = {"spec": msgspec.to_builtins(pod.spec)}
             requests.subtract(requests_of(spec))
@@ -109,8 +109,8 @@ class DryRunner:
                 raise
             if leaving and _has_room_for(count - len(leaving), error):
                 return
-            if not leaving and (leaving := tuple(dry_run.leaving())):
-                await self._ask_for_all(dry_run, role, manifest, leaving)
+            if not leaving and (leaving := tuple(check.leaving())):
+                await self._ask_for_all(check, role, manifest, leaving)
                 return
             raise_refusal(error, role, manifest, manifest)
             raise
@@ -128,10 +128,10 @@ def _has_room_for(more: int, error: ApiError) -> bool:
     return found is not None and int(found[1]) + more <= int(found[2])
 
 
-def _asked_in_all(dry_run: DryRun) -> tuple[Amounts, Amounts, int]:
+def _asked_in_all(check: AdmissionCheck) -> tuple[Amounts, Amounts, int]:
     """The requests, limits and number of all these pods."""
     requests, limits, count = Amounts(), Amounts(), 0
-    jobs = ((dry_run.job, tuple(create.role for create in dry_run.creates)), *dry_run.besides)
+    jobs = ((check.job, tuple(create.role for create in check.creates)), *check.besides)
     for job, roles in jobs:
         for role, number in Counter(roles).items():
             assert job.spec is not None, "pods are planned from a spec that could be read"
@@ -143,7 +143,7 @@ def _asked_in_all(dry_run: DryRun) -> tuple[Amounts, Amounts, int]:
 
 
 def summed_pod(manifest: Mapping[str, Any], requests: Mapping[str, int], limits: Mapping[str, int]) -> dict[str, Any]:
-    """A pod with one container that requests all of these. A limit is never below its request; for a GPU the two are
+    """A pod with one container that has all these requests. A limit is never below its request; for a GPU the two are
     equal.
     """
     asked = {name: max(0, n) for name, n in requests.items()}

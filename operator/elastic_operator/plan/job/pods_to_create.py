@@ -9,7 +9,7 @@ from elastic_operator.plan.facts.decisions import CreatePod, Slot
 from elastic_operator.plan.job.observation import Observation
 
 
-def creates(obs: Observation, slots: Iterable[Slot], *, membership: str = "") -> tuple[CreatePod, ...]:
+def pods_to_create(obs: Observation, slots: Iterable[Slot], *, membership: str = "") -> tuple[CreatePod, ...]:
     """A pod for each slot by the job's present spec; none if the spec cannot be read.
 
     All pods of an incarnation have the `min:max` of its first pods in their environment (11). All have their token from
@@ -29,7 +29,7 @@ def creates(obs: Observation, slots: Iterable[Slot], *, membership: str = "") ->
             obs.status.master_epoch or 0,
             membership,
             old_secret=not all(pod.own_secret for pod in present),
-            own_class=bool(obs.job.context.dropped_pod_priority),
+            own_class=obs.job.context.has_own_class,
         )
         for slot in slots
     )

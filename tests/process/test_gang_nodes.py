@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from elastic_operator.read.pending.reservation import Reservation
+from elastic_operator.read.foreign.reservation import Reservation
 from elastic_operator.settings import Settings
 from tests.cluster_unit.build import node, owner
-from tests.process.test_pending_pods import NOW, World
+from tests.process.test_foreign_pods import NOW, World
 
 
 class Gang(World):
@@ -29,7 +29,7 @@ class Gang(World):
 
     def kept(self, now: float = NOW) -> dict[str, str]:
         """The node that is kept for each waiting pod."""
-        return {one.name: one.reserved for one in self.pending_pods.refresh(now)}
+        return {one.name: one.reserved for one in self.foreign_pods.refresh(now)}
 
     def _observe(self, number: int, reservation: Reservation, **fields: Any) -> None:
         name, owners = f"g{number}", (owner("uid-job", kind="Job", name="g"),)
@@ -97,4 +97,4 @@ def test_a_pod_without_its_nomination_is_nominated_again_for_the_place_that_it_h
     world.waits(2, "n2", nominated="")
     world.waits(3, "", nominated="")
     world.kept()
-    assert [(one.metadata.name, reserved.node) for one, reserved in world.pending_pods.renewable] == [("g2", "n1")]
+    assert [(one.metadata.name, reserved.node) for one, reserved in world.foreign_pods.renewable] == [("g2", "n1")]

@@ -1,4 +1,4 @@
-"""A recording has what is decided from, and nothing that users write for their processes, or that these print."""
+"""A snapshot has what is decided from, and nothing that users write for their processes, or that these print."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import replace
 from math import inf
 
 from elastic_api.status import LastFailure
+from elastic_operator.plan.facts.allocation_inputs import EvictionLimit, EvictionLimits, Preemptor
 from elastic_operator.plan.facts.job import LastOutput
-from elastic_operator.plan.facts.snapshot import EvictionLimit, EvictionLimits, Preemptor
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.facts.times import status_time
 from elastic_operator.plan.planner import Planner
 from elastic_operator.tools import snapshot_file
+from elastic_operator.tools.cluster_snapshot import LEFT_OUT, snapshot_of
 from elastic_operator.tools.decisions import decide
-from elastic_operator.tools.recorded_view import RecordedReclaim, RecordedView
-from elastic_operator.tools.recording import LEFT_OUT, record
+from elastic_operator.tools.snapshot_view import SnapshotReclaim, SnapshotView
 from tests.api.jobs import make_template, with_gpus
 from tests.plan.jobs import START, ended, group, make_job, make_status
 from tests.process.test_planner import STATUSES, Unlimited, World
@@ -26,7 +26,7 @@ SECRET = "hunter2"
 class Limited(Unlimited):
     """Nobody takes anything, and what they would take is told."""
 
-    stopped, is_dry_run = Reason("DryRun", "No GPUs are reclaimed."), True
+    stopped, is_report_only = Reason("DryRun", "No GPUs are reclaimed."), True
 
     def eviction_limits(self, gpus: int) -> EvictionLimits:
         return EvictionLimits(
@@ -36,7 +36,7 @@ class Limited(Unlimited):
 
 def recorded(world: World, reclaim=None):
     """The world as recorded, after it was in a file."""
-    taken = record(world.stored, reclaim or Unlimited(), *world.stored.reader.policies.sources())
+    taken = snapshot_of(world.stored, reclaim or Unlimited(), *world.stored.reader.policies.sources())
     return snapshot_file.decode(json.loads(snapshot_file.encode(taken)), source="f")
 
 
@@ -49,7 +49,7 @@ def test_what_users_write_into_their_pods_is_left_out():
     template["metadata"] = {"annotations": {"token": SECRET}}
     world.job("first", 3, STATUSES[2], "", template=template, worker={"template": template})
     world.look()
-    taken = record(world.stored, Unlimited(), *world.stored.reader.policies.sources())
+    taken = snapshot_of(world.stored, Unlimited(), *world.stored.reader.policies.sources())
     assert SECRET not in snapshot_file.encode(taken)
     (job,) = taken.jobs
     assert job.facts.spec.template_of("worker") == {
@@ -65,8 +65,8 @@ def test_the_lines_that_processes_printed_are_left_out_and_their_number_is_kept(
     (master, worker) = group()
     failed = ended(worker, 1)
     pods = (master, replace(failed, main=replace(failed.main, last_output=output)))
-    world = RecordedView(replace(_one_job(), jobs=(replace(_one_job().jobs[0], facts=make_job(pods, status=status)),)))
-    taken = record(world, Unlimited(), (), ())
+    world = SnapshotView(replace(_one_job(), jobs=(replace(_one_job().jobs[0], facts=make_job(pods, status=status)),)))
+    taken = snapshot_of(world, Unlimited(), (), ())
     assert SECRET not in snapshot_file.encode(taken)
     (job,) = taken.jobs
     assert job.facts.pods[1].main.last_output.lines == (LEFT_OUT, LEFT_OUT)
@@ -85,10 +85,10 @@ def test_what_reclaim_may_do_is_recorded():
     world = World()
     world.node("n1", 4, True, False)
     world.look()
-    reclaim = RecordedReclaim(recorded(world, Limited()))
-    assert (reclaim.stopped, reclaim.is_dry_run) == (Limited.stopped, True)
+    reclaim = SnapshotReclaim(recorded(world, Limited()))
+    assert (reclaim.stopped, reclaim.is_report_only) == (Limited.stopped, True)
     assert reclaim.eviction_limits(4) == Limited().eviction_limits(4)
-    assert reclaim.next_capacity(Planner().decide(RecordedView(_one_job()), reclaim).allocation) == inf
+    assert reclaim.next_capacity(Planner().decide(SnapshotView(_one_job()), reclaim).allocation) == inf
 
 
 def test_a_job_at_which_the_planner_raises_is_quarantined_and_the_others_are_decided():

@@ -1,4 +1,4 @@
-"""A place kept for a pending pod of others: kube-scheduler's own nomination, and a condition that says it is ours.
+"""A place kept for a foreign pod: kube-scheduler's own nomination, and a condition that says it is ours.
 
 `status.nominatedNodeName` makes kube-scheduler keep the room from pods of equal and lower priority (KEP-5278); the
 setter must clear it (41). The condition, in the same write, says until when the pod has the place, and which nodes did

@@ -1,7 +1,7 @@
-"""Reads the pending pods of others: GPU pods without a node because GPUs are in use, of a scheduler that heeds
+"""Reads the foreign pods: GPU pods without a node because GPUs are in use, of a scheduler that honours
 nominations.
 
-Each is read (`pending_pod`) again only when it or its surroundings change, or when a time in it comes.
+Each is read (`foreign_pod`) again only when it or its surroundings change, or when a time in it comes.
 """
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ import msgspec
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.store import Store
-from elastic_operator.plan.facts.snapshot import PendingPod
+from elastic_operator.plan.facts.allocation_inputs import ForeignPod
 from elastic_operator.quarantine import Quarantine
-from elastic_operator.read.ledger import Ledger
-from elastic_operator.read.pending.gang_key import gang_of
-from elastic_operator.read.pending.gang_places import GangPlaces
-from elastic_operator.read.pending.pending_pod import (
+from elastic_operator.read.foreign.foreign_pod import (
     PodBackoff,
     PodContext,
     Volumes,
     claims_of,
+    foreign_pod_of,
     may_evict,
-    pending_pod_of,
 )
-from elastic_operator.read.pending.reservation import Reservation, is_annotated, is_renewable, reservation_of
-from elastic_operator.read.pending.whole_gangs import WholeGangs
+from elastic_operator.read.foreign.gang_key import gang_of
+from elastic_operator.read.foreign.gang_nodes import GangNodes
+from elastic_operator.read.foreign.reservation import Reservation, is_annotated, is_renewable, reservation_of
+from elastic_operator.read.foreign.whole_gangs import WholeGangs
+from elastic_operator.read.ledger import Ledger
 from elastic_operator.settings import Settings
 
 MAX_PROLONGED_SECONDS = 600.0
-"""After this long, evicted pods that still exist do not prolong a pending pod's reservation any more (145)."""
+"""After this long, evicted pods that still exist do not prolong a foreign pod's reservation any more (145)."""
 FEW_PODS = 100
 """Up to this many new or changed pods are read in one go (91)."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """A waiting pod with its reservation, as written and as in force, and the pending pod made from both (None: no room
+    """A waiting pod with its reservation, as written and as in force, and the foreign pod made from both (None: no room
     is made for it).
 
     It is valid until `until` (epoch seconds), if `key` stays the same.
@@ -50,22 +50,22 @@ class _Waiting:
     written: Reservation
     reserved: Reservation
     key: object
-    pending: PendingPod | None
+    foreign_pod: ForeignPod | None
     until: float
     gang: str
     waits: bool
     """Whether pods that make room for it still exist."""
 
 
-class PendingPods:
-    """The pending pods at the last refresh.
+class ForeignPods:
+    """The foreign pods at the last refresh.
 
     `expired` are pods whose reservation has run out and must be removed. `renewable` are pods whose reservation must be
     written again. `again_at` is when (epoch seconds) any of this changes without an event.
 
     Args:
         backoff: A pod's (uid) back-off: until when (epoch seconds), and why; None for no back-off.
-        is_being_cleared: Whether pods on that node are about to be deleted for a pending pod.
+        is_being_cleared: Whether pods on that node are about to be deleted for a foreign pod.
     """
 
     def __init__(
@@ -83,15 +83,15 @@ class PendingPods:
         self._ledger, self._settings, self._nodes, self._quarantine = ledger, settings, nodes, quarantine
         self._clock, self._volumes, self._backoff, self._is_being_cleared = clock, volumes, backoff, is_being_cleared
         self._waiting: dict[str, _Waiting] = {}
-        self._gangs, self._places = WholeGangs(), GangPlaces()
-        self._all: tuple[PendingPod, ...] = ()
+        self._gangs, self._places = WholeGangs(), GangNodes()
+        self._all: tuple[ForeignPod, ...] = ()
         self.expired: tuple[objects.Pod, ...] = ()
         self.renewable: tuple[tuple[objects.Pod, Reservation], ...] = ()
         self.again_at = inf
 
-    def refresh(self, now: float) -> tuple[PendingPod, ...]:
-        """All pending pods at `now` (epoch seconds); the same object while nothing of them changes."""
-        pods = self._ledger.pending()
+    def refresh(self, now: float) -> tuple[ForeignPod, ...]:
+        """All foreign pods at `now` (epoch seconds); the same object while nothing of them changes."""
+        pods = self._ledger.waiting_foreign_pods()
         if not pods and not self._waiting:
             return self._all
         before, self._waiting = self._waiting, {}
@@ -99,20 +99,20 @@ class PendingPods:
         for pod in pods:
             if (waiting := self._guarded(pod, before.get(pod.metadata.uid), now)) is not None:
                 self._waiting[pod.metadata.uid] = waiting
-        gangs: dict[str, dict[str, PendingPod | None]] = {}
+        gangs: dict[str, dict[str, ForeignPod | None]] = {}
         for uid, waiting in self._waiting.items():
             if waiting.gang:
-                gangs.setdefault(waiting.gang, {})[uid] = waiting.pending
+                gangs.setdefault(waiting.gang, {})[uid] = waiting.foreign_pod
         self._places.forget_deleted(gangs.keys())
         instead = self._gangs.without_unsettled(gangs, now)
         self.again_at = min((waiting.until for waiting in self._waiting.values()), default=inf)
         self.again_at = min(self.again_at, self._gangs.again_at)
         self.expired = tuple(waiting.pod for waiting in self._waiting.values() if waiting.reserved.has_run_out(now))
         self.renewable = self._renewable(now)
-        ours = ((uid, waiting.pending) for uid, waiting in self._waiting.items() if waiting.pending is not None)
-        pending_pods = tuple(instead.get(uid, pending) for uid, pending in ours)
-        if pending_pods != self._all:
-            self._all = pending_pods
+        ours = ((uid, waiting.foreign_pod) for uid, waiting in self._waiting.items() if waiting.foreign_pod is not None)
+        foreign_pods = tuple(instead.get(uid, foreign_pod) for uid, foreign_pod in ours)
+        if foreign_pods != self._all:
+            self._all = foreign_pods
         return self._all
 
     def _note_bound(self, before: Mapping[str, _Waiting], uids: Set[str], now: float) -> None:
@@ -130,7 +130,7 @@ class PendingPods:
 
     def _in_its_gang(self, gang: str, written: Reservation) -> Reservation:
         """The reservation of a pod, moved to the node that is left for it in its gang (167)."""
-        node = self._places.place(gang, written.node, written.since)
+        node = self._places.present_node(gang, written.node, written.since)
         return written if node == written.node else msgspec.structs.replace(written, node=node)
 
     def _renewable(self, now: float) -> tuple[tuple[objects.Pod, Reservation], ...]:
@@ -157,7 +157,7 @@ class PendingPods:
 
     def read_ahead(self, now: float) -> Iterator[None]:
         """If many pods are new or changed, read one of them per step (91). The next refresh uses them."""
-        changed = [pod for pod in self._ledger.pending() if not self._knows(pod)]
+        changed = [pod for pod in self._ledger.waiting_foreign_pods() if not self._knows(pod)]
         for pod in changed if len(changed) > FEW_PODS else ():
             if (waiting := self._guarded(pod, self._waiting.get(pod.metadata.uid), now)) is not None:
                 self._waiting[pod.metadata.uid] = waiting
@@ -165,7 +165,7 @@ class PendingPods:
 
     def _knows(self, pod: objects.Pod) -> bool:
         waiting = self._waiting.get(pod.metadata.uid)
-        return waiting is not None and waiting.pod is pod  # by identity (23)
+        return waiting is not None and waiting.pod is pod  # unchanged means identical (23)
 
     def _guarded(self, pod: objects.Pod, before: _Waiting | None, now: float) -> _Waiting | None:
         """The pod as read now; None while it is quarantined: nothing is done for it, and its reservation stays (88)."""
@@ -185,10 +185,10 @@ class PendingPods:
         if seen and seen.key == key and now < seen.until:
             return seen
         reserved = self._prolonged(reserved, before, now, waits=waits, moved=reserved is not written)
-        pending, until = pending_pod_of(pod, gang, reserved, context, self._settings, now)
-        if before is not None and before.pending == pending:
-            pending = before.pending
-        return _Waiting(pod, written, reserved, key, pending, until, gang, waits)
+        foreign_pod, until = foreign_pod_of(pod, gang, reserved, context, self._settings, now)
+        if before is not None and before.foreign_pod == foreign_pod:
+            foreign_pod = before.foreign_pod
+        return _Waiting(pod, written, reserved, key, foreign_pod, until, gang, waits)
 
     def _context(self, pod: objects.Pod) -> PodContext:
         meta, nominated = pod.metadata, pod.status.nominated_node_name
@@ -200,8 +200,8 @@ class PendingPods:
     def _prolonged(
         self, reserved: Reservation, before: _Waiting | None, now: float, *, waits: bool, moved: bool
     ) -> Reservation:
-        """The reservation as in force: its time begins when the pods that make room for it are deleted (145), and anew
-        when it moves to another node of its gang (167).
+        """The reservation with its present end: its time begins when the pods that make room are deleted (145), and
+        again when it moves to another node of its gang (167).
 
         It ends at the latest when one of these pods is overdue, because that pod's room then counts as used again (40).
         """

@@ -12,10 +12,10 @@ import pytest
 
 from elastic_api.status import JobStatus, Retry
 from elastic_operator.cluster.errors import PodRefused, Unreachable, api_error
-from elastic_operator.loop.reclaim import dry_run_answers, dry_runs
-from elastic_operator.loop.reclaim.dry_run import DryRun
-from elastic_operator.loop.reclaim.dry_run_answers import PASSED_SECONDS
-from elastic_operator.loop.reclaim.dry_runs import MAX_DRY_RUNS_AT_ONCE, DryRuns
+from elastic_operator.loop.reclaim import admission_answers, admission_checks
+from elastic_operator.loop.reclaim.admission_answers import PASSED_SECONDS
+from elastic_operator.loop.reclaim.admission_check import AdmissionCheck
+from elastic_operator.loop.reclaim.admission_checks import MAX_CHECKS_AT_ONCE, AdmissionChecks
 from elastic_operator.plan.facts.job import Job
 from tests.plan.jobs import at, make_job, make_status
 from tests.simulate.virtual_clock import VirtualClock
@@ -30,23 +30,25 @@ class Asked:
         self.names: list[str] = []
         self.decided_again: list[str] = []
         self._answers: dict[str, asyncio.Future[None]] = {}
-        self.dry_runs = DryRuns(self._ask, lambda *_: None, requeue=self.decided_again.append)
+        self.admission_checks = AdmissionChecks(self._ask, lambda *_: None, requeue=self.decided_again.append)
 
-    async def _ask(self, dry_run: DryRun) -> None:
-        self.names.append(dry_run.job.uid)
-        self._answers[dry_run.job.uid] = asyncio.get_running_loop().create_future()
-        await self._answers[dry_run.job.uid]
+    async def _ask(self, check: AdmissionCheck) -> None:
+        self.names.append(check.job.uid)
+        self._answers[check.job.uid] = asyncio.get_running_loop().create_future()
+        await self._answers[check.job.uid]
 
     def wants(self, job: Job, *, order: int = 0, besides: Besides = ()) -> bool:
         """Whether the job's pod would be taken, as far as is known."""
-        dry_run = DryRun(job, (), besides)
-        return self.dry_runs.have_passed(job, Counter(), lambda: dry_run, victim_job=f"giver of {job.uid}", order=order)
+        check = AdmissionCheck(job, (), besides)
+        return self.admission_checks.have_passed(
+            job, Counter(), lambda: check, victim_job=f"giver of {job.uid}", order=order
+        )
 
     async def want(self, jobs: Iterable[Job], *, besides: Besides = ()) -> None:
         """All of these, and what is asked then."""
         for order, job in enumerate(jobs):
             self.wants(job, order=order, besides=besides)
-        self.dry_runs.start_next()
+        self.admission_checks.start_next()
         await asyncio.sleep(0)
 
     async def answer(self, uid: str, error: Exception | None = None) -> None:
@@ -66,12 +68,12 @@ def test_namespaces_take_turns_however_many_jobs_one_has() -> None:
         asked = Asked()
         crowd = [job for i in range(8) for job in jobs_of(f"crowd{i}", 10)]
         await asked.want(crowd)
-        assert len(asked.names) == MAX_DRY_RUNS_AT_ONCE
+        assert len(asked.names) == MAX_CHECKS_AT_ONCE
         await asked.want([*crowd, *jobs_of("quiet", 1)])
         await asked.answer("crowd0-0")
         await asked.want([])
         assert asked.names[-1] == "quiet-0"
-        await asked.dry_runs.stop()
+        await asked.admission_checks.stop()
 
     asyncio.run(scenario())
 
@@ -79,7 +81,7 @@ def test_namespaces_take_turns_however_many_jobs_one_has() -> None:
 def test_jobs_without_an_answer_are_asked_about_before_old_answers_which_count_meanwhile() -> None:
     async def scenario() -> None:
         clock, asked = VirtualClock(), Asked()
-        with patch.object(dry_runs, "time", clock), patch.object(dry_run_answers, "time", clock):
+        with patch.object(admission_checks, "time", clock), patch.object(admission_answers, "time", clock):
             jobs = jobs_of("red", 5)
             await asked.want(jobs)
             assert asked.names == ["red-0", "red-1"]
@@ -95,7 +97,7 @@ def test_jobs_without_an_answer_are_asked_about_before_old_answers_which_count_m
             await asked.answer("red-3")
             await asked.want(jobs)
             assert asked.names[4:] == ["red-4", "red-0"]
-            await asked.dry_runs.stop()
+            await asked.admission_checks.stop()
 
     asyncio.run(scenario())
 
@@ -103,7 +105,7 @@ def test_jobs_without_an_answer_are_asked_about_before_old_answers_which_count_m
 def test_an_answer_that_was_not_used_for_a_minute_does_not_count() -> None:
     async def scenario() -> None:
         clock, asked = VirtualClock(), Asked()
-        with patch.object(dry_runs, "time", clock), patch.object(dry_run_answers, "time", clock):
+        with patch.object(admission_checks, "time", clock), patch.object(admission_answers, "time", clock):
             [job] = jobs_of("red", 1)
             await asked.want([job])
             await asked.answer("red-0")
@@ -117,7 +119,7 @@ def test_an_answer_that_was_not_used_for_a_minute_does_not_count() -> None:
 def test_silent_namespace_gets_one_dry_run_at_a_time() -> None:
     async def scenario() -> None:
         clock, asked = VirtualClock(), Asked()
-        with patch.object(dry_runs, "time", clock), patch.object(dry_run_answers, "time", clock):
+        with patch.object(admission_checks, "time", clock), patch.object(admission_answers, "time", clock):
             jobs = jobs_of("red", 4)
             await asked.want(jobs)
             assert len(asked.names) == 2
@@ -127,7 +129,7 @@ def test_silent_namespace_gets_one_dry_run_at_a_time() -> None:
             clock.passed += 10
             await asked.want(jobs)
             assert len(asked.names) == 3
-            await asked.dry_runs.stop()
+            await asked.admission_checks.stop()
 
     asyncio.run(scenario())
 
@@ -138,14 +140,20 @@ def test_that_a_job_may_not_take_is_another_answer_while_it_lasts(error: Excepti
 
     async def scenario() -> None:
         clock, asked, (job,) = VirtualClock(), Asked(), jobs_of("team-a", 1)
-        with patch.object(dry_runs, "time", clock), patch.object(dry_run_answers, "time", clock):
-            before = asked.dry_runs.may_not_preempt()
+        with patch.object(admission_checks, "time", clock), patch.object(admission_answers, "time", clock):
+            before = asked.admission_checks.may_not_preempt()
             await asked.want([job])
             await asked.answer(job.uid, error)
-            assert (asked.dry_runs.may_preempt(job), asked.dry_runs.may_not_preempt() == before) == (False, False)
-            clock.passed += dry_runs.MAX_NO_ANSWER_SECONDS + 1
-            assert (asked.dry_runs.may_preempt(job), asked.dry_runs.may_not_preempt() == before) == (True, True)
-            await asked.dry_runs.stop()
+            assert (asked.admission_checks.may_preempt(job), asked.admission_checks.may_not_preempt() == before) == (
+                False,
+                False,
+            )
+            clock.passed += admission_checks.MAX_NO_ANSWER_SECONDS + 1
+            assert (asked.admission_checks.may_preempt(job), asked.admission_checks.may_not_preempt() == before) == (
+                True,
+                True,
+            )
+            await asked.admission_checks.stop()
 
     asyncio.run(scenario())
 
@@ -153,12 +161,12 @@ def test_that_a_job_may_not_take_is_another_answer_while_it_lasts(error: Excepti
 def test_a_gateway_that_names_an_hour_stops_no_namespace_s_preemption_for_so_long() -> None:
     async def scenario() -> None:
         clock, asked, (job,) = VirtualClock(), Asked(), jobs_of("red", 1)
-        with patch.object(dry_runs, "time", clock), patch.object(dry_run_answers, "time", clock):
+        with patch.object(admission_checks, "time", clock), patch.object(admission_answers, "time", clock):
             await asked.want([job])
             await asked.answer(job.uid, api_error(503, b"", retry_after="3600"))
-            assert not asked.dry_runs.may_preempt(job)
-            clock.passed += dry_runs.MAX_NO_ANSWER_SECONDS + 1
-            assert asked.dry_runs.may_preempt(job)
+            assert not asked.admission_checks.may_preempt(job)
+            clock.passed += admission_checks.MAX_NO_ANSWER_SECONDS + 1
+            assert asked.admission_checks.may_preempt(job)
 
     asyncio.run(scenario())
 
@@ -169,15 +177,15 @@ def test_that_pods_of_other_jobs_fill_the_quota_does_not_count_as_the_job_s_own_
     async def scenario() -> None:
         clock, asked, (job, other) = VirtualClock(), Asked(), jobs_of("red", 2)
         refused = PodRefused(api_error(403, b'{"message": "exceeded quota"}'), role="worker")
-        with patch.object(dry_runs, "time", clock), patch.object(dry_run_answers, "time", clock):
-            for generation in range(1, dry_run_answers.MAX_EDITS + 3):
+        with patch.object(admission_checks, "time", clock), patch.object(admission_answers, "time", clock):
+            for generation in range(1, admission_answers.MAX_EDITS + 3):
                 edited = replace(job, generation=generation)
-                asked.dry_runs.answers.job_read(edited)
-                assert asked.dry_runs.may_preempt(edited)
+                asked.admission_checks.answers.job_read(edited)
+                assert asked.admission_checks.may_preempt(edited)
                 await asked.want([edited], besides=((other, ("master",)),))
                 await asked.answer(job.uid, refused)
-                assert not asked.dry_runs.may_preempt(edited)
-                clock.passed += dry_run_answers.FIRST_REFUSED_SECONDS + 1
+                assert not asked.admission_checks.may_preempt(edited)
+                clock.passed += admission_answers.FIRST_REFUSED_SECONDS + 1
 
     asyncio.run(scenario())
 
@@ -188,10 +196,10 @@ def test_three_edits_of_a_failing_job_stop_evictions_for_it() -> None:
 
     def may_preempt(generation: int, status: JobStatus) -> bool:
         job = make_job(generation=generation, status=status)
-        asked.dry_runs.answers.job_read(job)
-        return asked.dry_runs.may_preempt(job)
+        asked.admission_checks.answers.job_read(job)
+        return asked.admission_checks.may_preempt(job)
 
-    with patch.object(dry_runs, "time", clock), patch.object(dry_run_answers, "time", clock):
+    with patch.object(admission_checks, "time", clock), patch.object(admission_answers, "time", clock):
         assert [may_preempt(generation, trouble) for generation in range(1, 7)] == [True] * 4 + [False] * 2
         clock.passed += 2 * 3600 + 1
         assert may_preempt(6, make_status())

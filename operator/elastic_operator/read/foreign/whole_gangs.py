@@ -1,4 +1,4 @@
-"""Decides which gangs of pending pods are whole, so that places may be planned for them (144).
+"""Decides which gangs of foreign pods are whole, so that places may be planned for them (144).
 
 The final number of a gang's pods is unknown: a controller creates them one by one, and kube-scheduler tries them one by
 one. So a gang counts as whole when it has not grown for a second and kube-scheduler has found no room for any of its
@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 from math import ceil, inf
 
-from elastic_operator.plan.facts.snapshot import PendingPod
+from elastic_operator.plan.facts.allocation_inputs import ForeignPod
 from elastic_operator.plan.facts.times import NEVER_FAILED, Attempts
 
 SETTLED_SECONDS = 1.0
@@ -49,14 +49,14 @@ class WholeGangs:
         self._gangs: dict[str, _Gang] = {}
         self._in_this_pass: dict[str, frozenset[str]] = {}
         """The gangs that this pass may serve, and their pods (uids) that have no place yet."""
-        self._instead: dict[str, tuple[PendingPod, PendingPod]] = {}
+        self._instead: dict[str, tuple[ForeignPod, ForeignPod]] = {}
         """By uid of a pod whose gang cannot be served: that pod, and the pod to plan for instead."""
         self.again_at = inf
 
     def without_unsettled(
-        self, waiting: Mapping[str, Mapping[str, PendingPod | None]], now: float
-    ) -> Mapping[str, PendingPod]:
-        """The pending pods (by uid) to plan for instead of pods of unsettled gangs: still growing, in back-off, or not
+        self, waiting: Mapping[str, Mapping[str, ForeignPod | None]], now: float
+    ) -> Mapping[str, ForeignPod]:
+        """The foreign pods (by uid) to plan for instead of pods of unsettled gangs: still growing, in back-off, or not
         whole.
 
         Args:
@@ -112,22 +112,22 @@ class WholeGangs:
         return first_backoffs
 
 
-def _grown(pods: Iterable[PendingPod | None], now: float) -> float:
+def _grown(pods: Iterable[ForeignPod | None], now: float) -> float:
     """The latest possible creation time of the youngest of new pods: the API has whole seconds."""
     return min(now, max(pod.created + 1.0 if pod else now for pod in pods))
 
 
-def _can_be_served(pods: Collection[PendingPod | None]) -> bool:
+def _can_be_served(pods: Collection[ForeignPod | None]) -> bool:
     """Whether the gang is not too large, and either all of its pods wait for GPUs alone or it may be split."""
-    pending = [pod for pod in pods if pod is not None]
-    all_wait = len(pending) == len(pods) or all(pod.may_be_split for pod in pending)
-    return len(pending) <= MAX_GANG_PODS and all_wait and not any(pod.unplannable for pod in pending)
+    waiting = [pod for pod in pods if pod is not None]
+    all_wait = len(waiting) == len(pods) or all(pod.may_be_split for pod in waiting)
+    return len(waiting) <= MAX_GANG_PODS and all_wait and not any(pod.unplannable for pod in waiting)
 
 
 def _alone(
-    pod: PendingPod, *, may_preempt: bool, before: tuple[PendingPod, PendingPod] | None
-) -> tuple[PendingPod, PendingPod]:
-    """The pending pod, and the one to use instead; the same objects as before if nothing has changed."""
+    pod: ForeignPod, *, may_preempt: bool, before: tuple[ForeignPod, ForeignPod] | None
+) -> tuple[ForeignPod, ForeignPod]:
+    """The foreign pod, and the one to use instead; the same objects as before if nothing has changed."""
     if before is not None and before[0] is pod and before[1].may_preempt is may_preempt:
         return before
     return pod, replace(pod, gang="", may_preempt=may_preempt)

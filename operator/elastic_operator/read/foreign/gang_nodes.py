@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Set
 
 
-class GangPlaces:
+class GangNodes:
     """Places that a pod of a gang used although they were kept for another pod of the gang."""
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class GangPlaces:
         if node != kept:
             self._taken.setdefault(gang, {})[node] = kept, now
 
-    def place(self, gang: str, kept: str, since: float) -> str:
+    def present_node(self, gang: str, kept: str, since: float) -> str:
         """The present node of a waiting pod of the gang. The node `kept` has been kept for it since `since` (epoch
         seconds).
         """

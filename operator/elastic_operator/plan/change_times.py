@@ -1,0 +1,73 @@
+"""When time alone may change an allocation: growth that was delayed, waits that end, protection that ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import inf
+
+from elastic_operator.plan.delay_queue import DelayQueue
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, JobDemand
+from elastic_operator.plan.facts.team import Team
+
+
+class ChangeTimes:
+    """The next such time of each job. It is computed again for jobs that changed, and when it has come (23)."""
+
+    def __init__(self) -> None:
+        self._demands: dict[str, JobDemand] = {}
+        self._policies: tuple[object, ...] = ()
+        self._times = DelayQueue()
+
+    def next(self, inputs: AllocationInputs) -> float:
+        """The next time (epoch seconds) at which the allocation of the same input may change; infinity if there is
+        none.
+        """
+        policies = inputs.teams, inputs.team_of, inputs.settings
+        if policies != self._policies:
+            self._policies, self._demands, self._times = policies, {}, DelayQueue()
+        some = {uid: self._demands[uid] for uid in self._times.due(inputs.now)}
+        some |= {job.uid: job for job in inputs.jobs if self._demands.get(job.uid) is not job}  # by identity (23)
+        self._demands.update(some)
+        if len(self._demands) > len(inputs.jobs):
+            self._forget_all_but({job.uid for job in inputs.jobs})
+        teams = inputs.find_teams() if some else None
+        for uid, job in some.items():
+            if teams is not None and uid in self._demands:
+                self._times.set(uid, _next_change(job, teams.of(job.namespace), inputs))
+        return self._times.next()
+
+    def _forget_all_but(self, present: set[str]) -> None:
+        for uid in self._demands.keys() - present:
+            del self._demands[uid]
+            self._times.drop(uid)
+
+
+def next_change(inputs: AllocationInputs) -> float:
+    """The next time (epoch seconds) at which the allocation of the same input may change; infinity if there is
+    none.
+    """
+    return ChangeTimes().next(inputs)
+
+
+def _next_change(job: JobDemand, team: Team, inputs: AllocationInputs) -> float:
+    times = _change_times(job, team, inputs.now, inputs.settings.starvation_seconds)
+    return min((time for time in times if time > inputs.now), default=inf)
+
+
+def _change_times(job: JobDemand, team: Team, now: float, starvation_seconds: float) -> Iterator[float]:
+    yield job.failed_until
+    yield job.next_growth(now)
+    yield job.may_preempt_at
+    if job.may_request_nodes_at is not None:
+        yield job.may_request_nodes_at
+    if job.lacks_minimum:
+        yield job.starves_from(starvation_seconds)
+    yield from ends_of_protection(job, team)
+
+
+def ends_of_protection(job: JobDemand, team: Team) -> Iterator[float]:
+    """The times (epoch seconds) from which a running job may be preempted as a whole."""
+    if job.running_since:
+        yield job.running_since + team.min_runtime_seconds
+        if team.quantum_seconds is not None:
+            yield job.running_since + team.quantum_seconds

@@ -1,0 +1,1 @@
+"""Reads the foreign pods that wait for GPUs, and their gangs."""

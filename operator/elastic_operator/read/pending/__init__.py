@@ -1,1 +1,0 @@
-"""Reads the pods of others that wait for GPUs, and their gangs."""
