@@ -28,7 +28,9 @@ FEW_JOBS = 16
 
 
 class _Barred(NamedTuple):
-    """Who may not preempt: jobs (uids) and namespaces by the answers about their pods (139), objects by errors (88)."""
+    """The jobs (uids) and namespaces that may not preempt because of answers about their pods (139), and the objects
+    that may not because of errors (88).
+    """
 
     jobs: AbstractSet[str] = frozenset()
     namespaces: AbstractSet[str] = frozenset()
@@ -71,7 +73,7 @@ class StoreView:
         self.settings = _allocation_settings(reader.settings)
         self._known: KeyedCache[JobInputs | InputsWithoutSpec, Job] = KeyedCache()
         self._barred = _Barred()
-        """Who might not preempt at the last refresh."""
+        """As of the last refresh."""
         self._mine: SingleCache[int, AbstractSet[str]] = SingleCache()
         """The jobs (uids) that are served."""
         self._changed: DirtySet[str] = DirtySet()

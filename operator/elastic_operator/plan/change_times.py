@@ -25,14 +25,14 @@ class ChangeTimes:
         policies = inputs.teams, inputs.team_of, inputs.settings
         if policies != self._policies:
             self._policies, self._demands, self._times = policies, {}, DelayQueue()
-        some = {uid: self._demands[uid] for uid in self._times.due(inputs.now)}
-        some |= {job.uid: job for job in inputs.jobs if self._demands.get(job.uid) is not job}  # by identity (23)
-        self._demands.update(some)
+        changed = {job.uid: job for job in inputs.jobs if self._demands.get(job.uid) is not job}  # by identity (23)
+        self._demands.update(changed)
         if len(self._demands) > len(inputs.jobs):
             self._forget_all_but({job.uid for job in inputs.jobs})
-        teams = inputs.find_teams() if some else None
-        for uid, job in some.items():
-            if teams is not None and uid in self._demands:
+        if outdated := {*changed, *self._times.due(inputs.now)}:
+            teams = inputs.find_teams()
+            for uid in outdated:
+                job = self._demands[uid]
                 self._times.set(uid, _next_change(job, teams.of(job.namespace), inputs))
         return self._times.next()
 

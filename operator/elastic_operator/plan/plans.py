@@ -26,10 +26,6 @@ class Planned:
         """Whether the plan was made from that observation, and is not due at `at` (monotonic)."""
         return self.obs is obs and at < self.due  # unchanged means identical (23)
 
-    def has(self, assignment: Assignment | None) -> bool:
-        """Whether the plan was made from an equal assignment. An unchanged one is mostly the same object."""
-        return self.assignment is assignment or self.assignment == assignment
-
 
 class Plans:
     """The last plans, by the uids of jobs. All times are monotonic."""
@@ -80,9 +76,8 @@ class Plans:
     def outdated_by(self, allocation: Allocation, all_obs: Mapping[str, Observation], at: float) -> Iterator[str]:
         """The jobs (uids) that need another plan after a new allocation, and those at which it raises an error."""
         for uid, obs in all_obs.items():
-            known = self._last.get(uid)
             try:
-                if known is not None and known.is_current(obs, at) and known.has(allocation.find_assignment(uid)):
+                if self.is_up_to_date(obs, allocation, at):
                     continue
             except Exception:  # noqa: BLE001 - it is raised again where the plan is made, and handled there
                 pass
@@ -90,10 +85,12 @@ class Plans:
 
     def is_up_to_date(self, obs: Observation, allocation: Allocation, at: float) -> bool:
         """Whether another plan for the job would be the same, up to its wording."""
-        known = self.of(obs.job.uid)
+        uid = obs.job.uid
+        known = self._last.get(uid)
         if known is None or not known.is_current(obs, at):
             return False
-        return known.has(allocation.find_assignment(obs.job.uid))
+        assignment = allocation.find_assignment(uid)  # an unchanged one is mostly the same object
+        return known.assignment is assignment or known.assignment == assignment
 
     def forget(self, uid: str) -> None:
         """Plan for that job again. Until then, metrics show its last plan."""

@@ -26,18 +26,18 @@ def child(name, parent, guaranteed=0, **more):
 
 
 def cells(count):
-    """So many nodes with one GPU each."""
+    """That many nodes with one GPU each."""
     return tuple(make_node(f"n{i}", 1) for i in range(count))
 
 
 def one_pod_jobs(**teams):
-    """So many jobs of exactly one pod for each team, which fill the nodes from the first one on."""
+    """That many jobs of one pod for each team. They fill the nodes from the first one on."""
     names = [(team, f"{team}{i}") for team, count in teams.items() for i in range(count)]
     return tuple(make_job(name, team=team, on=f"n{node}", age=9) for node, (team, name) in enumerate(names))
 
 
 def all_but(gone, **teams):
-    """What becomes of `one_pod_jobs`: all but these keep their pods."""
+    """The expected sizes of `one_pod_jobs`: all but the jobs `gone` keep their pods."""
     return {f"{team}{i}": int(f"{team}{i}" not in gone.split()) for team, count in teams.items() for i in range(count)}
 
 

@@ -37,10 +37,10 @@ class PassState:
         answers       to questions about the present state
         infeasible    the numbers of workers that could not be placed, even by preemption; of the present round
         options       by preemptor, the options that it was found to have; of the present round. While pods of others
-                      are preempted, an option only gets dearer, except on the nodes that these pods leave. So options
-                      are kept for the round (44), or until a preemption is undone. Pods of the preemptor's team, or of
-                      a team below one of its parents, are the other exception: without them the preemptor may be
-                      entitled to pods that it could not take before (189)
+                      are preempted, an option only gets more expensive, except on the nodes that these pods leave. So
+                      options are kept for the round (44), or until a preemption is undone. Pods of the preemptor's
+                      team, or of a team below one of its parents, are the other exception: without them the preemptor
+                      may be entitled to pods that it could not take before (189)
     """
 
     def __init__(self, journal: Journal) -> None:
