@@ -55,7 +55,8 @@ class WarmParent:
     """A launcher's, asked without an event loop. It ends with this process."""
 
     def __init__(self):
-        self._folder = Path(tempfile.mkdtemp(prefix="warm-"))
+        self._temporary = tempfile.TemporaryDirectory(prefix="warm-")  # removed when this process ends
+        self._folder = Path(self._temporary.name)
         self._numbers = itertools.count()
         self._line, theirs = control.pair()
         atexit.register(self._line.close)
