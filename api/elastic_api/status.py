@@ -191,6 +191,9 @@ class PodStatus(StatusModel):
     """One pod of the job."""
 
     name: str = Field(description="Its name.")
+    uid: str | None = Field(
+        default=None, description="Its uid, which differs from that of an earlier pod with the same name."
+    )
     role: str = Field(description="master or worker.")
     index: int = Field(default=0, description="The number at the end of its name.")
     node: str | None = Field(default=None, description="The node to which it is bound.")

@@ -44,6 +44,46 @@ def test_a_lost_worker_is_replaced_and_counted_as_a_restart_not_a_failure():
     assert "toy-worker-1" in planned.events[0].message
 
 
+def of_three(phase="Running", **fields):
+    """A status that lists a master and two workers, the last one in this phase."""
+    seen = [PodStatus(name=pod.name, uid=pod.uid, role=pod.role, phase="Running") for pod in group(1)]
+    last = PodStatus(**{"name": "toy-worker-1", "uid": "uid-worker-1", "role": "worker", "phase": phase, **fields})
+    return make_status(replicas=3, target_replicas=3, pods=[*seen, last])
+
+
+GETS_WORKER_1 = make_grant(keep=["master-0", "worker-0"], create=["worker-1"])
+EVICTED = ended(make_pod("worker-1"), 137, disrupted="evicted by the kubelet")
+
+
+def test_the_successor_of_a_deleted_pod_does_not_wait_until_the_loss_is_written():
+    planned = plan(make_job(group(1), status=of_three()), GETS_WORKER_1)
+    assert ([c.index for c in planned.creates], planned.status.restarts) == ([1], 1)
+    assert not planned.write_status_first
+
+
+@pytest.mark.parametrize(
+    ("pods", "status"),
+    [
+        (group(1), of_three("Pending")),  # it was deleted before it ran, so its successor may be as well
+        ((*group(1), EVICTED), of_three()),
+        (group(1), of_three(uid=None)),
+        (group(1), of_three().model_copy(update={"pods_not_listed": 1})),
+        ((*group(1), make_pod("worker-1", deleting_since=START + 99)), of_three("Pending")),
+    ],
+    ids=["not-started", "evicted", "status-of-an-older-release", "not-all-listed", "status-behind-its-pod"],
+)
+def test_a_loss_is_written_first_that_the_next_leader_could_not_judge(pods, status):
+    planned = plan(make_job(pods, status=status), GETS_WORKER_1)
+    assert (planned.status.restarts, planned.write_status_first) == (1, True)
+
+
+@pytest.mark.parametrize(("uid", "restarts"), [("uid-before", 1), ("uid-worker-1", 0), (None, 0)])
+def test_a_successor_with_the_name_of_a_lost_pod_does_not_hide_the_loss(uid, restarts):
+    """The leader may end between the successor's creation and the status."""
+    seen = see(make_job(group(2), status=of_three(uid=uid)))
+    assert (seen.status.restarts, seen.status.replicas) == (restarts, 3)
+
+
 def test_without_its_master_an_incarnation_is_over():
     pods = (make_pod("worker-0"), make_pod("worker-1"))
     planned = plan(make_job(pods, status=started(2)), make_grant(keep=[], create=["master-0", "worker-2"]))

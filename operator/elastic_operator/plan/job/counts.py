@@ -114,5 +114,12 @@ def _pod_status(pod: OwnPod, rank: int | None, *, leaves: bool) -> PodStatus:
     leaves = leaves or pod.deleting_since is not None
     phase = "Terminating" if leaves and not pod.ended else pod.phase
     return PodStatus(
-        name=pod.name, role=pod.role, index=pod.index, node=pod.node, phase=phase, gpus=pod.gpus, rank=rank
+        name=pod.name,
+        uid=pod.uid,
+        role=pod.role,
+        index=pod.index,
+        node=pod.node,
+        phase=phase,
+        gpus=pod.gpus,
+        rank=rank,
     )

@@ -62,7 +62,10 @@ def lost_count(obs: Observation) -> int:
 
 
 def count_losses(obs: Observation, lost: int, now: float, *, reason: str = "PodLost") -> Observation:
-    """The observation with these losses recorded, and an event for them."""
+    """The observation with these losses recorded, and an event for them.
+
+    The status is written before pods are created or deleted for the loss, unless nothing would be lost without it (197).
+    """
     why = _why_lost(obs, lost)
     avoided, excused = avoided_nodes(obs, now), _is_excused(obs, lost, now)
     update: dict[str, object] = {"restarts": obs.status.restarts + lost, "replicas": len(obs.members)}
@@ -75,7 +78,18 @@ def count_losses(obs: Observation, lost: int, now: float, *, reason: str = "PodL
     before = obs.status.replicas
     status = add_change(status, now, before, before - lost, reason, why, excused=excused)
     event = Event("NodeLost" if node_is_lost(obs) else "PodLost", why, "Warning")
-    return replace(obs, status=status, write_status_first=True, events=(*obs.events, event))
+    first = obs.write_status_first or reason == MASTER_LOST or not (excused and _is_seen_again(obs))
+    return replace(obs, status=status, write_status_first=first, events=(*obs.events, event))
+
+
+def _is_seen_again(obs: Observation) -> bool:
+    """Whether a later replica judges the loss alike, even if successors exist by then: the status lists each pod with
+    its uid, the lost ones had run, and no pod is deleted that shows a cause.
+    """
+    if obs.to_delete or obs.status.pods_not_listed or not obs.status.pods:
+        return False
+    alive = {pod.uid for pod in obs.members}
+    return all(pod.uid and (pod.uid in alive or pod.phase != "Pending") for pod in obs.status.pods)
 
 
 def node_is_lost(obs: Observation) -> bool:
@@ -84,9 +98,13 @@ def node_is_lost(obs: Observation) -> bool:
 
 
 def reported(obs: Observation) -> list[OwnPod]:
-    """The members that the last status lists. A pod created since does not hide the loss of another one."""
-    listed = {pod.name for pod in obs.status.pods}
-    return [pod for pod in obs.members if not listed or obs.status.pods_not_listed or pod.name in listed]
+    """The members that the last status lists. A pod created since does not hide the loss of another one, nor of one
+    whose name it has. A status of an older release has no uids.
+    """
+    listed = {pod.name: pod.uid for pod in obs.status.pods}
+    if not listed or obs.status.pods_not_listed:
+        return list(obs.members)
+    return [pod for pod in obs.members if pod.name in listed and listed[pod.name] in (None, pod.uid)]
 
 
 def _is_excused(obs: Observation, lost: int, now: float) -> bool:
@@ -107,7 +125,7 @@ def _is_excused(obs: Observation, lost: int, now: float) -> bool:
         return False
     if any(now < seconds(known[node].until) and not is_together(known[node], now) for node in refused if node in known):
         return False
-    named = {pod.name for pod in obs.members} | {pod.name for pod in gone if pod.refused}
+    named = {pod.name for pod in reported(obs)} | {pod.name for pod in gone if pod.refused}
     named |= {pod.name for pod in present_pods(obs) if _has_run(pod)}  # the status may not say so yet (151)
     if obs.status.pods_not_listed and len(_known_to_go(obs)) < lost:
         return False
@@ -119,7 +137,7 @@ def _known_to_go(obs: Observation) -> set[str]:
 
     Pods whose deletion was requested before the newest change was recorded belong to an earlier loss.
     """
-    alive, counted = {pod.name for pod in obs.members}, seconds(obs.status.history[0].time) if obs.status.history else 0
+    alive, counted = {pod.name for pod in reported(obs)}, seconds(obs.status.history[0].time) if obs.status.history else 0
     listed = {pod.name for pod in obs.status.pods if pod.phase in ("Pending", "Running")}
     leaving = {
         pod.name
@@ -172,7 +190,7 @@ def _why_lost(obs: Observation, lost: int) -> str:
     """A sentence with the lost pods: first pods that the cluster ended, then deleted pods that the last status
     lists.
     """
-    alive = {pod.name for pod in obs.members}
+    alive = {pod.name for pod in reported(obs)}
     going = (one for one in obs.to_delete if one.uid not in obs.job.context.misplaced)
     causes = {one.name: one.reason for one in going if one.pod.incarnation == obs.status.incarnation}
     causes |= {pod.name: pod.disrupted for pod in present_pods(obs) if pod.disrupted}
