@@ -92,7 +92,7 @@ class Changes:
         return change
 
     def drop_unfinished(self) -> None:
-        """Forget a change that was decided on and is not done after all."""
+        """Forget a change that was decided on and then not carried out."""
         self._all = [change for change in self._all if change.generation]
 
     @property

@@ -4,11 +4,11 @@
                               │                  └──► one has passed it: propose again, with twice the margin
                               └──► a process counts no steps: request it from all at once
 
-A process that has passed a step cannot be asked there. A process that waits at a step does not go on before it knows
-whether it is asked. So no rank saves at another step than the others, which would hang if they save together; this
-holds as long as the answer arrives within `processes.steps.AGREE_SECONDS`. It takes no collective.
+A process that has passed a step cannot be asked there. A process that waits at a step continues only after it knows
+whether it is asked. So all ranks save at the same step, provided that the answer arrives within
+`processes.steps.AGREE_SECONDS`. Ranks that save together would hang at different steps. No collective is needed.
 
-Launchers of the release before do not answer, and then the script is not asked.
+Launchers of the previous release do not answer, and then the script is not asked.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class CheckpointRequests:
         self._propose(0)
 
     def answered(self, member: Member, reply: CheckpointStepReply, now: float) -> None:
-        """Take a pod's reply: how far its processes are, and whether they wait at the proposed step."""
+        """Handle a pod's reply: how far its processes are, and whether they wait at the proposed step."""
         state = self._state
         if state.phase != Phase.ALIGNING or state.asked_at is not None or reply.round != self._round:
             return

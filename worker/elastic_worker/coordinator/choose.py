@@ -7,7 +7,7 @@ from elastic_worker.coordinator.model import Failure, Generation, Pod
 from elastic_worker.coordinator.state import CoordinatorState
 
 NEWCOMER_SECONDS = 10.0
-"""How long further expected pods are waited for after the first newcomer is warm."""
+"""How long the coordinator waits for further expected pods after the first newcomer is warm."""
 RECONNECT_SECONDS = 1.0
 """How long a member may take to reconnect after its connection broke, unless something else shows that it is lost."""
 
@@ -35,7 +35,7 @@ def is_wanted(state: CoordinatorState, uid: str) -> bool:
 
 
 def _is_able(state: CoordinatorState, member: Member) -> bool:
-    """Whether it is available, wanted and warm; a pod of the last group may start its processes cold."""
+    """Whether the pod is available, wanted and warm; a pod of the last group may start its processes cold."""
     is_warm = member.warm_at is not None or _was_in(state, member.pod.uid)
     return member.is_available and is_wanted(state, member.pod.uid) and is_warm
 
@@ -59,7 +59,7 @@ def _is_awaited(state: CoordinatorState, uid: str) -> bool:
 
 
 def newcomer_deadline(state: CoordinatorState) -> float:
-    """Return until when further newcomers are waited for: some seconds after the first one is warm."""
+    """Return when to stop waiting for further newcomers: some seconds after the first one is warm."""
     before = state.group.uids if state.group else frozenset()
     newcomers = [m for m in state.members.values() if m.is_available and m.pod.uid not in before]
     warm = [m.warm_at for m in newcomers if m.warm_at is not None]

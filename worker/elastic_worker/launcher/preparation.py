@@ -1,4 +1,4 @@
-"""Starts the pod's missing processes, so that they can join a group that trains."""
+"""Starts the pod's missing processes, so that they can join a training group."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Preparation:
         group.on_failed_start = self._count_failure
 
     def begin(self) -> None:
-        """Start the missing processes in the background, as a failed process may take seconds to end."""
+        """Start the missing processes in the background, since a failed process may take seconds to end."""
         before = self._starting
 
         async def after() -> None:

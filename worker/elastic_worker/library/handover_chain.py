@@ -1,4 +1,4 @@
-"""A hand-over along a chain of ranks: the first one sends, the others receive and pass on."""
+"""A hand-over along a chain of ranks: the first rank sends, the others receive and forward."""
 
 from __future__ import annotations
 

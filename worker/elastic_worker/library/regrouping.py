@@ -32,8 +32,8 @@ FIRST_FORM_SECONDS = 3600.0
 class Regrouping:
     """The groups of one training process. `load` reads the newest checkpoint if no rank has a state; `save` writes one.
 
-    `in_place` None means: if it is possible, which needs gloo. `checkpoints` is the folder of checkpoints, through
-    which masters learn of each other; "" for none.
+    `in_place` is None to change in place where that is possible, which needs gloo. `checkpoints` is the folder of
+    checkpoints, through which masters learn of each other; "" for none.
     """
 
     def __init__(

@@ -31,7 +31,7 @@ class DivergedError(RuntimeError):
 
 
 def fingerprint(tensors: Iterable[torch.Tensor]) -> int:
-    """A hash of 63 bits that changes if a single bit of one tensor does. Reads each tensor once, on its device."""
+    """A hash of 63 bits that changes if a single bit of a tensor changes. Reads each tensor once, on its device."""
     sums = [_sum_of_bits(tensor) for tensor in tensors if tensor.numel()]
     if not sums:
         return 0

@@ -143,7 +143,7 @@ class State:
             _refuse_unfit(name, _bare(each))
 
     def capture_for_peer(self) -> dict[str, Any]:
-        """As `capture`, with the further values that a peer needs in the middle of an epoch."""
+        """Capture the state and the further values that a peer needs in the middle of an epoch."""
         buffers = {f"{name}.{key}": value for name, key, value in self._unsaved_buffers()}
         progress = {
             "step": self.step,
