@@ -167,8 +167,8 @@ def _proof(token: str, side: str, theirs: str, ours: str, hello: Message) -> str
     return hmac.new(token.encode(), text.encode(), hashlib.sha256).hexdigest()
 
 
-def _equal(one: object, other: str) -> bool:
-    return isinstance(one, str) and hmac.compare_digest(one, other)
+def _equal(received: object, expected: str) -> bool:
+    return isinstance(received, str) and hmac.compare_digest(received, expected)
 
 
 def _once(message: Message) -> str:

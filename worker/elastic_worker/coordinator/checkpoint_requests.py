@@ -44,15 +44,15 @@ class CheckpointRequests:
             return
         self._answers[member.pod.uid] = reply
         answers = [self._answers.get(uid) for uid in state.connected_in_group()]
-        known = [answer for answer in answers if answer is not None]
-        if len(known) < len(answers):
+        received = [answer for answer in answers if answer is not None]
+        if len(received) < len(answers):
             return
-        if not all(answer.step for answer in known):
+        if not all(answer.step for answer in received):
             self._request(0, now)
-        elif self._step and all(answer.is_held for answer in known):
+        elif self._step and all(answer.is_held for answer in received):
             self._request(self._step, now)
         else:
-            self._propose(max(answer.step for answer in known) + self._margin)
+            self._propose(max(answer.step for answer in received) + self._margin)
             self._margin *= 2
 
     def reconnected(self, member: Member) -> None:

@@ -133,14 +133,14 @@ class Executor:
         assert group is not None
         if state.group is None:
             self.changes.decided(replace(decision, reason="Start", sentence="the first group"), 0, now)
-        before = len(state.group.pods) if state.group else 0
+        previous_pods = len(state.group.pods) if state.group else 0
         latest = self.changes.latest
         state.step = max(0, state.step - ((latest.lost or 0) if latest and not latest.generation else 0))
         # Each generation has its own store, because some versions of torch use the same keys in each.
         store_port, state.members[state.own_uid].store_port = state.members[state.own_uid].store_port, 0
         state.group = group = replace(group, store_port=store_port, step=state.step)
         state.progressed, state.restart_at = False, 0.0
-        self.changes.formed(group, decision.sentence, before, now)
+        self.changes.formed(group, decision.sentence, previous_pods, now)
         self._enter(Phase.RUNNING, now)
         log.info(
             "generation=%d pods=%d processes=%d reason=%s",

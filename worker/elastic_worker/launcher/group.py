@@ -264,8 +264,8 @@ class Group:
             await asyncio.sleep(wait)
             wait = min(1.1 * wait, 1.0)
             first = [p.steps.first for p in self.processes if p.steps.first is not None]
-        before, self.last_step_at = self.last_step_at, None
-        self.report(Stepped(record.number, None if before is None else round(min(first) - before, 4)))
+        last_step_at, self.last_step_at = self.last_step_at, None
+        self.report(Stepped(record.number, None if last_step_at is None else round(min(first) - last_step_at, 4)))
 
     def note_checkpoint(self) -> None:
         """Note that a checkpoint was just completed, and report it."""

@@ -47,9 +47,9 @@ class Life:
         return max(self._without_cpu(seen.cpu, now), self._without_progress(seen, now))
 
     def _without_cpu(self, used: float, now: float) -> float:
-        before, since = self._cpu or (used, now)
-        is_busy = used - before > NOTHING_SECONDS + BUSY_SHARE * (now - since)
-        self._cpu = (used, now) if is_busy else (before, since)
+        used_then, since = self._cpu or (used, now)
+        is_busy = used - used_then > NOTHING_SECONDS + BUSY_SHARE * (now - since)
+        self._cpu = (used, now) if is_busy else (used_then, since)
         return now - self._cpu[1]
 
     def _without_progress(self, seen: Seen, now: float) -> float:
@@ -66,8 +66,8 @@ class Life:
             self._moved = None
             return
         is_first = self._moved is None
-        before, since = self._moved or (moved, now)
-        is_alive = moved - before >= ALIVE_BYTES
+        moved_then, since = self._moved or (moved, now)
+        is_alive = moved - moved_then >= ALIVE_BYTES
         if is_alive or is_first:
             self._moved_at = now
-        self._moved = (moved, now) if is_alive or now >= since + ALIVE_SECONDS else (before, since)
+        self._moved = (moved, now) if is_alive or now >= since + ALIVE_SECONDS else (moved_then, since)

@@ -24,11 +24,11 @@ class Preparation:
 
     def begin(self) -> None:
         """Start the missing processes in the background, since a failed process may take seconds to end."""
-        before = self._starting
+        previous = self._starting
 
         async def after() -> None:
-            if before is not None:
-                await asyncio.wait({before})
+            if previous is not None:
+                await asyncio.wait({previous})
             await self._start()
 
         self._starting = asyncio.ensure_future(after())

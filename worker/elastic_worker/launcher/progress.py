@@ -84,10 +84,10 @@ class TrainerReports:
 def parse(body: bytes) -> TrainerReport:
     """The report in the body of a POST. Raises BadReportError."""
     try:
-        said = json.loads(body)
+        report = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise BadReportError(f"the body is no JSON: {error}") from error
-    status = said.get("trainerStatus") if isinstance(said, dict) else None
+    status = report.get("trainerStatus") if isinstance(report, dict) else None
     if not isinstance(status, dict):
         raise BadReportError('write {"trainerStatus": {"progressPercentage": 42}}')
     return TrainerReport(

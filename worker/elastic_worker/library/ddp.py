@@ -125,9 +125,9 @@ class ElasticDDP(DistributedDataParallel):  # type: ignore[misc]
 
         With PowerSGD's state, for example, a newcomer would send other messages than the other ranks, and abort them.
         """
-        known = {id(each) for each in objects}
+        handed_over = {id(each) for each in objects}
         for _, (state, *hook) in self._comm_hook_calls:
-            if hook and state is not None and id(state) not in known:
+            if hook and state is not None and id(state) not in handed_over:
                 raise TypeError(
                     f"register_comm_hook(state, {getattr(hook[0], '__name__', hook[0])}): a newcomer would not have "
                     f"that state, of type {type(state).__name__}. Pass None, or an object with state_dict and "

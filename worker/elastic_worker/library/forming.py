@@ -152,9 +152,9 @@ class Listener:
 
     def __init__(self, host: str, port: int) -> None:
         with _device_lock:
-            before = sockets.listeners()
+            old = sockets.listeners()
             self.device = self._make(host, port)
-            new = sockets.listeners() - before
+            new = sockets.listeners() - old
         self.address = new.pop() if len(new) == 1 else None
 
     @staticmethod

@@ -139,7 +139,7 @@ def _source(all_have: list[list[int]]) -> int | None:
 
 def _warn_of_other_marks(all_have: list[list[int]], source: int) -> None:
     best = all_have[source]
-    others = [rank for rank, one in enumerate(all_have) if one[:2] == best[:2] and one[2] != best[2]]
+    others = [rank for rank, announced in enumerate(all_have) if announced[:2] == best[:2] and announced[2] != best[2]]
     if others:
         log.warning(
             "step %d: ranks %s have another state than rank %d, and take over its state", best[1], others, source

@@ -61,11 +61,11 @@ class Comparison:
         The error names the ranks, and their pods, that differ from the most frequent fingerprint; on a tie, from the
         lowest rank's.
         """
-        before, self._published = self._published, (formed.name, step, own)
+        previous, self._published = self._published, (formed.name, step, own)
         with suppress(dist.DistError):  # the store has ended: the next step finds out why
             _publish(formed, step, own)
-            if before is not None and before[:2] == (formed.name, step - self._every):
-                self._read(formed, before[1], before[2])
+            if previous is not None and previous[:2] == (formed.name, step - self._every):
+                self._read(formed, previous[1], previous[2])
 
     def _read(self, formed: Formed, step: int, own: int) -> None:
         store = formed.store

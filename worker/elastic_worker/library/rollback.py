@@ -54,8 +54,8 @@ class _Kept:
 
     def begin(self) -> None:
         """Decide at the beginning of a step whether to copy this module's buffers."""
-        before, self.is_settled = self.is_settled, self.is_as_counted()
-        self.is_fresh = self.always or not (before and self.is_settled)
+        was_settled, self.is_settled = self.is_settled, self.is_as_counted()
+        self.is_fresh = self.always or not (was_settled and self.is_settled)
 
     def is_as_counted(self) -> bool:
         """Whether the buffers are the same objects as when they were copied, and no write was counted since."""
@@ -106,11 +106,11 @@ class Rollback:
 
     def begin(self) -> None:
         """Copy the buffers that were written to since their last copy."""
-        known, self._kept = self._kept, {}
+        previous, self._kept = self._kept, {}
         to_copy = []
         for module in self._module.modules():
             if buffers := module._buffers:
-                kept = known.get(id(buffers))
+                kept = previous.get(id(buffers))
                 if kept is None or kept.buffers is not buffers:
                     kept = _Kept(type(module).__name__, buffers)
                 self._kept[id(buffers)] = kept
@@ -169,8 +169,8 @@ def _has_bits(buffer: torch.Tensor) -> bool:
     return is_plain and not any((buffer.is_quantized, buffer.is_meta, buffer.is_conj(), buffer.is_neg()))
 
 
-def _same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return bool(torch.equal(*(each.detach().reshape(-1).contiguous().view(torch.uint8) for each in (one, other))))
+def _same_bits(first: torch.Tensor, second: torch.Tensor) -> bool:
+    return bool(torch.equal(*(each.detach().reshape(-1).contiguous().view(torch.uint8) for each in (first, second))))
 
 
 def _put_back(buffer: torch.Tensor | None, copy: torch.Tensor) -> None:

@@ -115,9 +115,9 @@ class WarmParent:
     async def _keep(self) -> None:
         pause, failures = FIRST_PAUSE_SECONDS, 0
         while failures < GIVE_UP_AFTER:
-            began, known, self._renewed = time.monotonic(), len(self._left_out), False
+            began, left_out, self._renewed = time.monotonic(), len(self._left_out), False
             failures = 0 if await self._live() else failures + 1
-            if self._renewed or len(self._left_out) > known:
+            if self._renewed or len(self._left_out) > left_out:
                 failures = 0
                 continue
             if time.monotonic() - began > LONG_LIFE_SECONDS:

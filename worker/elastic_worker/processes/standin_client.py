@@ -59,9 +59,9 @@ def handler() -> Any:
     """
     from torch.distributed.elastic.rendezvous import api
 
-    known = getattr(api.rendezvous_handler_registry, "_registry", None)
-    if isinstance(known, dict):
-        known.update(dict.fromkeys(TORCHS_OWN, hand_over))
+    registry = getattr(api.rendezvous_handler_registry, "_registry", None)
+    if isinstance(registry, dict):
+        registry.update(dict.fromkeys(TORCHS_OWN, hand_over))
     return hand_over
 
 
@@ -99,10 +99,10 @@ def _options_of(config: Any) -> list[str]:
     """The number of processes, and the user's other options: the launcher logs those that it does not follow."""
     nodes = (getattr(config, "min_nodes", 1), getattr(config, "max_nodes", 1))
     endpoint, restarts = getattr(config, "rdzv_endpoint", ""), getattr(config, "max_restarts", 0)
-    told = [f"--nnodes={nodes[0]}:{nodes[1]}"] if nodes != (1, 1) else []
-    told += [f"--rdzv-endpoint={endpoint}"] if endpoint and not endpoint.startswith(HERE) else []
-    told += [f"--max-restarts={restarts}"] if restarts else []
-    return [*told, f"--nproc-per-node={config.nproc_per_node}"]
+    options = [f"--nnodes={nodes[0]}:{nodes[1]}"] if nodes != (1, 1) else []
+    options += [f"--rdzv-endpoint={endpoint}"] if endpoint and not endpoint.startswith(HERE) else []
+    options += [f"--max-restarts={restarts}"] if restarts else []
+    return [*options, f"--nproc-per-node={config.nproc_per_node}"]
 
 
 def _as_spelled(args: list[str]) -> list[str]:
