@@ -46,9 +46,9 @@ NOT_WARNINGS = frozenset(
         ConditionType.STALLED,
     }
 )
-"""Conditions that need no attention while True, or that repeat Ready."""
+"""Conditions that need no attention while they are True, or that repeat Ready."""
 CODE_ANNOTATION = f"{GROUP}/code"
-"""On a job whose code is a folder's; see `code/objects.py`."""
+"""The annotation of a job whose code was shipped from a folder; see `code/objects.py`."""
 UNKNOWN = "Unknown"
 """The state of a job that no operator has looked at."""
 
@@ -68,7 +68,7 @@ class Document(Model):
 
 
 class JobRow(Model):
-    """A job in one line: what the columns of `kubectl get` say."""
+    """A job in one line, with the columns of `kubectl get`."""
 
     namespace: str = Field(description="Its namespace.")
     name: str = Field(description="Its name.")
@@ -88,7 +88,7 @@ class JobRow(Model):
     queue_position: int | None = Field(
         default=None, description="Where it stands in line; from 11 on only the first digit is exact."
     )
-    estimated_start_time: Time | None = Field(default=None, description="When it starts, where that can be told.")
+    estimated_start_time: Time | None = Field(default=None, description="When it starts, if that is known.")
     created: Time = Field(description="When it was created.")
 
 
@@ -118,7 +118,7 @@ class EventList(Document):
 
 
 class JobReport(Document):
-    """`describe` and `why`, and what a change leaves."""
+    """The output of `describe` and `why`, and of commands that change a job."""
 
     kind: Literal["JobReport"] = "JobReport"
     job: JobRow = Field(description="The job in one line.")
@@ -195,8 +195,8 @@ class QuotaReport(Document):
 class Check(Model):
     """One line of `doctor`."""
 
-    name: str = Field(description="What was looked at.")
-    ok: bool | None = Field(default=None, description="Absent: you may not look, so nobody knows.")
+    name: str = Field(description="What was checked.")
+    ok: bool | None = Field(default=None, description="Absent: unknown, because you may not look.")
     told: str = Field(description="What was found.")
     remedy: str = Field(default="", description="What to do about it.")
 
@@ -268,8 +268,8 @@ def quota_row(cells: Mapping[str, Any]) -> QuotaRow:
 
 
 def status_of(job: Mapping[str, Any]) -> JobStatus:
-    """The job's status; what somebody else has written wrongly counts as absent."""
-    from elastic_api.parse import parse_status  # it brings the models of pods, which `list` need not wait for
+    """The job's status; invalid parts, which others than the operator wrote, count as absent."""
+    from elastic_api.parse import parse_status  # imports the models of pods, for which `list` need not wait
 
     return parse_status(job)
 
@@ -334,7 +334,7 @@ def quota_report(policy: Mapping[str, Any]) -> QuotaReport:
 
 
 def event_row(event: Mapping[str, Any]) -> EventRow:
-    """An event of the core API, whichever of the two APIs it was written through."""
+    """An event of the core API, written through either of the two APIs."""
     about, series = event.get("involvedObject") or {}, event.get("series") or {}
     last = series.get("lastObservedTime") or event.get("lastTimestamp") or event.get("eventTime")
     kind = about.get("kind", "")
@@ -375,7 +375,7 @@ def _row_of(job: Mapping[str, Any], status: JobStatus) -> JobRow:
 
 
 def _unknown_fields(job: Mapping[str, Any]) -> list[str]:
-    """Fields of a newer release than this client: in the status' first level, and in the spec outside pods."""
+    """Fields that are newer than this client: in the status' first level, and in the spec outside pods."""
     known = {field.alias for field in JobStatus.model_fields.values()}
     in_status = [f"status.{name}" for name in job.get("status") or {} if name not in known]
     try:

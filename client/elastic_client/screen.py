@@ -1,4 +1,4 @@
-"""Puts documents on the screen: tables and paragraphs, coloured only on a terminal, or JSON, YAML and names.
+"""Prints documents: tables and paragraphs, coloured only on a terminal, or JSON, YAML and names.
 
 If the output is no terminal, lines are neither wrapped nor cut, so that `grep` and `awk` see whole lines.
 """
@@ -76,7 +76,7 @@ INDENT = "  "
 BETWEEN = 3
 """Blanks between columns."""
 EXACT_POSITIONS = 10
-"""The operator rounds places in line behind this one."""
+"""The operator rounds places in line after this one."""
 
 
 class Format(StrEnum):
@@ -97,15 +97,13 @@ def console(file: IO[str] | None = None) -> Console:
 
 
 def as_json(document: Document) -> str:
-    """The document by `schema.json`; unknown values are absent. Control characters are escaped, those above ASCII
-    too.
-    """
+    """The document by `schema.json`; unknown values are absent. Control characters are escaped, also beyond ASCII."""
     text = document.model_dump_json(by_alias=True, exclude_none=True, indent=2)
     return re.sub(r"[\x7f-\x9f]", lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
 
 
 def as_yaml(document: Document) -> str:
-    """The same as YAML."""
+    """The document by `schema.json`, as YAML."""
     import yaml
 
     body = document.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -114,7 +112,7 @@ def as_yaml(document: Document) -> str:
 
 
 def names_of(document: Document) -> list[str]:
-    """`-o name`, as kubectl takes it."""
+    """The lines of `-o name`, as kubectl accepts them."""
     match document:
         case JobList():
             return [f"{JOB_RESOURCE}/{job.name}" for job in document.jobs]
@@ -207,7 +205,7 @@ EVENT_COLUMNS = ("AGO", "TYPE", "REASON", "OBJECT", "MESSAGE")
 
 
 def event_line(event: EventRow) -> Text:
-    """An event as it comes, with the time of this machine's zone."""
+    """An event that has just happened, with the time in this machine's zone."""
     clock = event.time.astimezone().strftime("%H:%M:%S")
     cells = [_shown(cell) for cell in [clock, *event_cells(event, event.time)[1:]]]
     return _grid_line(cells, [cell_len(cell) for cell in cells])
@@ -335,14 +333,14 @@ def _flavor_cells(flavor: FlavorAmounts) -> list[object]:
 
 
 def _try(retry: Retry, at: datetime) -> str:
-    """A retry: of what, when, and after which failure; size 1 is the job as a whole."""
+    """A sentence on a retry: what is retried, when, and after which failure; size 1 is the job as a whole."""
     what = "New nodes are asked for" if retry.cause is RetryCause.NODES_NOT_PROVISIONED else "Tried"
     what = f"{retry.size} pods are tried" if (retry.size or 1) > 1 else what
     return f"{what} again in {age(at, retry.not_before)} ({retry.cause}, attempt {retry.attempt})"
 
 
 def _paragraphs(report: JobReport, at: datetime) -> list[tuple[str, str]]:
-    """Headings with the operator's own words."""
+    """Headings with the operator's messages."""
     found = []
     if report.state is None:
         found.append(("State: unknown", "No operator has looked at this job yet: see `kubectl elastic doctor`."))
@@ -376,7 +374,7 @@ def _training(report: JobReport) -> str:
         "goodput": training.goodput,
         "checkpoints cannot be followed:": training.checkpoint_error,
     }
-    for metric in training.metrics:  # the script's own names: a metric keeps its name
+    for metric in training.metrics:  # the script names its metrics
         known[f"script's {metric.name}" if metric.name in known else metric.name] = metric.value
     return ", ".join(f"{name} {value}" for name, value in known.items() if value is not None)
 

@@ -49,7 +49,7 @@ IGNORED = (
     "/checkpoints/",
     f"/{IGNORE_FILE}",
 )
-"""Patterns before those of the folder's own file, which may revert one by `!`.
+"""Patterns before those of the folder's own file, which may revert any of them by `!`.
 
 Files that often contain secrets are among them, because a ConfigMap is not a Secret. A folder `checkpoints` further
 down may be a package.
@@ -74,7 +74,7 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """A folder's files, by path. `name` is the folder's own name, without its path, which is private."""
+    """A folder's files, by path. `name` is the folder's last component, since its whole path is private."""
 
     name: str
     files: tuple[File, ...]
@@ -127,7 +127,7 @@ def read(folder: str | Path) -> Code:
 
 
 def amount(size: int) -> str:
-    """Bytes for people: `812 B`, `34 kB`, `3.4 MB`."""
+    """A number of bytes as text: `812 B`, `34 kB`, `3.4 MB`."""
     if size < 1000:
         return f"{size} B"
     return f"{size / 1000:.0f} kB" if size < 999_500 else f"{size / 1_000_000:.1f} MB"

@@ -34,7 +34,7 @@ MOST_DEPTH, MOST_PARTS = 100, 200_000
 """Limits of a file with objects: above those of the API server."""
 KIND = "ElasticPyTorchJob"
 ReadJob = Callable[[str], Mapping[str, Any]]
-"""A job of the cluster by its name; raises what the client's other commands raise."""
+"""Reads a job of the cluster by its name; raises the errors of the client's other commands."""
 
 FileOption = Annotated[str, typer.Option("--filename", "-f", metavar="FILE", help="The file; - is standard input.")]
 JobArgument = Annotated[str, typer.Argument(metavar="[JOB]", help="A job of the cluster.")]
@@ -70,11 +70,11 @@ class After:
 
 
 Submit = Callable[["Converted", After], None]
-"""Creates the job in the cluster, or asks about it. With `--dry-run` it is called to ask only."""
+"""Creates the job in the cluster, or asks about it. With `--dry-run` it is not called to create."""
 
 
 class WholeLine(TyperCommand):
-    """A command that gets all its words as typed, `--` included, after its own options."""
+    """A command that gets all its words as typed, `--` included, after its options."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the command's own options, which are first; the other words are arguments."""
@@ -205,7 +205,7 @@ def run_manifest(typed: RunFlags) -> Converted:
 
 
 def add_run(app: typer.Typer, submit: Submit) -> None:
-    """Add `run`, and `submit-dist` for lines of Run:ai, to an app. `submit` makes the job."""
+    """Add `run`, and `submit-dist` for lines of Run:ai, to an app. `submit` creates the job."""
 
     def finish(made: Converted, after: After, context: typer.Context) -> None:
         if after.when and (after.wait or after.logs):
@@ -416,7 +416,7 @@ def _write(text: str) -> None:
 
 
 def _say_code(body: Mapping[str, Any]) -> None:
-    """Remark that the code is not a part of the manifest, and is deleted with the job."""
+    """Report that the code is not a part of the manifest, and is deleted with the job."""
     from elastic_client.code.objects import MOUNT, code_of
 
     if name := code_of(body["spec"]["template"]):

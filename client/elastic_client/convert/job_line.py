@@ -1,8 +1,8 @@
 """The command line and the variables of a job without an operator, as text for a shell.
 
 A reference that Kubernetes expands, `$(NAME)`, becomes a variable of the shell. Every other character is kept
-literally, so that no text of a job is a command of the script. If torchrun starts the script, flags tell it where the
-machines meet; any other command reads the variables that the operator sets.
+literally, so that no text of a job is a command of the script. If torchrun starts the script, its flags name the
+meeting point of the machines; any other command reads the variables that the operator sets.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from elastic_worker import contract
 
 MAX_RESTARTS_FLAG = "--max-restarts"
 PER_POD = (contract.ENV_POD_RANK, contract.ENV_ROLE)
-"""Variables of the operator with another value in each pod."""
+"""Variables of the operator whose value differs in each pod."""
 REFERENCE = re.compile(r"\$\$|\$\(([^)]*)\)")
 """Kubernetes' references in the texts of a container: `$$` is a `$`, `$(NAME)` a variable's value if there is one."""
 _OPERATOR_S = re.compile(r"(ELASTIC|PET)_[A-Z_]+")
@@ -49,7 +49,7 @@ class Place:
     size: str
     conf: str = ""
     own: Mapping[str, str] = field(default_factory=dict)
-    """The operator's variables with the identity of the job and the pod, as far as they are known here."""
+    """The operator's variables with the identity of the job and the pod, those that are known here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class JobLine:
         return list(dict.fromkeys(one for one in found if _OPERATOR_S.fullmatch(one) and one not in self._known))
 
     def is_per_pod(self, text: str) -> bool:
-        """Whether this text has another value in each pod."""
+        """Whether the value of this text differs in each pod."""
         return any(match[1] in self._per_pod for match in REFERENCE.finditer(text))
 
     def words_per_pod(self) -> int:
@@ -175,7 +175,7 @@ class JobLine:
         return made
 
     def _parts(self) -> tuple[list[str], list[str], list[str]]:
-        """Torchrun's own options that stay, the program with its arguments, and the words that start torchrun."""
+        """Torchrun's remaining options, the program with its arguments, and the words that start torchrun."""
         if self._line is None:
             return [], [self.quoted(word) for word in self._main.get("args", ())], [TORCHRUN]
         options = [one for one in self._line.options if not is_dropped(one) and one.name != NPROC]
@@ -249,6 +249,6 @@ def _escaped(text: str) -> str:
 
 
 def _in_quotes(text: str) -> str:
-    """The text for double quotes. A `!` has quotes of its own, because it calls history in a typed line."""
+    """The text for double quotes. A `!` gets separate quotes, because it expands history in a typed line."""
     quoted = re.sub(r'[\\"$`]', r"\\\g<0>", text).replace("!", "\"'!'\"")
     return _CONTROLS.sub(lambda match: f"\"$'{_escaped(match[0])}'\"", quoted)

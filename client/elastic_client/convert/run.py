@@ -136,7 +136,7 @@ def _torchrun_line(words: Sequence[str]) -> torchrun.Line:
 
 
 def _instead(words: Sequence[str], error: str) -> str:
-    """What to type instead of a flag that torchrun does not know."""
+    """A hint what to type instead of a flag that torchrun does not know."""
     said = error.split()
     number = next((n for n, word in enumerate(words) if word.partition("=")[0] in said), 0)
     flag = words[number].partition("=")[0]
@@ -173,9 +173,7 @@ def words_of_image(text: str, report: Report) -> list[str]:
 
 
 def _sizes(typed: RunFlags, program: Program, report: Report) -> tuple[int, int]:
-    """The fewest and most pods: from the two bounds alone, else from --workers or an equal --nnodes. Raises
-    ConvertError.
-    """
+    """The fewest and most pods: the two bounds alone, else --workers or an equal --nnodes. Raises ConvertError."""
     least, most = typed.min_replicas, typed.max_replicas
     given = [(flag, text) for flag, text in (("--workers", typed.workers), (NNODES, program.nnodes)) if text]
     found = {size(text, flag) for flag, text in given}
@@ -238,7 +236,7 @@ def variables(pairs: Sequence[str], flag: str) -> list[dict[str, str]]:
 def resources(
     gpus: int, cpu: str, memory: str, *, cpu_limit: str = "", memory_limit: str = "", more: dict[str, str] | None = None
 ) -> dict[str, Any]:
-    """A container's resources: what it gets at least, and its limits. Raises ConvertError."""
+    """A container's resources: its requests and its limits. Raises ConvertError."""
     requests = {"cpu": quantity(cpu, "--cpu"), "memory": quantity(memory, "--memory")}
     for flag, least, most in (("cpu", cpu, cpu_limit), ("memory", memory, memory_limit)):
         if least and most and units(quantity(least, f"--{flag}")) > units(quantity(most, f"--{flag}-limit")):

@@ -1,4 +1,4 @@
-"""A command line of Run:ai, taken apart: the flags of both of its clients under one name, and the command."""
+"""Parses a command line of Run:ai: the flags of both of its clients under one name, and the command."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ MANY = (
     "toleration",
     "volume",
 )
-"""Flags that may be repeated, each of which counts."""
+"""Flags that may be repeated, and all count."""
 SAME = {
     "gpu-devices-request": "gpu",
     "cpu-core-request": "cpu",
@@ -107,12 +107,12 @@ class Line:
         return next(reversed(self.all(name)), "")
 
     def has(self, name: str) -> bool:
-        """Whether a flag without a value is there and is not false; it counts as read."""
+        """Whether a flag without a value is given and not false; it counts as read."""
         return any(value.lower() != "false" for value in self.all(name))
 
 
 def read(words: Sequence[str]) -> Line:
-    """The line, taken apart. Raises ConvertError if it does not submit a job."""
+    """Parse the line. Raises ConvertError if it does not submit a job."""
     rest = list(words[1:] if words[:1] == ["runai"] else words)
     start = next((start for start in STARTS if tuple(rest[: len(start)]) == start), None)
     if start is None:

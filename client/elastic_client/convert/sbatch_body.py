@@ -1,7 +1,7 @@
-"""The commands of a batch script: the one that trains, those that only find out nodes, and the rest for a pod.
+"""The commands of a batch script: the one that trains, those that only find nodes, and the rest for a pod.
 
-A statement that asks Slurm for nodes is taken out, then those that only compute with its answer. Nothing is removed
-from an `if`, a loop or a function: these stay whole, and their uses of Slurm's variables are named.
+A statement that asks Slurm for nodes is removed, then those that only process its answer. Nothing is removed from an
+`if`, a loop or a function: these stay whole, and their uses of Slurm's variables are named.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ IN_A_POD = {
     NODE_RANK: f"is not set in a pod: write ${contract.ENV_POD_RANK} in a job of one size",
 }
 _PLACES = re.compile(r"--(nnodes|rdzv[-_]\w+|master[-_](addr|port)|node[-_]rank|standalone)\b")
-FINDS_NODES = "it finds out nodes or addresses, which the operator does"
+FINDS_NODES = "it finds nodes or addresses, which the operator does"
 NOT_SET = "nothing sets it in a pod"
 ENDS = (";", "&", "|", "\n")
 
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A script's commands without the ones that only Slurm needs."""
+    """A script's commands without those that only Slurm needs."""
 
     launch: Launch
     others: tuple[Statement, ...]
@@ -90,9 +90,7 @@ class Body:
         return replace(program, command=command, args=args, nproc=nproc), env
 
     def _note_places(self, program: Program, shape: Shape, report: Report) -> None:
-        """Report commands that several pods run and one node runs under Slurm, and commands that do not look for the
-        other pods.
-        """
+        """Report commands that each pod runs and under Slurm one node, and commands that do not connect the pods."""
         if shape.most == 1:
             return
         if not self.launch.step:
@@ -137,7 +135,7 @@ class Body:
         return program
 
     def _dropped(self, *, nproc: bool = False) -> list[tuple[Word, ...]]:
-        """The words of each option of torchrun that is the operator's to set; with `nproc` the processes', too.
+        """The words of each option of torchrun that the operator sets; with `nproc` also of the number of processes.
 
         Raises ConvertError.
         """
@@ -267,7 +265,7 @@ def _without_unused(body: Body, report: Report, *, nproc: bool) -> list[Statemen
 
 
 def _assigned(part: Statement) -> str:
-    """The variable that a statement sets, and does nothing else; "" if it does."""
+    """The variable that a statement sets, if it does nothing else; else ""."""
     found = part.assignment()
     return found[0] if found else ""
 
@@ -279,7 +277,7 @@ def _of_a_node(shape: Shape) -> dict[str, str]:
 
 
 def _literals(parts: Sequence[Statement]) -> dict[str, str]:
-    """The variables that are set once, to what is written."""
+    """The variables that are set once, to a literal text."""
     found: dict[str, list[str | None]] = {}
     for part in parts:
         assigned = part.assignment()

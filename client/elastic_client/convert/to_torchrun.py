@@ -1,4 +1,4 @@
-"""From an ElasticPyTorchJob to the command lines that start it by hand: one for each machine."""
+"""Converts an ElasticPyTorchJob to the command lines that start it by hand, one for each machine."""
 
 from __future__ import annotations
 

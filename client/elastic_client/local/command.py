@@ -1,6 +1,4 @@
-"""The flags of `run --local`, and `scale` for a run on this machine. The code that trains is imported only when
-needed.
-"""
+"""The flags of `run --local`, and `scale` for a run on this machine. Code for training is imported only when needed."""
 
 from __future__ import annotations
 
@@ -92,7 +90,7 @@ def or_local(scale: Command) -> Command:
         except ClientError as error:
             if error.code != Code.UNREACHABLE or _names_a_cluster(values):
                 raise
-            message = f"no run of this machine is called {values['job']!r}, and there is no way to a cluster"
+            message = f"no run of this machine is named {values['job']!r}, and no cluster can be reached"
             raise ClientError(error.code, f"{message}: {error}") from None
 
     return _signed(run, parameters)
@@ -152,7 +150,7 @@ def _train(values: dict[str, Any], *, python: str, checkpoint_path: str, port: i
 
 
 def _in_folder(code: str) -> contextlib.AbstractContextManager[None]:
-    """The folder that --code names is the working directory, as in a pod. Raises ClientError, USAGE."""
+    """Run in the folder that --code names, as in a pod. Raises ClientError, USAGE."""
     if code and not Path(code).is_dir():
         raise ClientError(Code.USAGE, f"--code {code}: is no folder: write the one with your script, such as --code .")
     return contextlib.chdir(code or ".")
@@ -204,7 +202,7 @@ def _scale(run: Run, size: Bounds, output: Format, at: Path) -> None:
     from elastic_client.local.plan import check_room
 
     if output not in (Format.TABLE, Format.WIDE):
-        message = f"run {run.name} on this machine is no object: leave it out, or name a namespace by -n"
+        message = f"run {run.name} on this machine is no object: leave the flag out, or name a namespace by -n"
         raise ClientError(Code.USAGE, f"--output {output}: {message}")
     before = place.read_sizes(run.name, at=at)
     check_least(size, before.fewest, what=f"run {run.name}")
