@@ -1,4 +1,4 @@
-"""The figures beside the goals, for people and for the page, and as one line of JSON for programs."""
+"""The figures beside the goals, for readers and for the page, and as one line of JSON for programs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchmarks.scale.single import Beside
 
 RENEWED_BY = '<!-- figures: make bench-scale ARGS="--page docs/performance.md" -->'
 Timed = Sequence[tuple[float, float]]
-"""Seconds and number of something, look by look."""
+"""Seconds and number of observations, reading by reading."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class Figures:
 
 
 def _exponent(by_size: Mapping[int, float]) -> float:
-    """k where the time is proportional to size ** k: the slope of their logarithms."""
+    """The exponent k of a time that is proportional to size ** k: the slope of their logarithms."""
     return linear_regression(list(map(math.log, by_size)), list(map(math.log, by_size.values()))).slope
 
 

@@ -201,9 +201,9 @@ async def _close(api: Api) -> None:
 
 def _keep_keys_together(stack: AsyncExitStack) -> None:
     """Put kr8s' temporary files with a kubeconfig's keys into one folder, which is removed when the command ends."""
-    before = tempfile.tempdir
+    previous = tempfile.tempdir
     tempfile.tempdir = stack.enter_context(tempfile.TemporaryDirectory(prefix="kubectl-elastic-"))
-    stack.callback(setattr, tempfile, "tempdir", before)
+    stack.callback(setattr, tempfile, "tempdir", previous)
 
 
 async def _logged_in(place: Place) -> Api:

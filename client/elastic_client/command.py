@@ -84,7 +84,7 @@ def remember_place(
 def placed(command: Callable[..., None]) -> Callable[..., None]:
     """The command with its own flags and those that name a cluster."""
     own = inspect.signature(command, eval_str=True)
-    parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own.parameters.values()]
+    parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own.parameters.values()]
     further = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
         for name, kind in PLACE.items()

@@ -221,8 +221,8 @@ DOCUMENTS: tuple[type[Document], ...] = (
 
 def schema() -> str:
     """The JSON schema of all documents, as `schema.json` holds it."""
-    chosen, made = models_json_schema([(one, "serialization") for one in DOCUMENTS], by_alias=True)
-    roots = [chosen[one, "serialization"] for one in DOCUMENTS]
+    chosen, made = models_json_schema([(document, "serialization") for document in DOCUMENTS], by_alias=True)
+    roots = [chosen[document, "serialization"] for document in DOCUMENTS]
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": SCHEMA_VERSION}
     return json.dumps({**head, "oneOf": roots, "$defs": made["$defs"]}, indent=2) + "\n"
 
@@ -284,7 +284,11 @@ def job_report(job: Mapping[str, Any], events: list[EventRow] | None = None) -> 
         up_to_date=ready is not None and status.observed_generation >= generation,
         state=ready,
         limit=status.condition(ConditionType.FULL_SIZE),
-        warnings=[one for one in status.conditions if one.status == "True" and one.type not in NOT_WARNINGS],
+        warnings=[
+            condition
+            for condition in status.conditions
+            if condition.status == "True" and condition.type not in NOT_WARNINGS
+        ],
         retry=status.retry,
         failed_size=status.failed_size,
         held_until=status.held_until,
@@ -321,7 +325,7 @@ def quota_report(policy: Mapping[str, Any]) -> QuotaReport:
     spec, meta = policy.get("spec") or {}, policy["metadata"]
     status = PolicyStatus.model_validate(policy.get("status") or {})
     total = status.total.model_dump() if status.total else {}
-    ready = next((one.status for one in status.conditions if one.type == "Ready"), "")
+    ready = next((condition.status for condition in status.conditions if condition.type == "Ready"), "")
     return QuotaReport(
         quota=QuotaRow(name=meta["name"], created=meta["creationTimestamp"], ready=ready, **total),
         namespaces=spec.get("namespaces") or [],
@@ -366,7 +370,7 @@ def _row_of(job: Mapping[str, Any], status: JobStatus) -> JobRow:
         eta=training.eta,
         world_size=status.world_size,
         step=training.step,
-        loss=next((one.value for one in training.metrics if one.name == "loss"), None),
+        loss=next((metric.value for metric in training.metrics if metric.name == "loss"), None),
         goodput=training.goodput,
         queue_position=status.queue.position if status.queue else None,
         estimated_start_time=status.queue.estimated_start_time if status.queue else None,
@@ -376,12 +380,12 @@ def _row_of(job: Mapping[str, Any], status: JobStatus) -> JobRow:
 
 def _unknown_fields(job: Mapping[str, Any]) -> list[str]:
     """Fields that are newer than this client: in the status' first level, and in the spec outside pods."""
-    known = {field.alias for field in JobStatus.model_fields.values()}
-    in_status = [f"status.{name}" for name in job.get("status") or {} if name not in known]
+    names = {field.alias for field in JobStatus.model_fields.values()}
+    in_status = [f"status.{name}" for name in job.get("status") or {} if name not in names]
     try:
         JobSpec.model_validate(job.get("spec") or {})
     except ValidationError as error:
-        extra = [one["loc"] for one in error.errors(include_url=False) if one["type"] == "extra_forbidden"]
+        extra = [part["loc"] for part in error.errors(include_url=False) if part["type"] == "extra_forbidden"]
         return [*(FieldError(("spec", *path), "").field for path in extra), *in_status]
     return in_status
 

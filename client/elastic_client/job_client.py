@@ -104,16 +104,16 @@ class AsyncJobClient:
             chosen = logs.choose(pods, status, job=name, only=only)
             times = {"timestamps": "true"} if len(chosen) > 1 else {}
             limit = {} if tail is None else {"tailLines": tail}
-            streams = [await stack.enter_async_context(logs.lines_of(cluster, one, **times, **limit)) for one in chosen]
+            streams = [await stack.enter_async_context(logs.lines_of(cluster, pod, **times, **limit)) for pod in chosen]
             merged = logs.merged(chosen, streams)
-            return [f"[{one.prefix}] {line}" if one.prefix else line async for one, line in merged]
+            return [f"[{pod.prefix}] {line}" if pod.prefix else line async for pod, line in merged]
 
     async def scale(self, name: str, size: int | str) -> JobReport:
         """Change the number of pods: "2:8" sets both bounds, 4 the upper one. Raises ClientError, USAGE."""
         wanted = bounds(str(size))
         async with self._cluster() as cluster:
-            before = job_report(await find_job(cluster, name)).job
-            return await resized(cluster, before, wanted)
+            present = job_report(await find_job(cluster, name)).job
+            return await resized(cluster, present, wanted)
 
     async def suspend(self, name: str) -> JobReport:
         """Delete the job's pods; the job keeps its place and its checkpoints."""
@@ -147,12 +147,12 @@ class AsyncJobClient:
         place = Place(self._place.namespace or namespace, self._place.context, self._place.kubeconfig)
         async with AsyncExitStack() as stack:
             async with _alone():
-                before = tempfile.tempdir
+                folder = tempfile.tempdir
                 try:
                     cluster = await stack.enter_async_context(connected(place))
                 finally:
                     # A command owns all temporary files of its process. Here the notebook's files must not be removed.
-                    tempfile.tempdir = before
+                    tempfile.tempdir = folder
             yield cluster
 
 

@@ -124,4 +124,4 @@ async def _namespaces(cluster: Cluster) -> list[str]:
         )
     except ClientError:
         return []
-    return [one["metadata"]["name"] for one in listed["items"]]
+    return [item["metadata"]["name"] for item in listed["items"]]

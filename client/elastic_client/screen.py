@@ -266,7 +266,7 @@ def _costs(would: Forecast) -> list[tuple[str, str]]:
     """The owners of the GPUs that it would use."""
     found = []
     if would.borrowed_gpus:
-        owners = ", ".join(f"{one.policy} (up to {one.gpus})" for one in would.borrows)
+        owners = ", ".join(f"{owner.policy} (up to {owner.gpus})" for owner in would.borrows)
         idle = f"Of the idle guarantee of {owners}, which may reclaim them." if owners else "Nobody is guaranteed them."
         found.append((f"Borrows {counted(would.borrowed_gpus, 'GPU')}", idle))
     if would.reclaimed_gpus:
@@ -349,8 +349,8 @@ def _paragraphs(report: JobReport, at: datetime) -> list[tuple[str, str]]:
     if report.limit is not None and (report.state is None or report.limit.message != report.state.message):
         found.append((f"Limited by: {report.limit.reason}", report.limit.message))
     found += _line(report.queue, at)
-    found += [(f"{one.type}: {one.reason}", one.message) for one in report.warnings]
-    found += [(_try(one, at), one.reason) for one in (report.retry, report.failed_size) if one is not None]
+    found += [(f"{condition.type}: {condition.reason}", condition.message) for condition in report.warnings]
+    found += [(_try(each, at), each.reason) for each in (report.retry, report.failed_size) if each is not None]
     if report.held_until is not None:
         found.append(("Held", f"at what it has, for {age(at, report.held_until)}"))
     for node in report.avoided_nodes:
@@ -365,7 +365,7 @@ def _paragraphs(report: JobReport, at: datetime) -> list[tuple[str, str]]:
 def _training(report: JobReport) -> str:
     training = report.training
     assert training is not None
-    known: dict[str, object] = {
+    values: dict[str, object] = {
         "% done:": training.progress_percentage,
         "time left:": training.eta,
         "step": training.step,
@@ -375,8 +375,8 @@ def _training(report: JobReport) -> str:
         "checkpoints cannot be followed:": training.checkpoint_error,
     }
     for metric in training.metrics:  # the script names its metrics
-        known[f"script's {metric.name}" if metric.name in known else metric.name] = metric.value
-    return ", ".join(f"{name} {value}" for name, value in known.items() if value is not None)
+        values[f"script's {metric.name}" if metric.name in values else metric.name] = metric.value
+    return ", ".join(f"{name} {value}" for name, value in values.items() if value is not None)
 
 
 def _history_cells(report: JobReport, at: datetime) -> list[list[object]]:

@@ -27,12 +27,14 @@ _cancel: Callable[[], None] | None = None
 @contextmanager
 def handled() -> Iterator[None]:
     """Within this context, each of SIGNALS ends the process with Code.STOPPED, after its coroutine if one runs."""
-    before = {one: signal.signal(one, _stop) for one in SIGNALS if signal.getsignal(one) != signal.SIG_IGN}
+    handlers = {
+        number: signal.signal(number, _stop) for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN
+    }
     try:
         yield
     finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:

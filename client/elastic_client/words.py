@@ -48,11 +48,11 @@ def sizes(small: int, big: int) -> str:
 
 def near(name: str, names: Iterable[str], *, lead: str = "there are ") -> str:
     """A hint with names similar to `name`, else with some existing ones after `lead`; `""` if there are none."""
-    known = sorted(set(names))
-    close = difflib.get_close_matches(name, known, n=MOST_NAMES, cutoff=0.6)
+    existing = sorted(set(names))
+    close = difflib.get_close_matches(name, existing, n=MOST_NAMES, cutoff=0.6)
     if close:
         return f"did you mean {' or '.join(close)}?"
-    if not known:
+    if not existing:
         return ""
-    more = f" and {len(known) - MOST_NAMES} more" if len(known) > MOST_NAMES else ""
-    return f"{lead}{', '.join(known[:MOST_NAMES])}{more}"
+    more = f" and {len(existing) - MOST_NAMES} more" if len(existing) > MOST_NAMES else ""
+    return f"{lead}{', '.join(existing[:MOST_NAMES])}{more}"

@@ -81,7 +81,7 @@ def with_code(manifest: Mapping[str, Any], code: Code) -> dict[str, Any]:
 
 def code_of(template: Mapping[str, Any]) -> str:
     """The ConfigMap with the code of a template; "" where it has none."""
-    at_code = [one for one in main_container(template).get("volumeMounts") or () if one["mountPath"] == MOUNT]
+    at_code = [mount for mount in main_container(template).get("volumeMounts") or () if mount["mountPath"] == MOUNT]
     for volume in template["spec"].get("volumes") or ():
         name = str((volume.get("configMap") or {}).get("name") or "")
         if at_code and volume["name"] == at_code[0]["name"] and _NAME.fullmatch(name):
@@ -112,13 +112,15 @@ def _items(code: Code) -> list[dict[str, Any]]:
 def _mount(template: dict[str, Any], code: Code, field: str) -> None:
     pod, main = template["spec"], main_container(template)
     mounts, volumes = main.setdefault("volumeMounts", []), pod.setdefault("volumes", [])
-    for one in mounts:
-        if f"{normpath(one['mountPath'])}/".startswith(f"{MOUNT}/"):
-            message = f"{one['mountPath']} has the volume {one['name']} already: mount that one elsewhere, as at /data"
+    for mount in mounts:
+        if f"{normpath(mount['mountPath'])}/".startswith(f"{MOUNT}/"):
+            message = (
+                f"{mount['mountPath']} has the volume {mount['name']} already: mount that one elsewhere, as at /data"
+            )
             raise ConvertError(f"--code: {field}: {message}")
     main.setdefault("workingDir", MOUNT)
     _check_script(main, code)
-    name, taken = VOLUME, {one["name"] for one in volumes}
+    name, taken = VOLUME, {volume["name"] for volume in volumes}
     while name in taken:
         name += "-of-job"
     volumes.append({"name": name, "configMap": {"name": name_of(code), "items": _items(code)}})
@@ -134,6 +136,6 @@ def _check_script(main: Mapping[str, Any], code: Code) -> None:
     path = normpath(f"{main['workingDir']}/{program[0]}" if not program[0].startswith("/") else program[0])
     paths = [file.path for file in code.files]
     if path.startswith(f"{MOUNT}/") and path.removeprefix(f"{MOUNT}/") not in paths:
-        scripts = [one for one in paths if one.endswith(".py")]
+        scripts = [path for path in paths if path.endswith(".py")]
         hint = near(program[0], scripts, lead="it has: ") or "name the script's folder by --code"
         raise ConvertError(f"{program[0]}: --code ships the folder {code.name}, which has no such file; {hint}")

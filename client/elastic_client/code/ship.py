@@ -72,9 +72,9 @@ async def _ensure(cluster: Cluster, body: Object) -> tuple[Object, bool]:
 
 async def _take_back(cluster: Cluster, made: Object) -> None:
     """Delete the ConfigMap of a refused job, unless another job already uses it."""
-    known = {"uid": made["metadata"]["uid"], "resourceVersion": made["metadata"]["resourceVersion"]}
+    identity = {"uid": made["metadata"]["uid"], "resourceVersion": made["metadata"]["resourceVersion"]}
     try:
-        await cluster.delete(_path(cluster, made["metadata"]["name"]), preconditions=known)
+        await cluster.delete(_path(cluster, made["metadata"]["name"]), preconditions=identity)
     except ClientError as error:
         if error.code not in ANSWERS:
             raise

@@ -81,8 +81,8 @@ class WholeLine(TyperCommand):
         end = args.index("--") if "--" in args else len(args)
         if {"-h", "--help"} & set(args[:end]):
             return super().parse_args(ctx, ["--help"])
-        options: list[Any] = [one for one in self.params if one.param_type_name == "option"]
-        needs_value = {text: not one.is_flag for one in options for text in one.opts}
+        options: list[Any] = [option for option in self.params if option.param_type_name == "option"]
+        needs_value = {text: not option.is_flag for option in options for text in option.opts}
         own: list[str] = []
         others: list[str] = []
         words = args[:end]
@@ -321,8 +321,8 @@ def one_line() -> Iterator[None]:
 
 def _namespace(context: typer.Context, typed: str = "") -> str:
     """The namespace flag after the command, else the one before it; "" without either."""
-    before = context.find_root().params.get("namespace") if context.parent else None
-    return typed or context.params.get("in_namespace") or before or ""
+    earlier = context.find_root().params.get("namespace") if context.parent else None
+    return typed or context.params.get("in_namespace") or earlier or ""
 
 
 def _split(text: str, flag: str) -> list[str]:
@@ -402,7 +402,7 @@ def _print(made: Converted, namespace: str) -> None:
         from elastic_client.code.objects import by_hand, config_map
 
         objects.insert(0, config_map(made.code, applied=True))
-    _write("---\n".join(manifest.to_yaml(manifest.in_namespace(one, namespace)) for one in objects))
+    _write("---\n".join(manifest.to_yaml(manifest.in_namespace(body, namespace)) for body in objects))
     _say(made)
     if made.code is not None:
         for line in by_hand(made.code):

@@ -79,7 +79,7 @@ class JobLine:
         self.nproc = nproc_of(spec, role)
         self._known = set(OPERATOR_S)
         self._per_pod = set(PER_POD)
-        self.variables = [self._variable(one) for one in self._main.get("env") or []]
+        self.variables = [self._variable(entry) for entry in self._main.get("env") or []]
         self.folder = str(self._main.get("workingDir") or "")
         self._line = line_of(self._main)
 
@@ -113,14 +113,14 @@ class JobLine:
 
     def mentions(self, name: str) -> bool:
         """Whether a word or a variable has that name in its text."""
-        values = [str(one.get("value") or "") for one in self._main.get("env") or []]
+        values = [str(entry.get("value") or "") for entry in self._main.get("env") or []]
         return any(name in text for text in (*self._texts(), *values))
 
     def not_set(self) -> list[str]:
         """The operator's variables that a text refers to and that exist in a pod only."""
-        values = [str(one.get("value") or "") for one in self._main.get("env") or []]
+        values = [str(entry.get("value") or "") for entry in self._main.get("env") or []]
         found = (match[1] or "" for text in (*self._texts(), *values) for match in REFERENCE.finditer(text))
-        return list(dict.fromkeys(one for one in found if _OPERATOR_S.fullmatch(one) and one not in self._known))
+        return list(dict.fromkeys(name for name in found if _OPERATOR_S.fullmatch(name) and name not in self._known))
 
     def is_per_pod(self, text: str) -> bool:
         """Whether the value of this text differs in each pod."""
@@ -154,19 +154,19 @@ class JobLine:
         parts.append(text[at:])
         if not has_variable:
             return _word("".join(parts))
-        return '"' + "".join(one if number % 2 else _in_quotes(one) for number, one in enumerate(parts)) + '"'
+        return '"' + "".join(part if number % 2 else _in_quotes(part) for number, part in enumerate(parts)) + '"'
 
-    def _variable(self, one: Mapping[str, Any]) -> Variable:
-        name = str(one["name"])
+    def _variable(self, entry: Mapping[str, Any]) -> Variable:
+        name = str(entry["name"])
         if not _NAME.fullmatch(name):
             raise ConvertError(
                 f"env {on_one_line(name)}: a shell has no variable of that name: write letters, digits and _"
             )
         if _SHELL_S.fullmatch(name):
             raise ConvertError(f"env {name}: the shell sets it itself: take another name")
-        source = one.get("valueFrom") or {}
+        source = entry.get("valueFrom") or {}
         kind, reference = next(iter(source.items()), ("", {}))
-        text = str(one.get("value") or "")
+        text = str(entry.get("value") or "")
         # A reference to a later variable is not expanded.
         made = Variable(name, self.quoted(text), _missing(kind, reference), self.is_per_pod(text))
         self._known.add(name)
@@ -178,7 +178,7 @@ class JobLine:
         """Torchrun's remaining options, the program with its arguments, and the words that start torchrun."""
         if self._line is None:
             return [], [self.quoted(word) for word in self._main.get("args", ())], [TORCHRUN]
-        options = [one for one in self._line.options if not is_dropped(one) and one.name != NPROC]
+        options = [option for option in self._line.options if not is_dropped(option) and option.name != NPROC]
         own = [self.quoted(word) for option in options for word in option.words]
         launcher = self._line.launcher if LAUNCH not in self._line.launcher else (TORCHRUN,)
         return own, [self.quoted(word) for word in self._line.program], [*map(self.quoted, launcher or (TORCHRUN,))]

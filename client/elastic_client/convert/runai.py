@@ -227,9 +227,9 @@ def _recovery(line: Line, report: Report) -> dict[str, int] | None:
 
 def _clean_pods(line: Line) -> str | None:
     policy = line.last("clean-pod-policy")
-    known = [one.value for one in CleanPodPolicy]
-    if policy and policy not in known:
-        raise ConvertError(f"--clean-pod-policy {policy}: write one of {', '.join(known)}")
+    policies = [choice.value for choice in CleanPodPolicy]
+    if policy and policy not in policies:
+        raise ConvertError(f"--clean-pod-policy {policy}: write one of {', '.join(policies)}")
     return policy or None
 
 

@@ -99,7 +99,7 @@ class Line:
     def all(self, name: str) -> list[str]:
         """Each value of a flag, which counts as read."""
         found = [value for flag, value, _ in self.flags if flag == name]
-        self.flags = [one for one in self.flags if one[0] != name]
+        self.flags = [flag for flag in self.flags if flag[0] != name]
         return found
 
     def last(self, name: str) -> str:
@@ -116,8 +116,8 @@ def read(words: Sequence[str]) -> Line:
     rest = list(words[1:] if words[:1] == ["runai"] else words)
     start = next((start for start in STARTS if tuple(rest[: len(start)]) == start), None)
     if start is None:
-        known = ", ".join(f"`runai {' '.join(start)}`" for start in STARTS[:2])
-        raise ConvertError(f"{' '.join(words[:3]) or 'no command line'}: write one of {known}, with its flags")
+        examples = ", ".join(f"`runai {' '.join(start)}`" for start in STARTS[:2])
+        raise ConvertError(f"{' '.join(words[:3]) or 'no command line'}: write one of {examples}, with its flags")
     line = Line(start, "")
     rest = rest[len(start) :]
     while rest:

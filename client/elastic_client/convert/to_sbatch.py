@@ -82,7 +82,7 @@ def _options(name: str, spec: JobSpec) -> Iterator[str]:
         yield f"--gpus-per-node={gpus}"
     if cpus := _cpus(spec):
         yield f"--cpus-per-task={cpus}"
-    if memory := max(one.get("memory", 0) for one in asked):
+    if memory := max(amounts.get("memory", 0) for amounts in asked):
         yield f"--mem={-(-memory // MEBIBYTE)}M"
     yield from _endings(spec)
 
@@ -93,7 +93,7 @@ def _asked(spec: JobSpec) -> list[dict[str, int]]:
 
 def _cpus(spec: JobSpec) -> int:
     """The CPUs of a node; 0 if the manifest requests none."""
-    return -(-max(one.get("cpu", 0) for one in _asked(spec)) // 1000)
+    return -(-max(amounts.get("cpu", 0) for amounts in _asked(spec)) // 1000)
 
 
 def _endings(spec: JobSpec) -> Iterator[str]:
@@ -123,7 +123,7 @@ def _head(spec: JobSpec, line: JobLine) -> Iterator[str]:
 
 def _not_set(line: JobLine) -> Iterator[str]:
     """Variables of the job that the script leaves as they are."""
-    if names := [one.name for one in line.variables if one.name.startswith(SLURM_S)]:
+    if names := [variable.name for variable in line.variables if variable.name.startswith(SLURM_S)]:
         yield f"Set {', '.join(names)} as the job does: Slurm has its own."
     if names := line.not_set():
         yield f"Set {', '.join(names)}, which only the operator does: the texts that name them stay as they are."
@@ -167,7 +167,7 @@ def _not_here(spec: JobSpec) -> Iterator[str]:
             yield f"Of the pod: {', '.join(nodes)}; --partition, --constraint or --exclude choose nodes."
         if fields := left_out(pod, (*POD, *NODES, "volumes")):
             yield f"Of the pod: {', '.join(fields)}."
-        if others := [one["name"] for one in pod["containers"] if one is not main]:
+        if others := [container["name"] for container in pod["containers"] if container is not main]:
             yield f"The containers {', '.join(others)}."
     if len(_roles(spec)) > 1:
         yield "A template of the master's own: all nodes run the workers', and ask for what the larger of both has."

@@ -97,13 +97,13 @@ def mounted(found: Sequence[Mounted]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The parts of a pod and of its main container. One volume may be mounted twice; names are made different."""
     volumes: dict[str, dict[str, Any]] = {}
     mounts = []
-    for one in found:
-        name, number = str(one.volume["name"]), 1
-        while volumes.get(name, {**one.volume, "name": name}) != {**one.volume, "name": name}:
+    for item in found:
+        name, number = str(item.volume["name"]), 1
+        while volumes.get(name, {**item.volume, "name": name}) != {**item.volume, "name": name}:
             number += 1
-            name = f"{one.volume['name']}-{number}"
-        volumes[name] = {**one.volume, "name": name}
-        mounts.append({**one.mount, "name": name})
+            name = f"{item.volume['name']}-{number}"
+        volumes[name] = {**item.volume, "name": name}
+        mounts.append({**item.mount, "name": name})
     return {"volumes": list(volumes.values())} if volumes else {}, {"volumeMounts": mounts} if mounts else {}
 
 

@@ -136,7 +136,7 @@ def variables(plan: Plan, place: Place, environ: Mapping[str, str]) -> dict[str,
     """The whole environment of a pod, from the user's `environ`. Variables of the flag -e have precedence."""
     kept = {key: value for key, value in environ.items() if not key.startswith(("ELASTIC_", "PET_"))}
     defaults = {**LOOPBACK, LOG_LEVEL: FIRST_LOG_LEVEL, **(ONE_THREAD if plan.is_several else {})}
-    users = {one["name"]: one.get("value") or "" for one in main_container(plan.spec.template).get("env") or ()}
+    users = {entry["name"]: entry.get("value") or "" for entry in main_container(plan.spec.template).get("env") or ()}
     ours = {**_meeting(plan), **_identity(plan, place), **_orders(plan)}
     cards = _cards(plan, place.index) if plan.machine.gpus else {}
     given = {name: environ[name] for name in defaults if name in environ}

@@ -201,14 +201,14 @@ class LocalRun:
     def _signals(self) -> Iterator[None]:
         """Handle signals: the first ends the run like SIGTERM a pod, the second at once. Ignored ones stay ignored."""
         loop = asyncio.get_running_loop()
-        before = {number: signal.getsignal(number) for number in SIGNALS}
-        before = {number: handler for number, handler in before.items() if handler != signal.SIG_IGN}
-        for number in before:
+        previous = {number: signal.getsignal(number) for number in SIGNALS}
+        previous = {number: handler for number, handler in previous.items() if handler != signal.SIG_IGN}
+        for number in previous:
             loop.add_signal_handler(number, self._stop, SIGNALS[number])
         try:
             yield
         finally:
-            for number, handler in before.items():
+            for number, handler in previous.items():
                 loop.remove_signal_handler(number)
                 signal.signal(number, handler)
 
@@ -301,7 +301,7 @@ def _folder() -> Iterator[Path]:
 def _remove_notes(plan: Plan) -> None:
     """Remove the files that masters have left beside checkpoints, in known and usual folders."""
     path, here = Path(plan.spec.elasticity.checkpoint_path or "."), Path.cwd()
-    for folder in {path, path.parent, here, *(one for one in here.glob("*") if one.is_dir())}:
+    for folder in {path, path.parent, here, *(child for child in here.glob("*") if child.is_dir())}:
         with suppress(OSError):
             (folder / NOTE_OF_MASTER.format(plan.uid)).unlink(missing_ok=True)
 

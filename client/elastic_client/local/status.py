@@ -50,7 +50,9 @@ class Seen:
         if members:
             self.ranks = {name: place * self.processes for place, name in enumerate(members)}
         self.step, self.state = (status.get("training") or {}).get("step", self.step), status.get("state", "")
-        changes = {(int(status.get("epoch", 0)), int(one["generation"])): one for one in status.get("changes") or ()}
+        changes = {
+            (int(status.get("epoch", 0)), int(change["generation"])): change for change in status.get("changes") or ()
+        }
         new = [changes[key] for key in sorted(changes.keys() - self.changes.keys())]
         self.changes |= changes
         return new
