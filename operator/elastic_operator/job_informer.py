@@ -85,7 +85,7 @@ class JobInformer:
         self.is_gone: Callable[[str], bool] = lambda _: False
         """Whether the namespace of that name counts as one without jobs, although a list there is refused."""
         self._forbidden_since: dict[str, float] = {}
-        """By namespace, the first of the lists that were all refused for lack of the right (monotonic)."""
+        """The first of the lists that were all refused for lack of the right (monotonic), by namespace."""
         self._listed, self._may_watch, self._swept = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._running = False
         self._as_of = float("-inf")

@@ -37,7 +37,7 @@ class DirtySet(Generic[K]):
         self._keys = None
 
     def peek(self) -> Set[K] | None:
-        """The same keys as `take`, which stay marked."""
+        """The keys that `take` would return, which stay marked."""
         return self._keys
 
     def take(self) -> Set[K] | None:

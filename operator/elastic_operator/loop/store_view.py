@@ -73,7 +73,7 @@ class StoreView:
         self.settings = _allocation_settings(reader.settings)
         self._known: KeyedCache[JobInputs | InputsWithoutSpec, Job] = KeyedCache()
         self._barred = _Barred()
-        """As of the last refresh."""
+        """The state of the last refresh."""
         self._mine: SingleCache[int, AbstractSet[str]] = SingleCache()
         """The jobs (uids) that are served."""
         self._changed: DirtySet[str] = DirtySet()

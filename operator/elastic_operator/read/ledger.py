@@ -75,7 +75,7 @@ class Ledger:
         self.revision = 0
         """Raised with each change that may affect a node or a job."""
         self._revisions: dict[str | None, int] = {}
-        """By node with pods, the revision of their last change."""
+        """The revision of the last change of a node's pods, by node."""
         self.dirty: DirtySet[str | tuple[str, str]] = DirtySet()
         """The jobs, by uid or by (namespace, name), whose pods may have changed: pods being created, own pods, and
         foreign pods with their names.

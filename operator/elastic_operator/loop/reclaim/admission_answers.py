@@ -88,7 +88,7 @@ class AdmissionAnswers:
             self._forgive(job)
 
     def _forgive(self, job: Job) -> None:
-        """Forget the refusals of an edited job, up to `MAX_EDITS` times in a row: the edit may have mended the job."""
+        """Forget the refusals of an edited job, up to `MAX_EDITS` times in a row: the edit may have fixed the job."""
         now, failed, known = time.monotonic(), job.status.failed_size, self._jobs.get(job.uid, _JobAnswers())
         has_failed = failed is not None and failed.size is not None
         if now >= known.may_preempt_at and not (known.refusals.times or known.refused_later or has_failed):

@@ -75,7 +75,7 @@ class AdmissionChecks:
         self._questions: dict[str, _Question] = {}
         self._running: dict[str, tuple[_Question, asyncio.Task[None]]] = {}
         self._turns: dict[str, int] = {}
-        """By namespace with questions, the number of its last turn; larger numbers are later."""
+        """The number of the last turn of each namespace with questions; larger numbers are later."""
 
     def may_preempt(self, job: Job) -> bool:
         """Whether the job may preempt, by the answers about its last seen generation."""

@@ -87,7 +87,7 @@ class EvictionGate:
         self._allocation: Allocation | None = None
         self._fresh = True
         self._waits_since: dict[str, float] = {}
-        """By job, the begin (monotonic) of its present wait for answers. A release of pods begins another wait."""
+        """The begin (monotonic) of the present wait for answers, by job. A release of pods begins another wait."""
 
     def begin_pass(self, obs: Mapping[str, Observation], allocation: Allocation, *, fresh: bool) -> None:
         """Take the decisions of this pass, and whether the stores are fresh."""

@@ -1,4 +1,4 @@
-"""A job that is quarantined after an error of the operator's own (88). Its pods run on, and others may reclaim its
+"""A job that is quarantined after an error of the operator's own (88). Its pods continue, and others may reclaim its
 GPUs.
 
 Decisions about the job use as little as possible: its name, its pods, and its last good demand.
