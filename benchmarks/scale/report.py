@@ -178,7 +178,7 @@ def _rest(figures: Figures) -> str:
         ("created, beside the pods alone", f"{ratios['create_ratio_pods_only']:.2f}", "at least 0.4"),
         ("ready, beside the pods alone", f"{ratios['running_ratio_pods_only']:.2f}", "at least 0.4"),
         ("successor of a lost pod, beside a bare client that watches and posts", _beside(figures.lost), "1.5"),
-        ("pod for a GPU that somebody else's pod freed, beside the same", _beside(figures.freed), "1.5"),
+        ("pod for a GPU that a foreign pod freed, beside the same", _beside(figures.freed), "1.5"),
         ("pod of a job that is scaled up by one, beside the same", _beside(figures.scaled), "1.5"),
         ("all pods ready grows with their number to the power of", f"{ratios['fill_exponent']:.2f}", "at most 1.1"),
         ("a pass that changes nothing, to the power of", f"{ratios['change_exponent']:.2f}", "at most 0.1"),
