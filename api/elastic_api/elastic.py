@@ -20,7 +20,7 @@ RUNTIME_VOLUME = "elastic-runtime"
 WISH_VOLUME = "elastic-wish"
 """The volume in which the master finds the members of the group."""
 SCRATCH_VOLUME = "elastic-scratch"
-"""For temporary files, where the container's own file system is read-only."""
+"""A folder for temporary files if the container's file system is read-only."""
 SCRATCH_FOLDER = "/var/run/elastic-pytorch"
 
 RESERVED_ENV = frozenset(

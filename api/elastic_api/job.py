@@ -43,7 +43,7 @@ NEEDS_PATH = "must be left out where elasticity.checkpointPath is; or write ther
 
 
 class ApiModel(BaseModel):
-    """camelCase outside, snake_case inside; a field nobody knows is an error that names it."""
+    """camelCase outside, snake_case inside; an unknown field is an error that names it."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True)
 

@@ -1,6 +1,4 @@
-"""One training job of local pods. The report takes the operator's place: it starts and ends pods, and writes the
-wish.
-"""
+"""One training job of local pods. The report takes the operator's place: it starts and ends pods, writes the wish."""
 
 from __future__ import annotations
 
@@ -41,7 +39,7 @@ class Job:
         for pod in self.pods.values():
             pod.kill()
 
-    # -- what the operator does ---------------------------------------------------------------------------------------
+    # -- the operator's part ------------------------------------------------------------------------------------------
 
     def add(self, *indices: int) -> None:
         """Start these pods."""
@@ -58,10 +56,10 @@ class Job:
         self._wishes += 1
         write_wish(map(self._place, indices), number=self._wishes)
 
-    # -- what is seen -------------------------------------------------------------------------------------------------
+    # -- observations -------------------------------------------------------------------------------------------------
 
     def steps(self, index: int) -> list[Step]:
-        """The steps of the processes of that pod."""
+        """The steps of the pod's processes."""
         return read(self.folder / f"steps-{self._place(index).name}.jsonl")
 
     def seen(self, index: int) -> list[dict[str, float]]:
@@ -118,4 +116,4 @@ class Job:
 
 
 STEADY_STEPS = 20
-"""The steps of a group before it counts as training."""
+"""The number of steps after which a group counts as training."""

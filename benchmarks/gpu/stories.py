@@ -20,9 +20,9 @@ SECONDS = 120.0
 
 @dataclass
 class Told:
-    """The figures of one system. Pauses in seconds (the longest time without a step of pod 0), memory in MiB.
+    """The figures of one system: pauses in seconds (the longest time without a step of pod 0), memory in MiB.
 
-    `again` is how many steps were repeated in a change. `error` is why the run ended early.
+    `again` is the number of steps repeated in a change. `error` is why the run ended early.
     """
 
     backend: str
@@ -72,7 +72,7 @@ def _live(job: Job, told: Told) -> None:
 
 
 def _join(job: Job, told: Told, index: int, name: str) -> None:
-    """Let a pod join. In Elastic mode it is warm before, so that the pause contains no imports."""
+    """Let a pod join. In Elastic mode it is warm first, so that the pause contains no imports."""
     if job.system.is_elastic:
         job.add(index)
         job.wait("the newcomer is warm", lambda: job.is_warm(index))

@@ -1,4 +1,4 @@
-"""The place of a local pod in its job, and the operator's variables for such a pod, from the operator's own code.
+"""The place of a local pod in its job, and the operator's variables for such a pod, from the operator's code.
 
 The values that the kubelet fills in on a cluster (the pod's address and uid, the token) are added here.
 """
@@ -23,7 +23,7 @@ from elastic_worker import contract
 LAUNCHER = Path(contract.__file__).with_name("__main__.py")
 HERE = "127.0.0.1"
 NAME, UID = "toy", "local"
-"""Of the job."""
+"""The job's name."""
 WISH = "wish"
 GRACE_SECONDS = 30
 
@@ -53,12 +53,12 @@ class Place:
 
     @property
     def number(self) -> int:
-        """Its index among the pods of its role."""
+        """The pod's index among the pods of its role."""
         return max(0, self.index - 1)
 
     @property
     def name(self) -> str:
-        """As the operator names it."""
+        """The pod's name, as the operator gives it."""
         return pod_name(NAME, self.role, self.number)
 
 

@@ -34,9 +34,9 @@ from elastic_operator.settings import Settings
 from elastic_operator.upkeep.policy_status import PolicyStatuses
 
 QUIET_SECONDS = 1.5
-"""After this long without a write, and after some passes, all work that was begun is done."""
+"""All work has ended after this time without a write, and after some passes."""
 MOST_SECONDS = 90.0
-"""The limit of a wait for rest. Work that is done in turns takes longer."""
+"""The limit of a wait for rest. Work that is split into turns takes longer."""
 
 
 @dataclass(slots=True)
@@ -104,14 +104,14 @@ class Operator:
 
     @contextmanager
     def taken(self) -> Iterator[Times]:
-        """The times of all that happens within the context."""
+        """The times of all work within the context."""
         self.times = times = Times()
         watching = asyncio.get_running_loop().create_task(self._watch(times))
         yield times
         watching.cancel()
 
     async def _watch(self, times: Times) -> None:
-        """This task has one step in each turn of the loop, so there is one turn between two steps."""
+        """Measure the loop: this task has one step in each turn, so one turn lies between two steps."""
         before = time.process_time()
         while True:
             await asyncio.sleep(0)
@@ -158,7 +158,7 @@ class Operator:
 
 
 def measure(load: Load) -> dict[str, Times]:
-    """The times from a start to rest, of the two-minutely look at everything, and after one change."""
+    """The times from a start to rest, of the pass over everything each two minutes, and after one change."""
     gc.set_threshold(*GC_THRESHOLDS)
     return asyncio.run(_measure(load))
 

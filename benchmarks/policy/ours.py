@@ -1,10 +1,9 @@
-"""This project's own decisions, called as its loop calls them: observe, allocate and reconcile of
-`elastic_operator.plan`.
+"""This project's decisions, called as in its loop: observe, allocate and reconcile of `elastic_operator.plan`.
 
-No part of the policy is written again here. It gets jobs and pods as it reads them from Kubernetes, its plans are
+No part of the policy is written again here. The operator's code reads jobs and pods as from Kubernetes, its plans are
 carried out at once, and its statuses are kept as by the API server. Two parts of `loop/` are left out: dry runs before
 reclaim, since no pod is refused here, and the turns of preemptors that wait for the limit for all teams (138).
-kube-scheduler is our own, which gives a plain pod the fullest node with room.
+kube-scheduler is simulated: it gives a plain pod the fullest node with room.
 """
 
 from __future__ import annotations
@@ -120,9 +119,9 @@ class Ours:
             if without_pods == ROUNDS_WITHOUT_PODS:
                 self.wake = world.now + 1.0
                 return
-        raise AssertionError(f"pods come and go in {MOST_ROUNDS} rounds, {world.now:.0f} s")
+        raise AssertionError(f"decisions do not converge in {MOST_ROUNDS} rounds, {world.now:.0f} s")
 
-    # -- looking -------------------------------------------------------------------------------------------------------
+    # -- reading -------------------------------------------------------------------------------------------------------
 
     def _look(self, world: World) -> AllocationInputs:
         now = EPOCH + world.now
@@ -148,7 +147,7 @@ class Ours:
         )
 
     def _see(self, known: _Known, job: Training, unready: Mapping[str, float], now: float) -> None:
-        """The observation of the job and its demand, made anew if anything in it may have changed."""
+        """The observation of the job and its demand, renewed if anything in it may have changed."""
         self._read_pods(known, job, unready, now)
         if known.obs is not None and known.obs.job is known.job and now < known.until:
             return
@@ -234,7 +233,7 @@ class Ours:
                 created, reserved = EPOCH + pod.trace.arrives, self._reserved.get(name, ("", 0.0))[0]
                 yield ForeignPod(name, pod.trace.team, name, created, shape, reserved=reserved)
 
-    # -- doing ---------------------------------------------------------------------------------------------------------
+    # -- acting --------------------------------------------------------------------------------------------------------
 
     def _schedule(self, world: World) -> None:
         """kube-scheduler: bind plain pods where there is room that is not reserved for another pod."""
@@ -344,7 +343,7 @@ def _shape(trace: JobTrace) -> JobShape:
 
 
 def _own_pod(job_name: str, pod: Pod, made: CreatePod, before: OwnPod | None, now: float) -> OwnPod:
-    """The pod as the store has it; the same object as before if it has not changed."""
+    """The pod as in the store; the same object as before if it has not changed."""
     runs = pod.ready <= now - EPOCH + 1e-6 or (before is not None and before.ready)
     known = before or OwnPod(
         name=pod_name(job_name, made.role, made.index),

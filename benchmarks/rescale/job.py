@@ -1,6 +1,4 @@
-"""One training job of local pods. The benchmark takes the operator's place: it starts and ends pods, and writes the
-wish.
-"""
+"""One training job of local pods. The benchmark takes the operator's place: it starts and ends pods."""
 
 from __future__ import annotations
 
@@ -45,7 +43,7 @@ class Job:
         for pod in self.pods.values():
             pod.kill()
 
-    # -- what the operator does ---------------------------------------------------------------------------------------
+    # -- the operator's part ------------------------------------------------------------------------------------------
 
     def add(self, *indices: int) -> None:
         """Start these pods."""
@@ -66,7 +64,7 @@ class Job:
         write_wish(map(self._place, indices), number=self._wishes)
 
     def replace_master(self) -> None:
-        """Start a new master for a lost one. Under torchrun the whole job is started anew, as by the operator."""
+        """Start a new master for a lost one. Under torchrun the whole job is restarted, as by the operator."""
         if self.system.is_tuned:
             self._incarnation += 1
             for pod in self.pods.values():
@@ -75,7 +73,7 @@ class Job:
         else:
             self.add(0)
 
-    # -- what is seen -------------------------------------------------------------------------------------------------
+    # -- observations -------------------------------------------------------------------------------------------------
 
     def steps(self, index: int) -> list[Step]:
         """The steps of the processes of that pod, restarted ones included."""
@@ -91,7 +89,7 @@ class Job:
         return status if isinstance(status, dict) else {}
 
     def is_warm(self, index: int = 0) -> bool:
-        """Whether a pod can take part at once; with torchrun, whether the agents can meet at the master."""
+        """Whether a pod can take part at once; with torchrun, whether the agents can connect to the master."""
         if self.system.is_elastic:
             return bool(self.status(index).get("warm"))
         with socket.socket() as probe:

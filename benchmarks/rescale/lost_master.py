@@ -55,7 +55,7 @@ def standing(cluster: str, progress: Progress) -> Iterator[Place]:
 
 
 def measure(place: Place, system: System, load: Load, *, number: int) -> Cost:
-    """The cost for a job of its own with a unique number. BenchError if it does not train (again)."""
+    """The cost for a new job with a unique number. Raises BenchError if it does not train (again)."""
     job = _Job(place, f"toy-{number}")
     job.start(system, load)
     job.until_trains("three pods to train", since=0.0)

@@ -85,7 +85,7 @@ class JobInformer:
         self.is_gone: Callable[[str], bool] = lambda _: False
         """Whether the namespace of that name counts as one without jobs, although a list there is refused."""
         self._forbidden_since: dict[str, float] = {}
-        """By namespace, the first of the lists that were all refused for lack of the right (monotonic)."""
+        """The first of the lists that were all refused for lack of the right (monotonic), by namespace."""
         self._listed, self._may_watch, self._swept = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._running = False
         self._as_of = float("-inf")
@@ -177,14 +177,14 @@ class JobInformer:
 
     def _last_readable_version(self, raw: dict[str, Any]) -> objects.CustomObject | None:
         """The job's last readable version, with the metadata that can still be read."""
-        known = None
+        stored = None
         with suppress(LookupError, TypeError, ValueError):
-            known = self.store.get(raw["metadata"]["uid"])
+            stored = self.store.get(raw["metadata"]["uid"])
             meta = objects.decode(raw["metadata"], objects.CustomMeta)
             int(meta.resource_version)  # the store compares versions as numbers
-            if known is not None:
-                return replace(known, metadata=replace(meta, generation=known.metadata.generation))
-        return known
+            if stored is not None:
+                return replace(stored, metadata=replace(meta, generation=stored.metadata.generation))
+        return stored
 
     def _report(self, raw: object, error: Exception) -> None:
         meta = raw.get("metadata") if isinstance(raw, dict) else None

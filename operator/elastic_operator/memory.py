@@ -37,7 +37,7 @@ class DirtySet(Generic[K]):
         self._keys = None
 
     def peek(self) -> Set[K] | None:
-        """The same keys as `take`, which stay marked."""
+        """The keys that `take` would return, which stay marked."""
         return self._keys
 
     def take(self) -> Set[K] | None:
@@ -58,15 +58,15 @@ class KeyedCache(Generic[K, T]):
 
     def get(self, name: str, key: K, make: Callable[[*Args], T], *args: *Args) -> T:
         """The thing of that name. It is made from `args` again if `key` differs from the last one."""
-        before = self._kept.get(name)
-        if before is not None and (before[0] is key or before[0] == key):
-            return before[1]
+        previous = self._kept.get(name)
+        if previous is not None and (previous[0] is key or previous[0] == key):
+            return previous[1]
         thing = make(*args)
         if thing is None:
             self.drop(name)
             return thing
-        if before is not None and before[1] == thing:
-            thing = before[1]
+        if previous is not None and previous[1] == thing:
+            thing = previous[1]
         self._kept[name] = key, thing
         return thing
 
@@ -95,12 +95,12 @@ class SingleCache(Generic[K, T]):
 
     def get(self, key: K, make: Callable[[*Args], T], *args: *Args) -> T:
         """The thing. It is made from `args` again if `key` differs from the last key."""
-        before = self._kept
-        if before is not None and (before[0] is key or before[0] == key):
-            return before[1]
+        previous = self._kept
+        if previous is not None and (previous[0] is key or previous[0] == key):
+            return previous[1]
         thing = make(*args)
-        if before is not None and before[1] == thing:
-            thing = before[1]
+        if previous is not None and previous[1] == thing:
+            thing = previous[1]
         self._kept = None if thing is None else (key, thing)
         return thing
 

@@ -102,10 +102,10 @@ class Quarantine:
         """
         now = time.monotonic()
         self._forget_old(now)
-        before = self._faults.get(uid)
-        edited = before is not None and before.version != version
+        previous = self._faults.get(uid)
+        edited = previous is not None and previous.version != version
         self.count(kind)
-        if at_grant and before is not None and before.is_reported and not edited and now < before.again_at:
+        if at_grant and previous is not None and previous.is_reported and not edited and now < previous.again_at:
             log.error(
                 "%s=%s: the write of its quarantine status raised, too: %r",
                 kind,
@@ -113,9 +113,9 @@ class Quarantine:
                 error,
                 exc_info=error,
             )
-            before.silent = True
-            return before
-        earlier = before.attempts if before is not None and not edited else NEVER_FAILED
+            previous.silent = True
+            return previous
+        earlier = previous.attempts if previous is not None and not edited else NEVER_FAILED
         first = FIRST_ALLOCATION_SECONDS if in_allocation else FIRST_FAULT_SECONDS
         attempts = earlier.failed(now, first, MAX_QUARANTINE_SECONDS)
         # The text of an error in the allocation may name other tenants' objects.
@@ -128,10 +128,10 @@ class Quarantine:
         )
         self._raised += 1
         log.error("%s=%s is quarantined for %.0f s: %r", kind, name, attempts.until - now, error, exc_info=error)
-        may_preempt_at = before.may_preempt_at if before is not None else now
+        may_preempt_at = previous.may_preempt_at if previous is not None else now
         if at_grant:
             may_preempt_at = attempts.until + NO_PREEMPTION_SECONDS
-        versions = before.versions + edited if before is not None else 1
+        versions = previous.versions + edited if previous is not None else 1
         fault = self._faults[uid] = Fault(version, message, attempts, in_allocation, may_preempt_at, versions)
         return fault
 

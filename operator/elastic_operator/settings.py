@@ -41,7 +41,7 @@ class Logging(ApiModel):
     """The operator's log."""
 
     format: Literal["text", "json"] = "text"
-    """Lines for people, or one JSON object a line."""
+    """Lines for readers, or one JSON object a line."""
     level: Literal["debug", "info", "warning", "error"] = "info"
     """The lowest level that is written."""
 
@@ -126,9 +126,9 @@ class ReclaimSettings(ApiModel):
     """
 
     mode: Annotated[ReclaimMode, BeforeValidator(_as_written)] = ReclaimMode.ON
-    """With DryRun, the operator only reports evictions, in events and metrics."""
+    """DryRun: the operator only reports evictions, in events and metrics."""
     paused: bool = False
-    """For an emergency: no GPUs are reclaimed; idle ones are still granted."""
+    """Emergency switch: no GPUs are reclaimed; idle ones are still granted."""
     max_evictions_per_decision: int | None = Field(None, ge=1)
     """The most pods of others that may be evicted within a minute for the jobs and foreign pods of one team; None: half
     the number of the cluster's GPUs, at least 16.

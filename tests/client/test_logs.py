@@ -137,7 +137,7 @@ def test_a_pod_that_is_not_there_yet_is_waited_for_aloud(
     monkeypatch.setattr(command.screen, "note", joined)
     ended = tenant("logs", "toy", "-f", "--pod", "toy-worker-7")
     assert (ended.code, ended.out) == (0, "late\n")
-    assert "pod toy-worker-7 is not there yet and is waited for; did you mean toy-worker-0?" in ended.err
+    assert "pod toy-worker-7 does not exist yet: waiting for it; did you mean toy-worker-0?" in ended.err
 
 
 @pytest.mark.usefixtures("job")

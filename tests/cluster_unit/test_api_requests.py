@@ -229,7 +229,7 @@ async def test_an_endpoint_slice_that_changed_meanwhile_is_not_overwritten(api, 
         await api_requests.ensure_endpoint_slice(session, endpoint_slice("10.1.0.2"), job_uid=JOB_UID)
 
 
-async def test_a_status_is_changed_by_its_differences_and_only_from_the_state_it_was_decided_on(api, session):
+async def test_a_status_patch_has_the_differences_and_requires_the_state_it_was_decided_on(api, session):
     job = api.put(JOB, {"spec": {}, "status": {"replicas": 1, "retry": {"attempt": 1}}})
     old, rv = job["status"], job["metadata"]["resourceVersion"]
     new = {"replicas": 2, "gpus": 4}

@@ -207,7 +207,7 @@ async def test_after_kopf_has_listed_its_watch_makes_nothing_new_before_the_jobs
         assert informer.age() == 0
 
 
-async def test_the_store_is_old_where_one_namespace_s_watch_is_not_answered_whatever_comes_of_another(api, session):
+async def test_the_store_is_old_if_one_namespace_s_watch_is_silent_whatever_another_receives(api, session):
     async with feeding(session, "a", "b") as informer:
         api.always["LIST"] = hang
         await asyncio.sleep(STALE_SECONDS)

@@ -116,7 +116,7 @@ def test_a_pod_that_is_pinned_and_not_bound_yet_is_on_that_node():
     assert use(ledger).used[GPU] == 1
 
 
-def test_a_pinned_pod_that_is_deleted_before_it_is_bound_holds_nothing_however_long_its_object_stays():
+def test_a_pinned_pod_deleted_before_its_binding_holds_nothing_while_its_object_stays():
     now = [0.0]
     ledger = ledger_of(pinned(finalizers=["example.com/keep"], **DELETING), now=lambda: now[0])
     assert use(ledger) == UNUSED
@@ -213,7 +213,7 @@ def test_a_job_heard_of_after_its_pods_gets_them_and_loses_them_when_it_goes():
     assert use(ledger).used[GPU] == 1
 
 
-def test_a_pod_without_a_node_keeps_its_place_after_its_job_is_gone_until_its_deletion_is_asked_for():
+def test_an_unbound_pod_of_a_deleted_job_keeps_its_place_until_its_own_deletion():
     jobs = dict(JOBS)
     waiting, deleted = pinned(), pinned(rv=3, **DELETING)
     ledger = ledger_of(waiting, jobs=jobs)

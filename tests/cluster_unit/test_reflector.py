@@ -437,7 +437,7 @@ async def test_when_an_optional_kind_is_removed_its_objects_are_gone(api, sessio
         assert reflector.age() < 1
 
 
-async def test_objects_of_an_optional_kind_come_back_unchanged_after_it_was_not_served_for_a_moment(api, session):
+async def test_objects_of_an_optional_kind_return_unchanged_after_a_moment_without_the_kind(api, session):
     """An API server that starts may answer 404 before it has read the definitions."""
     api.put(f"{POLICIES}/a", {"metadata": {}, "spec": {}})
     async with reflecting_optional(session) as reflector:

@@ -47,7 +47,7 @@ def test_all_pods_are_replaced_where_it_is_not_shown_that_just_those_that_are_le
     assert [event.reason for event in planned.events[:2]] == ["NodeLost", "NewIncarnation"]
 
 
-def test_by_default_a_group_that_stands_still_waits_no_longer_than_until_the_node_is_given_up():
+def test_by_default_a_stalled_group_waits_only_until_the_node_is_given_up():
     before, begins, due = (
         see(job_of(asked=asked), now=now, unready={"n2": 100}) for asked, now in ((None, 115), (None, 120), (120, DUE))
     )
@@ -90,7 +90,7 @@ def test_no_log_is_asked_for_where_those_that_are_left_could_be_no_group(pods, f
     assert seen.lost_nodes == {"n2"}
 
 
-def test_pods_that_do_not_run_or_are_to_go_or_are_on_other_nodes_that_are_not_ready_are_none_of_the_group():
+def test_pods_that_do_not_run_leave_or_are_on_other_unready_nodes_are_not_in_the_group():
     starts = make_pod("worker-3", phase="Pending", main=MainContainer())
     more = (starts, make_pod("worker-4", deleting_since=START + 90), make_pod("worker-5", node="n3"))
     seen = see(job_of((*PODS, *more)), now=DUE, unready={"n2": 100, "n3": 120})

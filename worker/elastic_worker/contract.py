@@ -33,8 +33,8 @@ ANNOTATION_MEMBERSHIP = f"{GROUP}/membership"
 """On the master pod of an Elastic job: the pods that are to take part. JSON `{"wish": 7, "members": [{"name":
 "toy-master-0", "uid": "..."}], "min": 2, "max": 4, "sizes": [2, 4], "step": 1}`. A higher wish of the same master
 replaces a lower one; `sizes` (all allowed sizes) and `step` (from min on) are absent if any size from min to max is
-allowed. Names are for people; members of large jobs have none, so that all members fit. `"successor": false`, which the
-operator never writes, is for a master that no other master replaces while it runs (`elastic_worker.slurm`).
+allowed. Names are for readers; members of large jobs have none, so that all members fit. `"successor": false`, which
+the operator never writes, is for a master that no other master replaces while it runs (`elastic_worker.slurm`).
 """
 
 ANNOTATION_MASTER_EPOCH = f"{GROUP}/master-epoch"
@@ -82,7 +82,7 @@ ENV_NPROC = "ELASTIC_NPROC"
 ENV_PRELOAD = "ELASTIC_PRELOAD"
 """Modules that the warm parent imports beside torch, separated by commas."""
 ENV_WARM = "ELASTIC_WARM"
-"""0: processes are started anew instead of forked from a warm parent."""
+"""0: processes are started as new interpreters instead of forked from a warm parent."""
 ENV_COUNT_STEPS = "ELASTIC_COUNT_STEPS"
 """0: no optimizer hook counts the steps of scripts that do not use our library."""
 ENV_CHECKPOINT_PATH = "ELASTIC_CHECKPOINT_PATH"
@@ -103,7 +103,7 @@ ENV_STATUS_PORT = "ELASTIC_STATUS_PORT"
 
 # The launcher sets these in training processes, in addition to torchrun's variables.
 ENV_GENERATION = "ELASTIC_GENERATION"
-"""0 in a process that is started to join a group that trains."""
+"""0 in a process that is started to join a training group."""
 ENV_LIBRARY = "ELASTIC_LIBRARY"
 """Path of the launcher's socket for processes that use the library."""
 ENV_SAVE_FILE = "ELASTIC_SAVE_FILE"

@@ -145,8 +145,8 @@ def _pin(pod: dict[str, Any], node: str) -> None:
 def _declare(main: dict[str, Any], ports: Sequence[int]) -> None:
     """Declare ports of the node: kube-scheduler puts no two pods with the same one on a node."""
     declared = main.get("ports") or []
-    known = {port.get("containerPort") for port in declared}
-    if ours := [{"containerPort": port, "hostPort": port, "protocol": "TCP"} for port in ports if port not in known]:
+    numbers = {port.get("containerPort") for port in declared}
+    if ours := [{"containerPort": port, "hostPort": port, "protocol": "TCP"} for port in ports if port not in numbers]:
         main["ports"] = [*declared, *ours]
 
 

@@ -98,8 +98,8 @@ def last_lines_of(log_tail: str) -> tuple[str, ...]:
         return shown(lines)
     attempt = _last_attempt(lines)
     noticed = [number for number, line in enumerate(attempt) if _AGENT_FAILED.search(line)]
-    before = [line for line in attempt[: noticed[-1] if noticed else None] if not _AGENT_LOG.match(line)]
-    return shown(_of_rank(_number(_RANK, summary), _number(_LOCAL_RANK, summary), before))
+    earlier = [line for line in attempt[: noticed[-1] if noticed else None] if not _AGENT_LOG.match(line)]
+    return shown(_of_rank(_number(_RANK, summary), _number(_LOCAL_RANK, summary), earlier))
 
 
 def _of_rank(rank: int | None, local_rank: int | None, lines: Sequence[str]) -> list[str]:
@@ -178,5 +178,5 @@ def _belongs_to_message(line: str) -> bool:
 def _last_output(lines: Sequence[str]) -> str:
     """The last lines before the agent noticed the failure, without the agent's own."""
     noticed = [number for number, line in enumerate(lines) if _AGENT_FAILED.search(line)]
-    before = lines[: noticed[-1]] if noticed else lines
-    return "\n".join([line for line in before if not _AGENT_LOG.match(line)][-_MAX_LAST_OUTPUT:])
+    earlier = lines[: noticed[-1]] if noticed else lines
+    return "\n".join([line for line in earlier if not _AGENT_LOG.match(line)][-_MAX_LAST_OUTPUT:])

@@ -1,7 +1,7 @@
 """Writes events on jobs (events.k8s.io/v1): each once, repeated ones counted, and without delaying a pass.
 
 `record` only puts an event into a bounded queue; a task of its own writes. An event that does not fit, exceeds its
-job's rate, or is refused, is dropped and counted. Events are only for people; the status is complete.
+job's rate, or is refused, is dropped and counted. Events are only for readers; the status is complete.
 """
 
 from __future__ import annotations

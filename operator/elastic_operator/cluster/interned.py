@@ -26,9 +26,9 @@ class Interned(dict[K, V]):
 
     def first(self, key: K, thing: V) -> V:
         """The first thing with that key: `thing`, if there is none yet."""
-        known = self.setdefault(key, thing)
+        shared = self.setdefault(key, thing)
         self.keep_limit()
-        return known
+        return shared
 
     def keep_limit(self) -> None:
         """Forget the older half of the things if there are too many."""

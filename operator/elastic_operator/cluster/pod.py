@@ -18,7 +18,7 @@ LEADER_WORKER_LABEL = "leaderworkerset.sigs.k8s.io/group-key"
 
 
 class PodLabels(Struct, frozen=True, rename=None):
-    """The labels of pods that we read. Role and index come from the object's name, which nobody can edit.
+    """The labels of pods that we read. Role and index come from the object's name, which cannot be edited.
 
     Kueue admits a pod with `queue`. The other labels tell which foreign pods belong together
     (`read/foreign/gang_key.py`).

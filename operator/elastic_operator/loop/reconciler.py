@@ -211,21 +211,21 @@ class Reconciler:
         """
         allocation = decisions.allocation
         for uid in self.reason_messages.take(in_storm=in_storm):
-            known = self._planner.plans.of(uid)
+            previous = self._planner.plans.of(uid)
             # An unchanged observation is the identical object (23).
-            if known is None or known.obs is not decisions.obs.get(uid) or known.obs.job.fault:
+            if previous is None or previous.obs is not decisions.obs.get(uid) or previous.obs.job.fault:
                 continue
             if uid not in allocation or self.dispatcher.busy(uid):
                 continue
             try:
-                self._renew_message(known.obs, allocation, now)
+                self._renew_message(previous.obs, allocation, now)
             except Exception as error:  # noqa: BLE001 - any error is handled as an error of this job only
                 self._quarantine_job(uid, error)
                 self._wake()
 
     def _renew_message(self, obs: Observation, allocation: Allocation, now: float) -> None:
-        known, grant = obs.job.status.condition(ConditionType.FULL_SIZE), allocation[obs.job.uid]
-        if known is None or (known.reason, known.message) != grant.size_reason:
+        condition, grant = obs.job.status.condition(ConditionType.FULL_SIZE), allocation[obs.job.uid]
+        if condition is None or (condition.reason, condition.message) != grant.size_reason:
             self._plan(obs, allocation, now)
 
 

@@ -73,7 +73,7 @@ class StoreView:
         self.settings = _allocation_settings(reader.settings)
         self._known: KeyedCache[JobInputs | InputsWithoutSpec, Job] = KeyedCache()
         self._barred = _Barred()
-        """As of the last refresh."""
+        """The state of the last refresh."""
         self._mine: SingleCache[int, AbstractSet[str]] = SingleCache()
         """The jobs (uids) that are served."""
         self._changed: DirtySet[str] = DirtySet()
@@ -113,10 +113,10 @@ class StoreView:
         return self._dirty
 
     def _take_dirty(self) -> Collection[str] | None:
-        before, now = self._barred, _Barred(*self._may_not_preempt(), self._quarantine.barred_from_preemption())
+        previous, now = self._barred, _Barred(*self._may_not_preempt(), self._quarantine.barred_from_preemption())
         self._barred = now
-        jobs, namespaces = now.jobs ^ before.jobs, now.namespaces ^ before.namespaces
-        self._changed.mark(*jobs, *(uid for uid, _ in now.quarantined ^ before.quarantined))
+        jobs, namespaces = now.jobs ^ previous.jobs, now.namespaces ^ previous.namespaces
+        self._changed.mark(*jobs, *(uid for uid, _ in now.quarantined ^ previous.quarantined))
         if namespaces:
             bodies = (body.metadata for body in self._stores.jobs.values())
             self._changed.mark(*(meta.uid for meta in bodies if meta.namespace in namespaces))
@@ -201,8 +201,8 @@ class StoreView:
                 yield uid
 
     def _is_new(self, uid: str) -> bool:
-        known = self._known.peek(uid)
-        return known is None or known[0].body is not self._stores.jobs.get(uid)  # by identity (23)
+        previous = self._known.peek(uid)
+        return previous is None or previous[0].body is not self._stores.jobs.get(uid)  # by identity (23)
 
     def _is_mine(self, body: objects.CustomObject) -> bool:
         return self.reader.settings.watches(body.metadata.namespace)

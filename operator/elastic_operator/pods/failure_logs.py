@@ -53,7 +53,7 @@ class FailureLogs:
         self._contents: dict[str, LogContent] = {}
         self._kept_bytes = 0
         self._reading: defaultdict[str, dict[str, asyncio.Task[None]]] = defaultdict(dict)
-        """By job, the pods whose logs are being read or are next."""
+        """The pods whose logs are being read or are next, by job."""
         self.turns = FairSemaphore(MAX_LOGS_AT_ONCE, MAX_LOGS_OF_NAMESPACE)
         """The turns for all readers of logs."""
 

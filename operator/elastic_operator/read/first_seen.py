@@ -30,7 +30,7 @@ V = TypeVar("V")
 
 
 class FirstSeen:
-    """By object (uid) and written time, the time that counts."""
+    """The time that counts, by object (uid) and written time."""
 
     def __init__(self, clock: ServerClock) -> None:
         self.clock, self._passes = clock, 0

@@ -49,8 +49,8 @@ class JobContexts:
         unready, availability = self._nodes.refresh_unready(now), self._nodes.availability()
         self._external_changes.refresh(availability, teams, now)
         outage, class_of = self._nodes.outages.present, self._uncounted.class_of()
-        before, self._seen = self._seen, (self._classes.revision, unready, outage, availability, teams, class_of)
-        return self._seen != before
+        previous, self._seen = self._seen, (self._classes.revision, unready, outage, availability, teams, class_of)
+        return self._seen != previous
 
     def of(self, body: objects.CustomObject, pods: tuple[OwnPod, ...]) -> JobContext:
         """The context of one job with these pods."""

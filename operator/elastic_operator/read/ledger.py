@@ -75,7 +75,7 @@ class Ledger:
         self.revision = 0
         """Raised with each change that may affect a node or a job."""
         self._revisions: dict[str | None, int] = {}
-        """By node with pods, the revision of their last change."""
+        """The revision of the last change of a node's pods, by node."""
         self.dirty: DirtySet[str | tuple[str, str]] = DirtySet()
         """The jobs, by uid or by (namespace, name), whose pods may have changed: pods being created, own pods, and
         foreign pods with their names.
@@ -84,28 +84,28 @@ class Ledger:
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """Count a change. A listener of the pods' store."""
-        before = self._entries.get(old.metadata.uid) if old is not None else None
+        previous = self._entries.get(old.metadata.uid) if old is not None else None
         if new is not None:
-            entry = self._entry(new, before)
+            entry = self._entry(new, previous)
             self.assumed.forget(new.metadata.namespace, new.metadata.name)
-            if before is not None and entry.counts_like(before):
+            if previous is not None and entry.counts_like(previous):
                 self._entries[new.metadata.uid] = entry
                 if entry.waits:
                     self._waiting[new.metadata.uid] = new
                 return
-        if before is not None:
-            self._drop(before.pod.metadata.uid)
+        if previous is not None:
+            self._drop(previous.pod.metadata.uid)
         if new is not None:
             self._add(entry)
-        elif before is not None:
-            self._leaving.forget(before.pod.metadata.uid)
+        elif previous is not None:
+            self._leaving.forget(previous.pod.metadata.uid)
         self._on_change()
 
     def job_changed(self, job_uid: str) -> None:
         """Decide again which pods are a job's own, after its creation or deletion."""
         for uid in tuple(self._claims.get(job_uid)):
-            before = self._entries[uid]
-            entry = self._entry(before.pod, before)
+            previous = self._entries[uid]
+            entry = self._entry(previous.pod, previous)
             self._drop(uid)
             self._add(entry)
 
@@ -308,8 +308,8 @@ class Ledger:
         """The load, with one object for equal requests, because the allocator adds up thousands of them in each
         pass.
         """
-        known = self._requests.first(tuple(sorted(requests.items())), requests)
-        return Load(known, count_gpus(requests, self._gpu_resources), host_ports)
+        shared = self._requests.first(tuple(sorted(requests.items())), requests)
+        return Load(shared, count_gpus(requests, self._gpu_resources), host_ports)
 
     def _place_of(self, pod: Pod, owner: OwnerReference | None) -> tuple[str, int] | None:
         """Role and index of a pod of ours; None for foreign pods, even if they name a job."""

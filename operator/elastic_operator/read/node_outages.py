@@ -106,5 +106,5 @@ class NodeOutages:
 
 
 def _is_unborn(node: objects.Node, unready: Unready) -> bool:
-    known = unready.get(node.metadata.name)
-    return known is not None and convert.age_at(node, known.written) < BIRTH_SECONDS
+    since = unready.get(node.metadata.name)
+    return since is not None and convert.age_at(node, since.written) < BIRTH_SECONDS

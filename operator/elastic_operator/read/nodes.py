@@ -184,11 +184,11 @@ class Nodes:
 
     def _find_unready(self) -> Unready:
         unready: dict[str, UnreadyNode] = {}
-        before = self._unready or {}
+        previous = self._unready or {}
         for node in self._stored.values():
             name, noted = node.metadata.name, self._attempt(node, partial(self._note_if_unready, node, unready))
-            if noted is None and name in before:
-                unready[name] = before[name]
+            if noted is None and name in previous:
+                unready[name] = previous[name]
             if name in unready:
                 unready[name] = unready[name]._replace(out_of_service=convert.is_out_of_service(node))
         return unready

@@ -18,7 +18,7 @@ class PodSum:
     requests: Counter[str] = field(default_factory=Counter)
     ports: Counter[HostPort] = field(default_factory=Counter)
     gpus: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """By namespace and resource."""
+    """The sums by namespace and resource."""
     pods: int = 0
 
     def add(self, namespace: str, load: Load) -> None:

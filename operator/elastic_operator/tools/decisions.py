@@ -135,7 +135,7 @@ def _decision(
 
 
 def _order(pod: Slot) -> tuple[str, bool, bool, int]:
-    """By node, the master first."""
+    """The pods by node, the master first."""
     return pod.node or "", not pod.ready, *master_first(pod)
 
 

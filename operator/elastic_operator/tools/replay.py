@@ -79,7 +79,7 @@ def _observed(d: JobDecision) -> dict[str, Any]:
     return {
         "events": plain(obs.events),
         "members": [pod.name for pod in obs.members],
-        "to_delete": [{"name": one.name, "reason": one.reason} for one in obs.to_delete],
+        "to_delete": [{"name": deletion.name, "reason": deletion.reason} for deletion in obs.to_delete],
         "lost_nodes": plain(obs.lost_nodes),
         "kept_nodes": plain(obs.kept_nodes),
         "avoided": plain(obs.avoided),
@@ -154,9 +154,9 @@ def _done(d: JobDecision, plan: Plan) -> Iterator[str]:
 
 def _conditions(d: JobDecision, plan: Plan) -> Iterator[str]:
     """Conditions that change in more than their wording, and new ones with news."""
-    known = {condition.type: condition for condition in d.job.status.conditions}
+    conditions = {condition.type: condition for condition in d.job.status.conditions}
     for now in plan.status.conditions:
-        before, message = known.get(now.type), _once(d, now.message)
+        before, message = conditions.get(now.type), _once(d, now.message)
         if (before.status, before.reason) != (now.status, now.reason) if before else (now.status != "False" or message):
             was = f"{before.status} ({before.reason}) -> " if before else ""
             yield f"condition {now.type}: {was}{now.status} ({now.reason}){f': {message}' if message else ''}"

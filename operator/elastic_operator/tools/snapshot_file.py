@@ -1,4 +1,4 @@
-"""A snapshot as a file: JSON that a person can read, and from which a pass is decided exactly as it was.
+"""A snapshot as a file: readable JSON, from which a pass is decided exactly as it was.
 
 The file is `{"kind": "ClusterSnapshot", "version": 8, "cluster": {...}}`. Inside, the fields are those of
 `tools.cluster_snapshot` and of the facts in `plan.facts` by their own names; specs and statuses are as in the API. A

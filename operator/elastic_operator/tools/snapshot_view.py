@@ -91,10 +91,10 @@ class SnapshotView:
         at_grant: bool = False,  # noqa: ARG002 - it is not tried again
     ) -> bool:
         """Quarantine a job that made the planner raise: only its pods count."""
-        known = self._jobs[uid]
+        entry = self._jobs[uid]
         fault = f"{type(error).__name__}: {error}"
-        facts = replace(known.facts, spec=None, fault=fault, fault_in_allocation=in_allocation)
-        self._jobs[uid] = replace(known, facts=facts)
+        facts = replace(entry.facts, spec=None, fault=fault, fault_in_allocation=in_allocation)
+        self._jobs[uid] = replace(entry, facts=facts)
         return True
 
     def note_unknown_demand(self, job: Job, error: Exception) -> None:

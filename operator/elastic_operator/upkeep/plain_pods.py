@@ -87,10 +87,12 @@ class PlainPodQuotas:
         if self._seen is None:
             return {}
         limits = self._limits(*self._seen)
-        known = {quota.metadata.namespace: quota for quota in self._quotas if quota.metadata.deletion_timestamp is None}
-        names = {*limits, *known}
+        quotas = {
+            quota.metadata.namespace: quota for quota in self._quotas if quota.metadata.deletion_timestamp is None
+        }
+        names = {*limits, *quotas}
         self._upkeep.forget_deleted(names)
-        writes = [_Write(name, known.get(name), limits.get(name)) for name in sorted(names)]
+        writes = [_Write(name, quotas.get(name), limits.get(name)) for name in sorted(names)]
         due = [write for write in writes if not self._is_up_to_date(write)]
         return {
             write.namespace: partial(self._write, write) for write in sorted(due, key=lambda one: one.raises_a_limit)
@@ -118,17 +120,17 @@ class PlainPodQuotas:
         return build_resource_quota(namespace, limits, classes=self._classes)
 
     async def _write(self, write: _Write) -> None:
-        known = write.known
+        quota = write.known
         if write.limits is None:
-            assert known is not None, "a namespace without limits and without a quota needs no write"
-            await api_requests.delete_resource_quota(self._session, write.namespace, QUOTA_NAME, uid=known.metadata.uid)
-            self._quotas.observe_deleted(known.metadata.uid)
+            assert quota is not None, "a namespace without limits and without a quota needs no write"
+            await api_requests.delete_resource_quota(self._session, write.namespace, QUOTA_NAME, uid=quota.metadata.uid)
+            self._quotas.observe_deleted(quota.metadata.uid)
             return
         manifest = self._manifest(write.namespace, write.limits)
-        if known is None:
+        if quota is None:
             answer = await api_requests.create_resource_quota(self._session, manifest)
         else:
-            version = known.metadata.resource_version
+            version = quota.metadata.resource_version
             answer = await api_requests.replace_resource_quota(self._session, manifest, resource_version=version)
         self._quotas.observe(answer)
 

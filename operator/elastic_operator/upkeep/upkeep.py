@@ -55,9 +55,9 @@ class Upkeep:
         except (NotFound, AlreadyExists):
             self._failures.pop(name, None)
         except ClusterError as error:
-            message, before = str(error) if error.retry_policy.is_reported else "", self._failures.get(name)
+            message, previous = str(error) if error.retry_policy.is_reported else "", self._failures.get(name)
             self._failures[name] = message
-            if message and message != before:
+            if message and message != previous:
                 log.warning("%s=%s %s cannot be written: %s", self._kind, name, self._what, message)
         except Exception as error:
             if self._failures.get(name) != repr(error):

@@ -116,7 +116,7 @@ def test_an_allocation_that_comes_out_again_is_left_as_it_is(inputs):
 
 @pytest.mark.parametrize("repetitions", [1, 8])
 @given(inputs=shared_inputs(SHAPES))
-def test_nobody_loses_a_pod_for_what_would_be_undone_even_where_the_rounds_are_not_repeated(repetitions, inputs):
+def test_no_pod_is_preempted_for_a_change_that_would_be_undone_even_without_repeated_rounds(repetitions, inputs):
     with patch.object(rounds, "_MAX_REPETITIONS", repetitions):
         found = LookaheadAllocator().allocate(inputs)
         if found.has_shrinking_jobs:

@@ -55,7 +55,7 @@ def test_nodes_are_avoided_in_each_alternative(terms, becomes):
     assert excluding_nodes(PodShape(requests={}, affinity=terms), ["n1"]).affinity == becomes
 
 
-def test_host_ports_of_containers_and_sidecars_are_read_and_those_of_init_containers_are_not():
+def test_host_ports_of_containers_and_sidecars_are_read_but_not_those_of_init_containers():
     port = {"containerPort": 80, "hostPort": 8080, "hostIP": "0.0.0.0"}
     side = {"name": "s", "restartPolicy": "Always", "ports": [{"hostPort": 9, "protocol": "UDP", "hostIP": "10.0.0.1"}]}
     once = {"name": "o", "ports": [{"hostPort": 7}]}

@@ -25,7 +25,7 @@ from tests.plan.quota.cases import make_foreign_pod
 FULL = [make_node("n1", 2, used=2)]
 
 
-def test_a_minimum_that_lacks_only_nodes_asks_for_them_with_pods_that_no_node_is_chosen_for():
+def test_a_minimum_that_lacks_only_nodes_requests_them_by_pods_without_a_planned_node():
     assert outcome(FULL, [asking(low=2, high=4)]) == {"j": "+m0@? +w0@?"}
 
 
@@ -74,7 +74,7 @@ def test_the_reason_says_what_is_wanted_what_there_is_and_what_comes_next():
     )
 
 
-def test_while_the_api_server_has_answered_none_of_its_creations_it_says_no_time_until_which_its_pods_wait():
+def test_without_an_answer_to_any_creation_a_job_states_no_time_until_which_its_pods_wait():
     """The time counts from the creation of the first pod. The status said 1970-01-01T00:00:00Z."""
     inputs = make_inputs(FULL, [asking(low=2)])
     grant = allocate(with_pods_made(inputs, allocate(inputs)))["j"]
@@ -100,7 +100,7 @@ def test_two_jobs_of_a_team_do_not_ask_for_more_than_its_limit_together():
 
 
 @pytest.mark.parametrize("more", [{"borrow": 1}, {"borrow": 0}], ids=["borrows", "does not borrow"])
-def test_a_job_that_only_requests_keep_from_the_limit_hears_that_a_higher_priority_helps_and_it_does(more):
+def test_if_only_requests_keep_a_job_from_the_limit_a_higher_priority_is_advised_and_helps(more):
     team = make_team("team-a", 3 - more["borrow"], **more)
     jobs = [asking("old", 2, age=9), asking("new", 2)]
     assert grants(FULL, jobs, teams=[team])["new"].message.endswith(" Wait, or give the job a higher priority.")
@@ -108,7 +108,7 @@ def test_a_job_that_only_requests_keep_from_the_limit_hears_that_a_higher_priori
     assert outcome(FULL, higher, teams=[team]) == {"old": "", "new": "+m0@? +w0@?"}
 
 
-def test_a_job_that_the_use_of_its_team_keeps_from_the_limit_hears_that_the_limit_is_too_low():
+def test_if_the_team_s_use_keeps_a_job_from_the_limit_the_limit_is_named_as_too_low():
     jobs = [asking("old", 2, age=9), asking("new", 3)]
     message = grants(FULL, jobs, teams=[make_team("team-a", 2, borrow=0)])["new"].message
     assert message.endswith(" Raise borrowing.limit or the guarantee there, or wait.")
@@ -130,7 +130,7 @@ def test_a_job_with_more_gpus_than_one_job_may_have_does_not_ask():
     assert outcome(FULL, [asking(low=2)], teams=[make_team("team-a", max_gpus_per_job=1)]) == {"j": ""}
 
 
-def test_gpus_kept_for_their_owner_are_no_reason_to_ask_for_the_scheduler_would_give_them_away():
+def test_gpus_kept_for_their_owner_cause_no_request_which_the_scheduler_would_place_on_them():
     teams = [make_team("owner", 2, lend=0), make_team("team-a", 0)]
     assert outcome([make_node("n1", 2)], [asking(low=2)], teams=teams) == {"j": ""}
     assert outcome([make_node("n1", 2, used=2, by="owner")], [asking(low=2)], teams=teams) == {"j": "+m0@? +w0@?"}

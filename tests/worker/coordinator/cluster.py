@@ -1,6 +1,6 @@
-"""A job in memory: the coordinator's own code, members that do what they are told, a clock that is turned by hand.
+"""A job in memory: the coordinator's code, members that follow its orders, and a clock that the test sets.
 
-What must hold at all times is checked at each word the coordinator says.
+The invariants are checked at each message of the coordinator.
 """
 
 from dataclasses import replace
@@ -32,10 +32,10 @@ class Cluster:
     def _executor(self):
         return Executor(self.state, lambda uids, message: [self._post(uid, message.to_json()) for uid in uids])
 
-    # -- what happens -------------------------------------------------------------------------------------------------
+    # -- events -------------------------------------------------------------------------------------------------------
 
     def live(self, happenings):
-        """Each is the name of a method, and its arguments."""
+        """Apply events, each of which is the name of a method and its arguments."""
         for name, *values in happenings:
             getattr(self, name)(*values)
 
@@ -92,7 +92,7 @@ class Cluster:
         self.look()
 
     def checkpoint(self, index):
-        """A pod has found one complete."""
+        """A pod has found a complete checkpoint."""
         member = self._here(index)
         if member is not None:
             self.writing.discard(member.pod.uid)
@@ -101,13 +101,13 @@ class Cluster:
         self.look()
 
     def write(self, index):
-        """A pod begins to write one, unless it may have been asked to stand still."""
+        """A pod begins to write a checkpoint, unless it may have been asked to stand still."""
         member = self._here(index)
         if member is not None and member.processes.number and self.state.still_deadline is None:
             self.writing.add(member.pod.uid)
 
     def answer(self):
-        """All who were asked whether they stand still say so."""
+        """All pods that were asked to stand still answer yes."""
         asked, self.asked = self.asked, {}
         for uid, round_ in asked.items():
             still = uid not in self.writing
@@ -115,7 +115,7 @@ class Cluster:
         self.look()
 
     def settle(self):
-        """Everybody who was told to stop has stopped."""
+        """All pods that were ordered to stop have stopped."""
         for uid in sorted(self.stopping):
             self.executor.stopped(self.state.members[uid], None, unkillable="")
         self.stopping.clear()
@@ -135,7 +135,7 @@ class Cluster:
             self.executor.do(decision, self.now)
         raise AssertionError(f"it decides without end: {decision}")
 
-    # -- what must hold -----------------------------------------------------------------------------------------------
+    # -- invariants ---------------------------------------------------------------------------------------------------
 
     def _post(self, uid, message):
         if "done" in message or "fail" in message:

@@ -1,4 +1,4 @@
-"""Builders for the coordinator's state: a job of so many pods, at time 0, with defaults."""
+"""Builders for the coordinator's state: a job of some pods, at time 0, with defaults."""
 
 from elastic_worker.coordinator.member import Member, Running
 from elastic_worker.coordinator.model import Failure, Generation, Pod, Wish

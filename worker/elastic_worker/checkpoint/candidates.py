@@ -2,8 +2,9 @@
 
 A path that names a file is complete as soon as the file is closed or moved there. A checkpoint in a folder may have
 several files: a model, then an optimizer, once it is gathered from all ranks, then the trainer's state. It is complete
-with its marker (107). The marker is the one that the job names. Else it is the outermost known one, either written here
-or expected after a file written here. Only without a known marker is a checkpoint complete after QUIET_SECONDS.
+with its marker (107). The marker is the one that the job names. Otherwise it is the outermost known one that was
+written here or is expected after a file written here. Without a known marker a checkpoint is complete after
+QUIET_SECONDS.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ QUIET_SECONDS = 1.0
 GATHER_SECONDS = 60.0
 """The longest time between two files of a checkpoint. No marker follows a file that is older than that."""
 LOOK_SECONDS = 0.1
-"""Interval at which a checkpoint with a marker is looked at until its other files are closed."""
+"""Interval between checks of a checkpoint that has its marker, until its other files are closed."""
 
 
 class Candidates:

@@ -15,7 +15,7 @@ from elastic_worker.checkpoint.writers import open_for_writing
 
 
 class Finder:
-    """Watches the path from its creation on. Call `find` from one thread at a time; the rest is safe meanwhile.
+    """Watches the path from its construction on. Only `find` must not run in two threads at the same time.
 
     `marker`: see `Candidates`. Raises OSError if the path can be neither watched nor read.
     """
@@ -91,7 +91,7 @@ class Finder:
         if found is None or (found.size == 0 and (is_alone or names.marker(written[-1]))):
             self._newest = None
             return False
-        # The watched name itself may be open once more; then it will be closed once more as well.
+        # The watched file may have been opened again; it will then be closed again, too.
         if written[-1] == HERE and newest in open_for_writing(self._writers()):
             return False
         self._newest = (newest, found)

@@ -84,15 +84,15 @@ class Changes:
     def _add(self, change: Change) -> Change:
         """Add a change; an unfinished one is merged into it."""
         if self._all and not self._all[0].generation:
-            before = self._all.pop(0)
-            change.from_, change.marks = before.from_, {**before.marks, **change.marks}
-            change.lost = before.lost if change.lost is None else change.lost
+            unfinished = self._all.pop(0)
+            change.from_, change.marks = unfinished.from_, {**unfinished.marks, **change.marks}
+            change.lost = unfinished.lost if change.lost is None else change.lost
         self._all.insert(0, change)
         del self._all[MOST_CHANGES:]
         return change
 
     def drop_unfinished(self) -> None:
-        """Forget a change that was decided on and is not done after all."""
+        """Forget a change that was decided on and then not carried out."""
         self._all = [change for change in self._all if change.generation]
 
     @property

@@ -7,7 +7,7 @@ from elastic_worker.coordinator.model import Failure, Generation, Pod
 from elastic_worker.coordinator.state import CoordinatorState
 
 NEWCOMER_SECONDS = 10.0
-"""How long further expected pods are waited for after the first newcomer is warm."""
+"""How long the coordinator waits for further expected pods after the first newcomer is warm."""
 RECONNECT_SECONDS = 1.0
 """How long a member may take to reconnect after its connection broke, unless something else shows that it is lost."""
 
@@ -22,10 +22,17 @@ def choose_pods(state: CoordinatorState) -> tuple[Pod, ...]:
 
 def select_in_rank_order(state: CoordinatorState, able: list[Member]) -> tuple[Pod, ...]:
     """Return as many of these as may train, in the order of their ranks; none without this master, or if too few."""
-    before = {pod.uid: place for place, pod in enumerate(state.group.pods)} if state.group else {}
+    previous_places = {pod.uid: place for place, pod in enumerate(state.group.pods)} if state.group else {}
     if state.wish is None or not any(m.pod.uid == state.own_uid for m in able):
         return ()
-    able.sort(key=lambda m: (m.pod.uid != state.own_uid, before.get(m.pod.uid, len(before)), m.pod.index, m.pod.uid))
+    able.sort(
+        key=lambda m: (
+            m.pod.uid != state.own_uid,
+            previous_places.get(m.pod.uid, len(previous_places)),
+            m.pod.index,
+            m.pod.uid,
+        )
+    )
     return tuple(m.pod for m in able[: state.wish.largest(len(able))])
 
 
@@ -35,7 +42,7 @@ def is_wanted(state: CoordinatorState, uid: str) -> bool:
 
 
 def _is_able(state: CoordinatorState, member: Member) -> bool:
-    """Whether it is available, wanted and warm; a pod of the last group may start its processes cold."""
+    """Whether the pod is available, wanted and warm; a pod of the last group may start its processes cold."""
     is_warm = member.warm_at is not None or _was_in(state, member.pod.uid)
     return member.is_available and is_wanted(state, member.pod.uid) and is_warm
 
@@ -59,9 +66,9 @@ def _is_awaited(state: CoordinatorState, uid: str) -> bool:
 
 
 def newcomer_deadline(state: CoordinatorState) -> float:
-    """Return until when further newcomers are waited for: some seconds after the first one is warm."""
-    before = state.group.uids if state.group else frozenset()
-    newcomers = [m for m in state.members.values() if m.is_available and m.pod.uid not in before]
+    """Return when to stop waiting for further newcomers: some seconds after the first one is warm."""
+    previous_uids = state.group.uids if state.group else frozenset()
+    newcomers = [m for m in state.members.values() if m.is_available and m.pod.uid not in previous_uids]
     warm = [m.warm_at for m in newcomers if m.warm_at is not None]
     return min(warm, default=state.started) + NEWCOMER_SECONDS
 

@@ -27,10 +27,10 @@ log = logging.getLogger(__name__)
 STOP_SECONDS = 30.0
 """How long processes may take to end after SIGTERM in a planned change, as under torchrun."""
 BROKEN_STOP_SECONDS = 5.0
-"""The same after the loss of a peer: no collective can complete any more, so nothing is gained by waiting."""
+"""The same time after the loss of a peer: no collective can complete any more, so waiting longer has no use."""
 LINGER_SECONDS = 2.0
-"""How long a leaving master stays while the others train on: pods that are deleted together learn of it one after the
-other, and a waiting master costs the training nothing.
+"""How long a leaving master stays while the others continue: pods that are deleted together receive SIGTERM one after
+the other, and a waiting master costs the training nothing.
 """
 
 
@@ -66,7 +66,7 @@ class Executor:
     # -- decisions ----------------------------------------------------------------------------------------------------
 
     def _adopt(self, now: float) -> None:
-        """Let a group train on; members that wait for an answer of the previous coordinator go on, too."""
+        """Adopt a running group. Members that wait for an answer of the previous coordinator continue, too."""
         self._enter(Phase.RUNNING, now)
         self._send_to_all(orders.Cancel())
 
@@ -133,14 +133,14 @@ class Executor:
         assert group is not None
         if state.group is None:
             self.changes.decided(replace(decision, reason="Start", sentence="the first group"), 0, now)
-        before = len(state.group.pods) if state.group else 0
+        previous_pods = len(state.group.pods) if state.group else 0
         latest = self.changes.latest
         state.step = max(0, state.step - ((latest.lost or 0) if latest and not latest.generation else 0))
-        # A generation's store is its own: some versions of torch use the same keys in each.
+        # Each generation has its own store, because some versions of torch use the same keys in each.
         store_port, state.members[state.own_uid].store_port = state.members[state.own_uid].store_port, 0
         state.group = group = replace(group, store_port=store_port, step=state.step)
         state.progressed, state.restart_at = False, 0.0
-        self.changes.formed(group, decision.sentence, before, now)
+        self.changes.formed(group, decision.sentence, previous_pods, now)
         self._enter(Phase.RUNNING, now)
         log.info(
             "generation=%d pods=%d processes=%d reason=%s",
@@ -202,7 +202,7 @@ class Executor:
             change.lost = lost if change.lost is None else min(change.lost, lost)
 
     def aligned(self, member: Member, now: float, *, whole: bool, marked: bool) -> None:
-        """Pass on that a member's processes stand right after a checkpoint (`whole`), or that none came in time."""
+        """Handle the report that processes are frozen after a checkpoint (`whole`), or that none came in time."""
         self.aligning.answered(member, now, whole=whole, marked=marked)
 
     def stepped(self, generation: int, pause: float | None, now: float) -> None:

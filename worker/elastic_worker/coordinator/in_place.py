@@ -4,7 +4,7 @@
 
 The next group is formed beside the one that trains. All ranks that train agree on the boundary at which they switch: a
 few after the latest that any of them has passed. A rank that has agreed waits there. All switch together, or none does.
-A group that has lost a pod is broken and does no step any more: its processes wait, so there is nothing to agree on.
+A group that has lost a pod is broken and can do no further step: its processes wait, so there is nothing to agree on.
 
 The functions are pure, as `decide` is.
 """
@@ -33,7 +33,7 @@ FORM_SECONDS = 6.0
 AGREE_SECONDS = 5.0
 """How long the ranks may take to agree on a boundary, after the group has formed."""
 NEWCOMER_SECONDS = 10.0
-"""How long further newcomers are waited for after the first one is ready."""
+"""How long the coordinator waits for further newcomers after the first one is ready."""
 SAVE_SECONDS = 1800.0
 """How long the ranks may take to write a checkpoint together, before they are restarted."""
 SAVE_MARGIN_SECONDS = 2.0
@@ -67,7 +67,7 @@ def decide_in_place(state: CoordinatorState, group: Generation, now: float) -> D
     joined = Joined(group.number)
     behind = [m.pod.name for m in members if m.processes != joined]
     if behind:
-        # Until then it counts the boundaries of the last group, which the next attempt must not get.
+        # Until then the pod counts the boundaries of the last group, which the next attempt must not get.
         return Decision("stay", f"{behind[0]} goes over to generation {group.number}", until=now + LOOK_SECONDS)
     if not any(m.is_available for m in members):
         return _park_all(state, f"all {len(group.pods)} pods leave", now)
@@ -111,7 +111,7 @@ def _why_broken(state: CoordinatorState, group: Generation, now: float) -> str:
 
 
 def _newcomers_to_start(state: CoordinatorState) -> tuple[Pod, ...]:
-    """Return the pods that are to start their processes, all or those that they lack."""
+    """Return the pods that are to start their missing processes."""
     assert state.group is not None
     number = state.group.number
     late = [m for m in state.members.values() if isinstance(m.readiness, NotReady) and not m.belongs_to(number)]
@@ -195,7 +195,7 @@ def _planned(state: CoordinatorState, group: Generation, pods: tuple[Pod, ...], 
 
 
 def _recover(state: CoordinatorState, group: Generation, pods: tuple[Pod, ...], broken: str) -> Decision:
-    """Decide for a broken group: the remaining pods train on, or wait with their state in memory."""
+    """Decide for a broken group: the remaining pods continue training, or wait with their state in memory."""
     master = any(m.pod.is_master and not m.is_ready for m in state.members_of(group.pods))
     reason = "MasterLost" if master else "Loss"
     problem = why_not_train(state, pods)
@@ -221,7 +221,7 @@ def _wait_for_store(state: CoordinatorState, first: Pod) -> Decision | None:
 
 
 def _park_all(state: CoordinatorState, sentence: str, now: float) -> Decision:
-    """Have all processes wait after the same step, in no group."""
+    """Let all processes wait after the same step, in no group."""
     attempt = replace(_new_attempt(state, (), "Leave", now, broken=False), sentence=sentence)
     return Decision("prepare_wait", sentence, reason="Leave", attempt=attempt)
 

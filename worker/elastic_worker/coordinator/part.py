@@ -1,5 +1,4 @@
-"""One pod's part of a generation: all that the pod needs of it. So a group of n pods takes n messages of constant
-length.
+"""One pod's part of a generation: the data that this pod needs. A group of n pods takes n messages of constant length.
 
 It is sent as `{"part": {...}}`. Launchers of earlier releases are sent the whole group, and coordinators of earlier
 releases send it (113): `read_part` reads both forms, `to_whole_group` answers such a coordinator.
@@ -19,7 +18,7 @@ from elastic_worker.coordinator.model import UNKNOWN, Generation, Pod, known_fie
 
 @dataclass(frozen=True)
 class Part:
-    """What a pod needs of a generation: the number of its `pods`, and the pod's own `place` (-1: it is not in it).
+    """One pod's view of a generation: the number of `pods`, and the pod's own `place` (-1: it is not in the group).
 
     The pod's `processes` have the ranks from `first_rank` on. `host` is the address of the first pod, which serves the
     store: the master, except in a group `without_master` (125).

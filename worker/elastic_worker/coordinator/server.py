@@ -101,9 +101,9 @@ class Coordinator:
 
     async def attend(self, line: wire.Line, pod: Pod, group: Generation | None, hello: wire.Message) -> None:
         """Handle one member's reports until its connection ends. `group` is the latest one known, with its hello."""
-        before = self._lines.pop(pod.uid, None)
-        if before is not None:
-            before.abort()
+        previous_line = self._lines.pop(pod.uid, None)
+        if previous_line is not None:
+            previous_line.abort()
         self._lines[pod.uid] = line
         self._inbox.enter(pod, group, hello, time.monotonic())
         self._wake.set()

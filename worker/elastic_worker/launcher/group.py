@@ -52,7 +52,7 @@ DUMP_SECONDS = 0.5
 class Group:
     """The training processes of one pod, one for each local rank.
 
-    `report` sends to the coordinator. `remember_group` keeps the present group for a coordinator that starts anew.
+    `report` sends to the coordinator. `remember_group` keeps the present group for a restarted coordinator.
     `more_environ` returns further variables of a process, from those that the pod gives it. `program` must be set
     before `form`. `record` is this pod's part of the present group, None outside of one.
     """
@@ -113,7 +113,7 @@ class Group:
     def _alive(self) -> list[TrainingProcess]:
         return [process for process in self.processes if not process.exited.done()]
 
-    # -- what the coordinator asks for ---------------------------------------------------------------------------------
+    # -- orders of the coordinator -------------------------------------------------------------------------------------
 
     async def form(self, group: Mapping[str, Any]) -> Part:
         """Stop the processes of an earlier generation, and start those of this one. Returns this pod's part of it.
@@ -141,7 +141,7 @@ class Group:
         return record
 
     async def start_missing(self) -> None:
-        """Start processes for the local ranks that have none, so that they can join a group that trains.
+        """Start processes for the local ranks that have none, so that they can join a training group.
 
         Raises OSError if one cannot be started.
         """
@@ -190,7 +190,7 @@ class Group:
         number, step = self.record.number if self.record else 0, self.step
         processes, self.processes, self._by_rank, self._failed = self.processes, [], {}, []
         self.checkpoint_requests.withdraw()
-        self.aligning.cancel()  # no thawed process does another step, as all are ended now
+        self.aligning.cancel()  # no thawed process does another step, since all are ended now
         lost = self._count_lost(processes)
         if dump:
             for process in processes:
@@ -224,12 +224,10 @@ class Group:
         return f"{names} cannot be ended by SIGKILL"
 
     async def _await_end(self, processes: list[TrainingProcess]) -> None:
-        """Wait for the end of processes that SIGKILL did not end, and report it, since this pod can then train
-        again.
-        """
+        """Wait for the end of processes that SIGKILL did not end, and report it: this pod can then train again."""
         await asyncio.wait({process.exited for process in processes})
         await leftover.end([process.pid for process in processes])
-        log.info("all processes have ended after all")
+        log.info("all processes have ended")
         self.report(Unkillable(""))
 
     # -- watching the processes ----------------------------------------------------------------------------------------
@@ -266,8 +264,8 @@ class Group:
             await asyncio.sleep(wait)
             wait = min(1.1 * wait, 1.0)
             first = [p.steps.first for p in self.processes if p.steps.first is not None]
-        before, self.last_step_at = self.last_step_at, None
-        self.report(Stepped(record.number, None if before is None else round(min(first) - before, 4)))
+        last_step_at, self.last_step_at = self.last_step_at, None
+        self.report(Stepped(record.number, None if last_step_at is None else round(min(first) - last_step_at, 4)))
 
     def note_checkpoint(self) -> None:
         """Note that a checkpoint was just completed, and report it."""

@@ -20,13 +20,13 @@ log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
 SILENT_SHARE = 0.25
-"""Share of stallSeconds. A process without a step for that long counts as at work only if it reads or writes."""
+"""Share of stallSeconds. A process without a step for that long counts as working only if it reads or writes."""
 FROZEN_SECONDS = 5.0
 """A process that others have stopped (state T) for that long is ended."""
 IN_PLACE_FROZEN_SECONDS = 2.0
-"""The same where groups change in place: the others go on without it, and it rejoins them within moments (126)."""
+"""The same time where groups change in place: the others continue without the process, which rejoins soon (126)."""
 ALIGNING_FROZEN_SECONDS = LONGEST_SECONDS + FROZEN_SECONDS
-"""The same while a checkpoint is waited for, since the launcher itself stops processes to look at one."""
+"""The same time during a wait for a checkpoint, since the launcher itself stops processes to check one."""
 
 
 class Health:
@@ -94,7 +94,7 @@ class Health:
         return [process for process in self._group.processes if not process.exited.done()]
 
     def _seen(self, process: TrainingProcess, moved: int | None) -> Seen:
-        """What `life` judges the process by. Steps of scripts that use the library are left to `_report_stall`."""
+        """Return the input of `life` for a process. `_report_stall` handles steps of scripts that use the library."""
         steps = process.steps
         if steps.last is None or self._group.trainees.change_mode:
             return Seen(process.cpu_seconds())

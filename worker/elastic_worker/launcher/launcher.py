@@ -55,7 +55,7 @@ LEAVE_SECONDS = 1.0
 """Time for processes that were asked to end before they get SIGTERM."""
 TOO_OLD = "torchrun was called by {}, which is Python {}.{}, and {}.{} or later is needed in Elastic mode"
 FAREWELL_SECONDS = 0.5
-"""Time for the master's last messages to reach the other pods."""
+"""Time in which the master's last messages reach the other pods."""
 
 
 class Launcher:
@@ -171,10 +171,10 @@ class Launcher:
             parts.append(self._follow_command(self._command))
         return parts
 
-    # -- getting warm -------------------------------------------------------------------------------------------------
+    # -- warm start ---------------------------------------------------------------------------------------------------
 
     def _take_words(self, words: Any) -> torchrun.Torchrun:
-        """Set the program and the number of processes from torchrun's command line. Raises torchrun.UsageError."""
+        """Read the program and the number of processes from torchrun's command line. Raises torchrun.UsageError."""
         parsed = torchrun.parse(list(words), own=self.environ)
         for flag, why in parsed.ignored:
             log.info("%s is not used: %s", flag, why)
@@ -285,7 +285,7 @@ class Launcher:
     # -- leaving and ending -------------------------------------------------------------------------------------------
 
     def _on_sigterm(self) -> None:
-        """Report that the pod leaves. The coordinator decides when, unless that takes too long."""
+        """Report that the pod leaves. The coordinator decides when, unless its decision takes too long."""
         if self._leave_by is not None:
             return
         seconds = self.settings.leave_seconds
@@ -320,7 +320,7 @@ class Launcher:
         await self._group.aligning.finish_writing(0.5 * self._at_most(2 * seconds))
 
     async def _end(self, ending: Ending) -> Ending:
-        """End the processes, and report that the pod ends. A command runs on to its own end after its torchrun."""
+        """End the processes, and report that the pod ends. After its torchrun a command continues to its own end."""
         await self._preparation.cancel()
         if self._group.running:
             await self._ask_to_end(ending)
@@ -381,7 +381,7 @@ class Launcher:
                 await self._server.close()
 
     def status(self) -> dict[str, Any]:
-        """The contents of /status: in the master's pod the coordinator's status, elsewhere what this pod knows."""
+        """The content of /status: the coordinator's status in the master's pod, this pod's own state elsewhere."""
         record, group = self._group.record, self._group
         own: dict[str, Any] = {
             "pod": self.settings.pod_name,
@@ -414,7 +414,7 @@ class Launcher:
         }
 
     def _training_status(self) -> dict[str, Any]:
-        """The last progress that this pod's first process has reported; between two groups there may be no process."""
+        """The last progress that this pod's first process reported; it may have no process between two groups."""
         progress = self._trainees.progress()
         self._training = (training_status(progress) if progress is not None else {}) or self._training
         return {**self._training, **self._reports.last.to_status()}

@@ -38,7 +38,7 @@ def run_pod(argv: Sequence[str], *, is_terminating: Callable[[], bool]) -> int:
         ending = Ending(contract.EXIT_DO_NOT_RETRY, str(error))
     if ending.last:
         log.error("%s", ending.last)
-    if ending.message:  # at the end of the log, where it is looked for
+    if ending.message:  # at the end of the log, where users look first
         log.error("%s", ending.message)
     write_termination_message(ending)
     sys.stdout.flush()

@@ -1,7 +1,7 @@
-"""The connection to the coordinator: kept for the pod's whole life, and made again whenever it breaks.
+"""The connection to the coordinator: it lasts for the pod's whole life, and is restored whenever it breaks.
 
-Each hello contains the pod's state (warm, leaving, which generation runs) and the group that it is in, so that a new
-coordinator, or another master's, learns it. An event is reported once, when it happens.
+Each hello contains the pod's state (warm, leaving, which generation runs) and its group, so that a new coordinator, or
+another master's, learns both. An event is reported once, when it happens.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Membership:
                 if set(message) != {"beat"}:
                     await self._handle_or_log(message)
         except ConnectionError as error:
-            log.info("the line to the coordinator broke: %s", error)
+            log.info("the connection to the coordinator broke: %s", error)
         finally:
             beat.cancel()
             self._line = None

@@ -1,4 +1,4 @@
-"""Starts the pod's missing processes, so that they can join a group that trains."""
+"""Starts the pod's missing processes, so that they can join a training group."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Preparation:
         group.on_failed_start = self._count_failure
 
     def begin(self) -> None:
-        """Start the missing processes in the background, as a failed process may take seconds to end."""
-        before = self._starting
+        """Start the missing processes in the background, since a failed process may take seconds to end."""
+        previous = self._starting
 
         async def after() -> None:
-            if before is not None:
-                await asyncio.wait({before})
+            if previous is not None:
+                await asyncio.wait({previous})
             await self._start()
 
         self._starting = asyncio.ensure_future(after())

@@ -30,7 +30,7 @@ class Stores:
     def use(self, record: Part) -> bool:
         """Note the store of a generation; returns whether it takes the spare one.
 
-        The store before it is kept, as processes of the generation before may not have ended yet.
+        The previous store is kept, because processes of the previous generation may not have ended yet.
         """
         if record.place != 0 or self._spare is None or self._spare.port != record.store_port:
             return False

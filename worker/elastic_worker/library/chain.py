@@ -1,7 +1,7 @@
 """Sends bytes along a chain of ranks: the first rank has them, and each rank passes them on to the next one.
 
-So each rank sends once, whatever the number of ranks, and ranks outside of the chain take no part. The bytes are sent
-in pieces: while a rank receives a piece, it sends the piece before to the next rank.
+Each rank sends once, whatever the number of ranks, and ranks outside of the chain take no part. The bytes are sent in
+pieces: while a rank receives a piece, it sends the previous piece to the next rank.
 """
 
 from __future__ import annotations

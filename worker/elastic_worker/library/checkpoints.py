@@ -83,7 +83,7 @@ class Checkpoints:
         atexit.register(_finish, weakref.ref(self))
 
     def begin(self, job_uid: str, *, epoch: int, obeyed: Callable[[], int] = lambda: 0) -> None:
-        """Fence masters of earlier epochs from now on, and this one once a later master has begun.
+        """Begin to fence masters of earlier epochs, and this one once a later master has begun.
 
         A later master whose epoch is `obeyed` does not count, as it has taken this group over.
         """

@@ -24,7 +24,7 @@ class EvaluationJob(Protocol):
     @property
     def world_size(self) -> int: ...
     def draw_alike(self, where: str, *numbers: int) -> None:
-        """Let all ranks draw the same random numbers from here on (102)."""
+        """Let all ranks draw the same random numbers after this call (102)."""
 
     def pass_boundary(self) -> bool:
         """Whether the group has changed."""

@@ -1,11 +1,11 @@
 """Sends the state of a surviving rank to the ranks that have none or an older one.
 
 All ranks of a new group announce their step; the lowest rank among those with the highest step is the source. The
-state goes along a chain of the ranks that need it and to no other: first the pickled structure with all plain values,
-then the bytes of the tensors in pieces, large ones without a copy, small ones together. A receiver that has a
-contiguous tensor of the same kind in its model or optimizer receives into that.
+state is sent along a chain of the ranks that need it: first the pickled structure with all plain values, then the bytes
+of the tensors in pieces, large ones without a copy, small ones together. A receiver that has a contiguous tensor of the
+same kind in its model or optimizer receives into that.
 
-With NCCL, and if a pod is of a release that knows no chain, the state goes to all ranks by broadcast instead.
+With NCCL, or if a pod's release has no chain, the state is broadcast to all ranks instead.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def _source(all_have: list[list[int]]) -> int | None:
 
 def _warn_of_other_marks(all_have: list[list[int]], source: int) -> None:
     best = all_have[source]
-    others = [rank for rank, one in enumerate(all_have) if one[:2] == best[:2] and one[2] != best[2]]
+    others = [rank for rank, announced in enumerate(all_have) if announced[:2] == best[:2] and announced[2] != best[2]]
     if others:
         log.warning(
             "step %d: ranks %s have another state than rank %d, and take over its state", best[1], others, source

@@ -1,4 +1,4 @@
-"""A hand-over along a chain of ranks: the first one sends, the others receive and pass on."""
+"""A hand-over along a chain of ranks: the first rank sends, the others receive and forward."""
 
 from __future__ import annotations
 
@@ -122,5 +122,5 @@ def _find(structure: Any, existing: Any, found: dict[int, Any]) -> None:
         for key in structure.keys() & existing.keys():
             _find(structure[key], existing[key], found)
     elif type(structure) in (list, tuple) and type(existing) is type(structure):
-        for one, own in zip(structure, existing):
-            _find(one, own, found)
+        for item, own in zip(structure, existing):
+            _find(item, own, found)

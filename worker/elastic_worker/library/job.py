@@ -45,11 +45,11 @@ def init(
 ) -> Job:
     """Return the job that this process takes part in; `job.restore` forms the group.
 
-    Started by the operator's launcher, by torchrun, by srun, or alone. Checkpoints go to a folder that all pods see;
-    the newest `keep` are kept. `backend` is gloo, or nccl if there is a GPU. Groups of gloo change in place, others
-    by starting all processes again from a checkpoint of that moment; with `in_place=False` all do, and the group is
-    formed here, as `fully_shard` needs it. Each `compare_every` steps (0: never) all ranks make sure that they
-    had the same weights at the last comparison. Raises SurroundingsError.
+    The process may be started by the operator's launcher, torchrun or srun, or alone. Checkpoints go to a folder that
+    all pods see; the newest `keep` are kept. `backend` is gloo, or nccl if there is a GPU. Groups of gloo change in
+    place; others change by a restart of all processes from a checkpoint of that moment. With `in_place=False` all
+    groups restart, and the group is formed here, as `fully_shard` needs it. Every `compare_every` steps (0: never) all
+    ranks check that they had the same weights at the last comparison. Raises SurroundingsError.
     """
     return Job(
         checkpoints=checkpoints, backend=backend or "", in_place=in_place, keep=keep, compare_every=compare_every
@@ -387,13 +387,13 @@ class Job:
         self._checkpoints.save(state.capture(), step=state.step, order=order, meta=meta, wait=wait, group=group)
 
     def _save_now(self) -> None:
-        """Save at once, as this process is about to end and no other one has the state."""
+        """Save at once, since this process is about to end and no other one has the state."""
         state = self.current_state
         if self._checkpoints is not None and state is not None and self._regrouping.place is not None:
             self._write(state, wait=True)
 
     def _save_together(self) -> None:
-        """Save with all ranks after the same step, as they are about to be started again."""
+        """Save with all ranks after the same step, since they are about to be restarted."""
         state = self.current_state
         if self._checkpoints is not None and state is not None and (self.rank == 0 or state.is_sharded):
             self._write(state, wait=True)

@@ -31,7 +31,7 @@ class DivergedError(RuntimeError):
 
 
 def fingerprint(tensors: Iterable[torch.Tensor]) -> int:
-    """A hash of 63 bits that changes if a single bit of one tensor does. Reads each tensor once, on its device."""
+    """A hash of 63 bits that changes if a single bit of a tensor changes. Reads each tensor once, on its device."""
     sums = [_sum_of_bits(tensor) for tensor in tensors if tensor.numel()]
     if not sums:
         return 0
@@ -61,11 +61,11 @@ class Comparison:
         The error names the ranks, and their pods, that differ from the most frequent fingerprint; on a tie, from the
         lowest rank's.
         """
-        before, self._published = self._published, (formed.name, step, own)
+        previous, self._published = self._published, (formed.name, step, own)
         with suppress(dist.DistError):  # the store has ended: the next step finds out why
             _publish(formed, step, own)
-            if before is not None and before[:2] == (formed.name, step - self._every):
-                self._read(formed, before[1], before[2])
+            if previous is not None and previous[:2] == (formed.name, step - self._every):
+                self._read(formed, previous[1], previous[2])
 
     def _read(self, formed: Formed, step: int, own: int) -> None:
         store = formed.store

@@ -1,7 +1,7 @@
 """Ends the remaining processes of sessions whose leaders have ended: data loaders' workers, ranks of `mp.spawn`.
 
-They may hold GPU memory that the next processes need. The kernel frees it when a process has ended, which is later than
-the moment when it is killed.
+They may hold GPU memory that the next processes need. The kernel frees it when a process has ended, which takes some
+time after the kill.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ M = TypeVar("M", bound="Message")
 T = TypeVar("T")
 VALUE, BESIDE, INSIDE = "value", "beside", "inside"
 SCALARS: Mapping[str, Callable[[Any], Any]] = {"int": int, "float": float, "bool": bool, "str": str}
-"""Converters by the annotation of a field: other releases may send 1 for True. None is never converted."""
+"""Converters by a field's annotation, since other releases may send 1 for True. None is never converted."""
 _WIRE_NAME = "wire"
 
 

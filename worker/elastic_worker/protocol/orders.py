@@ -26,7 +26,7 @@ class Form(Message):
 class Align(Message):
     """Freeze the processes right after the next complete checkpoint, and report Aligned.
 
-    The checkpoint has to begin within `seconds` and to be complete within `last_call` seconds; None: no limit.
+    The checkpoint has to begin within `seconds`, and to be complete within `last_call` seconds; None: no limit.
     """
 
     key = "align"
@@ -36,7 +36,7 @@ class Align(Message):
 
 @dataclass(frozen=True)
 class StandStill(Message):
-    """Processes of another pod stand right after a checkpoint: freeze these too, unless they are writing one."""
+    """Processes of another pod are frozen right after a checkpoint: freeze yours too, unless they are writing one."""
 
     key = "still"
     shape = INSIDE
@@ -46,7 +46,7 @@ class StandStill(Message):
 
 @dataclass(frozen=True)
 class ProposeCheckpointStep(Message):
-    """Hold the processes after that step of their own, where the script may be asked for a checkpoint; 0: hold none."""
+    """Hold the processes after that step, where the script may be asked for a checkpoint; 0: hold none."""
 
     key = "askSave"
     shape = INSIDE
@@ -105,7 +105,7 @@ class Fail(Message):
 
 @dataclass(frozen=True)
 class Leave(Message):
-    """The pod may end, `after` seconds from now; with `save` its first process writes a checkpoint before."""
+    """The pod may end, `after` seconds from now; with `save` its first process writes a checkpoint first."""
 
     key = "leave"
     shape = BESIDE
@@ -115,14 +115,14 @@ class Leave(Message):
 
 @dataclass(frozen=True)
 class Candidates(Message):
-    """Start the processes that are missing: they are candidates for a group that trains."""
+    """Start the missing processes: they are candidates for a training group."""
 
     key = "candidates"
 
 
 @dataclass(frozen=True)
 class Host(Message):
-    """Keep a store ready from now on, for the next group to meet in (125)."""
+    """Keep a store ready in which the next group can meet (125)."""
 
     key = "host"
 
@@ -170,7 +170,7 @@ class Bind(Message):
 
 @dataclass(frozen=True)
 class Cancel(Message):
-    """The change in place is given up: train on."""
+    """The change in place is given up: continue training."""
 
     key = "cancel"
 

@@ -78,9 +78,9 @@ class QueuePositions:
 
     def queue_position(self, uid: str, *, written: QueuePosition | None = None) -> QueuePosition | None:
         """The job's place for its status; `written` if the place is unknown and the job may still wait."""
-        known = self._known.get(uid)
-        if known is not None:
-            return known.place
+        shown = self._known.get(uid)
+        if shown is not None:
+            return shown.place
         return written if uid in self._places or not self._is_refreshed else None
 
     def forget_deleted(self, present: Set[str]) -> None:
@@ -89,8 +89,8 @@ class QueuePositions:
 
     def started(self, uid: str, now: float) -> None:
         """Compare the start of a job that does not wait any more with the estimates in its status."""
-        known = self._known.pop(uid, None)
-        for written_at, start in known.estimates if known is not None else ():
+        shown = self._known.pop(uid, None)
+        for written_at, start in shown.estimates if shown is not None else ():
             self._metrics.start_estimate_ratio.observe(max(0.0, now - written_at) / max(1.0, start - written_at))
 
     def is_due(self) -> bool:
@@ -157,11 +157,11 @@ class QueuePositions:
     def _note_if_new(self, job: JobDemand, now: float) -> bool:
         """Whether the job's place is to be written now. An error at one job keeps no other from its place."""
         try:
-            wanted, known = self._place_of(job, self._places[job.uid]), self._known.get(job.uid)
-            if known is not None and known.place is not None:
-                if not _is_another(known.place, wanted, now):
+            wanted, shown = self._place_of(job, self._places[job.uid]), self._known.get(job.uid)
+            if shown is not None and shown.place is not None:
+                if not _is_another(shown.place, wanted, now):
                     return False
-                if time.monotonic() < known.written_at + PLACE_WRITE_SECONDS:
+                if time.monotonic() < shown.written_at + PLACE_WRITE_SECONDS:
                     self.moved = True
                     return False
             self._note(job.uid, wanted, now)

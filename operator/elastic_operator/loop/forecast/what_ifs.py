@@ -38,9 +38,9 @@ class WhatIfs:
     def __init__(self, view: StoreView, *, metrics: Metrics) -> None:
         self._view, self._metrics = view, metrics
         self._namespaces: dict[str, str] = {}
-        """By uid, the namespaces of the jobs that ask and have no answer yet."""
+        """The namespaces of the jobs that ask and have no answer yet, by uid."""
         self._answers: dict[str, tuple[QueuePosition | None, Forecast]] = {}
-        """By uid, the place and the forecast in the job's status; the forecast names its generation of the job."""
+        """The place and the forecast in the job's status, by uid; the forecast names its generation of the job."""
         self._buckets = TokenBucket(MAX_QUESTIONS_AT_ONCE, MORE_SECONDS, now=time.monotonic)
         self._turns: dict[str, float] = {}
         """The last turn (monotonic) of each namespace whose bucket may not be full."""

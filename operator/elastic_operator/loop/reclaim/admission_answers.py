@@ -88,21 +88,21 @@ class AdmissionAnswers:
             self._forgive(job)
 
     def _forgive(self, job: Job) -> None:
-        """Forget the refusals of an edited job, up to `MAX_EDITS` times in a row: the edit may have mended the job."""
-        now, failed, known = time.monotonic(), job.status.failed_size, self._jobs.get(job.uid, _JobAnswers())
+        """Forget the refusals of an edited job, up to `MAX_EDITS` times in a row: the edit may have fixed the job."""
+        now, failed, answers = time.monotonic(), job.status.failed_size, self._jobs.get(job.uid, _JobAnswers())
         has_failed = failed is not None and failed.size is not None
-        if now >= known.may_preempt_at and not (known.refusals.times or known.refused_later or has_failed):
-            known.edits = 0
+        if now >= answers.may_preempt_at and not (answers.refusals.times or answers.refused_later or has_failed):
+            answers.edits = 0
             return
-        self._jobs[job.uid] = known
-        known.edits += 1
-        if known.edits <= MAX_EDITS:
-            known.refusals, known.refused_later, known.backoff_until = NEVER_FAILED, 0, 0.0
+        self._jobs[job.uid] = answers
+        answers.edits += 1
+        if answers.edits <= MAX_EDITS:
+            answers.refusals, answers.refused_later, answers.backoff_until = NEVER_FAILED, 0, 0.0
             return
-        backoff = backoff_seconds(FUTILE_TRIES + known.edits - MAX_EDITS - 1)
+        backoff = backoff_seconds(FUTILE_TRIES + answers.edits - MAX_EDITS - 1)
         text = "job=%s preempts no pods for %.0f h: edited %d times in trouble"
-        log.warning(text, job.key, backoff / 3600, known.edits)
-        known.back_off(now + backoff)
+        log.warning(text, job.key, backoff / 3600, answers.edits)
+        answers.back_off(now + backoff)
 
     def forget_deleted(self, present: Set[str]) -> None:
         """Forget deleted jobs; `present` are the uids of the existing ones."""
@@ -121,7 +121,7 @@ class AdmissionAnswers:
 
     def next_try(self) -> float:
         """When (monotonic) the first job that may not preempt now may do so again; infinity if there is none."""
-        now, ends = time.monotonic(), (known.may_preempt_at for known in self._jobs.values())
+        now, ends = time.monotonic(), (answers.may_preempt_at for answers in self._jobs.values())
         return min((until for until in ends if until > now), default=inf)
 
     def passed(self) -> frozenset[str]:
@@ -133,32 +133,32 @@ class AdmissionAnswers:
 
         The answer is used now, so it holds for another `PASSED_SECONDS`.
         """
-        now, known = time.monotonic(), self._jobs.get(job.uid)
-        answer = known.passed if known is not None else None
-        if known is None or answer is None or now >= answer.until:
+        now, answers = time.monotonic(), self._jobs.get(job.uid)
+        answer = answers.passed if answers is not None else None
+        if answers is None or answer is None or now >= answer.until:
             return False, False
         if answer.generation != job.generation or not roles <= answer.roles:
             return False, False
-        known.passed = replace(answer, until=now + PASSED_SECONDS)
+        answers.passed = replace(answer, until=now + PASSED_SECONDS)
         return True, now < answer.renewed_from
 
     # -- news ----------------------------------------------------------------------------------------------------------
 
     def accepted(self, check: AdmissionCheck) -> None:
         """Note that the job's pods would be accepted."""
-        known, until = self._answers_about(check.job.uid), time.monotonic() + PASSED_SECONDS
-        known.refusals = NEVER_FAILED
+        answers, until = self._answers_about(check.job.uid), time.monotonic() + PASSED_SECONDS
+        answers.refusals = NEVER_FAILED
         roles = Counter(create.role for create in check.creates)
-        known.passed = _Passed(check.job.generation, roles, until, until)
+        answers.passed = _Passed(check.job.generation, roles, until, until)
 
     def refused(self, check: AdmissionCheck) -> None:
         """Note that the pods would be refused. The refusal is not held against the job if others fill the quota."""
-        now, known = time.monotonic(), self._answers_about(check.job.uid)
-        known.passed = None
+        now, answers = time.monotonic(), self._answers_about(check.job.uid)
+        answers.passed = None
         if check.besides:
-            known.back_off(now + doubled(FIRST_REFUSED_SECONDS, MAX_REFUSED_SECONDS, known.refusals.times))
+            answers.back_off(now + doubled(FIRST_REFUSED_SECONDS, MAX_REFUSED_SECONDS, answers.refusals.times))
         else:
-            known.refusals = known.refusals.failed(now, FIRST_REFUSED_SECONDS, MAX_REFUSED_SECONDS)
+            answers.refusals = answers.refusals.failed(now, FIRST_REFUSED_SECONDS, MAX_REFUSED_SECONDS)
 
     def back_off(self, uid: str, seconds: float) -> None:
         """The job preempts no pods of others for that long at least."""
@@ -166,22 +166,22 @@ class AdmissionAnswers:
 
     def note_created(self, uid: str) -> None:
         """Note that pods of the job were created."""
-        if (known := self._jobs.get(uid)) is not None:
-            known.passed, known.refused_later = None, 0
+        if (answers := self._jobs.get(uid)) is not None:
+            answers.passed, answers.refused_later = None, 0
 
     def note_refused_create(self, job: Job) -> None:
         """Note that pods of the job were refused at their creation. If they had passed the dry run, pods of others may
         have been evicted for nothing.
         """
-        known = self._jobs.get(job.uid)
-        if known is None or known.passed is None:
+        answers = self._jobs.get(job.uid)
+        if answers is None or answers.passed is None:
             return
-        known.passed = None
-        known.refused_later += 1
-        if backoff := backoff_seconds(known.refused_later):
+        answers.passed = None
+        answers.refused_later += 1
+        if backoff := backoff_seconds(answers.refused_later):
             text = "job=%s preempts no pods for %.0f h: its pods pass and are refused"
             log.warning(text, job.key, backoff / 3600)
-            known.back_off(time.monotonic() + backoff)
+            answers.back_off(time.monotonic() + backoff)
 
     def _answers_about(self, uid: str) -> _JobAnswers:
         return self._jobs.setdefault(uid, _JobAnswers())

@@ -75,7 +75,7 @@ class AdmissionChecks:
         self._questions: dict[str, _Question] = {}
         self._running: dict[str, tuple[_Question, asyncio.Task[None]]] = {}
         self._turns: dict[str, int] = {}
-        """By namespace with questions, the number of its last turn; larger numbers are later."""
+        """The number of the last turn of each namespace with questions; larger numbers are later."""
 
     def may_preempt(self, job: Job) -> bool:
         """Whether the job may preempt, by the answers about its last seen generation."""
@@ -117,17 +117,17 @@ class AdmissionChecks:
         if job.uid in self._running:
             self._running[job.uid][0].victim_jobs.add(victim_job)
             return passed
-        before, until = self._questions.get(job.uid), time.monotonic() + QUESTION_SECONDS
-        victim_jobs = before.victim_jobs if before is not None else set()
+        question, until = self._questions.get(job.uid), time.monotonic() + QUESTION_SECONDS
+        victim_jobs = question.victim_jobs if question is not None else set()
         self._questions[job.uid] = _Question(job, check, order, until, victim_jobs | {victim_job})
         return passed
 
     def start_next(self) -> None:
         """Ask as many questions as may be under way, one namespace after the other."""
-        now, known = time.monotonic(), self.answers.passed()
+        now, passed = time.monotonic(), self.answers.passed()
         self._questions = {uid: question for uid, question in self._questions.items() if now < question.until}
         places: dict[str, list[_Question]] = {}
-        new_first = sorted(self._questions.values(), key=lambda one: (one.job.uid in known, one.order))
+        new_first = sorted(self._questions.values(), key=lambda one: (one.job.uid in passed, one.order))
         for question in new_first:
             places.setdefault(question.job.namespace, []).append(question)
         here = {question.job.namespace for question, _ in self._running.values()}
@@ -195,7 +195,7 @@ class AdmissionChecks:
         self.answers.back_off(job.uid, MAX_NO_ANSWER_SECONDS)
 
     def _note_no_answer(self, namespace: str, error: ClusterError) -> None:
-        before, patience = self._without_answer.get(namespace, NEVER_FAILED), error.retry_after or 0.0
-        self._without_answer[namespace] = before.failed(
+        attempts, patience = self._without_answer.get(namespace, NEVER_FAILED), error.retry_after or 0.0
+        self._without_answer[namespace] = attempts.failed(
             time.monotonic(), FIRST_NO_ANSWER_SECONDS, MAX_NO_ANSWER_SECONDS, at_least=patience
         )

@@ -52,16 +52,20 @@ class Deferred:
         if not self.pods:
             return grant
         now = grant.deferring(self.pods, obs.status.target_replicas, self.preemptors)
-        known = obs.status.condition(ConditionType.FULL_SIZE)
+        condition = obs.status.condition(ConditionType.FULL_SIZE)
         assignment = now.assignment
         is_other = (
             bool(assignment.release) or len(assignment.keep) + len(assignment.create) != obs.status.target_replicas
         )
-        if is_other or known is None or known.reason not in [reason for reason in SizeReason if reason.is_of_grant]:
+        if (
+            is_other
+            or condition is None
+            or condition.reason not in [reason for reason in SizeReason if reason.is_of_grant]
+        ):
             return now
-        if known.observed_generation != obs.job.generation:
+        if condition.observed_generation != obs.job.generation:
             return now
-        return replace(now, size_reason=Reason(known.reason, known.message))
+        return replace(now, size_reason=Reason(condition.reason, condition.message))
 
 
 class EvictionGate:
@@ -87,7 +91,7 @@ class EvictionGate:
         self._allocation: Allocation | None = None
         self._fresh = True
         self._waits_since: dict[str, float] = {}
-        """By job, the begin (monotonic) of its present wait for answers. A release of pods begins another wait."""
+        """The begin (monotonic) of the present wait for answers, by job. A release of pods begins another wait."""
 
     def begin_pass(self, obs: Mapping[str, Observation], allocation: Allocation, *, fresh: bool) -> None:
         """Take the decisions of this pass, and whether the stores are fresh."""

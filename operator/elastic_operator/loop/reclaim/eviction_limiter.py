@@ -25,7 +25,7 @@ class LastMinute:
 
     def __init__(self) -> None:
         self._evicted: dict[str, tuple[float, Preemptor]] = {}
-        """In the order of the evictions."""
+        """The evicted pods in the order of their evictions."""
 
     def count(self, going: Mapping[str, Preemptor]) -> int:
         """Count these pods (uids) as evicted now; returns how many of them were not counted before."""
@@ -122,7 +122,7 @@ class EvictionLimiter:
         return min(self._last_minute.next_relief(), *(turn for turn in turns if turn > 0), inf)
 
     def note_evictions(self, pods: Mapping[str, Preemptor]) -> None:
-        """Count these pods (uids) as evicted from now on."""
+        """Count these pods (uids) as evicted."""
         self._evicted(self._last_minute.count(pods))
 
     def note_waiting(self, allocation: Allocation) -> None:

@@ -63,7 +63,7 @@ class Nominator:
         self._grace_ceiling, self._events, self._metrics = grace_ceiling, events, metrics
         self._now, self._on_change = now, on_change
         self._by_victim_job: dict[str, list[Nomination]] = {}
-        """By job (uid), the nominations of the last pass for which it loses pods."""
+        """The nominations of the last pass for which a job loses pods, by the job's uid."""
         self._backoffs: dict[str, PodBackoff] = {}
         self._writing: dict[str, asyncio.Task[bool]] = {}
         self._nominating: dict[str, str] = {}

@@ -58,13 +58,13 @@ class ReclaimReporter:
 
     def _report_held_up(self, allocation: Allocation) -> None:
         """Report each entry that a limit on evictions holds up, once per wait."""
-        before = self._held_up
+        previous = self._held_up
         self._held_up = frozenset((entry.demand.uid, one.needs_higher_limit) for entry, one in allocation.held_up)
         self._metrics.waiting_for_limit.set(len(allocation.held_up))
         self._metrics.too_large.set(sum(one.needs_higher_limit for _, one in allocation.held_up))
         for entry, one in allocation.held_up:
             demand = entry.demand
-            if (demand.uid, one.needs_higher_limit) in before:
+            if (demand.uid, one.needs_higher_limit) in previous:
                 continue
             why = one.reason
             kind = "pod" if entry.foreign_pod else "job"
@@ -77,9 +77,9 @@ class ReclaimReporter:
     def would_reclaim(self, allocation: Allocation) -> None:
         """Report the evictions that would be made, once for each pod."""
         evictions = allocation.evictions
-        known, self._reported = self._reported, frozenset(pod for eviction in evictions for pod in eviction.pods)
+        previous, self._reported = self._reported, frozenset(pod for eviction in evictions for pod in eviction.pods)
         for eviction in evictions:
-            job, new = self._job_of(eviction.job_uid), [pod for pod in eviction.pods if pod not in known]
+            job, new = self._job_of(eviction.job_uid), [pod for pod in eviction.pods if pod not in previous]
             if job is not None and new:
                 preemptors = ", ".join(names_of(eviction.preemptors))
                 text = f"{pods(len(new))} would be evicted for {preemptors}. reclaim.mode is DryRun."

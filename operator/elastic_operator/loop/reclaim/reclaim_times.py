@@ -59,12 +59,12 @@ class ReclaimTimes:
         tried again.
         """
         for uid in self._waiting.keys() - wanting:
-            known = self._waiting[uid]
-            has_it = self._is_bound(uid) if known.is_pod else uid in jobs or None
+            waiting = self._waiting[uid]
+            has_it = self._is_bound(uid) if waiting.is_pod else uid in jobs or None
             if has_it is False:
                 continue
-            if has_it and known.caused_evictions:
-                self._metrics.reclaim.observe(now - known.since)
+            if has_it and waiting.caused_evictions:
+                self._metrics.reclaim.observe(now - waiting.since)
             del self._waiting[uid]
 
     def _mark(self, inputs: AllocationInputs, allocation: Allocation, preemptors: set[str]) -> None:

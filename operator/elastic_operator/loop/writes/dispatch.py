@@ -187,7 +187,7 @@ class Dispatcher:
         self.on_done(job.uid)
 
     def _assume(self, job: Job, plan: Plan) -> None:
-        """Count the pods that are to be created as used from now on, whatever the API server will answer (48)."""
+        """Count the pods that are to be created as used, whatever the API server will answer (48)."""
         for create in plan.creates:
             self.ledger.assumed.add(
                 job_uid=job.uid,

@@ -117,11 +117,11 @@ class PlanExecutor:
 
     def _shortened_grace(self, job: Job, pod: DeletePod) -> int | None:
         """The present ceiling for the grace of a pod that was created with a longer one, or by somebody else (95)."""
-        known = self.stores.pods.get(pod.uid)
-        if known is None or job.context.grace_ceiling is None:
+        stored = self.stores.pods.get(pod.uid)
+        if stored is None or job.context.grace_ceiling is None:
             return None
         return (
             job.context.grace_ceiling
-            if known.spec.termination_grace_period_seconds > job.context.grace_ceiling
+            if stored.spec.termination_grace_period_seconds > job.context.grace_ceiling
             else None
         )

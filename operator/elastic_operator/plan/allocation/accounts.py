@@ -154,7 +154,7 @@ class Accounts:
         return known
 
     def _find_flavors(self, inputs: AllocationInputs, board: NodeBoard) -> list[dict[str, str]]:
-        """By node, the flavor of each of its GPU resources."""
+        """The flavor of each GPU resource, by node."""
         by_labels: dict[tuple[bool, ...], dict[str, str]] = {}
         found = []
         for node in board.nodes:

@@ -49,7 +49,7 @@ class Entry:
     account: Account | None = None
     """The account that is charged for the entry's GPUs; None: it requests none."""
     node_of: dict[str, int] = field(default_factory=dict)
-    """By uid of a member, the number of the node that the member is counted on."""
+    """The number of the node on which a member is counted, by the member's uid."""
     keepable: tuple[Member, ...] = ()
     """The members that the entry may keep by its own limits, in the order of preference."""
     kept: tuple[Member, ...] = ()

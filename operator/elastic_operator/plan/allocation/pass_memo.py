@@ -43,7 +43,7 @@ class PassMemo:
 
 
 class KnownInfeasible:
-    """By key, the smallest number of pods that did not fit, and single numbers of pods that are refused."""
+    """The smallest number of pods that did not fit, and single numbers of pods that are refused, by key."""
 
     def __init__(self) -> None:
         self._fewest: dict[Hashable, int] = {}

@@ -123,7 +123,7 @@ class Allocation(Mapping[str, Grant]):
 
     @cached_property
     def _preemptors(self) -> Mapping[str, Mapping[str, Entry]]:
-        """By job (uid), its preempted pods (uids), each with its preemptor."""
+        """The preempted pods (uids) of a job, each with its preemptor, by the job's uid."""
         found: dict[str, dict[str, Entry]] = {}
         for one in self._state.victims.standing():
             found.setdefault(one.victim_job.demand.uid, {})[one.pod.uid] = one.preemptor

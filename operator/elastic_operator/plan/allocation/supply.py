@@ -19,7 +19,7 @@ UNBOUNDED = 1 << 30
 """The number for a shape that requests nothing of a kind: more pods than any cluster holds."""
 
 UsageByNode = dict[int, dict[str, int]]
-"""By node, the amount of each resource that pods hold."""
+"""The amount of each resource that pods hold, by node."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -199,7 +199,7 @@ class JobContext:
     node_outage: NodeOutage | None = None
     """Set if so many nodes are not Ready that none of them is given up (86)."""
     misplaced: Mapping[str, str] = field(default_factory=dict)
-    """By uid, the unbound pods whose planned node does not take them any more, with the reason (142)."""
+    """The unbound pods whose planned node does not take them any more, with the reason (142), by uid."""
     grace_ceiling: int | None = None
     """The longest grace of a leaving pod of the job (seconds), whatever its spec says."""
     warnings: Mapping[ConditionType, Reason] = field(default_factory=dict)
@@ -235,7 +235,7 @@ class Job:
     foreign_names: frozenset[str] = frozenset()
     """Names of this job's pods that foreign pods use (82)."""
     fingerprints: Mapping[str, str] = field(default_factory=dict)
-    """By role, the fingerprint that its pods must have (19)."""
+    """The fingerprint that the job's pods must have (19), by role."""
     feedback: JobFeedback = JobFeedback()
     context: JobContext = JobContext()
     fault: str = ""

@@ -2,9 +2,9 @@
 kube-controller-manager's words: a zone in PartialDisruption.
 
 One machine that dies is one node that is not Ready. When many nodes fail within moments, it is more likely that the API
-server cannot hear them: a load balancer, a switch, the network. Their pods run on. To give these nodes up would end all
-jobs at once and start a second copy of each beside the first. Kubernetes' own node controller evicts no pod when all
-nodes of a zone are away, and slows down when more than 55 % are.
+server cannot hear them: a load balancer, a switch, the network. Their pods continue. To give these nodes up would end
+all jobs at once and start a second copy of each beside the first. Kubernetes' own node controller evicts no pod when
+all nodes of a zone are away, and slows down when more than 55 % are.
 """
 
 from __future__ import annotations

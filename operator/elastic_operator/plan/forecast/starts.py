@@ -5,7 +5,7 @@ The decisions are those of the allocator, on the input as it will be. The assump
 
 1. A job whose end is known ends then. If its size changes before, its remaining time changes in proportion: twice the
    pods need half of it.
-2. All other jobs run on, those that start meanwhile included, and no new job is created.
+2. All other jobs continue, those that start meanwhile included, and no new job is created.
 3. Pods leave and start at once.
 """
 
@@ -54,7 +54,7 @@ def of_now(inputs: AllocationInputs, allocation: Allocation, now: float) -> Allo
 def start_times(
     inputs: AllocationInputs, allocation: Allocation, ends: Mapping[str, float], waiting: Iterable[str]
 ) -> Steps[dict[str, float]]:
-    """By waiting job (uid), when it starts (epoch seconds). Jobs without an estimate are missing.
+    """When a waiting job starts (epoch seconds), by uid. Jobs without an estimate are missing.
 
     `allocation` was made from the input, and is read before the first step only.
     """

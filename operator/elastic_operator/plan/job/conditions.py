@@ -234,9 +234,9 @@ def _full_size(obs: Observation, grant: Grant | None) -> tuple[bool, Reason]:
         return False, Reason(SizeReason.SUSPENDED, "spec.suspend is true. Set it to false to resume.")
     if held := why_held(obs.status):
         return False, Reason(SizeReason.CHANGED_TOO_OFTEN, held)
-    known = obs.status.condition(ConditionType.FULL_SIZE)
-    if obs.finishing and known:
-        return known.status == "True", Reason(known.reason, known.message)
+    condition = obs.status.condition(ConditionType.FULL_SIZE)
+    if obs.finishing and condition:
+        return condition.status == "True", Reason(condition.reason, condition.message)
     failed = obs.status.failed_size
     if failed and obs.is_in_backoff:
         return False, Reason(SizeReason.SCALE_UP_FAILED, failed.reason)

@@ -54,8 +54,8 @@ def with_created(status: JobStatus, job: Job, creates: Sequence[CreatePod], pods
 
     A created pod that is deleted already counts and is listed, so that its loss will be noticed.
     """
-    known = {(pod.role, pod.index): pod for pod in pods}
-    made = [_created(job, create, known.get((create.role, create.index))) for create in creates]
+    present = {(pod.role, pod.index): pod for pod in pods}
+    made = [_created(job, create, present.get((create.role, create.index))) for create in creates]
     in_order = sorted([*status.pods, *made], key=master_first)
     update = {
         "replicas": status.replicas + len(made),

@@ -65,7 +65,7 @@ def fail_at_max_restarts(obs: Observation, now: float) -> Observation:
 
 
 def record_lost_pods(obs: Observation, now: float) -> Observation:
-    """Replace lost pods one by one. The other pods train on, or wait for a new master."""
+    """Replace lost pods one by one. The other pods continue, or wait for a new master."""
     master_is_lost = bool(obs.members and obs.status.replicas) and master_of(obs) is None
     lost = lost_count(obs)
     if master_is_lost and obs.status.master_lost_time is None:

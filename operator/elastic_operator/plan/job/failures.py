@@ -183,7 +183,7 @@ def count_failure(obs: Observation, first: OwnPod, now: float) -> tuple[Observat
 
 
 def _attempts(status: JobStatus) -> int:
-    """How often in a row the job was started over."""
+    """The number of consecutive restarts of the job."""
     return status.retry.attempt if status.retry else 0
 
 

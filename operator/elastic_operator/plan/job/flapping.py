@@ -59,7 +59,7 @@ def hold_if_flapping(obs: Observation, now: float) -> Observation:
 
 
 def why_held(status: JobStatus) -> str:
-    """In words, what happened before the hold, until when it lasts, and what a person can do; "" for a job that is not
+    """A sentence on the cause of the hold, its end, and what the user can do; "" for a job that is not
     held.
 
     The hold began when the condition became True, or begins now if it is not True yet.

@@ -75,8 +75,8 @@ def count_losses(obs: Observation, lost: int, now: float, *, reason: str = "PodL
     if reason == MASTER_LOST:
         status, reasons = end_backoff_for_master(status, obs.spec.minimum, now), (MASTER_LOST,)
     status = _wait_if_repeated(status, now, why, reasons=reasons, excused=excused)
-    before = obs.status.replicas
-    status = add_change(status, now, before, before - lost, reason, why, excused=excused)
+    previous = obs.status.replicas
+    status = add_change(status, now, previous, previous - lost, reason, why, excused=excused)
     event = Event("NodeLost" if node_is_lost(obs) else "PodLost", why, "Warning")
     first = obs.write_status_first or reason == MASTER_LOST or not (excused and _is_seen_again(obs))
     return replace(obs, status=status, write_status_first=first, events=(*obs.events, event))

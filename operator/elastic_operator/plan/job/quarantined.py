@@ -1,4 +1,4 @@
-"""A job that is quarantined after an error of the operator's own (88). Its pods run on, and others may reclaim its
+"""A job that is quarantined after an error of the operator's own (88). Its pods continue, and others may reclaim its
 GPUs.
 
 Decisions about the job use as little as possible: its name, its pods, and its last good demand.
@@ -51,9 +51,9 @@ def _of_size(status: JobStatus, after: int, why: str, now: float) -> JobStatus:
     """The status with that many pods; unchanged if it has that number already, because each deletion may be tried
     again.
     """
-    before = status.target_replicas
-    if after == before:
+    previous = status.target_replicas
+    if after == previous:
         return status
     status = end_incarnation(status) if after == 0 else status
     update = {"target_replicas": after, "replicas": min(status.replicas, after)}
-    return add_change(status.model_copy(update=update), now, before, after, "QuotaReclaimed", why)
+    return add_change(status.model_copy(update=update), now, previous, after, "QuotaReclaimed", why)

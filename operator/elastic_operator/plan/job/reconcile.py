@@ -42,7 +42,8 @@ def reconcile(obs: Observation, grant: Grant | None, *, now: float) -> Plan:
 def _creates(obs: Observation, assignment: Assignment, now: float) -> tuple[CreatePod, ...]:
     """Pods whose room and name are free. A group starts only when its whole minimum can be created at once.
 
-    None are created for a job of which only the pods are known. Its pods run on, and borrowed GPUs are given back (99).
+    None are created for a job of which only the pods are known. Its pods continue, and borrowed GPUs are given back
+    (99).
     """
     if obs.job.spec is None or obs.finishing or obs.job.needs_edit or now < obs.no_pods_before:
         return ()

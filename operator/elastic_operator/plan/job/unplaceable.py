@@ -41,8 +41,8 @@ def recreate_misplaced_pods(obs: Observation, now: float) -> Observation:
     counted = len(reported(obs)) - len(reported(replace(obs, members=staying)))
     names = {pod.name for pod in going}
     # So `record_lost_pods` does not count them as lost.
-    known = [pod for pod in obs.status.pods if pod.name not in names]
-    status = obs.status.model_copy(update={"replicas": max(0, obs.status.replicas - counted), "pods": known})
+    remaining = [pod for pod in obs.status.pods if pod.name not in names]
+    status = obs.status.model_copy(update={"replicas": max(0, obs.status.replicas - counted), "pods": remaining})
     if not staying:
         status = status.model_copy(update={"held_until": None})
     if staying and master_in(staying) is None and master_in(going) is not None:

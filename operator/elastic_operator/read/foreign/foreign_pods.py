@@ -94,10 +94,10 @@ class ForeignPods:
         pods = self._ledger.waiting_foreign_pods()
         if not pods and not self._waiting:
             return self._all
-        before, self._waiting = self._waiting, {}
-        self._note_bound(before, {pod.metadata.uid for pod in pods}, now)
+        previous, self._waiting = self._waiting, {}
+        self._note_bound(previous, {pod.metadata.uid for pod in pods}, now)
         for pod in pods:
-            if (waiting := self._guarded(pod, before.get(pod.metadata.uid), now)) is not None:
+            if (waiting := self._guarded(pod, previous.get(pod.metadata.uid), now)) is not None:
                 self._waiting[pod.metadata.uid] = waiting
         gangs: dict[str, dict[str, ForeignPod | None]] = {}
         for uid, waiting in self._waiting.items():
