@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from elastic_api.status import SizeReason
+from elastic_operator.plan.allocation.explain import Explainer
 from elastic_operator.plan.facts.allocation_inputs import Taint
 from tests.plan.allocate.world import NOW, grants, make_job, make_node, make_shape
 
@@ -185,3 +186,14 @@ def test_amounts_are_written_as_users_write_them():
     shape = replace(make_shape(0), requests={"cpu": 1500, "memory": 3 << 30, "pods": 1})
     message = grants([make_node("n1", 0, cpu=1)], [make_job("a", shape=shape)])["a"].message
     assert "1.5 cpu, 3Gi memory" in message
+
+
+def test_an_error_while_a_grant_is_explained_is_not_taken_for_a_job_without_a_grant(monkeypatch):
+    def raises(*_):
+        raise KeyError("cpu")
+
+    found = grants([make_node("n1", 1)], [make_job("a", 4)])
+    monkeypatch.setattr(Explainer, "why", raises)
+    assert found.get("b") is None
+    with pytest.raises(KeyError, match="cpu"):
+        found.get("a")

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.allocation.eviction_limits import EvictionCount
-from elastic_operator.plan.facts.allocation_inputs import EvictionLimit, EvictionLimits, Preemptor
-from tests.plan.allocate.world import make_inputs, make_job, make_node, make_team
+from elastic_operator.plan.facts.allocation_inputs import EvictionLimit, EvictionLimits, ForeignPod, Preemptor
+from elastic_operator.plan.facts.team import Flavor, Quota
+from tests.plan.allocate.world import GPU, NOW, make_inputs, make_job, make_node, make_shape, make_team
 from tests.plan.quota.cases import on
 
 N8 = (make_node("n1", 8),)
@@ -31,6 +32,47 @@ def test_who_gets_a_place_in_the_same_pass_after_all_does_not_wait_for_a_limit()
     assert replicas(found) == {"large": 4, "low": 0, "high": 2}
     assert found.held_up == ()
     assert found.evicted_for == {}
+
+
+def test_a_gang_that_gets_its_places_in_the_same_pass_does_not_wait_for_a_limit():
+    nodes = (make_node("n1", 8, labels={"kind": "a"}), make_node("n2", 1, labels={"kind": "b"}))
+    flavors = tuple(Flavor(name, (GPU,), {"kind": name}) for name in "ab")
+    teams = (
+        make_team("red", quotas={name: Quota(guaranteed=4) for name in "ab"}),
+        make_team("blue", quotas={name: Quota() for name in "ab"}),
+    )
+    on_a = {"shape": make_shape(node_selector={"kind": "a"}), "flavor": "a"}
+    jobs = (
+        make_job("low", 8, team="blue", on=on("n1", 8), priority=-1, **on_a),
+        make_job("high", 2, team="blue", priority=1, **on_a),
+    )
+    for first in "ab":  # a gang may have pods of two flavors: then its pods use two accounts
+        gang = [
+            ForeignPod(
+                f"p{i}",
+                "red",
+                f"p{i}",
+                NOW - 100 + i,
+                make_shape(node_selector={"kind": flavor}),
+                flavor,
+                gang="red/g",
+            )
+            for i, flavor in enumerate(f"{first}aaa")
+        ]
+        found = allocate(
+            make_inputs(
+                nodes,
+                jobs,
+                teams=teams,
+                flavors=flavors,
+                foreign_pods=tuple(gang),
+                eviction_limits=EvictionLimits(2, 100),
+            )
+        )
+        assert replicas(found) == {"low": 0, "high": 2}
+        assert len(found.nominations) == 4
+        assert found.evicted_for == {}
+        assert found.held_up == ()
 
 
 def test_an_evicted_pod_that_is_preempted_again_counts_once():

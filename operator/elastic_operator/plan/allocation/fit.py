@@ -27,6 +27,8 @@ def misfit(shape: PodShape, node: Node) -> str:
             return f"no label {key}={value}"
     if shape.affinity and not any(matches_term(term, node) for term in shape.affinity):
         return "node affinity"
+    if node.name in shape.avoided_nodes:
+        return "node affinity"
     return ""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator, Set
 from dataclasses import dataclass
 
 from elastic_operator.plan.allocation.fit import collide
@@ -20,13 +20,38 @@ class PodRequirements:
     shape: PodShape
     needs: tuple[tuple[str, int], ...]
     scarce: tuple[str, int]
-    nodes: tuple[int, ...]
-    node_set: frozenset[int]
+    nodes: Collection[int]
+    node_set: Set[int]
 
     @property
     def gpus(self) -> int:
         """The GPUs of one such pod."""
         return self.shape.gpus
+
+
+class AllBut(Set[int]):
+    """These nodes without a few, in the same order.
+
+    It keeps no copy of the nodes, because each job may avoid other nodes (198).
+    """
+
+    __slots__ = ("_node_set", "_nodes", "_without")
+
+    def __init__(self, nodes: tuple[int, ...], node_set: frozenset[int], without: frozenset[int]) -> None:
+        self._nodes, self._node_set, self._without = nodes, node_set, without & node_set
+
+    def __contains__(self, node: object) -> bool:
+        return node in self._node_set and node not in self._without
+
+    def __iter__(self) -> Iterator[int]:
+        return (node for node in self._nodes if node not in self._without)
+
+    def __len__(self) -> int:
+        return len(self._nodes) - len(self._without)
+
+    @classmethod
+    def _from_iterable(cls, nodes: Iterable[int]) -> frozenset[int]:  # type: ignore[override]
+        return frozenset(nodes)
 
 
 class FreeResources:

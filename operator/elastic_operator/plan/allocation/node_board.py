@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
 from elastic_operator.memory import drop_older_half
 from elastic_operator.plan.allocation.fit import collide, misfit
-from elastic_operator.plan.allocation.free_resources import FreeResources, PodRequirements, less, total_of
+from elastic_operator.plan.allocation.free_resources import AllBut, FreeResources, PodRequirements, less, total_of
 from elastic_operator.plan.allocation.journal import Journal
 from elastic_operator.plan.allocation.pass_memo import KnownInfeasible
 from elastic_operator.plan.facts.allocation_inputs import HostPort, Load, Node, PodShape
@@ -36,7 +37,9 @@ class Seat(NamedTuple):
 
 
 _MAX_SHAPES = 10_000
-"""The most shapes that are known as objects; equal shapes have one set of requirements in any case."""
+"""The most shapes whose requirements are known, by object and by content. Equal shapes have one set of requirements,
+unless it was dropped for this limit: then the allocation does some work twice.
+"""
 
 
 class NodeBoard:
@@ -60,7 +63,8 @@ class NodeBoard:
         self._by_key: dict[object, PodRequirements] = {}
         self._by_shape: dict[int, tuple[PodShape, PodRequirements]] = {}
         """By `id(shape)`. The shape is in the value, which keeps it alive, so no other object has its id."""
-        self._suitable: dict[object, tuple[int, ...]] = {}
+        self._suitable: dict[object, tuple[tuple[int, ...], frozenset[int]]] = {}
+        """The nodes for pods that avoid none, twice: to iterate, and to look up. Each entry grows with the nodes."""
         self._journal = journal
         self._infeasible = KnownInfeasible()
         """Replaced, never changed: undoing a change brings the old knowledge back. Only freed room voids it; a
@@ -79,14 +83,22 @@ class NodeBoard:
 
     def _requirements(self, shape: PodShape) -> PodRequirements:
         where = (tuple(sorted(shape.node_selector.items())), repr(shape.affinity), shape.tolerations)
-        key = (where, tuple(sorted(shape.requests.items())), shape.host_ports, shape.pinnable)
+        key = (where, tuple(sorted(shape.requests.items())), shape.host_ports, shape.pinnable, shape.avoided_nodes)
         if key not in self._by_key:
             if where not in self._suitable:
-                self._suitable[where] = tuple(i for i in self.open if not misfit(shape, self.nodes[i]))
-            suitable = self._suitable[where]
+                anywhere = replace(shape, avoided_nodes=frozenset())
+                suitable = tuple(i for i in self.open if not misfit(anywhere, self.nodes[i]))
+                self._suitable[where] = suitable, frozenset(suitable)
+            nodes, node_set = self._suitable[where]
             needs = tuple(sorted((name, n) for name, n in shape.requests.items() if n > 0))
             scarce = next((need for need in needs if need[0] in self.gpu_resources), ("", 0))
-            self._by_key[key] = PodRequirements(shape, needs, scarce, suitable, frozenset(suitable))
+            if shape.avoided_nodes:
+                avoided = frozenset(self.number[name] for name in shape.avoided_nodes if name in self.number)
+                rest = AllBut(nodes, node_set, avoided)
+                self._by_key[key] = PodRequirements(shape, needs, scarce, rest, rest)
+            else:
+                self._by_key[key] = PodRequirements(shape, needs, scarce, nodes, node_set)
+            drop_older_half(self._by_key, _MAX_SHAPES)
         return self._by_key[key]
 
     def free_soon(self, node: int) -> Mapping[str, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Set
 from functools import cached_property
+from typing import Any
 
 from elastic_api.status import SizeReason
 from elastic_operator.plan.allocation.accounts import Accounts
@@ -62,6 +63,13 @@ class Allocation(Mapping[str, Grant]):
                 ),
             )
         return self._grants[uid]
+
+    def get(self, uid: str, default: Any = None) -> Grant | Any:
+        """The job's grant; `default` for a job that is not in the input.
+
+        `Mapping.get` would also return the default if the words of the reason raised a KeyError.
+        """
+        return self[uid] if uid in self._entries else default
 
     def _why(self, entry: Entry) -> tuple[Reason, float | None]:
         why = self.would_not_last.get(entry.demand.uid)

@@ -140,6 +140,10 @@ class PodShape(Load):
     tolerations: tuple[Toleration, ...] = ()
     pinnable: bool = True
     unpinned_because: str = ""
+    avoided_nodes: frozenset[str] = frozenset()
+    """The nodes that its pods avoid (137). Not a part of `affinity`: shapes that differ only in these nodes share what
+    the allocation knows about all other nodes.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,19 +25,18 @@ DEFAULT_SCHEDULER = "default-scheduler"
 NAME_FIELD = "metadata.name"
 
 
-def excluding_nodes(shape: PodShape, nodes: Sequence[str]) -> PodShape:
+def excluding_nodes(shape: PodShape, nodes: Iterable[str]) -> PodShape:
     """The shape without these nodes: no pod of it may be placed on them (137)."""
-    if not nodes:
-        return shape
-    return replace(shape, affinity=tuple(with_node_names(shape.affinity, "NotIn", nodes)))
+    avoided = frozenset(nodes)
+    return replace(shape, avoided_nodes=avoided) if avoided else shape
 
 
-def with_node_names(terms: Iterable[Mapping[str, Any]], operator: str, nodes: Sequence[str]) -> list[Mapping[str, Any]]:
-    """The nodeSelectorTerms, each with a requirement for the node's name; without terms, one term with it alone.
+def with_node_name(terms: Iterable[Mapping[str, Any]], node: str) -> list[Mapping[str, Any]]:
+    """The nodeSelectorTerms, each with the requirement that it is that node; without terms, one term with it alone.
 
     Terms are alternatives, so each of them gets the requirement. An empty term selects no node: it stays empty.
     """
-    field = {"key": NAME_FIELD, "operator": operator, "values": list(nodes)}
+    field = {"key": NAME_FIELD, "operator": "In", "values": [node]}
     found = list(terms)
     if not found:
         return [{"matchFields": [field]}]

@@ -27,7 +27,6 @@ def demand_of(obs: Observation, shape: JobShape) -> JobDemand:
     failed = status.failed_size
     resized, delay = status.last_resize_time, spec.elasticity.scale_up_delay_seconds
     edited = job.generation != status.observed_generation
-    avoided = sorted(obs.avoided)
     demand = JobDemand(
         uid=job.uid,
         namespace=job.namespace,
@@ -35,8 +34,8 @@ def demand_of(obs: Observation, shape: JobShape) -> JobDemand:
         priority=job.context.priority,
         created=job.created,
         sizes=sizes,
-        master=excluding_nodes(shape.master, avoided),
-        worker=excluding_nodes(shape.worker, avoided),
+        master=excluding_nodes(shape.master, obs.avoided),
+        worker=excluding_nodes(shape.worker, obs.avoided),
         members=tuple(member_of(pod) for pod in obs.members),
         used_indices=_used_indices(obs),
         is_admitted=running,

@@ -67,7 +67,7 @@ def foreign_pod_of(
         namespace=meta.namespace,
         name=meta.name,
         created=convert.epoch(meta.creation_timestamp or ""),
-        shape=excluding_nodes(own.master, sorted(avoided if holds else {*avoided, reserved.node} - {""})),
+        shape=excluding_nodes(own.master, avoided if holds else {*avoided, reserved.node} - {""}),
         flavor=own.flavor,
         priority=pod.spec.priority or 0,
         nominated=nominated,
