@@ -332,7 +332,10 @@ def lost_its_master(*, least=4, team="b", **more):
 
 LOSSES = {
     "a job that lost its master gives what its minimum would have beyond the fair share": Case(
-        CPUS_FOR_THREE, EQUALS, (make_job("a", 2, team="a"), lost_its_master()), {"a": "+m0@n1 ~w0@n1", "b": "w0 w2 -w1"}
+        CPUS_FOR_THREE,
+        EQUALS,
+        (make_job("a", 2, team="a"), lost_its_master()),
+        {"a": "+m0@n1 ~w0@n1", "b": "w0 w2 -w1"},
     ),
     "and beyond the guarantee": Case(
         CPUS_FOR_THREE,

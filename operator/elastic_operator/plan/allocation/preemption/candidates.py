@@ -214,15 +214,14 @@ class Candidates:
         return bool(unit.members) and self._may_be_preempted_at_minimum(unit.entry, check, taken=taken)
 
     def _may_be_preempted_at_minimum(self, entry: Entry, check: PreemptionCheck, *, taken: int = 0) -> bool:
-        """Whether the preemptor could take the whole job if that had its minimum again (193).
+        """Whether the preemptor could take all pods of an incomplete job if that had its minimum (193).
 
-        `taken` GPUs of the job are taken already.
+        `taken` GPUs of them are counted as taken in the check.
         """
         if entry.account is None or entry.complete or not entry.kept or not self._may_be_preempted_whole(entry):
             return False
-        minimum = entry.demand.minimum
-        gpus, lacking = entry.demand.gpus_of_size(minimum), entry.gpus_missing(minimum) + taken
-        return check.may(entry.account, gpus, ends_job=True, lacking=lacking)
+        gpus, lacking = sum(member.gpus for member in entry.kept), entry.gpus_missing(entry.demand.minimum)
+        return check.may(entry.account, gpus - taken, ends_job=True, lacking=lacking + taken)
 
     def _in_team(self, entry: Entry) -> bool:
         return entry.team == self._preemptor.team

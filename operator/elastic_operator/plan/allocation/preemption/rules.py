@@ -76,7 +76,8 @@ class PreemptionCheck:
             found.update(more)
             rest = [account for account in rest if account not in found]
             for account in more:
-                trial.count_victims(account, pods=max(1, account.used + accounts[account] - account.guaranteed), not_yet_held=0)
+                most = account.used + accounts[account] - account.guaranteed
+                trial.count_victims(account, pods=max(1, most), not_yet_held=0)
         return frozenset(found)
 
     def may(
@@ -92,8 +93,8 @@ class PreemptionCheck:
         taken so far.
 
         GPUs that are only planned count as the team's use only if the unit is `not_yet_held` as a whole: taking such a
-        unit deletes no pod (166). The team is judged as if it used `lacking` GPUs more: those that an incomplete job
-        lacks (193).
+        unit deletes no pod (166). The team is beyond its guarantee, or its share, as if it had the `lacking` GPUs too:
+        those that an incomplete job lacks for its minimum (193).
         """
         ours, theirs = diverging_paths(self.preemptor, victim_account)
         beyond_share = True
@@ -111,9 +112,9 @@ class PreemptionCheck:
                     return False
         if within_guarantee or (beyond_share and not self.growing):
             return True
-        if self.growing and ends_job and any(self._used(account) + lacking - gpus < account.share for account in theirs):
+        if self.growing and ends_job and any(self._used(account) - gpus < account.share for account in theirs):
             return False
-        return self._stays_no_lower(ours, theirs, gpus - lacking, not_yet_held=not_yet_held)
+        return self._stays_no_lower(ours, theirs, gpus, not_yet_held=not_yet_held)
 
     def _stays_no_lower(self, ours: Path, theirs: Path, gpus: int, *, not_yet_held: bool) -> bool:
         """Whether the victim account's share value without these GPUs is at least what the preemptor's will be,
