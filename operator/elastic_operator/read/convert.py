@@ -164,6 +164,11 @@ def unschedulable(pod: Pod) -> str:
     return (tried.message or tried.reason) if tried is not None and tried.reason == "Unschedulable" else ""
 
 
+def is_untried(pod: Pod) -> bool:
+    """Whether no scheduler has tried a waiting pod yet, although nothing keeps it from that."""
+    return not pod.spec.node_name and not pod.spec.scheduling_gates and _not_placed(pod) is None
+
+
 def _not_placed(pod: Pod) -> Condition | None:
     """The condition of a pod that a scheduler could not place; None for a pod that has a node, and for a pod that no
     scheduler has looked at, such as one with scheduling gates (176).

@@ -17,6 +17,7 @@ from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.facts.allocation_inputs import ForeignPod
 from elastic_operator.quarantine import Quarantine
+from elastic_operator.read import convert
 from elastic_operator.read.foreign.foreign_pod import (
     PodBackoff,
     PodContext,
@@ -104,7 +105,9 @@ class ForeignPods:
             if waiting.gang:
                 gangs.setdefault(waiting.gang, {})[uid] = waiting.foreign_pod
         self._places.forget_deleted(gangs.keys())
-        instead = self._gangs.without_unsettled(gangs, now)
+        in_gangs = {uid: waiting.pod for uid, waiting in self._waiting.items() if waiting.gang}
+        untried = {uid for uid, pod in in_gangs.items() if convert.is_untried(pod)}
+        instead = self._gangs.without_unsettled(gangs, untried, now)
         self.again_at = min((waiting.until for waiting in self._waiting.values()), default=inf)
         self.again_at = min(self.again_at, self._gangs.again_at)
         self.expired = tuple(waiting.pod for waiting in self._waiting.values() if waiting.reserved.has_run_out(now))

@@ -2,7 +2,8 @@
 
 The final number of a gang's pods is unknown: a controller creates them one by one, and kube-scheduler tries them one by
 one. So a gang counts as whole when it has not grown for a second and kube-scheduler has found no room for any of its
-pods.
+pods. Of a gang that may be split, pods may wait for something else. It counts as whole once kube-scheduler has tried
+each of its pods (190).
 
 To find that there is no room for a large gang takes a plan for most of its pods. So a gang that got nothing backs off:
 for a second per 32 pods at first, twice as long each time, and a minute at most. Pods of a gang that backs off may use
@@ -22,6 +23,10 @@ SETTLED_SECONDS = 1.0
 """At its default of 20 requests a second, kube-controller-manager creates twenty pods in that time."""
 MAX_GROWING_SECONDS = 10.0
 """A gang may grow for this long without a second's pause. Then its existing pods are served."""
+MAX_UNTRIED_SECONDS = 60.0
+"""A gang that may be split waits for this long in all until kube-scheduler has tried each of its pods, and for
+`MAX_GROWING_SECONDS` while it tries no further pod. On a busy machine it tries thirteen pods a second.
+"""
 MAX_GANG_PODS = 1_000
 PODS_A_SECOND, MAX_GANG_BACKOFF_SECONDS = 32, 60.0
 
@@ -30,14 +35,25 @@ PODS_A_SECOND, MAX_GANG_BACKOFF_SECONDS = 32, 60.0
 class _Gang:
     """A gang with its waiting pods (uids). Times are epoch seconds.
 
-    `first`: when it began to grow, for the first time or again. `grown`: when it last grew. `backoff`: how often in a
-    row it got nothing, and until when it backs off.
+    `first`: when it began to grow, for the first time or again. `grown`: when it last grew. `untried`: the pods that
+    kube-scheduler has not tried yet, and `tried` when these were last others. `backoff`: how often in a row it got
+    nothing, and until when it backs off.
     """
 
     uids: frozenset[str]
     first: float
     grown: float
+    untried: frozenset[str] = frozenset()
+    tried: float = 0.0
     backoff: Attempts = NEVER_FAILED
+
+    @property
+    def settled_at(self) -> float:
+        """When it may be served as it is."""
+        settled_at = min(self.grown + SETTLED_SECONDS, self.first + MAX_GROWING_SECONDS)
+        if not self.untried:
+            return settled_at
+        return max(settled_at, min(self.tried + MAX_GROWING_SECONDS, self.first + MAX_UNTRIED_SECONDS))
 
 
 class WholeGangs:
@@ -54,7 +70,7 @@ class WholeGangs:
         self.again_at = inf
 
     def without_unsettled(
-        self, waiting: Mapping[str, Mapping[str, ForeignPod | None]], now: float
+        self, waiting: Mapping[str, Mapping[str, ForeignPod | None]], untried: Set[str], now: float
     ) -> Mapping[str, ForeignPod]:
         """The foreign pods (by uid) to plan for instead of pods of unsettled gangs: still growing, in back-off, or not
         whole.
@@ -62,6 +78,7 @@ class WholeGangs:
         Args:
             waiting: For each gang, its waiting pods (by uid); None for a pod that waits for something else, or that
                 kube-scheduler has not tried yet.
+            untried: The pods (uids) that kube-scheduler has not tried yet.
             now: Epoch seconds.
         """
         before, instead_before = self._gangs, self._instead
@@ -73,12 +90,13 @@ class WholeGangs:
             elif not pods.keys() <= gang.uids:
                 anew = now >= gang.grown + SETTLED_SECONDS
                 gang = replace(gang, uids=frozenset(pods), grown=now, first=now if anew else gang.first)
+            if gang.untried != pods.keys() & untried:
+                gang = replace(gang, untried=frozenset(pods.keys() & untried), tried=now)
             self._gangs[name] = gang
-            settled_at = min(gang.grown + SETTLED_SECONDS, gang.first + MAX_GROWING_SECONDS)
             self.again_at = min(
-                self.again_at, *(ceil(time) for time in (settled_at, gang.backoff.until) if now < time), inf
+                self.again_at, *(ceil(time) for time in (gang.settled_at, gang.backoff.until) if now < time), inf
             )
-            can_be_served = now >= settled_at and _can_be_served(pods.values())
+            can_be_served = now >= gang.settled_at and _can_be_served(pods.values())
             backs_off = can_be_served and now < gang.backoff.until <= now + MAX_GANG_BACKOFF_SECONDS + 1
             is_planned = can_be_served and not backs_off
             if is_planned:
