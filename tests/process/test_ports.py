@@ -48,7 +48,7 @@ async def carry_out(job, session, api):
     return *found, api.find(f"{folder}/services/toy-master"), api.find(slices)
 
 
-async def test_a_slice_with_the_masters_address_on_another_node_leads_wrong(api, session):
+async def test_a_slice_with_the_masters_address_on_another_node_leads_wrong(session):
     job, stores = on_node({"mode": "Elastic"}), Stores(*(Store() for _ in range(8)))
     await Creator(session, stores, BUILD).create_all(job, CREATES, set())
     await Masters(session, stores).route(job, Route("10.1.0.5", "n1"))
