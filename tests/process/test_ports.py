@@ -13,7 +13,7 @@ from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.stores import Stores
 from elastic_operator.loop.reclaim.admission_check import AdmissionCheck, AdmissionChecker
 from elastic_operator.loop.writes.create import Creator
-from elastic_operator.loop.writes.master import Masters
+from elastic_operator.loop.writes.master import Masters, changed_route
 from elastic_operator.plan.facts.decisions import CreatePod, Route
 from elastic_operator.pods.launcher_target import target_of
 from elastic_operator.read.shapes import Shapes
@@ -46,6 +46,17 @@ async def carry_out(job, session, api):
     found = [api.find(f"{folder}/pods/toy-{role}-0") for role in ("master", "worker")]
     slices = "/apis/discovery.k8s.io/v1/namespaces/a/endpointslices/toy-master"
     return *found, api.find(f"{folder}/services/toy-master"), api.find(slices)
+
+
+async def test_a_slice_with_the_masters_address_on_another_node_leads_wrong(session):
+    job, stores = on_node({"mode": "Elastic"}), Stores(*(Store() for _ in range(8)))
+    await Creator(session, stores, BUILD).create_all(job, CREATES, set())
+    await Masters(session, stores).route(job, Route("10.1.0.5", "n1"))
+    assert changed_route(stores, job, Route("10.1.0.5", "n1")) is None
+    moved = Route("10.1.0.5", "n2")
+    assert changed_route(stores, job, moved) == moved
+    await Masters(session, stores).route(job, moved)
+    assert changed_route(stores, job, moved) is None
 
 
 def declared(pod):

@@ -188,12 +188,12 @@ async def ensure_endpoint_slice(
 ) -> EndpointSlice:
     """Create an endpoint slice, or replace ours if it differs. Raises NameTaken, Conflict, ClusterError."""
     collection = f"/apis/discovery.k8s.io/v1/namespaces/{manifest['metadata']['namespace']}/endpointslices"
-    wanted = [endpoint["addresses"] for endpoint in manifest["endpoints"]]
+    wanted = [(endpoint["addresses"], endpoint.get("nodeName")) for endpoint in manifest["endpoints"]]
     ports = [port["port"] for port in manifest["ports"]]
 
     def is_right(known: EndpointSlice) -> bool:
-        addresses = [list(endpoint.addresses) for endpoint in known.endpoints or ()]
-        return addresses == wanted and [port.port for port in known.ports or ()] == ports
+        routed = [(list(endpoint.addresses), endpoint.node_name) for endpoint in known.endpoints or ()]
+        return routed == wanted and [port.port for port in known.ports or ()] == ports
 
     if known is not None and is_ours(known.metadata, job_uid):
         if is_right(known):

@@ -182,6 +182,7 @@ class Endpoint(Struct, frozen=True):
     """endpoints[] of a slice."""
 
     addresses: tuple[str, ...] = ()
+    node_name: str | None = None
 
 
 class EndpointSlice(Struct, frozen=True):

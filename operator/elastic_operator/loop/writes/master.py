@@ -92,5 +92,9 @@ def changed_route(stores: Stores, job: Job, wanted: Route | None) -> Route | Non
     if wanted is None or stores.services.named(name, job.namespace) is None:
         return None
     known = stores.slices.named(name, job.namespace)
-    addresses = [a for endpoint in known.endpoints or () for a in endpoint.addresses] if known else []
-    return None if "".join(addresses[:1]) == wanted.address else wanted
+    routes = [
+        Route(address, endpoint.node_name or "")
+        for endpoint in (known.endpoints if known is not None else None) or ()
+        for address in endpoint.addresses
+    ]
+    return None if next(iter(routes), Route()) == wanted else wanted
