@@ -114,6 +114,18 @@ class SingleCache(Generic[K, T]):
         self._kept = None
 
 
+class LastSeen(Generic[T]):
+    """A value as it was when somebody last looked at it; None before that."""
+
+    def __init__(self) -> None:
+        self.value: T | None = None
+
+    def changed(self, now: T) -> bool:
+        """Look at the value, which is `now`; returns whether it differs from the last look. The first look differs."""
+        before, self.value = self.value, now
+        return before is not now and before != now
+
+
 class PerJobMemory(Protocol):
     """A memory with an entry for each job. All such memories of a leader's loop are in one list (`loop/compose.py`)."""
 

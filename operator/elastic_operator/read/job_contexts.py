@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from elastic_api.status import ConditionType
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.stores import Stores
+from elastic_operator.memory import LastSeen
 from elastic_operator.plan.facts.job import FlapWindow, JobContext, OwnPod
 from elastic_operator.plan.facts.team import Teams
 from elastic_operator.plan.facts.text import Reason
@@ -41,7 +42,7 @@ class JobContexts:
         self._specs, self._nodes, self._policies, self._external_changes = specs, nodes, policies, external_changes
         self._uncounted = UncountedDevices(stores.device_classes)
         self._pod_priorities = PodPriorities(stores.priority_classes)
-        self._seen: object = None
+        self._last_seen: LastSeen[object] = LastSeen()
 
     def refresh(self, now: float) -> bool:
         """Read the contexts at `now` (epoch seconds); returns whether any job's plan may be affected."""
@@ -49,8 +50,7 @@ class JobContexts:
         unready, availability = self._nodes.refresh_unready(now), self._nodes.availability()
         self._external_changes.refresh(availability, teams, now)
         outage, class_of = self._nodes.outages.present, self._uncounted.class_of()
-        before, self._seen = self._seen, (self._classes.revision, unready, outage, availability, teams, class_of)
-        return self._seen != before
+        return self._last_seen.changed((self._classes.revision, unready, outage, availability, teams, class_of))
 
     def of(self, body: objects.CustomObject, pods: tuple[OwnPod, ...]) -> JobContext:
         """The context of one job with these pods."""

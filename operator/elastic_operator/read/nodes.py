@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
-from elastic_operator.memory import KeyedCache, SingleCache
+from elastic_operator.memory import KeyedCache, LastSeen, SingleCache
 from elastic_operator.plan.facts.allocation_inputs import Node
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.quarantine import Quarantine
@@ -52,7 +52,7 @@ class Nodes:
         self._stored, self._ledger, self._first_seen, self._quarantine = stored, ledger, first_seen, quarantine
         self._unready: Unready | None = None
         """The nodes that were not Ready at the last refresh; None before the first refresh."""
-        self._read: object = None
+        self._last_seen: LastSeen[object] = LastSeen()
         """The stamp of the nodes at that refresh."""
         self.outages = NodeOutages(stored, first_seen.clock, gpu_resources)
         self._known: KeyedCache[object, Node] = KeyedCache()
@@ -174,10 +174,8 @@ class Nodes:
         The clock that wrote the time may be far behind. A node that was Ready at the last refresh cannot have been away
         for much longer than since that refresh (`FirstSeen`). A node that is quarantined keeps its last answer.
         """
-        stamp = self._stamp()
-        all_up = self._unready == {} and stamp == self._read
-        unready = {} if all_up else self._find_unready()
-        self._read = stamp
+        has_news = self._last_seen.changed(self._stamp())
+        unready = self._find_unready() if has_news or self._unready != {} else {}
         self.outages.refresh(self._unready, unready, now)
         self._unready = unready
         return unready
