@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Set
 from itertools import islice
-from typing import Any, Generic, Protocol, TypeVar, TypeVarTuple
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar, TypeVarTuple
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
@@ -44,6 +44,12 @@ class DirtySet(Generic[K]):
         """The keys that were marked since the last `take`; None if any may have been."""
         keys, self._keys = self._keys, set()
         return keys
+
+
+DirtyJobs: TypeAlias = DirtySet[str | tuple[str, str]]
+"""The jobs whose facts may have changed since the last pass: by uid, or by namespace and name where the uid is not
+known. A process has one such set: whoever changes what a job is made from marks the job there.
+"""
 
 
 class KeyedCache(Generic[K, T]):

@@ -13,6 +13,7 @@ from elastic_operator.cluster.pruned_fields import PrunedFields
 from elastic_operator.loop.writes.dispatch import Dispatcher
 from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.loop.writes.status_times import MESSAGE_SECONDS, REPORT_SECONDS
+from elastic_operator.memory import DirtySet
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.allocation_inputs import PodShape
 from elastic_operator.plan.facts.decisions import CreatePod, Event, Plan, Route
@@ -57,7 +58,7 @@ def dispatch(executor: Any, plan: Plan, *, ledger: Any = None, done: Any = lambd
         executor=executor,
         shapes=Shapes(),
         ledger=ledger,
-        failed_writes=FailedWrites(),
+        failed_writes=FailedWrites(DirtySet()),
         metrics=Metrics(),
         pruned_fields=PrunedFields("jobs"),
         is_fresh=lambda: True,

@@ -85,7 +85,7 @@ class World:
         self.ledger = Ledger(job_of=self.stores.jobs.get, parse=parse_pod_name, now=lambda: self.now)
         self.stores.jobs.subscribe(self._job_comes_or_goes)
         self.stores.pods.subscribe(self.ledger.pod_changed)
-        self.failed_writes, self.refused = FailedWrites(), set[str]()
+        self.failed_writes, self.refused = FailedWrites(self.ledger.dirty_jobs), set[str]()
         self.begin_anew()
 
     def begin_anew(self) -> None:
@@ -96,7 +96,7 @@ class World:
         clock = self.clock = ServerClock(monotonic=lambda: self.now)
         clock.offset = 0.0
         reader = Reader(self.stores, self.ledger, self.settings, clock=clock, quarantine=quarantine.Quarantine())
-        logs = FailureLogs(None, lambda _: "pytorch", lambda: None)
+        logs = FailureLogs(None, lambda _: "pytorch", self.ledger.dirty_jobs, lambda: None)
         passed = {
             "may_preempt": lambda job: job.name not in self.refused,
             "may_not_preempt": lambda: (frozenset(f"uid-{name}" for name in self.refused), frozenset()),

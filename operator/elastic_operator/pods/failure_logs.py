@@ -20,6 +20,7 @@ from elastic_operator.build.traceback import MAX_LOG, TAIL_LINES, Failure, failu
 from elastic_operator.cluster import api_requests
 from elastic_operator.cluster.errors import ClusterError
 from elastic_operator.cluster.session import Session
+from elastic_operator.memory import DirtyJobs
 from elastic_operator.plan.facts.job import LastOutput, OwnPod
 from elastic_operator.pods.fair_semaphore import FairSemaphore
 from elastic_worker.contract import MAIN_CONTAINER
@@ -46,10 +47,22 @@ class LogContent:
 
 
 class FailureLogs:
-    """Reads the log of each failed pod once."""
+    """Reads the log of each failed pod once.
 
-    def __init__(self, session: Session, container_of: Callable[[str], str], changed: Callable[[], None]) -> None:
-        self.session, self.container_of, self.changed = session, container_of, changed
+    Args:
+        container_of: The name of the main container of a pod (uid).
+        dirty_jobs: A job is marked there when a log of its pods was read.
+        changed: Called when a log was read.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        container_of: Callable[[str], str],
+        dirty_jobs: DirtyJobs,
+        changed: Callable[[], None],
+    ) -> None:
+        self.session, self.container_of, self.dirty_jobs, self.changed = session, container_of, dirty_jobs, changed
         self._contents: dict[str, LogContent] = {}
         self._kept_bytes = 0
         self._reading: defaultdict[str, dict[str, asyncio.Task[None]]] = defaultdict(dict)
@@ -114,6 +127,7 @@ class FailureLogs:
             if not self._reading[job_uid]:
                 del self._reading[job_uid]
         self._keep(pod.uid, content)
+        self.dirty_jobs.mark(job_uid)
         self.changed()
 
     async def _log_of(self, namespace: str, pod: OwnPod) -> str:

@@ -20,7 +20,7 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.interned import Interned
 from elastic_operator.cluster.meta import OwnerReference
 from elastic_operator.cluster.pod import Pod
-from elastic_operator.memory import DirtySet
+from elastic_operator.memory import DirtyJobs, DirtySet
 from elastic_operator.plan.facts.allocation_inputs import HostPort, Load, Node, Resources
 from elastic_operator.plan.facts.gpus import count_gpus
 from elastic_operator.plan.facts.job import OwnPod
@@ -76,9 +76,9 @@ class Ledger:
         """Raised with each change that may affect a node or a job."""
         self._revisions: dict[str | None, int] = {}
         """By node with pods, the revision of their last change."""
-        self.dirty: DirtySet[str | tuple[str, str]] = DirtySet()
-        """The jobs, by uid or by (namespace, name), whose pods may have changed: pods being created, own pods, and
-        foreign pods with their names.
+        self.dirty_jobs: DirtyJobs = DirtySet()
+        """The set for all parts of the process, because the ledger is its oldest memory of jobs. The ledger marks
+        jobs whose pods may have changed: pods being created, own pods, and foreign pods with their names.
         """
         self._requests: Interned[tuple[tuple[str, int], ...], Resources] = Interned()
 
@@ -246,11 +246,11 @@ class Ledger:
         if self._parse(job_name, meta.name) is not None:
             names = meta.namespace, job_name
             change(self._names, names, meta.uid)
-            self.dirty.mark(names)
+            self.dirty_jobs.mark(names)
 
     def _assumed_changed(self, job_uid: str, node: str | None) -> None:
         self._node_changed(node)
-        self.dirty.mark(job_uid)
+        self.dirty_jobs.mark(job_uid)
 
     def _node_changed(self, node: str | None) -> None:
         """Note that the use of the node by pods has changed."""
