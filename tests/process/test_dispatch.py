@@ -115,7 +115,7 @@ async def test_of_a_plan_that_is_cut_short_only_pods_that_may_exist_still_take_r
     await dispatcher.stop()
     await asyncio.sleep(0)  # the end of a task is told a turn later
     assert [one.name for one in ledger.assumed.of_job(job.uid)] == ["toy-master-0"]
-    assert ledger.next_expiry() <= ASSUMED_SECONDS
+    assert ledger.seconds_until_expiry() <= ASSUMED_SECONDS
 
 
 async def test_pods_of_a_plan_that_could_not_be_begun_are_not_counted() -> None:

@@ -64,7 +64,7 @@ class Unlimited:
     def eviction_limits(self, _gpus: int) -> EvictionLimits:
         return EvictionLimits()
 
-    def next_capacity(self, _allocation: Allocation) -> float:
+    def seconds_until_capacity(self, _allocation: Allocation) -> float:
         return inf
 
 
@@ -352,7 +352,7 @@ def test_a_planner_that_remembers_decides_what_a_fresh_one_decides(history):
         getattr(world, what)(*how)
         remembered, fresh = world.decide(), world.decide_anew()
         assert dict(remembered.allocation) == dict(fresh.allocation)
-        assert not remembered.is_new or remembered.until == fresh.until
+        assert not remembered.is_new or remembered.until_epoch == fresh.until_epoch
         for uid, obs in remembered.obs.items():
             plans = [
                 planner.plan(obs, found.allocation.get(uid), world.now)
@@ -379,7 +379,7 @@ def test_only_jobs_with_another_observation_or_a_due_plan_need_plans(history):
         }
         assert set(world.planner.may_need_plans(decisions, world.now)) == needed
         dues = [plan.due for plan in world.planner.plans.all() if plan.due > -inf]
-        assert world.planner.plans.next_due() == min(dues, default=inf)
+        assert world.planner.plans.next_due_monotonic() == min(dues, default=inf)
         for uid in sorted(needed)[:1]:
             world.planner.plans.note(Planned(all_obs[uid], None, world.now + lasts, all_obs[uid].status))
 

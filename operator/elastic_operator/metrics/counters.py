@@ -92,6 +92,14 @@ class Counters:
 
     def _of_passes(self) -> None:
         self.passes = self._histogram("pass_seconds", "Time of one pass: read, decide, issue plans.", PASS)
+        self.passes_by_reason = self._counter(
+            "passes",
+            "Passes by what began them: `start` of a leader, `event` (a change, an answer to a write), `error` (the"
+            " last pass failed), or a time: `allocation` (a wait or a protection ended), `foreign_pods`, `plan` (a"
+            " retry, a status or a message is due), `quarantine`, `dry_run` (a preemptor may be tried again), `resync`,"
+            " `ledger` (a pod is overdue, or was not created), `longest_wait`.",
+            "reason",
+        )
         self.allocate = self._histogram("allocate_seconds", "Time of one allocation over all jobs.", PASS)
         self.not_lasting = self._counter(
             "not_lasting",

@@ -196,9 +196,9 @@ class Ledger:
         unbound = {pod.uid for pod in own if pod is not None and not pod.bound}
         return self.with_use(Node(node, {}), unbound | self.assumed.uids_at(node)).used
 
-    def next_expiry(self) -> float:
+    def seconds_until_expiry(self) -> float:
         """Seconds until `expire` changes the use of a node; infinity if it will not."""
-        return min(self.assumed.next_expiry(), self._leaving.next_due()) - self._now()
+        return min(self.assumed.next_expiry_monotonic(), self._leaving.next_due_monotonic()) - self._now()
 
     def expire(self) -> None:
         """Forget pods whose creation was not confirmed for too long. Count the room of overdue pods as used (40)."""

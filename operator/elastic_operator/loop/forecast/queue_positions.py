@@ -95,9 +95,9 @@ class QueuePositions:
 
     def is_due(self) -> bool:
         """Whether to refresh now."""
-        return time.monotonic() >= self.next_at()
+        return time.monotonic() >= self.next_at_monotonic()
 
-    def next_at(self) -> float:
+    def next_at_monotonic(self) -> float:
         """When (monotonic) to refresh again; infinity if no job waits and no place changes."""
         return min(self._refresh_at if self.moved else inf, self._starts_at if self._jobs else inf)
 
