@@ -31,6 +31,7 @@ from elastic_operator.loop.reconciler import RESYNC_SECONDS, Reconciler
 from elastic_operator.loop.store_view import StoreView
 from elastic_operator.memory import PerJobMemory
 from elastic_operator.metrics import Metrics
+from elastic_operator.metrics.counters import PassReason
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.planner import PassDecisions, Planner
 
@@ -53,7 +54,7 @@ class WakeUp(NamedTuple):
     """The next pass: in how many seconds it is due if no event wakes it, and why."""
 
     seconds: float
-    reason: str
+    reason: PassReason
 
 
 class Controller:
@@ -110,7 +111,7 @@ class Controller:
 
     async def run(self) -> None:
         """Make passes until cancelled. Plans under way are cancelled, too."""
-        forecasting, woken_by = asyncio.create_task(self.forecasts.run()), "start"
+        forecasting, woken_by = asyncio.create_task(self.forecasts.run()), PassReason.START
         try:
             while True:
                 self._metrics.passes_by_reason.labels(woken_by).inc()
@@ -121,7 +122,7 @@ class Controller:
                 took = time.monotonic() - started
                 await asyncio.sleep(took)  # leave half of the time to the watches and writes in a storm
                 if wake_up is None:
-                    woken_by = "error"
+                    woken_by = PassReason.ERROR
                     await asyncio.sleep(AFTER_ERROR_SECONDS)
                     continue
                 await asyncio.sleep(self._batching.delay(took, woken=self._awake.is_set(), now=time.monotonic()))
@@ -129,7 +130,7 @@ class Controller:
                     async with asyncio.timeout(MAX_BACKED_UP_SECONDS):
                         await self._until_not_backed_up()
                 await waited_for(self._awake, wake_up.seconds)
-                woken_by = "event" if self._awake.is_set() else wake_up.reason
+                woken_by = PassReason.EVENT if self._awake.is_set() else wake_up.reason
                 log.debug("the next pass begins, reason=%s", woken_by)
         finally:
             forecasting.cancel()
@@ -189,19 +190,17 @@ class Controller:
         return self._next_wake_up(decisions, began_monotonic=began, began_epoch=now)
 
     def _next_wake_up(self, decisions: PassDecisions, *, began_monotonic: float, began_epoch: float) -> WakeUp:
-        """The first of all times at which a pass is due without an event. A new source of such times adds a line here,
-        and its reason to the help text of the metric.
-        """
-        now_monotonic = time.monotonic()
+        """The first time at which a pass is due without an event. A new source of such times adds a line here."""
+        reader, now_monotonic = self.view.reader, time.monotonic()
         seconds = {
-            "allocation": decisions.until_epoch - began_epoch,
-            "foreign_pods": self.view.reader.foreign_pods.again_at_epoch - began_epoch,
-            "plan": self.reconciler.next_due_monotonic(began_monotonic) - now_monotonic,
-            "quarantine": self.view.reader.quarantine.next_try_monotonic(since=began_monotonic) - now_monotonic,
-            "dry_run": self.admission_checks.next_try_monotonic() - now_monotonic,
-            "resync": self._resync_at_monotonic - now_monotonic,
-            "ledger": self._ledger.seconds_until_expiry(),
-            "longest_wait": LONGEST_WAIT_SECONDS,
+            PassReason.ALLOCATION: decisions.until_epoch - began_epoch,
+            PassReason.FOREIGN_PODS: reader.foreign_pods.again_at_epoch - began_epoch,
+            PassReason.PLAN: self.reconciler.next_due_monotonic(began_monotonic) - now_monotonic,
+            PassReason.QUARANTINE: reader.quarantine.next_try_monotonic(since=began_monotonic) - now_monotonic,
+            PassReason.DRY_RUN: self.admission_checks.next_try_monotonic() - now_monotonic,
+            PassReason.RESYNC: self._resync_at_monotonic - now_monotonic,
+            PassReason.LEDGER: self._ledger.seconds_until_expiry(),
+            PassReason.LONGEST_WAIT: LONGEST_WAIT_SECONDS,
         }
         reason = min(seconds, key=seconds.__getitem__)
         return WakeUp(max(LEAST_WAIT_SECONDS, seconds[reason]), reason)
