@@ -33,11 +33,11 @@ def held(gangs: WholeGangs, waiting: dict[str, dict[str, ForeignPod | None]], no
 def test_a_gang_is_held_back_until_it_has_not_grown_for_a_second() -> None:
     gangs, two, three = WholeGangs(), gang(2), gang(3)
     assert held(gangs, two, NOW) == {"g0", "g1"}
-    assert gangs.again_at_epoch == ceil(SETTLED)
+    assert gangs.again_at == ceil(SETTLED)
     assert len(held(gangs, three, SETTLED - 0.1)) == 3
     assert len(held(gangs, three, SETTLED)) == 3
     assert held(gangs, three, SETTLED + 1.0) == set()
-    assert gangs.again_at_epoch == float("inf")
+    assert gangs.again_at == float("inf")
 
 
 def test_one_that_grows_all_the_time_is_served_as_it_is_after_ten_seconds() -> None:
@@ -115,15 +115,15 @@ def test_gang_without_room_backs_off_and_a_placed_gang_does_not() -> None:
         assert held(gangs, large, now) == set()
         first_backoffs = gangs.note_served(frozenset(), tried, now)
         assert first_backoffs == ([] if times else [frozenset(large["g"])])
-        times.append(gangs.again_at_epoch - now)
+        times.append(gangs.again_at - now)
         assert len(held(gangs, large, now)) == 64
-        now = gangs.again_at_epoch
+        now = gangs.again_at
     assert times == [2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 60.0]
     assert held(gangs, large, now) == set()
     gangs.note_served(frozenset({"g0"}), tried, now)
     assert held(gangs, large, now) == set()
     gangs.note_served(frozenset(), tried, now)
-    assert gangs.again_at_epoch == now + 2.0
+    assert gangs.again_at == now + 2.0
 
 
 def test_during_back_off_no_pods_are_evicted_for_promised_places_either() -> None:
@@ -139,7 +139,7 @@ def test_a_gang_that_was_not_tried_does_not_rest() -> None:
     held(gangs, gang(2), NOW)
     assert held(gangs, gang(2), SETTLED) == set()
     assert gangs.note_served(frozenset(), frozenset(), SETTLED) == []
-    assert gangs.again_at_epoch == ceil(SETTLED + 1.0)
+    assert gangs.again_at == ceil(SETTLED + 1.0)
     assert held(gangs, gang(2), SETTLED) == set()
 
 

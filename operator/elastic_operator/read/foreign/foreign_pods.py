@@ -106,7 +106,7 @@ class ForeignPods:
         self._places.forget_deleted(gangs.keys())
         instead = self._gangs.without_unsettled(gangs, now)
         self.again_at_epoch = min((waiting.until for waiting in self._waiting.values()), default=inf)
-        self.again_at_epoch = min(self.again_at_epoch, self._gangs.again_at_epoch)
+        self.again_at_epoch = min(self.again_at_epoch, self._gangs.again_at)
         self.expired = tuple(waiting.pod for waiting in self._waiting.values() if waiting.reserved.has_run_out(now))
         self.renewable = self._renewable(now)
         ours = ((uid, waiting.foreign_pod) for uid, waiting in self._waiting.items() if waiting.foreign_pod is not None)
@@ -152,7 +152,7 @@ class ForeignPods:
     def note_served(self, uids: Set[str], tried: Set[str], now: float) -> list[frozenset[str]]:
         """Note the pods (uids) that got places in a pass; see `WholeGangs.note_served`."""
         first_backoffs = self._gangs.note_served(uids, tried, now)
-        self.again_at_epoch = min(self.again_at_epoch, self._gangs.again_at_epoch)
+        self.again_at_epoch = min(self.again_at_epoch, self._gangs.again_at)
         return first_backoffs
 
     def read_ahead(self, now: float) -> Iterator[None]:

@@ -41,7 +41,9 @@ class _Gang:
 
 
 class WholeGangs:
-    """The gangs at the last refresh. `again_at_epoch` is when places are planned for the next gang without an event."""
+    """The gangs at the last refresh. `again_at` is when (epoch seconds) places are planned for the next gang without an
+    event.
+    """
 
     def __init__(self) -> None:
         self._gangs: dict[str, _Gang] = {}
@@ -49,7 +51,7 @@ class WholeGangs:
         """The gangs that this pass may serve, and their pods (uids) that have no place yet."""
         self._instead: dict[str, tuple[ForeignPod, ForeignPod]] = {}
         """By uid of a pod whose gang cannot be served: that pod, and the pod to plan for instead."""
-        self.again_at_epoch = inf
+        self.again_at = inf
 
     def without_unsettled(
         self, waiting: Mapping[str, Mapping[str, ForeignPod | None]], now: float
@@ -63,7 +65,7 @@ class WholeGangs:
             now: Epoch seconds.
         """
         before, instead_before = self._gangs, self._instead
-        self._gangs, self._instead, self._in_this_pass, self.again_at_epoch = {}, {}, {}, inf
+        self._gangs, self._instead, self._in_this_pass, self.again_at = {}, {}, {}, inf
         for name, pods in waiting.items():
             gang = before.get(name)
             if gang is None or gang.grown > now:
@@ -73,8 +75,8 @@ class WholeGangs:
                 gang = replace(gang, uids=frozenset(pods), grown=now, first=now if anew else gang.first)
             self._gangs[name] = gang
             settled_at = min(gang.grown + SETTLED_SECONDS, gang.first + MAX_GROWING_SECONDS)
-            self.again_at_epoch = min(
-                self.again_at_epoch, *(ceil(time) for time in (settled_at, gang.backoff.until) if now < time), inf
+            self.again_at = min(
+                self.again_at, *(ceil(time) for time in (settled_at, gang.backoff.until) if now < time), inf
             )
             can_be_served = now >= settled_at and _can_be_served(pods.values())
             backs_off = can_be_served and now < gang.backoff.until <= now + MAX_GANG_BACKOFF_SECONDS + 1
@@ -102,10 +104,10 @@ class WholeGangs:
             elif name in tried:
                 backoff = gang.backoff.failed(now, len(pods) / PODS_A_SECOND, MAX_GANG_BACKOFF_SECONDS)
                 self._gangs[name] = replace(gang, backoff=replace(backoff, until=ceil(backoff.until)))
-                self.again_at_epoch = min(self.again_at_epoch, ceil(backoff.until))
+                self.again_at = min(self.again_at, ceil(backoff.until))
                 first_backoffs += [pods] if not gang.backoff.times else []
             else:  # its turn did not come: a pass serves only so many gangs
-                self.again_at_epoch = min(self.again_at_epoch, ceil(now + SETTLED_SECONDS))
+                self.again_at = min(self.again_at, ceil(now + SETTLED_SECONDS))
         self._in_this_pass = {}
         return first_backoffs
 
