@@ -185,3 +185,14 @@ async def test_a_failed_pod_has_its_last_lines_from_its_log_or_its_launcher(
         await read.wait()
     main = logs.with_logs("job", "team-a", (failed,))[0].main
     assert main.last_output == last
+
+
+async def test_the_logs_of_a_deleted_job_make_room_for_others():
+    reading = Reading(Kubelets(), gone=2, stays=1)
+    await reading.until("gone-0", "gone-1", "stays-0")
+    reading.logs.forget_deleted({"stays"})
+    assert reading.look() == ["stays-0"]
+    del reading.jobs["gone"]
+    await reading.logs.stop()
+    reading.logs.forget_deleted(set())
+    assert reading.logs._kept_bytes == 0

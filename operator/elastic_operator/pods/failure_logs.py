@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -40,8 +40,9 @@ KEPT_BYTES = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class LogContent:
-    """The content of a log: why the pod failed, and the last lines of the process that failed first."""
+    """The content of a log of a job's pod: why the pod failed, and the last lines of the process that failed first."""
 
+    job_uid: str
     failure: Failure
     lines: tuple[str, ...] = ()
 
@@ -82,6 +83,11 @@ class FailureLogs:
         """Whether logs of failed pods of that job are being read."""
         return job_uid in self._reading
 
+    def forget_deleted(self, present: Set[str]) -> None:
+        """Forget the logs of deleted jobs; `present` are the uids of the existing ones."""
+        for pod_uid in [uid for uid, content in self._contents.items() if content.job_uid not in present]:
+            self._kept_bytes -= size_of(self._contents.pop(pod_uid))
+
     async def stop(self) -> None:
         """Read no logs any more."""
         tasks = [task for reading in self._reading.values() for task in reading.values()]
@@ -114,10 +120,10 @@ class FailureLogs:
 
     async def _read(self, job_uid: str, namespace: str, pod: OwnPod) -> None:
         """Keep the content of the pod's log. An unreadable log counts as empty, and nothing waits for it any more."""
-        content = LogContent(Failure())
+        content = LogContent(job_uid, Failure())
         try:
             text = await self._log_of(namespace, pod)
-            content = LogContent(failure_of(text), last_lines_of(text))
+            content = LogContent(job_uid, failure_of(text), last_lines_of(text))
         except (ClusterError, TimeoutError) as error:
             log.info("pod=%s/%s its log cannot be read: %r", namespace, pod.name, error)
         except Exception:
