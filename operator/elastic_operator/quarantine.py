@@ -169,7 +169,7 @@ class Quarantine:
         if self._faults:
             self._faults.pop(uid, None)
 
-    def state(self) -> object:
+    def revision(self) -> object:
         """A value that changes whenever an object is quarantined, or its next try is due. Read it before the
         objects.
         """

@@ -84,13 +84,13 @@ def test_what_an_error_of_the_allocation_says_is_for_the_log_alone(caplog):
     assert "other-team" in caplog.text
 
 
-def test_the_state_changes_when_an_object_is_quarantined_and_when_its_next_try_is_due(clock):
+def test_the_revision_changes_when_an_object_is_quarantined_and_when_its_next_try_is_due(clock):
     found = Quarantine()
-    states = [found.state()]
+    states = [found.revision()]
     found.quarantine("node", "uid", "n1", KeyError())
-    states.append(found.state())
+    states.append(found.revision())
     clock.passed = 1.5
-    states.append(found.state())
+    states.append(found.revision())
     assert len(set(states)) == 3
     assert found.next_try_monotonic(since=0.5) == 1.0
 
