@@ -48,7 +48,7 @@ class DirtySet(Generic[K]):
 
 DirtyJobs: TypeAlias = DirtySet[str | tuple[str, str]]
 """The jobs whose facts may have changed since the last pass: by uid, or by namespace and name where the uid is not
-known. A process has one such set: whoever changes what a job is made from marks the job there.
+known. A process has one such set: whoever changes what a job is made from marks the job there (200).
 """
 
 
