@@ -742,6 +742,35 @@ def test_only_the_jobs_are_looked_at_whose_claim_or_volume_changes_or_whose_pods
         assert looked_at() == ["third"]
 
 
+def test_a_job_whose_size_is_held_is_looked_at_after_a_change_from_outside_and_in_no_other_pass(monkeypatch):
+    world = world_with_a_job()
+    held = STATUSES[2] | {"heldUntil": datetime.fromtimestamp(world.now + 500, UTC).isoformat()}
+    for name, status in (("first", held), ("second", STATUSES[2])):
+        world.job(name, 3, status, "")
+        world.pod(name, "master-0", "n1", "Running", False, True)
+    world.look()
+    reader, looks = world.stored.reader, []
+    inputs = reader.jobs.inputs
+    monkeypatch.setattr(
+        reader.jobs, "inputs", lambda body, *how: looks.append(body.metadata.name) or inputs(body, *how)
+    )
+
+    def looked_at():
+        looks.clear()
+        world.now += 0.01  # a status that is not written is looked at again in each second
+        world.look()
+        return sorted({*looks})
+
+    looked_at()
+    assert looked_at() == []
+    world.job("third", 3, {}, "")
+    assert looked_at() == ["first", "third"]
+    world.is_refused("third", True)
+    assert looked_at() == ["third"]
+    assert looked_at() == ["first"], "the answer is a change from outside"
+    assert looked_at() == []
+
+
 def test_the_stores_keep_nothing_of_a_leader_that_leads_no_more():
     world = two_jobs(masters=True)
     former = weakref.ref(world.stored)
