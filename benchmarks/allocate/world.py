@@ -48,8 +48,8 @@ class World:
         clock = ServerClock(monotonic=lambda: self.now)
         clock.offset = 0.0
         reader = Reader(self.stores, ledger, Settings(), clock=clock, quarantine=Quarantine())
-        logs = FailureLogs(None, lambda _: "pytorch", lambda: None)  # type: ignore[arg-type] # no pod here fails
-        self.world, self.planner = StoreView(reader, logs.with_logs, FailedWrites()), Planner()
+        logs = FailureLogs(None, lambda _: "pytorch", ledger.dirty_jobs, lambda: None)  # type: ignore[arg-type] # no pod here fails
+        self.world, self.planner = StoreView(reader, logs.with_logs, FailedWrites(ledger.dirty_jobs)), Planner()
         self._allocator = LookaheadAllocator()
 
     def forget(self) -> None:

@@ -22,7 +22,7 @@ from elastic_operator.cluster.connection import Connection, Credentials
 from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.session import Session
 from elastic_operator.loop.compose import make_controller
-from elastic_operator.loop.controller import Controller
+from elastic_operator.loop.controller import Controller, WakeUp
 from elastic_operator.loop.writes.plan_executor import PlanExecutor
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.times import JobTimes
@@ -67,11 +67,11 @@ class Operator:
             stores=self.stores,
             ledger=ledger,
             executor=PlanExecutor(session, self.stores, self.events, build),
-            logs=FailureLogs(session, lambda _: "pytorch", self._wake),
+            logs=FailureLogs(session, lambda _: "pytorch", ledger.dirty_jobs, self._wake),
             settings=settings,
             metrics=metrics,
             clock=clock,
-            poller=MasterPoller(now=clock.time, on_change=self._wake),
+            poller=MasterPoller(ledger.dirty_jobs, now=clock.time, on_change=self._wake),
             is_fresh=lambda: True,
             times=JobTimes(),
             on_decisions=self._on_decisions,
@@ -96,7 +96,7 @@ class Operator:
     @property
     def _is_behind(self) -> bool:
         now = time.monotonic()
-        return self.controller is not None and self.controller.reconciler.catch_up_at(now) <= now
+        return self.controller is not None and self.controller.reconciler.catch_up_at_monotonic(now) <= now
 
     @property
     def _longest(self) -> float:
@@ -121,7 +121,7 @@ class Operator:
     def _time_passes(self, controller: Controller) -> None:
         run_pass = controller.run_pass
 
-        def timed() -> float:
+        def timed() -> WakeUp:
             begun = time.process_time()
             try:
                 return run_pass()
@@ -173,7 +173,7 @@ async def _measure(load: Load) -> dict[str, Times]:
     controller = operator.controller
 
     def resync() -> None:
-        controller._resync_at = 0.0
+        controller._resync_at_monotonic = 0.0
         controller.wake()
 
     def one_change() -> None:

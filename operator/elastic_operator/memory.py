@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Set
 from itertools import islice
-from typing import Any, Generic, Protocol, TypeVar, TypeVarTuple
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar, TypeVarTuple
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
@@ -44,6 +44,12 @@ class DirtySet(Generic[K]):
         """The keys that were marked since the last `take`; None if any may have been."""
         keys, self._keys = self._keys, set()
         return keys
+
+
+DirtyJobs: TypeAlias = DirtySet[str | tuple[str, str]]
+"""The jobs whose facts may have changed since the last pass: by uid, or by namespace and name where the uid is not
+known. A process has one such set: whoever changes what a job is made from marks the job there (200).
+"""
 
 
 class KeyedCache(Generic[K, T]):
@@ -112,6 +118,18 @@ class SingleCache(Generic[K, T]):
     def drop(self) -> None:
         """Forget the thing, if there is one."""
         self._kept = None
+
+
+class LastSeen(Generic[T]):
+    """A value as it was when somebody last looked at it; None before that."""
+
+    def __init__(self) -> None:
+        self.value: T | None = None
+
+    def changed(self, now: T) -> bool:
+        """Look at the value, which is `now`; returns whether it differs from the last look. The first look differs."""
+        before, self.value = self.value, now
+        return before is not now and before != now
 
 
 class PerJobMemory(Protocol):

@@ -229,7 +229,7 @@ class Process:
             self.quotas = self._plain_pod_quotas()
             _start_supervised("limits of plain pods", partial(self._keep_quotas, self.quotas), ending)
             self.times = JobTimes()
-            logs = FailureLogs(self.session, self._main_container, self._wake)
+            logs = FailureLogs(self.session, self._main_container, self.ledger.dirty_jobs, self._wake)
             ending.push_async_callback(logs.stop)
             self.controller = self._controller(events, logs)
             await self.controller.run()
@@ -291,7 +291,9 @@ class Process:
             settings=self.settings,
             metrics=self.metrics,
             clock=clock,
-            poller=MasterPoller(now=clock.time, on_change=self._wake, stepped=lambda: clock.stepped),
+            poller=MasterPoller(
+                self.ledger.dirty_jobs, now=clock.time, on_change=self._wake, stepped=lambda: clock.stepped
+            ),
             is_fresh=self.watches.fresh,
             times=self.times,
             on_decisions=self._on_decisions,

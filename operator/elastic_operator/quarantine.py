@@ -60,7 +60,7 @@ class Fault:
     silent: bool = False
 
     @property
-    def again_at(self) -> float:
+    def again_at_monotonic(self) -> float:
         """When the object is tried again (monotonic)."""
         return self.attempts.until
 
@@ -105,7 +105,13 @@ class Quarantine:
         previous = self._faults.get(uid)
         edited = previous is not None and previous.version != version
         self.count(kind)
-        if at_grant and previous is not None and previous.is_reported and not edited and now < previous.again_at:
+        if (
+            at_grant
+            and previous is not None
+            and previous.is_reported
+            and not edited
+            and now < previous.again_at_monotonic
+        ):
             log.error(
                 "%s=%s: the write of its quarantine status raised, too: %r",
                 kind,
@@ -140,7 +146,11 @@ class Quarantine:
         if not self._faults:
             return None
         fault = self._faults.get(uid)
-        return fault if fault is not None and fault.version == version and time.monotonic() < fault.again_at else None
+        return (
+            fault
+            if fault is not None and fault.version == version and time.monotonic() < fault.again_at_monotonic
+            else None
+        )
 
     def barred_from_preemption(self) -> frozenset[tuple[str, bool]]:
         """The objects (uids, any version) for which no pod is preempted now, each with whether it is also left out
@@ -148,9 +158,9 @@ class Quarantine:
         """
         now = time.monotonic()
         return frozenset(
-            (uid, now < fault.again_at)
+            (uid, now < fault.again_at_monotonic)
             for uid, fault in self._faults.items()
-            if now < max(fault.again_at, fault.may_preempt_at)
+            if now < max(fault.again_at_monotonic, fault.may_preempt_at)
         )
 
     def may_preempt(self, uid: str, version: object) -> bool:
@@ -165,20 +175,20 @@ class Quarantine:
         if self._faults:
             self._faults.pop(uid, None)
 
-    def state(self) -> object:
+    def revision(self) -> object:
         """A value that changes whenever an object is quarantined, or its next try is due. Read it before the
         objects.
         """
         now = time.monotonic()
-        return self._raised, sum(fault.again_at > now for fault in self._faults.values())
+        return self._raised, sum(fault.again_at_monotonic > now for fault in self._faults.values())
 
-    def next_try(self, since: float) -> float:
+    def next_try_monotonic(self, since: float) -> float:
         """When (monotonic) the first object is tried again or may preempt again, of those objects that still waited for
         that at `since`; infinity if there is none.
         """
-        times = (time for fault in self._faults.values() for time in (fault.again_at, fault.may_preempt_at))
+        times = (time for fault in self._faults.values() for time in (fault.again_at_monotonic, fault.may_preempt_at))
         return min((at for at in times if at > since), default=inf)
 
     def _forget_old(self, now: float) -> None:
-        for uid in [uid for uid, fault in self._faults.items() if fault.again_at + KEPT_SECONDS < now]:
+        for uid in [uid for uid, fault in self._faults.items() if fault.again_at_monotonic + KEPT_SECONDS < now]:
             del self._faults[uid]

@@ -288,10 +288,10 @@ def test_a_pod_that_was_not_created_is_forgotten_and_an_unseen_one_expires():
     now[0] = 3600.0
     ledger.expire()
     assert use(ledger, "n2").used == {GPU: 1}, "its creation is still under way"
-    assert ledger.next_expiry() == inf
+    assert ledger.seconds_until_expiry() == inf
     for index in (0, 1):
         ledger.assumed.await_seen("a", f"toy-worker-{index}")
-    assert ledger.next_expiry() == ASSUMED_SECONDS
+    assert ledger.seconds_until_expiry() == ASSUMED_SECONDS
     now[0] += ASSUMED_SECONDS
     ledger.expire()
     assert ledger.assumed.of_job(JOB_UID) == ()
@@ -339,7 +339,7 @@ def test_a_pod_that_should_have_gone_long_ago_is_used_and_not_leaving():
     now = [0.0]
     leaver = own(gpus=2, **deleting(30))
     ledger = ledger_of(leaver, now=lambda: now[0])
-    assert ledger.next_expiry() == 30 + OVERDUE_SECONDS
+    assert ledger.seconds_until_expiry() == 30 + OVERDUE_SECONDS
     now[0] = 30 + OVERDUE_SECONDS - 1
     ledger.expire()
     before = ledger.node_revision("n1")
@@ -350,7 +350,7 @@ def test_a_pod_that_should_have_gone_long_ago_is_used_and_not_leaving():
     assert use(ledger).leaving == {}
     assert use(ledger).used == {GPU: 2, "pods": 1}
     assert use(ledger).used_by == {"a": {GPU: 2}}
-    assert ledger.next_expiry() == inf
+    assert ledger.seconds_until_expiry() == inf
     ledger.pod_changed(leaver, None)
     assert use(ledger) == UNUSED
 
@@ -377,9 +377,9 @@ def test_a_second_deletion_may_shorten_the_wait_and_a_pod_of_that_name_later_sta
     first, hurried = own(gpus=1, **deleting(3600)), own(gpus=1, **deleting(0))
     ledger = ledger_of(first, now=lambda: now[0])
     ledger.pod_changed(first, hurried)
-    assert ledger.next_expiry() == OVERDUE_SECONDS
+    assert ledger.seconds_until_expiry() == OVERDUE_SECONDS
     ledger.pod_changed(hurried, None)
-    assert ledger.next_expiry() == inf
+    assert ledger.seconds_until_expiry() == inf
 
 
 def test_a_pod_that_is_changed_while_it_leaves_gets_no_more_time():
@@ -393,7 +393,7 @@ def test_a_pod_that_is_changed_while_it_leaves_gets_no_more_time():
     assert use(ledger).used[GPU] == 1
     ledger.pod_changed(changed, leaver)
     assert use(ledger).used[GPU] == 1
-    assert ledger.next_expiry() == inf
+    assert ledger.seconds_until_expiry() == inf
 
 
 NAMES = ("toy-master-0", "toy-worker-0", "toy-worker-1", "plain")

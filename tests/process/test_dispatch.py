@@ -13,6 +13,7 @@ from elastic_operator.cluster.pruned_fields import PrunedFields
 from elastic_operator.loop.writes.dispatch import Dispatcher
 from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.loop.writes.status_times import MESSAGE_SECONDS, REPORT_SECONDS
+from elastic_operator.memory import DirtySet
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.allocation_inputs import PodShape
 from elastic_operator.plan.facts.decisions import CreatePod, Event, Plan, Route
@@ -57,7 +58,7 @@ def dispatch(executor: Any, plan: Plan, *, ledger: Any = None, done: Any = lambd
         executor=executor,
         shapes=Shapes(),
         ledger=ledger,
-        failed_writes=FailedWrites(),
+        failed_writes=FailedWrites(DirtySet()),
         metrics=Metrics(),
         pruned_fields=PrunedFields("jobs"),
         is_fresh=lambda: True,
@@ -114,7 +115,7 @@ async def test_of_a_plan_that_is_cut_short_only_pods_that_may_exist_still_take_r
     await dispatcher.stop()
     await asyncio.sleep(0)  # the end of a task is told a turn later
     assert [one.name for one in ledger.assumed.of_job(job.uid)] == ["toy-master-0"]
-    assert ledger.next_expiry() <= ASSUMED_SECONDS
+    assert ledger.seconds_until_expiry() <= ASSUMED_SECONDS
 
 
 async def test_pods_of_a_plan_that_could_not_be_begun_are_not_counted() -> None:

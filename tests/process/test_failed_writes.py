@@ -6,6 +6,7 @@ import pytest
 
 from elastic_operator.cluster.errors import Fenced, NameTaken, PodRefused, Unreachable, api_error
 from elastic_operator.loop.writes.failed_writes import EVENT_ATTEMPTS, MAX_RETRY_SECONDS, FailedWrites
+from elastic_operator.memory import DirtySet
 from tests.plan.jobs import make_job
 
 
@@ -20,7 +21,7 @@ def a_job(generation=1):
 
 def after(*errors, generation=1):
     """The failed_writes of a job of that generation, all of them now."""
-    failed_writes = FailedWrites()
+    failed_writes = FailedWrites(DirtySet())
     for error in errors:
         failed_writes.add(a_job(generation), error, NOW)
     return failed_writes
@@ -54,6 +55,18 @@ def test_success_ends_all_trouble():
     assert "ResourceQuota raised" in failed_writes.of("uid").pods_rejected
     failed_writes.clear(a_job())
     assert failed_writes.of("uid").message == ""
+
+
+def test_the_job_is_read_again_after_each_failure_and_after_the_success_that_ends_them():
+    dirty_jobs = DirtySet[str | tuple[str, str]]()
+    failed_writes, marked = FailedWrites(dirty_jobs), [dirty_jobs.take()]
+    for _ in range(2):
+        failed_writes.add(a_job(), FORBIDDEN, NOW)
+        marked.append(dirty_jobs.take())
+    for _ in range(2):
+        failed_writes.clear(a_job())
+        marked.append(dirty_jobs.take())
+    assert marked == [None, {"uid"}, {"uid"}, {"uid"}, set()]
 
 
 def test_what_only_an_edit_can_mend_is_refused_until_the_next_generation():

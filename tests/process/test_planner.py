@@ -64,7 +64,7 @@ class Unlimited:
     def eviction_limits(self, _gpus: int) -> EvictionLimits:
         return EvictionLimits()
 
-    def next_capacity(self, _allocation: Allocation) -> float:
+    def seconds_until_capacity(self, _allocation: Allocation) -> float:
         return inf
 
 
@@ -85,7 +85,7 @@ class World:
         self.ledger = Ledger(job_of=self.stores.jobs.get, parse=parse_pod_name, now=lambda: self.now)
         self.stores.jobs.subscribe(self._job_comes_or_goes)
         self.stores.pods.subscribe(self.ledger.pod_changed)
-        self.failed_writes, self.refused = FailedWrites(), set[str]()
+        self.failed_writes, self.refused = FailedWrites(self.ledger.dirty_jobs), set[str]()
         self.begin_anew()
 
     def begin_anew(self) -> None:
@@ -96,7 +96,7 @@ class World:
         clock = self.clock = ServerClock(monotonic=lambda: self.now)
         clock.offset = 0.0
         reader = Reader(self.stores, self.ledger, self.settings, clock=clock, quarantine=quarantine.Quarantine())
-        logs = FailureLogs(None, lambda _: "pytorch", lambda: None)
+        logs = FailureLogs(None, lambda _: "pytorch", self.ledger.dirty_jobs, lambda: None)
         passed = {
             "may_preempt": lambda job: job.name not in self.refused,
             "may_not_preempt": lambda: (frozenset(f"uid-{name}" for name in self.refused), frozenset()),
@@ -352,7 +352,7 @@ def test_a_planner_that_remembers_decides_what_a_fresh_one_decides(history):
         getattr(world, what)(*how)
         remembered, fresh = world.decide(), world.decide_anew()
         assert dict(remembered.allocation) == dict(fresh.allocation)
-        assert not remembered.is_new or remembered.until == fresh.until
+        assert not remembered.is_new or remembered.until_epoch == fresh.until_epoch
         for uid, obs in remembered.obs.items():
             plans = [
                 planner.plan(obs, found.allocation.get(uid), world.now)
@@ -379,7 +379,7 @@ def test_only_jobs_with_another_observation_or_a_due_plan_need_plans(history):
         }
         assert set(world.planner.may_need_plans(decisions, world.now)) == needed
         dues = [plan.due for plan in world.planner.plans.all() if plan.due > -inf]
-        assert world.planner.plans.next_due() == min(dues, default=inf)
+        assert world.planner.plans.next_due_monotonic() == min(dues, default=inf)
         for uid in sorted(needed)[:1]:
             world.planner.plans.note(Planned(all_obs[uid], None, world.now + lasts, all_obs[uid].status))
 
@@ -740,6 +740,35 @@ def test_only_the_jobs_are_looked_at_whose_claim_or_volume_changes_or_whose_pods
     for refused in (True, False):
         world.is_refused("third", refused)
         assert looked_at() == ["third"]
+
+
+def test_a_job_whose_size_is_held_is_looked_at_after_a_change_from_outside_and_in_no_other_pass(monkeypatch):
+    world = world_with_a_job()
+    held = STATUSES[2] | {"heldUntil": datetime.fromtimestamp(world.now + 500, UTC).isoformat()}
+    for name, status in (("first", held), ("second", STATUSES[2])):
+        world.job(name, 3, status, "")
+        world.pod(name, "master-0", "n1", "Running", False, True)
+    world.look()
+    reader, looks = world.stored.reader, []
+    inputs = reader.jobs.inputs
+    monkeypatch.setattr(
+        reader.jobs, "inputs", lambda body, *how: looks.append(body.metadata.name) or inputs(body, *how)
+    )
+
+    def looked_at():
+        looks.clear()
+        world.now += 0.01  # a status that is not written is looked at again in each second
+        world.look()
+        return sorted({*looks})
+
+    looked_at()
+    assert looked_at() == []
+    world.job("third", 3, {}, "")
+    assert looked_at() == ["first", "third"]
+    world.is_refused("third", True)
+    assert looked_at() == ["third"]
+    assert looked_at() == ["first"], "the answer is a change from outside"
+    assert looked_at() == []
 
 
 def test_the_stores_keep_nothing_of_a_leader_that_leads_no_more():

@@ -62,7 +62,7 @@ class Operator:
         self.stores.jobs.subscribe(lambda old, new: self.ledger.job_changed((new or old).metadata.uid))
         self.stores.pods.subscribe(self.ledger.pod_changed)
         self.events = EventRecorder(self.wire, instance="simulated")  # type: ignore[arg-type]
-        self.logs = FailureLogs(self.wire, lambda _: "pytorch", lambda: None)  # type: ignore[arg-type]
+        self.logs = FailureLogs(self.wire, lambda _: "pytorch", self.ledger.dirty_jobs, lambda: None)  # type: ignore[arg-type]
         self.times = JobTimes()
         self.controller = make_controller(
             stores=self.stores,
@@ -74,7 +74,7 @@ class Operator:
             ),
             metrics=metrics,
             clock=self.wire.clock,
-            poller=MasterPoller(now=self.wire.clock.time, on_change=lambda: None),
+            poller=MasterPoller(self.ledger.dirty_jobs, now=self.wire.clock.time, on_change=lambda: None),
             is_fresh=lambda: True,
             times=self.times,
         )
@@ -121,7 +121,7 @@ class Operator:
 
     async def run_pass(self) -> float:
         """One pass, and what it started, to its end; returns the seconds until the next is due by itself."""
-        wait = self.controller.run_pass()
+        wait, _ = self.controller.run_pass()
         for _ in range(MOST_TURNS):
             loop, admission_checks = self.controller, self.controller.admission_checks._running
             if not (

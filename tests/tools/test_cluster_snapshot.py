@@ -88,7 +88,7 @@ def test_what_reclaim_may_do_is_recorded():
     reclaim = SnapshotReclaim(recorded(world, Limited()))
     assert (reclaim.stopped, reclaim.is_report_only) == (Limited.stopped, True)
     assert reclaim.eviction_limits(4) == Limited().eviction_limits(4)
-    assert reclaim.next_capacity(Planner().decide(SnapshotView(_one_job()), reclaim).allocation) == inf
+    assert reclaim.seconds_until_capacity(Planner().decide(SnapshotView(_one_job()), reclaim).allocation) == inf
 
 
 def test_a_job_at_which_the_planner_raises_is_quarantined_and_the_others_are_decided():

@@ -38,7 +38,7 @@ class ReasonMessages:
         """Forget deleted jobs; `present` are the uids of the existing ones."""
         drop_absent(present, self._stale)
 
-    def next_due(self) -> float:
+    def next_due_monotonic(self) -> float:
         """When (monotonic) the next jobs are due; infinity if there are none."""
         return self._at if self._stale else inf
 

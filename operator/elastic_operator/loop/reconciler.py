@@ -77,11 +77,15 @@ class Reconciler:
         await self._poller.stop()
         await self._survivors.stop()
 
-    def next_due(self, now: float) -> float:
+    def next_due_monotonic(self, now: float) -> float:
         """When (monotonic, as `now`) a plan is due, or a new message on why a job is not bigger."""
-        return min(self.catch_up_at(now), self._planner.plans.next_due(), self.reason_messages.next_due())
+        return min(
+            self.catch_up_at_monotonic(now),
+            self._planner.plans.next_due_monotonic(),
+            self.reason_messages.next_due_monotonic(),
+        )
 
-    def catch_up_at(self, now: float) -> float:
+    def catch_up_at_monotonic(self, now: float) -> float:
         """When (monotonic, as `now`) the first plan that a pass had no time for can be made and begun; infinity if
         there is none.
         """

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from elastic_operator.cluster import objects
 from elastic_operator.loop.writes.failed_writes import FailedWrites
-from elastic_operator.memory import DirtySet, KeyedCache, SingleCache
+from elastic_operator.memory import KeyedCache, LastSeen, SingleCache
 from elastic_operator.plan.facts.allocation_inputs import AllocationSettings, ForeignPod, Member, Node
 from elastic_operator.plan.facts.group_report import GroupReport
 from elastic_operator.plan.facts.job import LOGS_NOT_READ, Group, Job, JobFeedback, OwnPod
@@ -47,7 +47,6 @@ class StoreView:
         group: By a job's uid, the group that its pods' logs show.
         may_preempt: Whether the API server would accept the job's pods.
         may_not_preempt: The jobs (uids) and the namespaces for which `may_preempt` is false.
-        dirty_sets: The jobs (uids) with another `report` or `group`.
         job_read: Called with each job that is read and is not quarantined.
     """
 
@@ -62,24 +61,25 @@ class StoreView:
         group: Callable[[str], Group | None] = lambda _: LOGS_NOT_READ,
         may_preempt: Callable[[Job], bool] = lambda _: True,
         may_not_preempt: Callable[[], tuple[AbstractSet[str], AbstractSet[str]]] = lambda: (frozenset(), frozenset()),
-        dirty_sets: Sequence[DirtySet[str]] = (),
         job_read: Callable[[Job], object] = lambda _: None,
     ) -> None:
         self.reader, self._with_logs, self._failed_writes = reader, with_logs, failed_writes
         self._report, self._answered, self._group, self._may_preempt = report, answered, group, may_preempt
-        self._may_not_preempt, self._dirty_sets, self._job_read = may_not_preempt, dirty_sets, job_read
+        self._may_not_preempt, self._job_read = may_not_preempt, job_read
         self._quarantine, self._stores, self._ledger = reader.quarantine, reader.stores, reader.ledger
         self.now = 0.0
         self.settings = _allocation_settings(reader.settings)
         self._known: KeyedCache[JobInputs | InputsWithoutSpec, Job] = KeyedCache()
-        self._barred = _Barred()
-        """The state of the last refresh."""
+        self._barred_seen: LastSeen[_Barred] = LastSeen()
         self._mine: SingleCache[int, AbstractSet[str]] = SingleCache()
         """The jobs (uids) that are served."""
-        self._changed: DirtySet[str] = DirtySet()
-        self._read_every_pass: set[str] = set()
-        """Jobs (uids) that depend on more than their object, pods and context. They are read at each refresh."""
+        self._dirty_jobs = self._ledger.dirty_jobs
+        self._dirty_jobs.mark_all()  # an earlier leader of this process may have taken some
         self._dirty: Collection[str] | None = None
+        """The jobs that were dirty at the last refresh."""
+        self._held: set[str] = set()
+        """The jobs (uids) whose size is held. They are read again after each external change (143)."""
+        self._external_change_seen: LastSeen[float] = LastSeen()
         self._end_subscription = self._stores.jobs.subscribe(self._job_changed)
 
     def close(self) -> None:
@@ -88,7 +88,7 @@ class StoreView:
         self.reader.external_changes.close()
 
     def _job_changed(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
-        self._changed.mark(*(body.metadata.uid for body in (old, new) if body is not None))
+        self._dirty_jobs.mark(*(body.metadata.uid for body in (old, new) if body is not None))
 
     @property
     def policies(self) -> ResolvedPolicies:
@@ -106,49 +106,54 @@ class StoreView:
     def forget_deleted(self, present: AbstractSet[str]) -> None:
         """Forget deleted jobs; `present` are the uids of the existing ones."""
         self._known.drop_absent(present)
-        self._read_every_pass &= present
+        self._held &= present
 
     def dirty(self) -> Collection[str] | None:
         """The jobs (uids) that may have changed since the last refresh; None: any may have."""
         return self._dirty
 
     def _take_dirty(self) -> Collection[str] | None:
-        previous, now = self._barred, _Barred(*self._may_not_preempt(), self._quarantine.barred_from_preemption())
-        self._barred = now
+        previous = self._barred_seen.value or _Barred()
+        now = _Barred(*self._may_not_preempt(), self._quarantine.barred_from_preemption())
+        if self._barred_seen.changed(now):
+            self._mark_barred(previous, now)
+        if self._external_change_seen.changed(self.reader.external_changes.since):
+            self._dirty_jobs.mark(*self._held)
+        jobs = self._dirty_jobs.take()
+        if jobs is None:
+            return None
+        named = (self._stores.jobs.named(key[1], key[0]) for key in jobs if isinstance(key, tuple))
+        by_uid = (key for key in jobs if isinstance(key, str))
+        return {*by_uid, *(job.metadata.uid for job in named if job is not None)}
+
+    def _mark_barred(self, previous: _Barred, now: _Barred) -> None:
+        """Mark the jobs for which pods may be preempted now, or not any more."""
         jobs, namespaces = now.jobs ^ previous.jobs, now.namespaces ^ previous.namespaces
-        self._changed.mark(*jobs, *(uid for uid, _ in now.quarantined ^ previous.quarantined))
+        self._dirty_jobs.mark(*jobs, *(uid for uid, _ in now.quarantined ^ previous.quarantined))
         if namespaces:
             bodies = (body.metadata for body in self._stores.jobs.values())
-            self._changed.mark(*(meta.uid for meta in bodies if meta.namespace in namespaces))
+            self._dirty_jobs.mark(*(meta.uid for meta in bodies if meta.namespace in namespaces))
         if jobs or namespaces:
             self.reader.external_changes.note_answer()
-        news = (each.take() for each in self._dirty_sets)
-        taken = [self._changed.take(), *news, self._read_every_pass, self._failed_writes.uids()]
-        pods = self._ledger.dirty.take()
-        if pods is None or None in taken:
-            return None
-        named = (self._stores.jobs.named(key[1], key[0]) for key in pods if isinstance(key, tuple))
-        by_uid = (key for key in pods if isinstance(key, str))
-        return {*by_uid, *(job.metadata.uid for job in named if job is not None)}.union(*filter(None, taken))
 
     def refresh_contexts(self, now: float) -> StoreView:
         """Read the context of the jobs."""
         self.now = now
         if self.reader.job_contexts.refresh(now):
-            self._changed.mark_all()
-        self._changed.mark(*self.reader.shapes.take_moved())
+            self._dirty_jobs.mark_all()
+        self._dirty_jobs.mark(*self.reader.shapes.take_moved())
         return self
 
     def forget(self) -> None:
         """Forget the jobs that were read, so that the next refresh reads all of them."""
         self._known = KeyedCache()
-        self._changed.mark_all()
+        self._dirty_jobs.mark_all()
 
     def forget_some(self, uids: Iterable[str]) -> None:
         """Read these jobs again."""
         for uid in uids:
             self._known.drop(uid)
-            self._changed.mark(uid)
+            self._dirty_jobs.mark(uid)
 
     # -- jobs ----------------------------------------------------------------------------------------------------------
 
@@ -187,13 +192,12 @@ class StoreView:
         pods = own if reads_no_log else self._with_logs(uid, meta.namespace, own)
         inputs = self.reader.jobs.inputs(body, pods, feedback)
         job = self._known.get(uid, inputs, self.reader.jobs.job, inputs)
-        is_plain = pods is own and not feedback.write_error and job.status.held_until is None
-        (self._read_every_pass.discard if is_plain else self._read_every_pass.add)(uid)
+        (self._held.discard if job.status.held_until is None else self._held.add)(uid)
         return job
 
     def unread(self) -> Iterator[str]:
         """The new or changed jobs (uids), if there are more than `FEW_JOBS`. Each job still exists when it is named."""
-        changed = self._changed.peek()
+        changed = self._dirty_jobs.peek()
         found = [uid for uid in self.jobs() if (changed is None or uid in changed) and self._is_new(uid)]
         for uid in found if len(found) > FEW_JOBS else ():
             body = self._stores.jobs.get(uid)

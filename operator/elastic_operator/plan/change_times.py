@@ -7,7 +7,7 @@ from math import inf
 
 from elastic_operator.plan.delay_queue import DelayQueue
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, JobDemand
-from elastic_operator.plan.facts.team import Team
+from elastic_operator.plan.facts.team import NO_POLICY, Team, Teams
 
 
 class ChangeTimes:
@@ -16,6 +16,8 @@ class ChangeTimes:
     def __init__(self) -> None:
         self._demands: dict[str, JobDemand] = {}
         self._policies: tuple[object, ...] = ()
+        self._teams = Teams((), {}, NO_POLICY)
+        """The teams by these policies."""
         self._times = DelayQueue()
 
     def next(self, inputs: AllocationInputs) -> float:
@@ -24,16 +26,15 @@ class ChangeTimes:
         """
         policies = inputs.teams, inputs.team_of, inputs.settings
         if policies != self._policies:
-            self._policies, self._demands, self._times = policies, {}, DelayQueue()
+            self._policies, self._teams = policies, inputs.find_teams()
+            self._demands, self._times = {}, DelayQueue()
         changed = {job.uid: job for job in inputs.jobs if self._demands.get(job.uid) is not job}  # by identity (23)
         self._demands.update(changed)
         if len(self._demands) > len(inputs.jobs):
             self._forget_all_but({job.uid for job in inputs.jobs})
-        if outdated := {*changed, *self._times.due(inputs.now)}:
-            teams = inputs.find_teams()
-            for uid in outdated:
-                job = self._demands[uid]
-                self._times.set(uid, _next_change(job, teams.of(job.namespace), inputs))
+        for uid in {*changed, *self._times.due(inputs.now)}:
+            job = self._demands[uid]
+            self._times.set(uid, _next_change(job, self._teams.of(job.namespace), inputs))
         return self._times.next()
 
     def _forget_all_but(self, present: set[str]) -> None:

@@ -98,5 +98,5 @@ class Reclaim(Protocol):
     def eviction_limits(self, gpus: int) -> EvictionLimits:
         """The limits on evictions in a cluster with that many GPUs."""
 
-    def next_capacity(self, allocation: Allocation) -> float:
+    def seconds_until_capacity(self, allocation: Allocation) -> float:
         """Seconds until entries that a limit on evictions holds up may get more."""

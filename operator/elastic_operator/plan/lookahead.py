@@ -55,7 +55,7 @@ class LookaheadAllocator:
         self._now, self._next = Allocator(), Allocator()
         self._doubts: dict[str, _Doubt] = {}
         """Jobs of which a decision would not have lasted, by uid."""
-        self.again_at = inf
+        self.again_at_epoch = inf
         """When (epoch seconds) the first of the jobs that were left out is served, if nothing else changes before."""
 
     @property
@@ -82,7 +82,7 @@ class LookaheadAllocator:
             left_out |= more
         allocation.would_not_last = left_out
         times = (self._doubts[uid].since + PATIENCE_SECONDS for uid in left_out)
-        self.again_at = min((time for time in times if time > inputs.now), default=inf)
+        self.again_at_epoch = min((time for time in times if time > inputs.now), default=inf)
         return allocation
 
     def _is_left_out(self, uid: str, why: str, now: float) -> bool:

@@ -51,7 +51,7 @@ class PassDecisions:
     """The result of one pass. All its decisions are of one moment, because a pass awaits nothing.
 
     `obs` are all jobs by uid, and `inputs` is the input of the allocation. `is_new`: the allocation was made in this
-    pass. `until` is when (epoch seconds) time alone may change it. `report_only` is the allocation with the evictions
+    pass. `until_epoch` is when time alone may change it. `report_only` is the allocation with the evictions
     that `DryRun` only reports. `error` was raised by the look ahead (143) or in `report_only`; the pass skipped that
     part.
     """
@@ -61,7 +61,7 @@ class PassDecisions:
     inputs: AllocationInputs
     allocation: Allocation
     is_new: bool
-    until: float
+    until_epoch: float
     stopped: Reason | None
     report_only: Allocation | None = None
     error: Exception | None = None
@@ -242,7 +242,7 @@ class Planner:
         last, stopped, now = self._decided, reclaim.stopped, view.now
         # An unchanged snapshot is the identical object (23).
         same = last is not None and inputs is last.inputs and stopped == last.stopped
-        if last is not None and same and now < last.until:
+        if last is not None and same and now < last.until_epoch:
             self._decided = replace(last, policies=view.policies, obs=obs, is_new=False, report_only=None, error=None)
             return self._decided
         to_allocate = _to_allocate(inputs, now, reclaim)
@@ -253,7 +253,9 @@ class Planner:
                 report_only, error = self._report_only(to_allocate, error)
             _ = allocation.nominations  # they are made when they are read, and an error is handled here
         until = min(
-            self._change_times.next(to_allocate), now + reclaim.next_capacity(allocation), self._allocator.again_at
+            self._change_times.next(to_allocate),
+            now + reclaim.seconds_until_capacity(allocation),
+            self._allocator.again_at_epoch,
         )
         self._decided = PassDecisions(view.policies, obs, inputs, allocation, True, until, stopped, report_only, error)
         return self._decided

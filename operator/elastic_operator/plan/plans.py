@@ -60,7 +60,7 @@ class Plans:
         """The last plans of all jobs that have one."""
         return (planned for planned in self._last.values() if planned is not None)
 
-    def next_due(self) -> float:
+    def next_due_monotonic(self) -> float:
         """When the first plan is due again. Forgotten plans have no such time: the next passes make them."""
         return self._due.next()
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -20,6 +20,7 @@ from elastic_operator.build.traceback import MAX_LOG, TAIL_LINES, Failure, failu
 from elastic_operator.cluster import api_requests
 from elastic_operator.cluster.errors import ClusterError
 from elastic_operator.cluster.session import Session
+from elastic_operator.memory import DirtyJobs
 from elastic_operator.plan.facts.job import LastOutput, OwnPod
 from elastic_operator.pods.fair_semaphore import FairSemaphore
 from elastic_worker.contract import MAIN_CONTAINER
@@ -39,17 +40,30 @@ KEPT_BYTES = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class LogContent:
-    """The content of a log: why the pod failed, and the last lines of the process that failed first."""
+    """The content of a log of a job's pod: why the pod failed, and the last lines of the process that failed first."""
 
+    job_uid: str
     failure: Failure
     lines: tuple[str, ...] = ()
 
 
 class FailureLogs:
-    """Reads the log of each failed pod once."""
+    """Reads the log of each failed pod once.
 
-    def __init__(self, session: Session, container_of: Callable[[str], str], changed: Callable[[], None]) -> None:
-        self.session, self.container_of, self.changed = session, container_of, changed
+    Args:
+        container_of: The name of the main container of a pod (uid).
+        dirty_jobs: A job is marked there when a log of its pods was read.
+        changed: Called when a log was read.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        container_of: Callable[[str], str],
+        dirty_jobs: DirtyJobs,
+        changed: Callable[[], None],
+    ) -> None:
+        self.session, self.container_of, self.dirty_jobs, self.changed = session, container_of, dirty_jobs, changed
         self._contents: dict[str, LogContent] = {}
         self._kept_bytes = 0
         self._reading: defaultdict[str, dict[str, asyncio.Task[None]]] = defaultdict(dict)
@@ -68,6 +82,11 @@ class FailureLogs:
     def reads(self, job_uid: str) -> bool:
         """Whether logs of failed pods of that job are being read."""
         return job_uid in self._reading
+
+    def forget_deleted(self, present: Set[str]) -> None:
+        """Forget the logs of deleted jobs; `present` are the uids of the existing ones."""
+        for pod_uid in [uid for uid, content in self._contents.items() if content.job_uid not in present]:
+            self._kept_bytes -= size_of(self._contents.pop(pod_uid))
 
     async def stop(self) -> None:
         """Read no logs any more."""
@@ -101,10 +120,10 @@ class FailureLogs:
 
     async def _read(self, job_uid: str, namespace: str, pod: OwnPod) -> None:
         """Keep the content of the pod's log. An unreadable log counts as empty, and nothing waits for it any more."""
-        content = LogContent(Failure())
+        content = LogContent(job_uid, Failure())
         try:
             text = await self._log_of(namespace, pod)
-            content = LogContent(failure_of(text), last_lines_of(text))
+            content = LogContent(job_uid, failure_of(text), last_lines_of(text))
         except (ClusterError, TimeoutError) as error:
             log.info("pod=%s/%s its log cannot be read: %r", namespace, pod.name, error)
         except Exception:
@@ -114,6 +133,7 @@ class FailureLogs:
             if not self._reading[job_uid]:
                 del self._reading[job_uid]
         self._keep(pod.uid, content)
+        self.dirty_jobs.mark(job_uid)
         self.changed()
 
     async def _log_of(self, namespace: str, pod: OwnPod) -> str:

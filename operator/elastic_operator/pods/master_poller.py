@@ -20,7 +20,7 @@ import aiohttp
 
 from elastic_api.pod_names import parse_pod_name
 from elastic_operator.cluster.rate_limit import TokenBucket
-from elastic_operator.memory import DirtySet
+from elastic_operator.memory import DirtyJobs
 from elastic_operator.plan.facts.group_report import GroupReport
 from elastic_operator.pods.fair_semaphore import FairSemaphore
 from elastic_operator.pods.launcher_target import Target
@@ -70,18 +70,23 @@ class MasterPoller:
     """The latest reports, by the job's uid.
 
     Args:
+        dirty_jobs: The jobs whose report has changed, or has ended, are marked there.
         now: Epoch seconds on the API server's clock.
-        changed: Called when a report says something new.
+        on_change: Called when a report says something new.
         stepped: The sum of all steps of that clock so far, which must not count as silence (29).
     """
 
     def __init__(
-        self, *, now: Callable[[], float], on_change: Callable[[], None], stepped: Callable[[], float] = lambda: 0.0
+        self,
+        dirty_jobs: DirtyJobs,
+        *,
+        now: Callable[[], float],
+        on_change: Callable[[], None],
+        stepped: Callable[[], float] = lambda: 0.0,
     ) -> None:
+        self._dirty_jobs = dirty_jobs
         self._now, self._on_change, self._stepped = now, on_change, stepped
         self._polled: dict[str, _Polled] = {}
-        self.dirty: DirtySet[str] = DirtySet()
-        """The jobs (uids) whose report has changed, or has ended."""
         self._turns = FairSemaphore(MAX_POLLS_AT_ONCE, MAX_POLLS_OF_NAMESPACE)
         self._of_job = TokenBucket(NEWS_OF_A_JOB, NEWS_OF_A_JOB_SECONDS, now=now)
         self._of_namespace = TokenBucket(NEWS_OF_A_NAMESPACE, NEWS_OF_A_NAMESPACE_SECONDS, now=now)
@@ -142,7 +147,7 @@ class MasterPoller:
     def _forget(self, uid: str) -> None:
         polled = self._polled.pop(uid, None)
         if polled is not None and polled.task is not None:
-            self.dirty.mark(uid)
+            self._dirty_jobs.mark(uid)
             polled.task.cancel()
 
     def _without_steps(self) -> float:
@@ -166,7 +171,7 @@ class MasterPoller:
         if report is None or not self._may_pass_on(polled, known, report):
             return
         polled.report = report
-        self.dirty.mark(polled.uid)
+        self._dirty_jobs.mark(polled.uid)
         self._on_change()
 
     def _may_pass_on(self, polled: _Polled, known: GroupReport | None, report: GroupReport) -> bool:

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from elastic_operator.build.torchrun_group import GroupRank, last_rank
 from elastic_operator.cluster import api_requests
 from elastic_operator.cluster.errors import ClusterError
-from elastic_operator.memory import DirtySet
 from elastic_operator.plan.facts.job import Group, OwnPod, Survivors
 from elastic_operator.pods.failure_logs import LOG_READ_SECONDS, MAX_OF_JOB, WAIT_SECONDS, FailureLogs
 from elastic_worker.contract import MAIN_CONTAINER
@@ -45,7 +44,8 @@ class _LogReading:
 
 
 class SurvivorLogs:
-    """The findings in the logs, by the job's uid. `logs` lends its session and its turns.
+    """The findings in the logs, by the job's uid. `logs` lends its session, its turns and its set of dirty jobs: a job
+    is marked when its group by the logs has changed, or when its logs are not read any more.
 
     Args:
         now: Epoch seconds on the API server's clock.
@@ -57,9 +57,8 @@ class SurvivorLogs:
     ) -> None:
         self._session, self._container_of, self._turns = logs.session, logs.container_of, logs.turns
         self._now, self._changed, self._stepped = now, logs.changed, stepped
+        self._dirty_jobs = logs.dirty_jobs
         self._readings: dict[str, _LogReading] = {}
-        self.dirty: DirtySet[str] = DirtySet()
-        """The jobs (uids) whose group by the logs has changed, or whose logs are not read any more."""
 
     def group(self, uid: str) -> Group | None:
         """The group that the logs of the job's pods show since they are read; None if they are not read."""
@@ -97,11 +96,11 @@ class SurvivorLogs:
     def _forget(self, uid: str) -> None:
         reading = self._readings.pop(uid, None)
         if reading is not None and reading.task is not None:
-            self.dirty.mark(uid)
+            self._dirty_jobs.mark(uid)
             reading.task.cancel()
 
     async def _read_periodically(self, reading: _LogReading) -> None:
-        self.dirty.mark(reading.job_uid)
+        self._dirty_jobs.mark(reading.job_uid)
         self._changed()  # the next pass sees the beginning of the reading
         while True:
             survivors = reading.survivors
@@ -114,7 +113,7 @@ class SurvivorLogs:
                 shown = frozenset()
             if shown != reading.group.pods:
                 reading.group = Group(reading.group.read_since, shown)
-                self.dirty.mark(reading.job_uid)
+                self._dirty_jobs.mark(reading.job_uid)
                 self._changed()
             await asyncio.sleep(READ_AGAIN_SECONDS)
 

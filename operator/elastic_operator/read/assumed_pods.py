@@ -84,7 +84,7 @@ class AssumedPods:
         """The assumed pods that are pinned to the node."""
         return map(self._pods.__getitem__, self._by_node.get(node))
 
-    def next_expiry(self) -> float:
+    def next_expiry_monotonic(self) -> float:
         """When (monotonic) `expire` forgets the next pod; infinity if it forgets none."""
         return min((assumed.until for assumed in self._pods.values()), default=inf)
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
+from elastic_operator.memory import LastSeen
 from elastic_operator.plan.facts.allocation_inputs import Resources
 from elastic_operator.plan.policies.resolve import ResolvedPolicies
 from elastic_operator.read.ledger import Ledger
@@ -27,7 +28,7 @@ class ExternalChanges:
     def __init__(self, jobs: Store[objects.CustomObject], ledger: Ledger) -> None:
         self._ledger = ledger
         self._changed = True
-        self._seen: tuple[NodeAvailability, ResolvedPolicies, Mapping[str, Resources]] | None = None
+        self._last_seen: LastSeen[tuple[NodeAvailability, ResolvedPolicies, Mapping[str, Resources]]] = LastSeen()
         self.since = 0.0
         """The time of the last change, at the last refresh (epoch seconds)."""
         self.close = jobs.subscribe(self._job_changed)
@@ -35,10 +36,9 @@ class ExternalChanges:
 
     def refresh(self, availability: NodeAvailability, policies: ResolvedPolicies, now: float) -> None:
         """Find the changes since the last refresh."""
-        seen = availability, policies, self._ledger.plain_gpus()
-        if self._changed or seen != self._seen:
+        differs = self._last_seen.changed((availability, policies, self._ledger.plain_gpus()))
+        if self._changed or differs:
             self.since, self._changed = now, False
-        self._seen = seen
 
     def note_answer(self) -> None:
         """Note that the API server's answer about a job's pods differs from the one before (139)."""

@@ -9,10 +9,12 @@ from collections.abc import Callable, Mapping
 from elastic_api.status import ConditionType
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.stores import Stores
+from elastic_operator.memory import LastSeen, SingleCache
 from elastic_operator.plan.facts.job import FlapWindow, JobContext, OwnPod
 from elastic_operator.plan.facts.team import Teams
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.facts.waits import may_flap
+from elastic_operator.plan.policies.resolve import ResolvedPolicies
 from elastic_operator.read.external_changes import ExternalChanges
 from elastic_operator.read.nodes import Nodes
 from elastic_operator.read.pod_priority import PodPriorities
@@ -41,7 +43,8 @@ class JobContexts:
         self._specs, self._nodes, self._policies, self._external_changes = specs, nodes, policies, external_changes
         self._uncounted = UncountedDevices(stores.device_classes)
         self._pod_priorities = PodPriorities(stores.priority_classes)
-        self._seen: object = None
+        self._teams: SingleCache[ResolvedPolicies, Teams] = SingleCache()
+        self._last_seen: LastSeen[object] = LastSeen()
 
     def refresh(self, now: float) -> bool:
         """Read the contexts at `now` (epoch seconds); returns whether any job's plan may be affected."""
@@ -49,8 +52,7 @@ class JobContexts:
         unready, availability = self._nodes.refresh_unready(now), self._nodes.availability()
         self._external_changes.refresh(availability, teams, now)
         outage, class_of = self._nodes.outages.present, self._uncounted.class_of()
-        previous, self._seen = self._seen, (self._classes.revision, unready, outage, availability, teams, class_of)
-        return self._seen != previous
+        return self._last_seen.changed((self._classes.revision, unready, outage, availability, teams, class_of))
 
     def of(self, body: objects.CustomObject, pods: tuple[OwnPod, ...]) -> JobContext:
         """The context of one job with these pods."""
@@ -96,7 +98,7 @@ class JobContexts:
         """The last external change, if the job may flap (143)."""
         if not may_flap(self._specs.status(body), self._now()):
             return None
-        resolved = self._policies.resolved
-        teams = Teams(resolved.teams, resolved.team_of, self._settings.default_team)
-        in_turns = teams.of(body.metadata.namespace).quantum_seconds is not None
-        return FlapWindow(self._external_changes.since, in_turns)
+        resolved, default = self._policies.resolved, self._settings.default_team
+        teams = self._teams.get(resolved, Teams, resolved.teams, resolved.team_of, default)
+        team = teams.of(body.metadata.namespace)
+        return FlapWindow(self._external_changes.since, team.quantum_seconds is not None)

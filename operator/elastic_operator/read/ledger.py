@@ -20,7 +20,7 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.interned import Interned
 from elastic_operator.cluster.meta import OwnerReference
 from elastic_operator.cluster.pod import Pod
-from elastic_operator.memory import DirtySet
+from elastic_operator.memory import DirtyJobs, DirtySet
 from elastic_operator.plan.facts.allocation_inputs import HostPort, Load, Node, Resources
 from elastic_operator.plan.facts.gpus import count_gpus
 from elastic_operator.plan.facts.job import OwnPod
@@ -76,9 +76,9 @@ class Ledger:
         """Raised with each change that may affect a node or a job."""
         self._revisions: dict[str | None, int] = {}
         """The revision of the last change of a node's pods, by node."""
-        self.dirty: DirtySet[str | tuple[str, str]] = DirtySet()
-        """The jobs, by uid or by (namespace, name), whose pods may have changed: pods being created, own pods, and
-        foreign pods with their names.
+        self.dirty_jobs: DirtyJobs = DirtySet()
+        """The set for all parts of the process, because the ledger is its oldest memory of jobs. The ledger marks
+        jobs whose pods may have changed: pods being created, own pods, and foreign pods with their names.
         """
         self._requests: Interned[tuple[tuple[str, int], ...], Resources] = Interned()
 
@@ -196,9 +196,9 @@ class Ledger:
         unbound = {pod.uid for pod in own if pod is not None and not pod.bound}
         return self.with_use(Node(node, {}), unbound | self.assumed.uids_at(node)).used
 
-    def next_expiry(self) -> float:
+    def seconds_until_expiry(self) -> float:
         """Seconds until `expire` changes the use of a node; infinity if it will not."""
-        return min(self.assumed.next_expiry(), self._leaving.next_due()) - self._now()
+        return min(self.assumed.next_expiry_monotonic(), self._leaving.next_due_monotonic()) - self._now()
 
     def expire(self) -> None:
         """Forget pods whose creation was not confirmed for too long. Count the room of overdue pods as used (40)."""
@@ -246,11 +246,11 @@ class Ledger:
         if self._parse(job_name, meta.name) is not None:
             names = meta.namespace, job_name
             change(self._names, names, meta.uid)
-            self.dirty.mark(names)
+            self.dirty_jobs.mark(names)
 
     def _assumed_changed(self, job_uid: str, node: str | None) -> None:
         self._node_changed(node)
-        self.dirty.mark(job_uid)
+        self.dirty_jobs.mark(job_uid)
 
     def _node_changed(self, node: str | None) -> None:
         """Note that the use of the node by pods has changed."""

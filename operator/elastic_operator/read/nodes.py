@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
-from elastic_operator.memory import KeyedCache, SingleCache
+from elastic_operator.memory import KeyedCache, LastSeen, SingleCache
 from elastic_operator.plan.facts.allocation_inputs import Node
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.quarantine import Quarantine
@@ -52,8 +52,8 @@ class Nodes:
         self._stored, self._ledger, self._first_seen, self._quarantine = stored, ledger, first_seen, quarantine
         self._unready: Unready | None = None
         """The nodes that were not Ready at the last refresh; None before the first refresh."""
-        self._read: object = None
-        """The stamp of the nodes at that refresh."""
+        self._last_seen: LastSeen[object] = LastSeen()
+        """The revision of the nodes at that refresh."""
         self.outages = NodeOutages(stored, first_seen.clock, gpu_resources)
         self._known: KeyedCache[object, Node] = KeyedCache()
         self._all: SingleCache[object, tuple[Node, ...]] = SingleCache()
@@ -65,7 +65,7 @@ class Nodes:
 
         A quarantined node does not count as closed here: the scheduler decides about pods that wait for it.
         """
-        return self._availability.get(self._stamp(), self._find_availability)
+        return self._availability.get(self._revision(), self._find_availability)
 
     def _find_availability(self) -> NodeAvailability:
         reasons = {
@@ -104,9 +104,9 @@ class Nodes:
         lacking = [name for name, amount in pod.requests.items() if used.get(name, 0) + amount > has.get(name, 0)]
         return f"other pods use the {lacking[0]} of node {node}" if lacking else ""
 
-    def _stamp(self) -> object:
+    def _revision(self) -> object:
         """A value that changes whenever a node changes, is quarantined, or is due for another try."""
-        return self._stored.revision, self._quarantine.state()
+        return self._stored.revision, self._quarantine.revision()
 
     def _judge(self, node: objects.Node) -> str | None:
         """Why the node takes no new pods; None while it is quarantined."""
@@ -123,7 +123,7 @@ class Nodes:
         object as before.
         """
         leaving = tuple(leaving)
-        seen = self._stamp(), self._ledger.revision, members, leaving
+        seen = self._revision(), self._ledger.revision, members, leaving
         return self._all.get(seen, self._read_all, members, leaving)
 
     def _read_all(self, members: Set[str], leaving: Iterable[tuple[str, OwnPod]]) -> tuple[Node, ...]:
@@ -174,10 +174,8 @@ class Nodes:
         The clock that wrote the time may be far behind. A node that was Ready at the last refresh cannot have been away
         for much longer than since that refresh (`FirstSeen`). A node that is quarantined keeps its last answer.
         """
-        stamp = self._stamp()
-        all_up = self._unready == {} and stamp == self._read
-        unready = {} if all_up else self._find_unready()
-        self._read = stamp
+        has_news = self._last_seen.changed(self._revision())
+        unready = self._find_unready() if has_news or self._unready != {} else {}
         self.outages.refresh(self._unready, unready, now)
         self._unready = unready
         return unready

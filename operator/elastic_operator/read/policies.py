@@ -50,7 +50,7 @@ class Policies:
 
     def refresh(self) -> ResolvedPolicies:
         """The teams now; the same object while they do not change."""
-        seen = self._policies.revision, self._namespaces.revision, self._quarantine.state()
+        seen = self._policies.revision, self._namespaces.revision, self._quarantine.revision()
         self.resolved = self._made.get(seen, self._make)
         return self.resolved
 

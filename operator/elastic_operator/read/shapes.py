@@ -15,7 +15,7 @@ from elastic_api.ports import declared_ports, master_port
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.interned import Interned
 from elastic_operator.cluster.store import Store
-from elastic_operator.memory import KeyedCache
+from elastic_operator.memory import KeyedCache, LastSeen
 from elastic_operator.plan.facts.allocation_inputs import PodShape
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.job_shape import JobShape, job_shape
@@ -52,7 +52,7 @@ class Shapes:
         self._settings, self._claims, self._volumes, self._classes = settings, claims, volumes, classes
         self._gpu_resources, self._flavors = settings.gpu_resources, settings.gpu_flavors
         self._shapes: KeyedCache[_Key, JobShape] = KeyedCache()
-        self._revisions = (-1, -1)
+        self._volumes_seen: LastSeen[tuple[int, int]] = LastSeen()
         self._equal: Interned[str, PodShape] = Interned()
 
     def forget_deleted(self, present: Set[str]) -> None:
@@ -63,10 +63,8 @@ class Shapes:
         """Take the jobs (uids) whose volumes have changed since the last call of `of`. Only these must be read
         again.
         """
-        revisions = self._claims.revision, self._volumes.revision
-        if revisions == self._revisions:
+        if not self._volumes_seen.changed((self._claims.revision, self._volumes.revision)):
             return
-        self._revisions = revisions
         for uid in self._shapes.names():
             key, _ = self._shapes.peek(uid) or (None, None)
             if key is not None and self.volumes(key.namespace, key.volumes) != key.volumes:

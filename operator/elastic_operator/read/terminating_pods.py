@@ -55,6 +55,6 @@ class TerminatingPods:
         self._overdue.update(late)
         return late
 
-    def next_due(self) -> float:
+    def next_due_monotonic(self) -> float:
         """When (on the clock `now`) the next pod becomes overdue; infinity if no pod is being deleted."""
         return min(self._due.values(), default=inf)

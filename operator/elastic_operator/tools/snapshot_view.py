@@ -117,6 +117,6 @@ class SnapshotReclaim:
         """The limits on evictions."""
         return self._eviction_limits
 
-    def next_capacity(self, allocation: Allocation) -> float:  # noqa: ARG002 - there is no next pass
+    def seconds_until_capacity(self, allocation: Allocation) -> float:  # noqa: ARG002 - there is no next pass
         """Infinity: there is no next pass."""
         return inf

@@ -60,12 +60,12 @@ def test_who_would_lose_again_right_away_what_it_takes_gets_nothing_and_says_why
 def test_who_was_left_out_for_ten_seconds_is_served_as_it_comes():
     found, before = steady(Mistaken()), world(OWNER, PREEMPTOR)
     assert found.allocate(before).would_not_last.keys() == {"taker"}
-    assert found.again_at == before.now + PATIENCE_SECONDS
+    assert found.again_at_epoch == before.now + PATIENCE_SECONDS
     soon = replace(before, now=before.now + PATIENCE_SECONDS - 1)
     assert found.allocate(soon).would_not_last.keys() == {"taker"}
-    late = found.allocate(replace(before, now=found.again_at))
+    late = found.allocate(replace(before, now=found.again_at_epoch))
     assert (late.would_not_last, notation(late["taker"])) == ({}, "~m0@n1 ~w0@n1")
-    assert found.again_at == inf
+    assert found.again_at_epoch == inf
 
 
 def test_a_job_that_would_have_two_masters_is_left_out_for_ever():

@@ -162,7 +162,11 @@ class Forecasts:
 
     async def _until_due(self) -> None:
         """Wait for news, or until something is due without news. Before the first decisions nothing is due."""
-        due = min(self.what_ifs.next_at(), self.queue_positions.next_at()) if self._decisions is not None else inf
+        due = (
+            min(self.what_ifs.next_at_monotonic(), self.queue_positions.next_at_monotonic())
+            if self._decisions is not None
+            else inf
+        )
         wait = due - time.monotonic()
         try:
             async with asyncio.timeout(max(LEAST_WAIT_SECONDS, wait) if wait < inf else None):

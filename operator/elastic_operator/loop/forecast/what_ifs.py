@@ -86,7 +86,7 @@ class WhatIfs:
         """
         self._buckets.take(namespace, max(0.0, seconds / ONE_SECONDS - 1.0))
 
-    def next_at(self) -> float:
+    def next_at_monotonic(self) -> float:
         """When (monotonic) to look for a job that may be answered; infinity if none waits."""
         if not self._namespaces:
             return inf

@@ -119,7 +119,7 @@ class AdmissionAnswers:
         now = time.monotonic()
         return frozenset(uid for uid, known in self._jobs.items() if now < known.may_preempt_at)
 
-    def next_try(self) -> float:
+    def next_try_monotonic(self) -> float:
         """When (monotonic) the first job that may not preempt now may do so again; infinity if there is none."""
         now, ends = time.monotonic(), (answers.may_preempt_at for answers in self._jobs.values())
         return min((until for until in ends if until > now), default=inf)

@@ -88,11 +88,11 @@ class AdmissionChecks:
         silent = frozenset(name for name, silence in self._without_answer.items() if now < silence.until)
         return self.answers.may_not_preempt(), silent
 
-    def next_try(self) -> float:
+    def next_try_monotonic(self) -> float:
         """When (monotonic) the first job that may not preempt now may do so again; infinity if there is none."""
         now = time.monotonic()
         ends = (silence.until for silence in self._without_answer.values())
-        return min(self.answers.next_try(), *(until for until in ends if until > now), inf)
+        return min(self.answers.next_try_monotonic(), *(until for until in ends if until > now), inf)
 
     def forget_deleted(self, present: Set[str]) -> None:
         """Forget deleted jobs; `present` are the uids of the existing ones."""

@@ -41,7 +41,7 @@ class LastMinute:
         self._forget_old()
         return {pod: preemptor for pod, (_, preemptor) in self._evicted.items()}
 
-    def next_relief(self) -> float:
+    def seconds_until_relief(self) -> float:
         """Seconds until the first of these evictions does not count any more; infinity without evictions."""
         first = next(iter(self._evicted.values()), None)
         return max(0.0, first[0] + MINUTE - time.monotonic()) if first else inf
@@ -112,14 +112,14 @@ class EvictionLimiter:
         limits_per_cluster = (EvictionLimit.PER_CLUSTER, self._settings.max_evictions_per_minute)
         return frozenset(name for name, limit in (limits, limits_per_cluster) if limit is not None)
 
-    def next_capacity(self, allocation: Allocation) -> float:
+    def seconds_until_capacity(self, allocation: Allocation) -> float:
         """Seconds until entries that wait for a limit on evictions may get more; infinity if there are none, or without
         evictions.
         """
         if not allocation.held_up:
             return inf
         turns = (one.since + MINUTE - time.monotonic() for one in self._waiting.values())
-        return min(self._last_minute.next_relief(), *(turn for turn in turns if turn > 0), inf)
+        return min(self._last_minute.seconds_until_relief(), *(turn for turn in turns if turn > 0), inf)
 
     def note_evictions(self, pods: Mapping[str, Preemptor]) -> None:
         """Count these pods (uids) as evicted."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from elastic_api.refusal import pod_blocked, pod_refusal
 from elastic_operator.cluster.errors import ClusterError, NameTaken, PodRefused, RetryPolicy
-from elastic_operator.memory import drop_absent
+from elastic_operator.memory import DirtyJobs, drop_absent
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.times import NEVER_FAILED, Attempts
 
@@ -56,9 +56,10 @@ _NONE = FailedWrite()
 
 
 class FailedWrites:
-    """The failed writes of all jobs."""
+    """The failed writes of all jobs. A job is marked in `dirty_jobs` when its record changes."""
 
-    def __init__(self) -> None:
+    def __init__(self, dirty_jobs: DirtyJobs) -> None:
+        self._dirty_jobs = dirty_jobs
         self._jobs: dict[str, FailedWrite] = {}
 
     def forget_deleted(self, present: Set[str]) -> None:
@@ -72,6 +73,8 @@ class FailedWrites:
     def clear(self, job: Job) -> None:
         """Forget failed tries after a success. A final refusal stays until the job is edited."""
         record = self._jobs.pop(job.uid, None)
+        if record is not None:
+            self._dirty_jobs.mark(job.uid)
         if record is not None and record.pods_rejected_until_edit and record.generation == job.generation:
             self._jobs[job.uid] = FailedWrite(
                 pods_rejected_until_edit=record.pods_rejected_until_edit, generation=record.generation
@@ -86,6 +89,7 @@ class FailedWrites:
         record = self._jobs.setdefault(job.uid, FailedWrite())
         if error.retry_policy is RetryPolicy.DECIDE_AGAIN:
             return record  # another client wrote the job; its new state is in the store already
+        self._dirty_jobs.mark(job.uid)
         if error.retry_after is not None:
             record.throttled_until = now + error.retry_after
         longest = MAX_RETRY_SECONDS if not isinstance(error, NameTaken) else MAX_NAME_TAKEN_SECONDS

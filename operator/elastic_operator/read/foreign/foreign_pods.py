@@ -62,7 +62,7 @@ class ForeignPods:
     """The foreign pods at the last refresh.
 
     `expired` are pods whose reservation has run out and must be removed. `renewable` are pods whose reservation must be
-    written again. `again_at` is when (epoch seconds) any of this changes without an event.
+    written again. `again_at_epoch` is when any of this changes without an event.
 
     Args:
         backoff: A pod's (uid) back-off: until when (epoch seconds), and why; None for no back-off.
@@ -88,7 +88,7 @@ class ForeignPods:
         self._all: tuple[ForeignPod, ...] = ()
         self.expired: tuple[objects.Pod, ...] = ()
         self.renewable: tuple[tuple[objects.Pod, Reservation], ...] = ()
-        self.again_at = inf
+        self.again_at_epoch = inf
 
     def refresh(self, now: float) -> tuple[ForeignPod, ...]:
         """All foreign pods at `now` (epoch seconds); the same object while nothing of them changes."""
@@ -108,8 +108,8 @@ class ForeignPods:
         in_gangs = {uid: waiting.pod for uid, waiting in self._waiting.items() if waiting.gang}
         untried = {uid for uid, pod in in_gangs.items() if convert.is_untried(pod)}
         instead = self._gangs.without_unsettled(gangs, untried, now)
-        self.again_at = min((waiting.until for waiting in self._waiting.values()), default=inf)
-        self.again_at = min(self.again_at, self._gangs.again_at)
+        self.again_at_epoch = min((waiting.until for waiting in self._waiting.values()), default=inf)
+        self.again_at_epoch = min(self.again_at_epoch, self._gangs.again_at)
         self.expired = tuple(waiting.pod for waiting in self._waiting.values() if waiting.reserved.has_run_out(now))
         self.renewable = self._renewable(now)
         ours = ((uid, waiting.foreign_pod) for uid, waiting in self._waiting.items() if waiting.foreign_pod is not None)
@@ -155,7 +155,7 @@ class ForeignPods:
     def note_served(self, uids: Set[str], tried: Set[str], now: float) -> list[frozenset[str]]:
         """Note the pods (uids) that got places in a pass; see `WholeGangs.note_served`."""
         first_backoffs = self._gangs.note_served(uids, tried, now)
-        self.again_at = min(self.again_at, self._gangs.again_at)
+        self.again_at_epoch = min(self.again_at_epoch, self._gangs.again_at)
         return first_backoffs
 
     def read_ahead(self, now: float) -> Iterator[None]:
