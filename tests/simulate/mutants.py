@@ -163,7 +163,7 @@ class _Unasked(PreemptionCheck):
         """Always."""
         return True
 
-    def victim_accounts(self, accounts: Mapping[Account, int]) -> frozenset[Account]:
+    def victim_accounts(self, accounts: Iterable[Account]) -> frozenset[Account]:
         """Everybody."""
         return frozenset(accounts) - {self.preemptor}
 

@@ -117,18 +117,7 @@ class Reclaims:
             for one in ours:
                 most = max(right.shares[one] + 2, self.policies.rule(one, flavor).guaranteed)
                 require(after[one] <= most, f"{message}, which would use {after[one]} GPUs of {most}")
-            before, top = demand.held.get(theirs[-1], 0) + self._lacking(write.pod), theirs[-1]
+            before, top = demand.held.get(theirs[-1], 0), theirs[-1]
             if not within and right.shares[top] >= before and right.shares[top]:
                 low = Fraction(after[ours[-1]], right.shares[ours[-1]] + 2)
                 require(Fraction(before, right.shares[top]) >= low, f"{message}, though its share value ends up lower")
-
-    def _lacking(self, pod: Body) -> int:
-        """The GPUs that its job lacks for its minimum: it counts as if it had them (193)."""
-        owner = owner_of(pod)
-        job = next((j for j in self.server.all(kinds.JOBS) if owner and j["metadata"]["uid"] == owner["uid"]), None)
-        if job is None or owner is None:
-            return 0
-        here = [p for p in self.server.all(kinds.PODS) if owner_of(p) and owner_of(p)["uid"] == owner["uid"]]
-        left = [p for p in here if place_of(p) in self.nodes and not ended(p)]
-        no_master = not any(map(is_master, left))
-        return gpus_of(pod) * (no_master + max(0, job["spec"]["minReplicas"] - len(left) - no_master))

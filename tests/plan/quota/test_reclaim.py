@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.plan.allocate.world import NOW, make_job, make_node, make_shape, make_team
-from tests.plan.quota.cases import Case, came_out, make_foreign_pod, on
+from tests.plan.quota.cases import Case, came_out, on
 
 N8 = (make_node("n1", 8),)
 GUARANTEED = (make_team("a", 4), make_team("b", 4))
@@ -321,56 +321,7 @@ GROWTH = {
     "growth to what is guaranteed ends jobs": Case(N8, *grows(3, 3, guaranteed=3), {"a": 4, "b30": 0, "b31": 3}),
 }
 
-CPUS_FOR_THREE = (make_node("n1", 4, cpu=3), make_node("n2", 1, cordoned=True))
-"""Two pods of b on n1 and one on n2. There is a GPU for a new master on n1, and no CPU for two pods more."""
-
-
-def lost_its_master(*, least=4, team="b", **more):
-    """A job of team b with three workers and no master."""
-    return make_job("b", least, team=team, on="- n1 n1 n2", holds=True, **more)
-
-
-LOSSES = {
-    "a job that lost its master gives what its minimum would have beyond the fair share": Case(
-        CPUS_FOR_THREE,
-        EQUALS,
-        (make_job("a", 2, team="a"), lost_its_master()),
-        {"a": "+m0@n1 ~w0@n1", "b": "w0 w2 -w1"},
-    ),
-    "and beyond the guarantee": Case(
-        CPUS_FOR_THREE,
-        (make_team("a", 2), make_team("b", 3)),
-        (make_job("a", 2, team="a"), lost_its_master()),
-        {"a": "+m0@n1 ~w0@n1", "b": "w0 w2 -w1"},
-    ),
-    "and from a pod of others, too": Case(
-        CPUS_FOR_THREE,
-        EQUALS,
-        (make_job("a", team="a", on="n1"), lost_its_master()),
-        {"p": "n1 -b-w1", "a": "m0", "b": "w0 w2 -w1"},
-        {"foreign_pods": (make_foreign_pod("p"),)},
-    ),
-    "a job whose minimum stays within the fair share keeps its pods, and gets a new master": Case(
-        (make_node("n1", 5, cpu=3), make_node("n2", 1, cordoned=True)),
-        EQUALS,
-        (make_job("a", 2, team="a"), lost_its_master(least=4)),
-        {"a": "", "b": "w0 w1 w2 +m0@n1"},
-    ),
-    "it borrows a GPU for its new master where nobody is entitled to its pods": Case(
-        CPUS_FOR_THREE,
-        EQUALS,
-        (make_job("a", 4, team="a"), lost_its_master()),
-        {"a": "", "b": "w0 w1 w2 +m0@n1"},
-    ),
-    "growth takes nothing of a job that only has to be repaired": Case(
-        (make_node("n1", 5, cpu=4), make_node("n2", 1, cordoned=True)),
-        EQUALS,
-        (make_job("a", 1, 3, team="a", on="n1 n1"), lost_its_master(least=5)),
-        {"a": "m0 w0", "b": "w0 w1 w2"},
-    ),
-}
-
-ALL = {**GUARANTEES, **FAIR_SHARES, **VICTIMS, **GROWTH, **LOSSES}
+ALL = {**GUARANTEES, **FAIR_SHARES, **VICTIMS, **GROWTH}
 
 
 @pytest.mark.parametrize("fact", ALL)

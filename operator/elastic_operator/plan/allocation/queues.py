@@ -19,7 +19,6 @@ class Queues:
 
     Beside all of them:
         unserved       wait for their minimum
-        incomplete     those of them that have pods
         scale_up       may grow
         handled_first  must be handled before anything is decided: they have members to release, members without a
                        node, or a nomination
@@ -37,7 +36,6 @@ class Queues:
         self.by_account: dict[Account, list[Entry]] = {}
         self.by_team: dict[str, list[Entry]] = {}
         self.unserved: set[Entry] = set()
-        self.incomplete: set[Entry] = set()
         self.scale_up = ScaleUpQueues()
         self.handled_first: set[Entry] = set()
         self.partial: set[Entry] = set()
@@ -114,7 +112,7 @@ class Queues:
             if not self.gangs[entry.gang]:
                 del self.gangs[entry.gang]
         self.scale_up.discard(entry)
-        for group in (self.unserved, self.incomplete, self.handled_first, self.partial):
+        for group in (self.unserved, self.handled_first, self.partial):
             group.discard(entry)
         if entry.account and entry in self.provisioning.get(entry.account, ()):
             self.provisioning[entry.account].remove(entry)
@@ -132,8 +130,6 @@ class Queues:
             return
         if not entry.admitted:
             self.unserved.add(entry)
-            if entry.kept:
-                self.incomplete.add(entry)
         elif entry.next_size is not None:
             self.scale_up.add(entry, now)
         if entry.admitted and entry.size not in demand.sizes:

@@ -112,15 +112,7 @@ class Candidates:
         if check and not growing and not check.is_within_guarantees:
             given = given_within_team(state, preemptor)  # may come first: then its team uses less by as much (189)
             check.count_victims(check.preemptor, pods=given, not_yet_held=0)
-        self._victim_accounts = check.victim_accounts(self._accounts()) if check else frozenset[Account]()
-
-    def _accounts(self) -> dict[Account, int]:
-        """All accounts, with the most GPUs that an incomplete job of each lacks."""
-        lacking = dict.fromkeys(self._state.queues.by_account, 0)
-        for entry in self._state.queues.incomplete:
-            if entry.account and entry.kept:
-                lacking[entry.account] = max(lacking[entry.account], entry.gpus_missing(entry.demand.minimum))
-        return lacking
+        self._victim_accounts = check.victim_accounts(state.queues.by_account) if check else frozenset[Account]()
 
     @property
     def search_kind(self) -> tuple[bool, UnitKind]:
@@ -154,7 +146,6 @@ class Candidates:
                 entry
                 for entry in state.queues.by_account[account]
                 if may(min(1, entry.master.gpus, entry.worker.gpus), not_yet_held=bool(entry.seats))
-                or self._may_be_preempted_at_minimum(entry, check)
             )
         able += [] if self._growing else state.queues.by_team[self._preemptor.team]
         return {node for entry in able if entry.size and self._may_give(entry) for node in entry.occupied_nodes}
@@ -200,28 +191,12 @@ class Candidates:
         unit = self._whole(entry, members, seats, besides=len(self._singles(entry, members, seats)))
         return unit if unit and unit.kind <= self._max_kind else None
 
-    def may_be_preempted(self, unit: Unit, check: PreemptionCheck | None, beside: Iterable[Unit] = ()) -> bool:
-        """Whether the preemptor may take the unit beside the units that it has taken so far.
-
-        `beside` are those of them that are counted in the check only.
-        """
+    def may_be_preempted(self, unit: Unit, check: PreemptionCheck | None) -> bool:
+        """Whether the preemptor may take the unit beside the units that it has taken so far."""
         if self._in_team(unit.entry) or unit.entry.account is None or check is None:
             return True
         ends_job = unit.kind is UnitKind.JOB
-        if check.may(unit.entry.account, unit.gpus, not_yet_held=unit.not_yet_held, ends_job=ends_job):
-            return True
-        taken = sum(other.held_gpus for other in beside if other.entry is unit.entry)
-        return bool(unit.members) and self._may_be_preempted_at_minimum(unit.entry, check, taken=taken)
-
-    def _may_be_preempted_at_minimum(self, entry: Entry, check: PreemptionCheck, *, taken: int = 0) -> bool:
-        """Whether the preemptor could take all pods of an incomplete job if that had its minimum (193).
-
-        `taken` GPUs of them are counted as taken in the check.
-        """
-        if entry.account is None or entry.complete or not entry.kept or not self._may_be_preempted_whole(entry):
-            return False
-        gpus, lacking = sum(member.gpus for member in entry.kept), entry.gpus_missing(entry.demand.minimum)
-        return check.may(entry.account, gpus - taken, ends_job=True, lacking=lacking + taken)
+        return check.may(unit.entry.account, unit.gpus, not_yet_held=unit.not_yet_held, ends_job=ends_job)
 
     def _in_team(self, entry: Entry) -> bool:
         return entry.team == self._preemptor.team

@@ -131,7 +131,7 @@ class Options:
             return None
         trial = check.copy() if check else None
         while not (chosen and _fits_without(state, preemptor, role, node, chosen)):
-            able = [unit for unit in pool if candidates.may_be_preempted(unit, trial, chosen)]
+            able = [unit for unit in pool if candidates.may_be_preempted(unit, trial)]
             if not able:
                 return None
             unit = min(able, key=lambda unit: unit_order(unit, trial))

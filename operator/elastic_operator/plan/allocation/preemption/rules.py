@@ -13,7 +13,7 @@ teams, these are one team (111).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from itertools import zip_longest
 
 from elastic_operator.plan.allocation.accounts import Account, diverging_paths, share_value
@@ -59,47 +59,30 @@ class PreemptionCheck:
             self._pods[account] = self._pods.get(account, 0) + pods
             self._not_yet_held[account] = self._not_yet_held.get(account, 0) + not_yet_held
 
-    def victim_accounts(self, accounts: Mapping[Account, int]) -> frozenset[Account]:
-        """The accounts from which it may take something, now or after it has taken from others.
-
-        The numbers are the most GPUs that an incomplete job of the account lacks.
-        """
+    def victim_accounts(self, accounts: Iterable[Account]) -> frozenset[Account]:
+        """The accounts from which it may take something, now or after it has taken from others."""
         if self._is_beyond_share():
             return frozenset()
         trial, found = self.copy(), set[Account]()
-        rest = [
-            account
-            for account, lacking in accounts.items()
-            if account is not self.preemptor and account.used + lacking > account.guaranteed
-        ]
-        while more := [one for one in rest if trial.may(one, 1, not_yet_held=True, lacking=accounts[one])]:
+        rest = [account for account in accounts if account is not self.preemptor and account.used > account.guaranteed]
+        while more := [account for account in rest if trial.may(account, 1, not_yet_held=True)]:
             found.update(more)
             rest = [account for account in rest if account not in found]
             for account in more:
-                most = account.used + accounts[account] - account.guaranteed
-                trial.count_victims(account, pods=max(1, most), not_yet_held=0)
+                trial.count_victims(account, pods=max(1, account.used - account.guaranteed), not_yet_held=0)
         return frozenset(found)
 
-    def may(
-        self,
-        victim_account: Account,
-        gpus: int,
-        *,
-        not_yet_held: bool = False,
-        ends_job: bool = False,
-        lacking: int = 0,
-    ) -> bool:
+    def may(self, victim_account: Account, gpus: int, *, not_yet_held: bool = False, ends_job: bool = False) -> bool:
         """Whether the preemptor may take a unit with that many GPUs from another team, beside the units that it has
         taken so far.
 
         GPUs that are only planned count as the team's use only if the unit is `not_yet_held` as a whole: taking such a
-        unit deletes no pod (166). The team is beyond its guarantee, or its share, as if it had the `lacking` GPUs too:
-        those that an incomplete job lacks for its minimum (193).
+        unit deletes no pod (166).
         """
         ours, theirs = diverging_paths(self.preemptor, victim_account)
         beyond_share = True
         for account in theirs:
-            used = lacking + (self._used(account) if not_yet_held else self._held(account))
+            used = self._used(account) if not_yet_held else self._held(account)
             if used <= account.guaranteed:
                 return False
             beyond_share &= used > account.share

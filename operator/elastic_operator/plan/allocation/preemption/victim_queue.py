@@ -25,9 +25,8 @@ class _Listed(NamedTuple):
     unit: Unit
 
 
-_Heaps = dict[tuple[Account | None, int, bool, bool, Entry | None], list[_Listed]]
-"""Heaps by account, GPUs of the unit, whether these are not yet held (166), whether a running job ends (150), and the
-job if it is incomplete (193).
+_Heaps = dict[tuple[Account | None, int, bool, bool], list[_Listed]]
+"""Heaps by account, GPUs of the unit, whether these are not yet held (166), and whether a running job ends (150).
 `Candidates.may_be_preempted` has one answer for all units of a heap.
 """
 
@@ -64,7 +63,7 @@ class VictimQueue:
 
     def _list(self, heaps: _Heaps, units: Iterable[Unit]) -> None:
         for unit in units:
-            kind = unit.not_yet_held, unit.kind is UnitKind.JOB, None if unit.entry.complete else unit.entry
+            kind = unit.not_yet_held, unit.kind is UnitKind.JOB
             heap = heaps.setdefault((unit.entry.account, unit.gpus, *kind), [])
             heappush(heap, _Listed((unit.kind, *unit.victim_order), next(self._places), unit))
 
