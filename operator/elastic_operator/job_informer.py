@@ -25,7 +25,7 @@ from elastic_operator.cluster.lists import FIRST_LIST_SECONDS, is_up_to_date, pa
 from elastic_operator.cluster.reflector import in_namespace
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
-from elastic_operator.cluster.waiting import waited_for
+from elastic_operator.cluster.waiting import waited_for, waited_while_it_advances
 
 log = logging.getLogger(__name__)
 
@@ -88,6 +88,8 @@ class JobInformer:
         """The first of the lists that were all refused for lack of the right (monotonic), by namespace."""
         self._listed, self._may_watch, self._swept = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._running = False
+        self._pages = 0
+        """The pages of lists of whole jobs that were read."""
         self._as_of = float("-inf")
         """When the last sweep that worked began (monotonic): the store is at least as new."""
         self._listed_at = float("-inf")
@@ -125,7 +127,7 @@ class JobInformer:
         since = time.monotonic() if since is None else since
         backoff = Backoff()
         if self._running:
-            await waited_for(self._swept, FIRST_LIST_SECONDS)
+            await waited_while_it_advances(self._swept, FIRST_LIST_SECONDS, lambda: self._pages)
         while True:
             if self._as_of > since or await self._sweep():
                 return
@@ -243,6 +245,7 @@ class JobInformer:
             return
         found: list[objects.CustomObject] = []
         async for page in pages(self.session, path):
+            self._pages += 1
             found += filter(None, (self._read(msgspec.json.decode(job)) for job in page.items or ()))
         revision = page.metadata.resource_version
         if int(revision) < newest:

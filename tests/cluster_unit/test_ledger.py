@@ -19,6 +19,7 @@ from elastic_operator.read import convert
 from elastic_operator.read.assumed_pods import ASSUMED_SECONDS
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.terminating_pods import OVERDUE_SECONDS
+from elastic_worker import contract
 from tests.cluster_unit.build import JOB_UID, owner, pod, stored_job
 
 GPU = "nvidia.com/gpu"
@@ -56,6 +57,16 @@ def test_gpus_are_summed_over_all_resources_that_count_as_such():
     spec = {"containers": [{"name": "c", "image": "i", "resources": {"requests": requests}}]}
     ledger = ledger_of(own(spec=spec), gpu_resources=(GPU, "nvidia.com/mig-1g.5gb"))
     assert [pod.gpus for pod in ledger.own_pods(JOB_UID)] == [3]
+
+
+def test_equal_parts_of_a_job_s_pods_are_one_object():
+    running = {"running": {"startedAt": "2026-01-01T00:01:00Z"}}
+    fields = {"annotations": {contract.ANNOTATION_NNODES: "2:4"}, "status": {"podIP": "10.0.0.1"}, "host_port": 80}
+    fields["status"] |= {"containerStatuses": [{"name": "c", "state": running}]}
+    one, two = ledger_of(*(own(f"toy-worker-{index}", **fields) for index in range(2))).own_pods(JOB_UID)
+    assert one.main.running_since is not None
+    for name in ("requests", "host_ports", "main", "nnodes", "created"):
+        assert getattr(one, name) is getattr(two, name), name
 
 
 def test_bound_pods_use_their_node_and_others_use_nothing():

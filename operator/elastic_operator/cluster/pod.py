@@ -63,9 +63,6 @@ class ResourceRequirements(Struct, frozen=True):
     requests: dict[str, str | int | float] = msgspec.field(default_factory=dict)
     limits: dict[str, str | int | float] = msgspec.field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        intern_fields(self, "requests", "limits")
-
 
 class ContainerPort(Struct, frozen=True):
     """A container's port."""
@@ -82,9 +79,6 @@ class Container(Struct, frozen=True):
     resources: ResourceRequirements = ResourceRequirements()
     ports: tuple[ContainerPort, ...] | None = None
     restart_policy: str = ""
-
-    def __post_init__(self) -> None:
-        intern_fields(self, "name")
 
 
 class Anything(Struct, frozen=True):
@@ -189,7 +183,7 @@ class PodSpec(Struct, frozen=True):
     containers: tuple[Container, ...]
     init_containers: tuple[Container, ...] | None = None
     node_name: str = ""
-    overhead: dict[str, str | int | float] = msgspec.field(default_factory=dict)
+    overhead: dict[str, str | int | float] | None = None
     resources: ResourceRequirements | None = None
     affinity: Affinity | None = None
     node_selector: dict[str, str] | None = None
@@ -205,7 +199,20 @@ class PodSpec(Struct, frozen=True):
     termination_grace_period_seconds: int = 30
 
     def __post_init__(self) -> None:
-        intern_fields(self, "node_name", "affinity", "tolerations", "volumes", "scheduler_name", "preemption_policy")
+        intern_fields(
+            self,
+            "containers",
+            "init_containers",
+            "node_name",
+            "overhead",
+            "resources",
+            "affinity",
+            "node_selector",
+            "tolerations",
+            "volumes",
+            "scheduler_name",
+            "preemption_policy",
+        )
 
 
 class Running(Struct, frozen=True):

@@ -26,7 +26,7 @@ from elastic_operator.cluster.meta import Meta
 from elastic_operator.cluster.objects import pack
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store, T
-from elastic_operator.cluster.waiting import waited_for
+from elastic_operator.cluster.waiting import waited_while_it_advances
 from elastic_operator.cluster.wire import BareMeta, decode_bare, decode_event
 
 PODS = "/api/v1/pods"
@@ -115,6 +115,8 @@ class Reflector(Generic[T]):
         self._highest = 0
         self._silences = 0
         self._running = False
+        self._pages = 0
+        """The pages of lists that were read."""
         self._as_of = float("-inf")
         """When the last complete list was requested (monotonic): the store is at least as new."""
 
@@ -155,7 +157,7 @@ class Reflector(Generic[T]):
         since = time.monotonic() if since is None else since
         backoff = Backoff()
         if self._running:
-            await waited_for(self.synced, FIRST_LIST_SECONDS)
+            await waited_while_it_advances(self.synced, FIRST_LIST_SECONDS, lambda: self._pages)
         while True:
             try:
                 if self._as_of <= since and not (self.synced.is_set() and await self._is_up_to_date()):
@@ -217,6 +219,7 @@ class Reflector(Generic[T]):
         seen: set[str] = set()
         anew: list[T] = []
         async for page in pages(self._session, self.path, params=self._params, size=self._page):
+            self._pages += 1
             revision = page.metadata.resource_version
             restarted = int(revision) < floor
             for raw in page.items or ():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 
 
@@ -11,3 +12,12 @@ async def waited_for(event: asyncio.Event, seconds: float | None) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await event.wait()
+
+
+async def waited_while_it_advances(event: asyncio.Event, seconds: float, progress: Callable[[], int]) -> None:
+    """Wait for the event, as long as `progress()` differs after each of these times."""
+    while not event.is_set():
+        before = progress()
+        await waited_for(event, seconds)
+        if progress() == before:
+            return

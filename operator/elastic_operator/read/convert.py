@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import lru_cache
 
 import msgspec
 
@@ -52,6 +53,9 @@ _REFUSALS = frozenset(
 SANDBOX_IS_READY = "PodReadyToStartContainers"
 """The condition of pods whose volumes and network are ready. Kubelets before 1.35 set it only after the first pull."""
 
+EQUAL_PARTS = 5_000
+"""So many times, and states of pods, are one object for all pods in which they are equal (168)."""
+
 _DISRUPTIONS = {
     "PreemptionByScheduler": "preempted by a pod of higher priority",
     "DeletionByTaintManager": "its node was tainted NoExecute",
@@ -62,6 +66,7 @@ _DISRUPTIONS = {
 """Reasons of the condition DisruptionTarget. A plain DELETE, such as our own, does not set that condition."""
 
 
+@lru_cache(maxsize=EQUAL_PARTS)
 def epoch(time: str) -> float:
     """Seconds since the epoch of an RFC 3339 time as the API writes it; 0 for "", which stands for "not set"."""
     return datetime.fromisoformat(time).timestamp() if time else 0.0
@@ -223,10 +228,15 @@ def main_container(pod: Pod) -> MainContainer:
         )
     if state.running is not None:
         since = pod.metadata.creation_timestamp if _clock_is_behind(pod) else state.running.started_at
-        return MainContainer(running_since=_time(since))
+        return _running(since)
     if state.waiting is not None:
         return _waiting(pod, main, state.waiting)
     return MainContainer()
+
+
+@lru_cache(maxsize=EQUAL_PARTS)
+def _running(since: str | None) -> MainContainer:
+    return MainContainer(running_since=_time(since))
 
 
 def _waiting(pod: Pod, main: str, waiting: Waiting) -> MainContainer:
@@ -282,7 +292,7 @@ def own_pod(pod: Pod, load: model.Load, *, role: str, index: int) -> OwnPod:
     tried = _not_placed(pod)
     placed = scheduled is not None and scheduled.status == "True"
     ready = _condition(conditions, "Ready")
-    grace = float(meta.deletion_grace_period_seconds or 0)
+    grace = float(meta.deletion_grace_period_seconds) if meta.deletion_grace_period_seconds else 0.0
     deadline = _time(meta.deletion_timestamp)
     return OwnPod(
         load.requests,
@@ -328,6 +338,7 @@ def _number(text: str) -> int | None:
     return int(text) if text.isdecimal() and len(text) < 10 else None
 
 
+@lru_cache(maxsize=EQUAL_PARTS)
 def _nnodes(text: str) -> tuple[int, int] | None:
     low, high = (_number(part) for part in text.partition(":")[::2])
     return None if low is None or high is None else (low, high)

@@ -80,7 +80,7 @@ class Ledger:
         """The set for all parts of the process, because the ledger is its oldest memory of jobs. The ledger marks
         jobs whose pods may have changed: pods being created, own pods, and foreign pods with their names.
         """
-        self._requests: Interned[tuple[tuple[str, int], ...], Resources] = Interned()
+        self._loads: Interned[tuple[tuple[tuple[str, int], ...], frozenset[HostPort]], Load] = Interned()
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """Count a change. A listener of the pods' store."""
@@ -305,11 +305,9 @@ class Ledger:
         return convert.own_pod(pod, load, role=role, index=index)
 
     def _load(self, requests: Resources, host_ports: frozenset[HostPort]) -> Load:
-        """The load, with one object for equal requests, because the allocator adds up thousands of them in each
-        pass.
-        """
-        shared = self._requests.first(tuple(sorted(requests.items())), requests)
-        return Load(shared, count_gpus(requests, self._gpu_resources), host_ports)
+        """The load, with one object for equal loads, because the allocator adds up thousands of them in each pass."""
+        load = Load(requests, count_gpus(requests, self._gpu_resources), host_ports)
+        return self._loads.first((tuple(sorted(requests.items())), host_ports), load)
 
     def _place_of(self, pod: Pod, owner: OwnerReference | None) -> tuple[str, int] | None:
         """Role and index of a pod of ours; None for foreign pods, even if they name a job."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
+from weakref import WeakValueDictionary
 
 from elastic_api.invalid import InvalidSpecError
 from elastic_api.job import JobSpec
@@ -22,12 +24,12 @@ from elastic_operator.read.written_times import not_ahead
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Parsed:
     """A job's spec of one generation; or the last readable one, with a message on why the present one is unreadable
     (99).
 
-    `warnings` are about fields and flags of torchrun that have no effect.
+    `warnings` are about fields and flags of torchrun that have no effect. Jobs with equal specs share one object (195).
     """
 
     generation: int
@@ -59,6 +61,8 @@ class Specs:
     def __init__(self, first_seen: FirstSeen, gpu_resources: Sequence[str]) -> None:
         self._first_seen, self._clock, self._gpu_resources = first_seen, first_seen.clock, gpu_resources
         self._parsed: KeyedCache[int, Parsed] = KeyedCache()
+        self._equal: WeakValueDictionary[tuple[int, bool, bytes], Parsed] = WeakValueDictionary()
+        """The readable specs in use, by generation, whether the job has run, and text (195)."""
         self._statuses: KeyedCache[tuple[str, int], JobStatus] = KeyedCache()
 
     def forget_deleted(self, present: Set[str]) -> None:
@@ -72,24 +76,28 @@ class Specs:
         return self._parsed.get(meta.uid, meta.generation, self._parse, body)
 
     def _parse(self, body: objects.CustomObject) -> Parsed:
-        generation = body.metadata.generation
+        generation, has_run = body.metadata.generation, self.status(body).start_time is not None
+        key = generation, has_run, body.spec.text
+        known = self._equal.get(key)
+        if known is not None:
+            return known
         try:
-            spec, unknown = self._read(body)
+            spec, unknown = self._read(body.spec.unpack(), has_run=has_run)
             prints = {role: fingerprint(spec, role) for role in (ROLE_MASTER, ROLE_WORKER)}
-            return Parsed(generation, spec, "", prints, device_requests_of(spec), _warnings(spec, unknown))
+            parsed = Parsed(generation, spec, "", prints, device_requests_of(spec), _warnings(spec, unknown))
         except InvalidSpecError as error:
             _, last = self._parsed.peek(body.metadata.uid) or (None, Parsed(generation, None, ""))
             return replace(last, generation=generation, invalid=str(error))
+        self._equal[key] = parsed
+        return parsed
 
-    def _read(self, body: objects.CustomObject) -> tuple[JobSpec, str]:
+    def _read(self, raw: dict[str, Any], *, has_run: bool) -> tuple[JobSpec, str]:
         """The spec, with a warning if a job that has run has fields that are not known here (99).
 
         It ran with these fields under a later release of the operator. A job that has not run must be edited first.
         Raises InvalidSpecError.
         """
-        has_run = self.status(body).start_time is not None
         read = partial(parse_spec, gpu_resources=self._gpu_resources, has_run=has_run)
-        raw = body.spec.unpack()
         try:
             return read({"spec": raw}), ""
         except InvalidSpecError:
