@@ -24,7 +24,7 @@ Limited by: InsufficientNodes
 Changes of size, newest first
 AGO   PODS     REASON           PAUSE   STEPS LOST   WHY
 30s   3 -> 2   QuotaReclaimed   0.5 s   7            {TAKEN}
-30s   0 -> 3   Started                               3 of 3 pods.
+30s   0 -> 3   Started                               The job gets 3 of 3 pods.
 """
 
 
