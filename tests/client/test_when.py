@@ -95,7 +95,7 @@ def test_a_question_is_a_suspended_job_that_goes_once_it_is_answered(tenant: Ten
         "  Of the idle guarantee of speech (up to 3), which may reclaim them.",
         "",
         "Limited by: InsufficientNodes",
-        "  6 of 8 pods. 2 more need 2 GPUs. Add a node, or wait.",
+        "  The job gets 6 of 8 pods. 2 more need 2 GPUs. Add a node, or wait.",
     ]
 
 

@@ -79,7 +79,7 @@ def test_while_the_api_server_has_answered_none_of_its_creations_it_says_no_time
     inputs = make_inputs(FULL, [asking(low=2)])
     grant = allocate(with_pods_made(inputs, allocate(inputs)))["j"]
     assert (notation(grant), grant.size_reason.code) == ("m0 w0", SizeReason.WAITING_FOR_NODES)
-    assert "wait for the cluster's autoscaler to add nodes. If they do not come" in grant.message
+    assert "wait for the cluster's autoscaler to add nodes. If it adds none" in grant.message
 
 
 # -- quota -------------------------------------------------------------------------------------------------------------

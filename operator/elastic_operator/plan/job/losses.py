@@ -64,7 +64,8 @@ def lost_count(obs: Observation) -> int:
 def count_losses(obs: Observation, lost: int, now: float, *, reason: str = "PodLost") -> Observation:
     """The observation with these losses recorded, and an event for them.
 
-    The status is written before pods are created or deleted for the loss, unless nothing would be lost without it (197).
+    The status is written before pods are created or deleted for the loss, unless nothing would be lost without it
+    (197).
     """
     why = _why_lost(obs, lost)
     avoided, excused = avoided_nodes(obs, now), _is_excused(obs, lost, now)
