@@ -42,7 +42,7 @@ def running_status(**fields: Any) -> dict[str, Any]:
         "worldSize": 8,
         "restarts": 0,
         "conditions": [
-            condition("Ready", "True", "Running", "2 pods, world size 8."),
+            condition("Ready", "True", "Running", "2 pods run with world size 8."),
             condition("FullSize", "False", "InsufficientNodes", WANTS),
         ],
         "history": [

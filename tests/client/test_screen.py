@@ -16,7 +16,7 @@ WHY = f"""\
 toy in default: Running, 2 pods (1 to 3 allowed), 8 GPUs, 0 restarts
 
 State: Running
-  2 pods, world size 8.
+  2 pods run with world size 8.
 
 Limited by: InsufficientNodes
   {WANTS}
