@@ -115,7 +115,8 @@ def short_lived(inputs: AllocationInputs, first: Allocation, second: Allocation)
             )
         elif assignment.release and not assignment.create and after.create and not second.is_at_others_cost(job.uid):
             name = f"{job.namespace}/{job.name}"
-            text = f"{name} would lose {pods(len(assignment.release))} for this job, and get {len(after.create)} back at once."
+            lost = pods(len(assignment.release))
+            text = f"{name} would lose {lost} for this job, and get {len(after.create)} back at once."
             found |= dict.fromkeys(first.job_preemptors(job.uid), text)
     return found
 

@@ -61,7 +61,7 @@ class PlainPodQuotas:
         self._plain, self._classes, self._serves = plain, classes, serves
         self._seen: tuple[ResolvedPolicies, AllocationInputs, Holdings] | None = None
         self._namespaces_seen = -1
-        self._upkeep = Upkeep("namespace", "its quota of plain pods", self._due)
+        self._upkeep = Upkeep("namespace", "the quota of plain pods", self._due)
 
     def pass_ended(self, resolved: ResolvedPolicies, inputs: AllocationInputs) -> None:
         """Take the result of a pass. The limits are not computed again from an unchanged result."""

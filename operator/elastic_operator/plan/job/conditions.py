@@ -157,8 +157,8 @@ def _kept(obs: Observation) -> str:
     """A sentence if nodes are not Ready but not given up: too many are away (86), or its pods there train (92)."""
     if obs.training_nodes:
         return (
-            f" These nodes are not Ready: {listed(sorted(obs.training_nodes))}. The job's pods there still train, so the"
-            " operator keeps them."
+            f" These nodes are not Ready: {listed(sorted(obs.training_nodes))}. The job's pods there still train, so"
+            " the operator keeps them."
         )
     if not obs.kept_nodes or obs.job.context.node_outage is None:
         return ""
