@@ -141,7 +141,7 @@ class JobInformer:
             try:
                 await self._source(self._on_event)
             except Exception as error:  # noqa: BLE001 - whatever ends kopf, it is started again
-                log.warning("kopf ended; it is started again. error=%r", error)
+                log.warning("kopf ended and is restarted error=%r", error)
             self.restarts += 1
             await asyncio.sleep(backoff.next(worked=time.monotonic() - started))
             await self._sweep()
@@ -191,7 +191,7 @@ class JobInformer:
     def _report(self, raw: object, error: Exception) -> None:
         meta = raw.get("metadata") if isinstance(raw, dict) else None
         name = f"{meta.get('namespace')}/{meta.get('name')}" if isinstance(meta, dict) else "without a name"
-        log.error("unreadable job %s: %r", name, error)
+        log.error("unreadable job job=%s error=%r", name, error)
         self.store.on_error()
 
     async def _sweep_forever(self) -> None:
@@ -233,7 +233,7 @@ class JobInformer:
                 self.store.forget_all(within=namespace)
                 return True
             self.errors += 1
-            log.warning("jobs cannot be listed: %r", error)
+            log.warning("cannot list jobs error=%r", error)
             return False
         self._forbidden_since.pop(namespace, None)
         return True
@@ -249,7 +249,7 @@ class JobInformer:
             found += filter(None, (self._read(msgspec.json.decode(job)) for job in page.items or ()))
         revision = page.metadata.resource_version
         if int(revision) < newest:
-            log.warning("history restarted: jobs of revision %s, known was %d", revision, newest)
+            log.warning("history restarted kind=jobs revision=%s known=%d", revision, newest)
             self.store.reset(found, within=namespace)
         else:
             self.store.replace(found, revision, within=namespace)

@@ -184,7 +184,7 @@ class Process:
                 for done in (election, leading):
                     if done.done() and not done.cancelled() and (error := done.exception()):
                         failed = True
-                        log.error("leading ended: %s", error, exc_info=error)
+                        log.error("leading ended error=%s", error, exc_info=error)
             finally:
                 await _run_to_completion(self._stand_down(displaced, leading, election))
             log.warning("not leading any more; standing by")
@@ -205,15 +205,13 @@ class Process:
         """Wait until the PriorityClasses name this operator's namespace: no other operator decides then (81)."""
         await self.watches.all[CLASSES].catch_up()
         if reason := self.installation.elsewhere():
-            log.error("standing by: %s", reason)
+            log.error("standing by reason=%s", reason)
             await self.installation.wait_until_ours()
-            log.info("this installation is the one that decides now")
+            log.info("this installation is now active")
 
     async def _lead(self) -> None:
         await self.watches.catch_up(await self.elector.wait_until_leading())
-        log.info(
-            "leading as %s: %d jobs, %d nodes", self.elector.identity, len(self.stores.jobs), len(self.stores.nodes)
-        )
+        log.info("leading as %s jobs=%d nodes=%d", self.elector.identity, len(self.stores.jobs), len(self.stores.nodes))
         self.metrics.leader.set(1)
         async with contextlib.AsyncExitStack() as ending:  # the last one that began ends first
             gc.collect()
@@ -352,7 +350,7 @@ async def _run_with_restarts(what: str, work: Callable[[], Awaitable[None]]) -> 
         try:
             return await work()
         except Exception:
-            log.exception("task %s failed; restarting it", what)
+            log.exception("task failed and is restarted task=%s", what)
         await asyncio.sleep(backoff.next(worked=time.monotonic() - began))
 
 
@@ -435,7 +433,7 @@ async def _assembled(settings: Settings) -> AsyncIterator[Process]:
 async def run(settings: Settings) -> None:
     """Run until SIGTERM or SIGINT, then hand the lease back."""
     if not settings.worker_image:
-        log.warning("no pod of an Elastic job can be made, unless it sets spec.runtime.inject: false; set workerImage")
+        log.warning("workerImage is not set: Elastic jobs get no pods unless spec.runtime.inject is false")
     async with _assembled(settings) as process:
         count = process.metrics.count_request
         await process.run_until(_stopped(), elect=in_own_thread(lambda: Session(load_connection(), on_request=count)))

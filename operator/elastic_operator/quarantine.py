@@ -1,4 +1,5 @@
-"""Quarantines a job, pod, policy or node that makes the operator raise, while the pass goes on for all others (88).
+"""Quarantines a job, pod, policy or node at which the operator raises an error, while the pass goes on for all others
+(88).
 
 controller-runtime recovers in the same way from a panic at one object of its queue. The error is logged and counted,
 and the object is tried again with back-off; a job or a policy also at once when its spec changes.
@@ -21,7 +22,7 @@ T = TypeVar("T")
 
 FIRST_FAULT_SECONDS = 1.0
 FIRST_ALLOCATION_SECONDS = 30.0
-"""The first wait if the allocation raised. It is longer, because the search for the culprit costs several
+"""The first wait after an error of the allocation. It is longer, because the search for the culprit costs several
 allocations.
 """
 MAX_QUARANTINE_SECONDS = 1800.0
@@ -34,8 +35,8 @@ would be preempted for nothing. The time ends earlier once pods of the job were 
 KEPT_SECONDS = 3600.0
 """After this long without an error, an object begins again with the shortest wait."""
 MAX_VERSIONS = 3
-"""After this many specs that raised, an edited spec is still tried at once, but the edit does not end the time in which
-nothing is preempted for the job.
+"""After this many specs at which an error was raised, an edited spec is still tried at once, but the edit does not end
+the time in which nothing is preempted for the job.
 """
 
 
@@ -43,11 +44,11 @@ nothing is preempted for the job.
 class Fault:
     """An error of the operator at one object. The object is left out until its next try, or while `version` holds.
 
-    `attempts` are its errors of this version (monotonic), `versions` counts its versions that raised.
+    `attempts` are its errors of this version (monotonic), `versions` counts its versions with errors.
 
-    `in_allocation`: the allocation of GPUs raised, so the object has no part in the next allocations. Until
-    `may_preempt_at` (monotonic) no pod is preempted for it. `is_reported`: the write of a status with this fault was
-    begun. `silent`: the plan with that status raised, too.
+    `in_allocation`: the error came from the allocation of GPUs, so the object has no part in the next allocations.
+    Until `may_preempt_at` (monotonic) no pod is preempted for it. `is_reported`: the write of a status with this fault
+    was begun. `silent`: planning that status failed, too.
     """
 
     version: object
@@ -66,7 +67,7 @@ class Fault:
 
 
 class Quarantine:
-    """The objects that are quarantined, by uid. `count` is called with the kind of each object that raises."""
+    """The objects that are quarantined, by uid. `count` is called with the kind of each object at each error."""
 
     def __init__(self, count: Callable[[str], None] = lambda _: None) -> None:
         self.count = count
@@ -112,13 +113,7 @@ class Quarantine:
             and not edited
             and now < previous.again_at_monotonic
         ):
-            log.error(
-                "%s=%s: the write of its quarantine status raised, too: %r",
-                kind,
-                name,
-                error,
-                exc_info=error,
-            )
+            log.error("planning its quarantine status failed, too %s=%s error=%r", kind, name, error, exc_info=error)
             previous.silent = True
             return previous
         earlier = previous.attempts if previous is not None and not edited else NEVER_FAILED
@@ -133,7 +128,7 @@ class Quarantine:
             " automatically, and at once after an edit of the spec. The operator's log has the traceback."
         )
         self._raised += 1
-        log.error("%s=%s is quarantined for %.0f s: %r", kind, name, attempts.until - now, error, exc_info=error)
+        log.error("quarantined for %.0f s %s=%s error=%r", attempts.until - now, kind, name, error, exc_info=error)
         may_preempt_at = previous.may_preempt_at if previous is not None else now
         if at_grant:
             may_preempt_at = attempts.until + NO_PREEMPTION_SECONDS

@@ -287,7 +287,7 @@ def test_of_many_reasons_to_wait_the_first_are_told():
     planned = plan(make_job(pods, status=make_status(target_replicas=10)), make_grant(keep=[pod.name for pod in pods]))
     told = planned.status.condition("Ready").message
     assert told.count("CrashLoopBackOff") == 5
-    assert told.endswith("toy-worker-3: CrashLoopBackOff: pod=toy-worker-3; 5 more wait")
+    assert told.endswith("toy-worker-3: CrashLoopBackOff: pod=toy-worker-3; 5 more pods wait")
 
 
 def test_pods_that_no_scheduler_looks_at_are_told_after_their_time():

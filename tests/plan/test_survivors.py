@@ -31,7 +31,7 @@ def test_pods_that_are_a_group_without_the_lost_node_stay_and_only_the_lost_pod_
     assert [(one.name, one.force) for one in planned.deletes] == [("toy-worker-2", True)]
     assert (planned.status.incarnation, planned.status.failures, planned.status.restarts) == (1, 0, 1)
     assert [event.reason for event in planned.events] == ["NodeLost", "ScaledDown"]
-    told = "A group of 3 pods trains on without it and is left alone."
+    told = "A group of 3 pods trains on without that node, and is kept."
     assert told in planned.events[0].message
     assert told in next(change.message for change in planned.status.history if change.reason == "PodLost")
 

@@ -574,7 +574,9 @@ def test_growth_refused_by_the_api_server_is_retried_and_the_job_continues():
     assert (failed.size, failed.attempt, failed.cause) == (3, 1, RetryCause.FAILED_CREATE)
     assert START + 110 <= seconds(failed.not_before) < START + 115
     assert [e.reason for e in seen.events] == ["ScaleUpBlocked"]
-    assert seen.events[0].message.endswith(f" Tried again in {seconds(failed.not_before) - START - 100:.0f} s.")
+    assert seen.events[0].message.endswith(
+        f" The operator retries in {seconds(failed.not_before) - START - 100:.0f} s."
+    )
     assert len(seen.members) == 2
     assert seen.to_delete == ()
 

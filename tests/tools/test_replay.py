@@ -47,7 +47,7 @@ def test_each_job_is_told_with_its_pods_before_and_after_and_where_they_are(desk
 def test_each_job_is_told_with_the_reason_why_it_gets_no_more(desk):
     jobs = decided(desk, make_cluster_snapshot([make_node("n1", 2)], [make_job("big", 1, 8, on="n1 n1")]))
     assert jobs["big"]["grant"]["limit"] == "InsufficientNodes"
-    assert jobs["big"]["grant"]["message"].startswith("2 of 8 pods.")
+    assert jobs["big"]["grant"]["message"].startswith("The job gets 2 of 8 pods.")
 
 
 def test_the_text_has_the_reason_and_the_pods_below_each_job_sorted_by_name(desk):

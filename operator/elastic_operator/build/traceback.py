@@ -139,7 +139,7 @@ def _recorded(summary: str) -> str:
 
 
 def _last_attempt(lines: Sequence[str]) -> Sequence[str]:
-    """The output after the last restart and before the agent itself raises, as it does at its end."""
+    """The output after the last restart and before the agent itself raises its error, as it does at its end."""
     noticed = [number for number, line in enumerate(lines) if _AGENT_FAILED.search(line)]
     start = noticed[-2] + 1 if len(noticed) > 1 else 0
     ends = [number for number, line in enumerate(lines) if _AGENT_RAISES.match(line)]

@@ -93,7 +93,7 @@ class ServerClock:
         doubt.offset = bounds.nearest(doubt.offset)
         if doubt.samples >= SURE_SAMPLES and received - doubt.since >= SURE_SECONDS:
             step = round(doubt.offset - self.offset)
-            log.warning("the API server's clock stepped by %+d s", step)
+            log.warning("the API server's clock stepped by=%+ds", step)
             self.offset, self._doubt, self.stepped = doubt.offset, None, self.stepped + step
 
 

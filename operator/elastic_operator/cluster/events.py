@@ -151,7 +151,7 @@ class EventRecorder:
             try:
                 await self._session.patch(f"{collection}/{self._name(series)}", {"series": _count(series)})
             except NotFound:
-                logger.debug("event expired before it was repeated: it is written again")
+                logger.debug("event expired before it was repeated; writing it again")
             else:
                 return
         try:

@@ -134,7 +134,7 @@ class LeaderElector:
                 await self._put(lease, {"holderIdentity": "", "leaseDurationSeconds": 1})
                 logger.info("lease released identity=%s", self.identity)
         except Exception as error:
-            text = "lease not released, the next leader waits for its end reason=%s"
+            text = "lease not released; the next leader waits until it expires reason=%s"
             logger.warning(text, error, exc_info=_unexpected(error))
 
     async def _acquire(self) -> None:
@@ -148,7 +148,7 @@ class LeaderElector:
             except Exception as error:
                 pause = backoff.next(at_least=error.retry_after if isinstance(error, ClusterError) else None)
                 level = logging.WARNING if backoff.failures == 1 else logging.DEBUG
-                text = "lease not read or acquired, tried again reason=%s"
+                text = "lease not read or acquired; retrying reason=%s"
                 logger.log(level, text, error, exc_info=_unexpected(error))
             self._work.call_soon_threadsafe(self.known.set)
             await asyncio.sleep(pause)
@@ -202,7 +202,7 @@ class LeaderElector:
             await asyncio.sleep(min(wait, max(_LEAST_SECONDS, self.remaining())))
             if self._is_stuck():  # not handed back: its writes under way are unknown
                 silent = time.monotonic() - self._heartbeat_at
-                logger.error("lease given up: the work stands still for %.0f s identity=%s", silent, self.identity)
+                logger.error("lease given up: the work has stood still for %.0f s identity=%s", silent, self.identity)
                 return
             try:
                 async with asyncio.timeout(max(0.0, self.remaining())):

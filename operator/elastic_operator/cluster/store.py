@@ -196,7 +196,7 @@ class Store(Generic[T]):
             listener(old, new)
         except Exception:
             meta = (new or old).metadata  # type: ignore[union-attr] # one of them is there
-            log.exception("listener=%r raised an error about %s/%s", listener, meta.namespace, meta.name)
+            log.exception("a listener failed listener=%r object=%s/%s", listener, meta.namespace, meta.name)
             self.on_error()
 
 

@@ -151,7 +151,7 @@ class Controller:
             for _ in self.planner.read_ahead(self.view.refresh_contexts(now)):
                 await asyncio.sleep(0)
         except Exception:  # an error at a job or pod comes again in the pass, which logs it
-            log.debug("the next pass reads everything at once, because reading ahead raised", exc_info=True)
+            log.debug("reading ahead failed; the next pass reads everything at once", exc_info=True)
 
     def _guarded_pass(self) -> WakeUp | None:
         """Make one pass; returns as `run_pass`, or None if it failed."""
@@ -218,7 +218,7 @@ class Controller:
         allocation = decisions.allocation
         if decisions.error is not None:
             self._metrics.pass_errors.inc()
-            text = "the look-ahead (143) or the DryRun allocation raised an error; the allocation is used without it"
+            text = "the look-ahead or the DryRun allocation failed; the allocation is used without it"
             log.error(text, exc_info=decisions.error)
         if decisions.stopped is None:
             self._reclaim_reporter.report_futile(decisions.inputs, self.planner.futile_preemptors)

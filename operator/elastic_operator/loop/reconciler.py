@@ -132,7 +132,7 @@ class Reconciler:
         self.dispatcher.metrics.reclaim_unanswered.set(self.eviction_gate.awaiting_admission_checks)
 
     def _plan_or_quarantine(self, obs: Observation, allocation: Allocation, now: float) -> bool:
-        """Make and begin the job's plan; False if it is made already. If this raises, the job is quarantined."""
+        """Make and begin the job's plan; False if it is made already. If this fails, the job is quarantined."""
         try:
             if self._planner.plans.is_up_to_date(obs, allocation, time.monotonic()):
                 return False
@@ -169,7 +169,7 @@ class Reconciler:
                 wait = min(self.dispatcher.start(body, job, plan, gate=gate), wait if waits else inf)
             status = plan.status
         except Exception:
-            log.exception("job=%s is quarantined, and the plan for its status raised, too", job.key)
+            log.exception("planning the status of a quarantined job failed, too job=%s", job.key)
             assignment, wait, status = None, RESYNC_SECONDS, job.status
         self._note(Planned(obs, assignment, self._due_after(wait, job), status))
 
@@ -204,7 +204,7 @@ class Reconciler:
         try:
             self._on_plan(planned)
         except Exception:  # an error in the metrics of one job stops no pass
-            log.exception("job=%s cannot be shown", planned.obs.job.key)
+            log.exception("cannot compute the metrics of a job job=%s", planned.obs.job.key)
 
     # -- why a job is not bigger ---------------------------------------------------------------------------------------
 

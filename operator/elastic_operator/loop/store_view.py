@@ -246,10 +246,10 @@ class StoreView:
         return self.reader.foreign_pods.refresh(self.now)
 
     def quarantine(self, uid: str, error: Exception, *, in_allocation: bool = False, at_grant: bool = False) -> bool:
-        """Quarantine a job that made the planner raise."""
+        """Quarantine a job at which the planner raised an error."""
         body = self._stores.jobs.get(uid)
         if body is None:
-            log.error("a job that is gone, uid=%s, raised", uid, exc_info=error)
+            log.error("planning a job failed, and the job has been deleted since uid=%s", uid, exc_info=error)
             return False
         meta = body.metadata
         self._quarantine.quarantine(
@@ -265,10 +265,10 @@ class StoreView:
 
     def note_unknown_demand(self, job: Job, error: Exception) -> None:
         """Report that the pods of a quarantined job count as used by others because of this error."""
-        log.debug("job=%s is quarantined, and its pods count as used by others", job.key, exc_info=error)
+        log.debug("the pods of a quarantined job count as used by others job=%s", job.key, exc_info=error)
 
     def quarantine_pod(self, pod: ForeignPod, error: Exception) -> None:
-        """Quarantine a foreign pod that made the allocation raise."""
+        """Quarantine a foreign pod at which the allocation raised an error."""
         self._quarantine.quarantine("pod", pod.uid, f"{pod.namespace}/{pod.name}", error, in_allocation=True)
 
 

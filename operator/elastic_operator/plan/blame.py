@@ -1,4 +1,4 @@
-"""Finds the objects at which a computation over many of them raises (88)."""
+"""Finds the objects at which a computation over many of them raises an error (88)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ MAX_BLAME_CALLS = 256
 
 
 def culprits(suspects: Sequence[T], work: Callable[[Sequence[T]], object]) -> list[T]:
-    """The suspects at which `work` raises, found by halving all groups in turn.
+    """The suspects at which `work` raises an error, found by halving all groups in turn.
 
-    The list is empty if `work` also raises without any suspect, or only for several of them together. If there are too
-    many culprits to find each of them in `MAX_BLAME_CALLS` calls, whole groups that raise are blamed.
+    The list is empty if `work` also fails without any suspect, or only for several of them together. If there are too
+    many culprits to find each of them in `MAX_BLAME_CALLS` calls, whole groups at which it fails are blamed.
     """
     if _raises(work, suspects[:0]) or not _raises(work, suspects):
         return []
@@ -37,7 +37,7 @@ def culprits(suspects: Sequence[T], work: Callable[[Sequence[T]], object]) -> li
 
 
 def culprits_of_allocation(inputs: AllocationInputs) -> list[JobDemand | ForeignPod]:
-    """The jobs and foreign pods at which an allocation raises."""
+    """The jobs and foreign pods at which an allocation raises an error."""
     everyone: tuple[JobDemand | ForeignPod, ...] = (*inputs.jobs, *inputs.foreign_pods)
 
     def work(some: Sequence[JobDemand | ForeignPod]) -> None:

@@ -68,8 +68,8 @@ class ClusterView(Protocol):
         """The foreign pods that wait for GPUs."""
 
     def quarantine(self, uid: str, error: Exception, *, in_allocation: bool = False, at_grant: bool = False) -> bool:
-        """Leave out a job that made the planner raise: its facts say so until it is tried again. False if there is no
-        such job.
+        """Leave out a job at which the planner raised an error: its facts say so until it is tried again. False if
+        there is no such job.
 
         `in_allocation`: the allocation raised the error. `at_grant`: the error came when the job's grant was planned or
         carried out.
@@ -81,7 +81,9 @@ class ClusterView(Protocol):
         """
 
     def quarantine_pod(self, pod: ForeignPod, error: Exception) -> None:
-        """Leave out a foreign pod that made the allocation raise: no place is sought for it until it is tried again."""
+        """Leave out a foreign pod at which the allocation raised an error: no place is sought for it until it is tried
+        again.
+        """
 
 
 class Reclaim(Protocol):

@@ -33,7 +33,7 @@ PATIENCE_SECONDS = 10.0
 """A job is left out for this long; then it is served by the first decision."""
 DOUBT_SECONDS = 60.0
 """The time of the first doubt about a job is forgotten this long after the last doubt."""
-TWO_MASTERS = "It would have two masters."
+TWO_MASTERS = "The job would have two masters."
 _MAX_DECISIONS = 3
 """A pass is decided at most this many times; the last decision stands."""
 
@@ -111,13 +111,12 @@ def short_lived(inputs: AllocationInputs, first: Allocation, second: Allocation)
             found[job.uid] = TWO_MASTERS
         elif assignment.create and after.release and all(slot.node for slot in assignment.create):
             found[job.uid] = (
-                f"It would have {pods(assignment.replicas)}, and lose {len(after.release)} of them at once."
+                f"The job would get {pods(assignment.replicas)}, and lose {len(after.release)} of them at once."
             )
         elif assignment.release and not assignment.create and after.create and not second.is_at_others_cost(job.uid):
             name = f"{job.namespace}/{job.name}"
-            text = (
-                f"{name} would lose {pods(len(assignment.release))} for it, and get {len(after.create)} back at once."
-            )
+            lost = pods(len(assignment.release))
+            text = f"{name} would lose {lost} for this job, and get {len(after.create)} back at once."
             found |= dict.fromkeys(first.job_preemptors(job.uid), text)
     return found
 

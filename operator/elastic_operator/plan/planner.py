@@ -214,7 +214,7 @@ class Planner:
     # -- allocate ------------------------------------------------------------------------------------------------------
 
     def decide(self, view: ClusterView, reclaim: Reclaim) -> PassDecisions:
-        """The decisions of a pass. A job or foreign pod that makes the allocation raise is left out."""
+        """The decisions of a pass. A job or foreign pod at which the allocation raises an error is left out."""
         for _ in range(MAX_BLAMES):
             obs, inputs = self.observe(view)
             try:
@@ -226,7 +226,7 @@ class Planner:
         return self._allocate(view, *self.observe(view), reclaim)
 
     def _blame(self, view: ClusterView, inputs: AllocationInputs, error: Exception) -> bool:
-        """Quarantine the jobs and foreign pods that make the allocation raise; returns whether there are any."""
+        """Quarantine the jobs and foreign pods at which the allocation raises an error; returns whether there are any."""
         found = culprits_of_allocation(inputs)
         for bad in found:
             if isinstance(bad, ForeignPod):
@@ -261,18 +261,18 @@ class Planner:
         return self._decided
 
     def _look_ahead(self, inputs: AllocationInputs) -> tuple[Allocation, Exception | None]:
-        """The allocation with the look ahead; without it if only the look ahead raises."""
+        """The allocation with the look ahead; without it if only the look ahead fails."""
         try:
             return self._allocator.allocate(inputs), None
         except Exception as error:  # noqa: BLE001 - it is returned
             self._allocator = LookaheadAllocator()
-            # This raises again if the look ahead is not the cause.
+            # The error is raised again here if the look ahead is not the cause.
             return self._allocator.allocate_unchecked(inputs), error
 
     def _report_only(
         self, inputs: AllocationInputs, error: Exception | None
     ) -> tuple[Allocation | None, Exception | None]:
-        """The evictions that the mode DryRun reports and does not carry out; None if this raises."""
+        """The evictions that the mode DryRun reports and does not carry out; None if it fails."""
         try:
             asked = replace(inputs, reclaiming=True, eviction_limits=EvictionLimits())
             return self._report_only_allocator.allocate(asked), error

@@ -125,9 +125,9 @@ class FailureLogs:
             text = await self._log_of(namespace, pod)
             content = LogContent(job_uid, failure_of(text), last_lines_of(text))
         except (ClusterError, TimeoutError) as error:
-            log.info("pod=%s/%s its log cannot be read: %r", namespace, pod.name, error)
+            log.info("cannot read the log of a failed pod pod=%s/%s error=%r", namespace, pod.name, error)
         except Exception:
-            log.exception("pod=%s/%s why it failed is not known: reading its log raised", namespace, pod.name)
+            log.exception("cannot read the log of a failed pod; its cause is unknown pod=%s/%s", namespace, pod.name)
         finally:
             del self._reading[job_uid][pod.uid]
             if not self._reading[job_uid]:

@@ -158,7 +158,7 @@ class MasterPoller:
             try:
                 self._on_answer(polled, await self._poll(polled.target))
             except Exception:
-                log.exception("job=%s its progress cannot be read", polled.target.job_name)
+                log.exception("cannot read the progress of a job job=%s", polled.target.job_name)
             await _pause(polled)
 
     def _on_answer(self, polled: _Polled, report: GroupReport | None) -> None:
@@ -196,7 +196,7 @@ class MasterPoller:
             try:
                 body = await self._get(target)
             except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
-                log.debug("job=%s master=%s no answer: %s", target.job_name, target.address, error)
+                log.debug("no answer of the master job=%s master=%s error=%s", target.job_name, target.address, error)
                 return None
         return read_report(
             body,

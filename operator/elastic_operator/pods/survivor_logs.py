@@ -108,7 +108,7 @@ class SurvivorLogs:
                 shown = survivors.uids if await self._are_a_group(reading, survivors) else frozenset()
             except Exception:
                 log.exception(
-                    "job uid=%s: reading the logs of its pods raised; they count as not training", reading.job_uid
+                    "cannot read the logs of a job's pods; they count as not training uid=%s", reading.job_uid
                 )
                 shown = frozenset()
             if shown != reading.group.pods:
@@ -153,6 +153,6 @@ class SurvivorLogs:
             finally:
                 self._turns.release(namespace)
         except (ClusterError, TimeoutError, ValueError) as error:
-            log.info("pod=%s/%s its log does not show its group: %r", namespace, pod.name, error)
+            log.info("the log of a pod does not show its group pod=%s/%s error=%r", namespace, pod.name, error)
             return None
         return last_rank(text)

@@ -271,7 +271,7 @@ class Ledger:
             return self._read(pod, before)
         except Exception:
             log.exception(
-                "pod=%s/%s cannot be read; its requests count as used", pod.metadata.namespace, pod.metadata.name
+                "cannot read a pod; its requests count as used pod=%s/%s", pod.metadata.namespace, pod.metadata.name
             )
             self._on_error()
             is_own = before is not None and before.own is not None and not convert.ended(pod)

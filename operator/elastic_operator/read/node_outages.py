@@ -68,7 +68,7 @@ class NodeOutages:
             nodes = (node for node in self._that_count() if node.metadata.name not in self._unborn)
             self.present = node_outage((self._node_times(node, unready) for node in nodes), now)
         if self.present and not was:
-            log.warning("nodes are not given up for now: %s", self.present.message)
+            log.warning("nodes are not given up for now reason=%r", self.present.message)
         elif was and not self.present:
             log.info("nodes are given up again, one by one")
 

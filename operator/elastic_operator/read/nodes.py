@@ -38,7 +38,8 @@ class NodeAvailability(NamedTuple):
 class Nodes:
     """The nodes at the last refresh. A node is made again only when a part of it changes.
 
-    A node at which the operator raises is closed: no pod is placed there, and pods that run there stay and count (88).
+    A node at which the operator raises an error is closed: no pod is placed there, and pods that run there stay and
+    count (88).
     """
 
     def __init__(
@@ -153,7 +154,7 @@ class Nodes:
         try:
             return self._with_use(convert.closed_node, stored, counted_elsewhere, leaving)
         except Exception:
-            log.exception("node=%s: what its pods use is not known", stored.metadata.name)
+            log.exception("cannot compute what the pods of a node use node=%s", stored.metadata.name)
             return None
 
     def _with_use(

@@ -22,8 +22,8 @@ log = logging.getLogger(__name__)
 class Policies:
     """The teams at the last refresh, `resolved`; `flavors` are the names of the flavors in the settings.
 
-    A policy at which the operator raises counts by its last version without an error (88). If only several policies
-    together make it raise, all teams stay as they are.
+    A policy at which the operator raises an error counts by its last version without an error (88). If only several
+    policies together cause the error, all teams stay as they are.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Policies:
         return replace(good, fault=fault)
 
     def _resolve(self, policies: tuple[Policy, ...], named: tuple[Namespace, ...]) -> ResolvedPolicies:
-        """The teams. Policies at which this raises count by their last good version."""
+        """The teams. Policies at which this fails count by their last good version."""
         try:
             resolved = resolve(policies, named, flavors=self._flavors)
         except Exception as error:

@@ -19,8 +19,8 @@ from elastic_operator.tools.cluster_snapshot import ClusterSnapshot
 
 
 class SnapshotView:
-    """One moment of the cluster, which does not pass. A job at which the planner raises is quarantined, as in the
-    operator.
+    """One moment of the cluster, which does not pass. A job at which the planner raises an error is quarantined, as in
+    the operator.
     """
 
     def __init__(self, snapshot: ClusterSnapshot) -> None:
@@ -90,7 +90,7 @@ class SnapshotView:
         in_allocation: bool = False,
         at_grant: bool = False,  # noqa: ARG002 - it is not tried again
     ) -> bool:
-        """Quarantine a job that made the planner raise: only its pods count."""
+        """Quarantine a job at which the planner raised an error: only its pods count."""
         entry = self._jobs[uid]
         fault = f"{type(error).__name__}: {error}"
         facts = replace(entry.facts, spec=None, fault=fault, fault_in_allocation=in_allocation)
@@ -101,7 +101,7 @@ class SnapshotView:
         """Nothing: its pods count as used, and a snapshot has no log."""
 
     def quarantine_pod(self, pod: ForeignPod, error: Exception) -> None:  # noqa: ARG002 - it is left out
-        """Quarantine a foreign pod that made the allocation raise."""
+        """Quarantine a foreign pod at which the allocation raised an error."""
         self._foreign_pods = tuple(other for other in self._foreign_pods if other.uid != pod.uid)
 
 

@@ -63,7 +63,7 @@ class PlainPodQuotas:
         self._last: tuple[ResolvedPolicies, AllocationInputs, Holdings] | None = None
         """The result of the last pass with a change."""
         self._last_seen: LastSeen[object] = LastSeen()
-        self._upkeep = Upkeep("namespace", "its quota of plain pods", self._due)
+        self._upkeep = Upkeep("namespace", "the quota of plain pods", self._due)
 
     def pass_ended(self, resolved: ResolvedPolicies, inputs: AllocationInputs) -> None:
         """Take the result of a pass. The limits are not computed again from an unchanged result."""

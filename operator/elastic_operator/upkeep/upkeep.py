@@ -43,7 +43,7 @@ class Upkeep:
                 for name, write in self._due().items():
                     await self._try(name, write)
             except Exception:
-                log.exception("%s of each %s cannot be kept; tried again after a change", self._what, self._kind)
+                log.exception("cannot compute %s of each %s; retried after the next change", self._what, self._kind)
             await asyncio.sleep(BETWEEN_SECONDS)
 
     async def _try(self, name: str, write: Callable[[], Awaitable[None]]) -> None:
@@ -58,12 +58,10 @@ class Upkeep:
             message, previous = str(error) if error.retry_policy.is_reported else "", self._failures.get(name)
             self._failures[name] = message
             if message and message != previous:
-                log.warning("%s=%s %s cannot be written: %s", self._kind, name, self._what, message)
+                log.warning("cannot write %s %s=%s reason=%s", self._what, self._kind, name, message)
         except Exception as error:
             if self._failures.get(name) != repr(error):
-                log.exception(
-                    "%s=%s %s cannot be written: an error of the operator's own", self._kind, name, self._what
-                )
+                log.exception("cannot write %s: an internal error of the operator %s=%s", self._what, self._kind, name)
             self._failures[name] = repr(error)
         else:
             self._failures.pop(name, None)

@@ -53,7 +53,7 @@ def test_who_would_lose_again_right_away_what_it_takes_gets_nothing_and_says_why
     found = steady(Mistaken()).allocate(world(OWNER, PREEMPTOR))
     assert (notation(found["owner"]), notation(found["taker"])) == ("m0 w0 w1 w2", "")
     assert found["taker"].size_reason.code == "WouldNotLast"
-    assert "It would have 2 pods, and lose 2 of them at once" in found["taker"].message
+    assert "The job would get 2 pods, and lose 2 of them at once" in found["taker"].message
     assert found.would_not_last.keys() == {"taker"}
 
 
@@ -88,7 +88,7 @@ def test_a_job_never_gets_two_masters():
     extra = replace(assignment, create=allocate(world(make_job("one", 1, team="red"))).assignment("one").create)
     second = allocate(inputs)
     with patch.object(type(first), "assignment", lambda self, _: extra if self is first else assignment):
-        assert short_lived(inputs, first, second) == {"one": "It would have two masters."}
+        assert short_lived(inputs, first, second) == {"one": "The job would have two masters."}
 
 
 @pytest.mark.parametrize("place", ["reserved", "nominated"])

@@ -143,7 +143,7 @@ def test_a_job_reports_once_that_its_pods_train_on_an_unready_node_and_the_end_o
     assert (planned.deletes, planned.status.restarts) == ((), 0)
     assert [event.reason for event in planned.events if event.type == "Warning"] == ["NodesUnreachable"]
     assert reasons(planned)["NodesUnreachable"] == ("True", "StillTraining")
-    assert "n2. Its pods there still train" in planned.status.condition("Ready").message
+    assert "n2. The job's pods there still train" in planned.status.condition("Ready").message
     again = plan(replace(job, status=planned.status), grant, unready={"n2": 0})
     assert "NodesUnreachable" not in kinds(again)
     assert reasons(plan(replace(job, status=planned.status), grant))["NodesUnreachable"] == ("False", "Over")
@@ -431,8 +431,8 @@ def test_a_master_without_a_place_gets_the_highest_worker_s_after_half_a_minute(
     assert (early.deletes, early.requeue_at) == ((), START + 130)
     late = no_place(130)
     assert names(late.deletes) == ["toy-worker-1"]
-    assert "makes room for a new master" in late.deletes[0].reason
-    assert "makes room for a new master" in late.status.history[0].message
+    assert "is deleted to make room for a new master" in late.deletes[0].reason
+    assert "is deleted to make room for a new master" in late.status.history[0].message
     assert (late.status.replicas, late.status.target_replicas, late.status.incarnation) == (1, 1, 1)
     assert late.write_status_first
 

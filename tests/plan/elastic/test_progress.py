@@ -235,8 +235,8 @@ def test_of_a_master_that_is_silent_it_is_said_since_when():
     ready = status.condition("Ready")
     assert ready.reason == "Running"
     assert ready.message == (
-        "2 pods, world size 2. The master has not answered since 2027-01-15T08:01:40Z. The operator does not know"
-        " whether it trains. Look at its log and its node."
+        "2 pods run with world size 2. The master has not answered since 2027-01-15T08:01:40Z. The operator does not"
+        " know whether it trains. Look at the master's log and node."
     )
 
 

@@ -68,9 +68,9 @@ def test_the_reason_says_what_is_wanted_what_there_is_and_what_comes_next():
     grant = grants(FULL, [asking(low=2, waits="m0 w0")])["j"]
     assert grant.size_reason.code == SizeReason.WAITING_FOR_NODES
     assert grant.message == (
-        "0 of 2 pods. 2 more need 1 nvidia.com/gpu each; 1 usable node has 0 free of 2. Its pods wait for the cluster's"
-        " autoscaler to add nodes until 1970-01-01T00:31:40Z. If they do not come, the pods are deleted, and the"
-        " job is tried again later."
+        "The job gets 0 of 2 pods. 2 more need 1 nvidia.com/gpu each; 1 usable node has 0 of 2 GPUs free. Its pods wait"
+        " for the cluster's autoscaler to add nodes until 1970-01-01T00:31:40Z. If it adds none, the operator"
+        " deletes the pods and retries later."
     )
 
 
@@ -79,7 +79,7 @@ def test_without_an_answer_to_any_creation_a_job_states_no_time_until_which_its_
     inputs = make_inputs(FULL, [asking(low=2)])
     grant = allocate(with_pods_made(inputs, allocate(inputs)))["j"]
     assert (notation(grant), grant.size_reason.code) == ("m0 w0", SizeReason.WAITING_FOR_NODES)
-    assert "wait for the cluster's autoscaler to add nodes. If they do not come" in grant.message
+    assert "wait for the cluster's autoscaler to add nodes. If it adds none" in grant.message
 
 
 # -- quota -------------------------------------------------------------------------------------------------------------
@@ -253,7 +253,7 @@ def test_room_that_appears_on_a_node_is_left_to_the_pods_that_wait():
 def test_the_reason_then_is_the_scheduler():
     grant = grants([make_node("n1", 4)], [asking(low=2, high=4, waits="m0 w0")])["j"]
     assert (notation(grant), grant.size_reason.code) == ("m0 w0", SizeReason.WAITING_FOR_NODES)
-    assert "wait for the scheduler" in grant.message
+    assert "the scheduler has not placed them yet" in grant.message
 
 
 def test_pods_are_withdrawn_while_room_is_made_for_others_that_they_would_take():

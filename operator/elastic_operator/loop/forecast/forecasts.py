@@ -96,7 +96,7 @@ class Forecasts:
                 await self._until_due()
             except Exception:
                 self._metrics.forecast_errors.inc()
-                log.exception("forecast failed; retried in %.0f s", AFTER_ERROR_SECONDS)
+                log.exception("forecast failed retry_in=%.0fs", AFTER_ERROR_SECONDS)
                 await asyncio.sleep(AFTER_ERROR_SECONDS)
 
     async def _work(self) -> None:
@@ -125,7 +125,7 @@ class Forecasts:
             self.what_ifs.end(obs, found, now)
         except Exception:
             self._metrics.forecast_errors.inc()
-            log.exception("job=%s what-if answer failed", obs.job.key)
+            log.exception("cannot compute the answer to a what-if question job=%s", obs.job.key)
             self.what_ifs.end(obs, no_answer(Reason(Phase.INTERNAL_ERROR, NOT_KNOWN)), now)
         self._requeue(obs.job.uid)
 

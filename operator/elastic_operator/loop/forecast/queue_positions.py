@@ -182,7 +182,7 @@ class QueuePositions:
             self._note(job.uid, wanted, now)
         except Exception:
             self._metrics.forecast_errors.inc()
-            log.exception("job=%s/%s gets no place in line", job.namespace, job.name)
+            log.exception("cannot compute a job's place in line job=%s/%s", job.namespace, job.name)
             return False
         return True
 

@@ -100,8 +100,8 @@ class AdmissionAnswers:
             answers.refusals, answers.refused_later, answers.backoff_until = NEVER_FAILED, 0, 0.0
             return
         backoff = backoff_seconds(FUTILE_TRIES + answers.edits - MAX_EDITS - 1)
-        text = "job=%s preempts no pods for %.0f h: edited %d times in trouble"
-        log.warning(text, job.key, backoff / 3600, answers.edits)
+        text = "the job preempts no pods for %.0f h: its spec was edited %d times while its pods were refused job=%s"
+        log.warning(text, backoff / 3600, answers.edits, job.key)
         answers.back_off(now + backoff)
 
     def forget_deleted(self, present: Set[str]) -> None:
@@ -179,8 +179,8 @@ class AdmissionAnswers:
         answers.passed = None
         answers.refused_later += 1
         if backoff := backoff_seconds(answers.refused_later):
-            text = "job=%s preempts no pods for %.0f h: its pods pass and are refused"
-            log.warning(text, job.key, backoff / 3600)
+            text = "the job preempts no pods for %.0f h: its pods pass the dry run but are refused at creation job=%s"
+            log.warning(text, backoff / 3600, job.key)
             answers.back_off(time.monotonic() + backoff)
 
     def _answers_about(self, uid: str) -> _JobAnswers:

@@ -191,7 +191,7 @@ class AdmissionChecks:
 
     def note_fault(self, job: Job) -> None:
         """Note an error of the operator's own at the job's pods: nothing is preempted for the job for a while."""
-        log.exception("job=%s: it cannot be asked whether its pods would be accepted", job.key)
+        log.exception("the admission dry run of a job's pods failed job=%s", job.key)
         self.answers.back_off(job.uid, MAX_NO_ANSWER_SECONDS)
 
     def _note_no_answer(self, namespace: str, error: ClusterError) -> None:

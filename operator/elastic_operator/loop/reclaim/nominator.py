@@ -154,7 +154,7 @@ class Nominator:
             self._backoffs[uid] = PodBackoff(
                 self._now() + NOMINATION_RETRY_SECONDS, f"it cannot be nominated: {type(error).__name__}"
             )
-            log.exception("pod uid=%s cannot be nominated", uid)
+            log.exception("cannot nominate a pod uid=%s", uid)
             return False
 
     def _ended(self, uid: str) -> None:
@@ -180,7 +180,7 @@ class Nominator:
         if nomination.evicts_from:
             victim_jobs = listed(sorted(nomination.evicts_from.values()))
             text += f" {pods(len(nomination.victims))} of {victim_jobs} will be evicted first."
-        log.info("pod=%s/%s nominated node=%s victims=%d", *_name(pod), nomination.node, len(nomination.victims))
+        log.info("nominated a pod pod=%s/%s node=%s victims=%d", *_name(pod), nomination.node, len(nomination.victims))
         self._events.record(pod_subject(pod), Event("QuotaReclaimed", text))
         return True
 
@@ -206,10 +206,10 @@ class Nominator:
         try:
             renewed = await self._put(pod, reserved)
         except ClusterError as error:
-            log.info("pod=%s/%s not nominated again: %s", *_name(pod), error)
+            log.info("cannot renew the nomination of a pod pod=%s/%s reason=%s", *_name(pod), error)
             return False
         if renewed:
-            log.info("pod=%s/%s nominated again node=%s", *_name(pod), reserved.node)
+            log.info("renewed the nomination of a pod pod=%s/%s node=%s", *_name(pod), reserved.node)
         return renewed
 
     async def _withdraw(self, pod: objects.Pod) -> bool:
@@ -232,7 +232,7 @@ class Nominator:
             )
         else:
             text += " The operator tries another node, and avoids this one for a while."
-        log.warning("pod=%s/%s its reservation ran out node=%s", *_name(pod), node)
+        log.warning("the reservation of a node expired pod=%s/%s node=%s", *_name(pod), node)
         self._events.record(pod_subject(pod), Event("ReservationExpired", text, "Warning"))
 
     async def _write(self, pod: objects.Pod, reservation: Reservation) -> bool:
@@ -247,7 +247,7 @@ class Nominator:
             self._backoffs[uid] = PodBackoff(self._now() + CHANGED_SECONDS, "it has just changed")
         except ClusterError as error:
             self._backoffs[uid] = PodBackoff(self._now() + NOMINATION_RETRY_SECONDS, f"it cannot be nominated: {error}")
-            log.warning("pod=%s/%s cannot be nominated: %s", *_name(pod), error)
+            log.warning("cannot nominate a pod pod=%s/%s reason=%s", *_name(pod), error)
         return False
 
     async def _put_anew(self, before: objects.Pod, reservation: Reservation) -> bool:

@@ -49,7 +49,7 @@ class ReclaimReporter:
         if names := sorted(
             f"{preemptor.namespace}/{preemptor.name}" for preemptor in known if preemptor.uid in preemptors
         ):
-            log.warning("whole jobs lose their pods to preemptors=%s, which cannot start with them", listed(names))
+            log.warning("whole jobs were preempted for preemptors that still cannot start preemptors=%s", listed(names))
 
     def _is_bound(self, uid: str) -> bool | None:
         """Whether the pod has a node; None if it is deleted."""
@@ -68,7 +68,9 @@ class ReclaimReporter:
                 continue
             why = one.reason
             kind = "pod" if entry.foreign_pod else "job"
-            log.warning("%s=%s/%s waits for a limit on evictions: %s", kind, demand.namespace, demand.name, why.message)
+            log.warning(
+                "waits for a limit on evictions %s=%s/%s reason=%r", kind, demand.namespace, demand.name, why.message
+            )
             pod = self._pods.get(demand.uid) if entry.foreign_pod else None
             subject = pod_subject(pod) if pod is not None else self._job_of(demand.uid)
             if subject is not None and one.needs_higher_limit:
@@ -83,7 +85,7 @@ class ReclaimReporter:
             if job is not None and new:
                 preemptors = ", ".join(names_of(eviction.preemptors))
                 text = f"{pods(len(new))} would be evicted for {preemptors}. reclaim.mode is DryRun."
-                log.info("job=%s/%s event=WouldReclaim message=%r", job.namespace, job.name, text)
+                log.info("event recorded job=%s/%s event=WouldReclaim message=%r", job.namespace, job.name, text)
                 self._events.record(job, Event("WouldReclaim", text))
                 self._metrics.would_evict.inc(len(new))
 
@@ -99,7 +101,12 @@ class ReclaimReporter:
                 f"The {len(uids)} waiting pods of its gang do not all fit into the room that its team is entitled to."
                 " No pods are evicted for a part of a gang."
             )
-            log.info("pod=%s/%s event=NoRoomForGang message=%r", pod.metadata.namespace, pod.metadata.name, text)
+            log.info(
+                "event recorded pod=%s/%s event=NoRoomForGang message=%r",
+                pod.metadata.namespace,
+                pod.metadata.name,
+                text,
+            )
             self._events.record(pod_subject(pod), Event("NoRoomForGang", text))
 
     def _job_of(self, uid: str) -> Subject | None:

@@ -74,7 +74,7 @@ class Creator:
             raise
         if not pod.metadata.labels.incarnation:
             await self._reject(job, pod, create.role)
-        log.info("job=%s pod=%s created node=%s", job.key, name, create.node or "any")
+        log.info("created a pod job=%s pod=%s node=%s", job.key, name, create.node or "any")
         self._stores.pods.observe(pod)
 
     async def _reject(self, job: Job, pod: objects.Pod, role: str) -> None:
@@ -99,7 +99,7 @@ async def gather_all(calls: Iterable[Awaitable[None]], *, of: str) -> None:
         if kinds[type(error), severity(error)] is error:
             own = None if isinstance(error, ClusterError) else error
             level = logging.INFO if own is None else logging.ERROR
-            log.log(level, "job=%s another write failed beside: %s", of, error, exc_info=own)
+            log.log(level, "another write for the job failed at the same time job=%s error=%s", of, error, exc_info=own)
     if errors:
         raise errors[0]
 

@@ -233,11 +233,11 @@ class Dispatcher:
         self.metrics.reconcile_errors.inc()
         failed = self.failed_writes.add(job, error, time.monotonic())
         if error.retry_policy is RetryPolicy.DECIDE_AGAIN:
-            log.info("job=%s changed after the decision. The operator decides again: %s", job.key, error)
+            log.info("the job changed after the decision; the operator decides again job=%s reason=%s", job.key, error)
             return
         tries = failed.attempts.times
         if tries in (1, EVENT_ATTEMPTS) or tries % LOGGED_ATTEMPTS == 0:
-            log.warning("job=%s attempt=%d error=%s", job.key, tries, error)
+            log.warning("a write failed job=%s attempt=%d error=%s", job.key, tries, error)
         if tries == EVENT_ATTEMPTS and _is_about_the_job(error):
             self.executor.record_events(job, [Event("WriteFailed", f"{error}. The operator retries.", "Warning")])
 

@@ -65,7 +65,7 @@ class Masters:
                 if pod is not None and (tries >= MAX_MASTER_TRIES or _is_annotated_anew(pod, before)):
                     raise
             else:
-                log.info("job=%s pod=%s reads the new membership", job.key, membership.name)
+                log.info("the master reads the new membership job=%s pod=%s", job.key, membership.name)
                 self._stores.pods.observe(answer)
                 return
 

@@ -96,18 +96,18 @@ class PlanExecutor:
             return
         version = body.metadata.resource_version if job.is_what_if else None
         why = "it was made for a question only" if job.is_what_if else "ttlSecondsAfterFinished is over"
-        log.info("job=%s deleted: %s", job.key, why)
+        log.info("deleting the job job=%s reason=%r", job.key, why)
         if await api_requests.delete_job(self.session, job.namespace, job.name, uid=job.uid, version=version):
             self.stores.jobs.observe_deleted(job.uid)
 
     def record_events(self, job: Job, events: Iterable[Event]) -> None:
         """Log the events, and queue them to be written."""
         for event in events:
-            log.info("job=%s event=%s message=%r", job.key, event.reason, event.message)
+            log.info("event recorded job=%s event=%s message=%r", job.key, event.reason, event.message)
             self.events.record(job_subject(job.namespace, job.name, job.uid), event)
 
     async def _delete(self, job: Job, pod: DeletePod) -> None:
-        log.info("job=%s pod=%s delete force=%s reason=%r", job.key, pod.name, pod.force, pod.reason)
+        log.info("deleting a pod job=%s pod=%s force=%s reason=%r", job.key, pod.name, pod.force, pod.reason)
         grace = 0 if pod.force else self._shortened_grace(job, pod)
         answer = await api_requests.delete_pod(self.session, job.namespace, pod.name, uid=pod.uid, grace_seconds=grace)
         if answer is None:

@@ -50,7 +50,7 @@ class EvictionRefusal:
             return f"{text}, but an earlier job or pod of its team waits for {limit} first. Wait."
         if self.needs_higher_limit:
             text = f"{text} at once, more than {limit} allows"
-            return f"{text}. Raise it in the operator's settings if that many evictions are intended."
+            return f"{text}. Raise this limit in the operator's settings if that many evictions are intended."
         return f"{text} at once, and {limit} leaves {self.left} for this minute. Wait."
 
 

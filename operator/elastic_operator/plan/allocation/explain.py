@@ -21,7 +21,7 @@ from elastic_operator.plan.allocation.node_requests import may_request_nodes
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.allocation.supply import Supplies, Supply
 from elastic_operator.plan.facts.allocation_inputs import CORDONED
-from elastic_operator.plan.facts.text import Reason, listed, pods
+from elastic_operator.plan.facts.text import Reason, gpus, listed, pods
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 _SHOWN = 3
@@ -72,7 +72,8 @@ class Explainer:
         if not entry.demand.wants:
             return Reason(SizeReason.SUSPENDED, ""), None
         if not entry.demand.sizes:
-            return Reason(SizeReason.AT_MAXIMUM, f"{pods(entry.size)}. The job is ending: it gets no new pods."), None
+            text = f"The job is ending: it keeps {pods(entry.size)} and gets no new ones."
+            return Reason(SizeReason.AT_MAXIMUM, text), None
         if waiting := self._why_waiting(entry):
             return waiting, None
         if entry.size >= entry.demand.sizes[-1]:
@@ -85,7 +86,7 @@ class Explainer:
 
     def _why_waiting(self, entry: Entry) -> Reason | None:
         if entry.demand.provisioning_pods and entry.admitted:
-            text = f"{_head(entry)} There is room for its pods now; they wait for the scheduler to bring them there."
+            text = f"{_head(entry)} There is room for its pods now; the scheduler has not placed them yet."
             return Reason(SizeReason.WAITING_FOR_NODES, text)
         if not entry.requests_nodes and not (entry.sizes and may_request_nodes(self._state, entry)):
             return None
@@ -96,7 +97,8 @@ class Explainer:
         demand = entry.demand
         if entry.is_failed_size(size, self._state.now):
             reason = demand.failed_reason.rstrip(".") or "its pods found no place"
-            text = f"{_head(entry)} {pods(size)} were tried: {reason}. Edit the job, or wait until it is tried again."
+            tried = f"An attempt with {pods(size)} failed: {reason}."
+            text = f"{_head(entry)} {tried} Edit the job, or wait until the operator retries."
             return Reason(SizeReason.SCALE_UP_FAILED, text), demand.failed_until
         need = self._need(entry, size)
         if entry.admitted and entry.is_delayed_size(size, self._state.now) and need.supply.fitting >= need.count:
@@ -111,7 +113,7 @@ class Explainer:
         lacking = self._why_no_room(need)
         text, requeue_at = with_time_of_request(entry, lacking.message, self._state.now)
         if demand.avoided:
-            text = f"{text} Avoided for now: {'; '.join(demand.avoided[:_SHOWN])}."
+            text = f"{text} The job avoids for now: {'; '.join(demand.avoided[:_SHOWN])}."
         if not entry.may_preempt(self._state.now):
             text = f"{text} {_MAY_NOT_PREEMPT}"
         return Reason(lacking.code, text), requeue_at
@@ -177,7 +179,10 @@ def _size_not_allowed(need: _Need) -> Reason:
 
 
 def _fragmented(need: _Need) -> Reason:
-    text = f"{_wanted(need)}; {_usable(need)}, but scattered. Use pods with fewer GPUs each, or wait."
+    text = (
+        f"{_wanted(need)}; {_usable(need)}, but spread over so many nodes that the pods do not fit."
+        " Use pods with fewer GPUs each, or wait."
+    )
     return Reason(SizeReason.GPUS_FRAGMENTED, text)
 
 
@@ -189,15 +194,15 @@ def _other_resources(need: _Need) -> Reason:
     ]
     wanted = _amounts(need, [name for name, _ in supply.requirements.needs if name in supply.lacking])
     action = "Ask for less per pod" if short else "Ask for less per pod, free some, or wait"
-    gpus = "GPUs are free, but " if need.gpus else ""
+    but = "GPUs are free, but " if need.gpus else ""
     are = "is" if len(supply.requirements.nodes) == 1 else "are"
-    text = f"{_head(need.entry)} {_more(need)}{wanted}; {gpus}{_count_nodes(need)} {are} short of {lacking}. {action}."
+    text = f"{_head(need.entry)} {_more(need)}{wanted}; {but}{_count_nodes(need)} {are} short of {lacking}. {action}."
     return Reason(SizeReason.INSUFFICIENT_CPU_OR_MEMORY, text)
 
 
 def _other_jobs(need: _Need) -> Reason:
     action = "Wait" if need.entry.admitted else "Wait, or give the job a higher priority"
-    text = f"{_wanted(need)}; {_usable(need)}, the pods of other jobs hold the room. {action}."
+    text = f"{_wanted(need)}; {_usable(need)}, and pods of other jobs use the rest. {action}."
     return Reason(SizeReason.HIGHER_PRIORITY_JOBS, text)
 
 
@@ -229,21 +234,21 @@ def _reopen(supply: Supply) -> str:
 
 def _head(entry: Entry) -> str:
     least = (
-        f", {entry.demand.minimum} at least"
+        f" and needs at least {entry.demand.minimum}"
         if not entry.admitted and entry.demand.minimum < entry.demand.sizes[-1]
         else ""
     )
-    return f"{entry.size} of {pods(entry.demand.sizes[-1])}{least}."
+    return f"The job gets {entry.size} of {pods(entry.demand.sizes[-1])}{least}."
 
 
 def _wanted_gpus(entry: Entry) -> str:
     size = next((n for n in entry.demand.sizes if n > entry.size), entry.size)
-    return f"{_head(entry)} {pods(size)} have {entry.demand.gpus_of_size(size)} GPUs"
+    return f"{_head(entry)} {pods(size)} use {gpus(entry.demand.gpus_of_size(size))}"
 
 
 def _wanted(need: _Need) -> str:
-    gpus = [name for name, _ in need.supply.requirements.needs if "/" in name]
-    names = gpus or [name for name, _ in need.supply.requirements.needs if name != "pods"]
+    extended = [name for name, _ in need.supply.requirements.needs if "/" in name]
+    names = extended or [name for name, _ in need.supply.requirements.needs if name != "pods"]
     return f"{_head(need.entry)} {_more(need)}{_amounts(need, names)}"
 
 
@@ -261,7 +266,7 @@ def _amounts(need: _Need, names: list[str]) -> str:
 def _usable(need: _Need) -> str:
     if not need.supply.requirements.nodes:
         return "no suitable node is usable"
-    free = f"{need.supply.free_gpus} free of {need.supply.all_gpus}" if need.gpus else "not enough free"
+    free = f"{need.supply.free_gpus} of {gpus(need.supply.all_gpus)} free" if need.gpus else "too little room"
     return f"{_count_nodes(need)} {'has' if len(need.supply.requirements.nodes) == 1 else 'have'} {free}"
 
 

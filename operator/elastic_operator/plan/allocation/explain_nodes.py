@@ -13,14 +13,14 @@ def why_waiting(entry: Entry, wanted: str, usable: str) -> str:
     """
     if not entry.requests_nodes:
         return (
-            f"{wanted}; {usable}. New nodes are requested once the pods exist for which room is held now: until"
-            " then, pods that wait for the scheduler would use it."
+            f"{wanted}; {usable}. New nodes are requested later: first, the jobs for which room is held get their"
+            " pods. Pods that waited for new nodes now would take that room."
         )
     ends_at = entry.demand.request_ends_at if entry.demand.provisioning_pods else 0.0
     until = f" until {rfc3339(status_time(ends_at))}" if ends_at else ""
     return (
-        f"{wanted}; {usable}. Its pods wait for the cluster's autoscaler to add nodes{until}. If they do not come,"
-        " the pods are deleted, and the job is tried again later."
+        f"{wanted}; {usable}. Its pods wait for the cluster's autoscaler to add nodes{until}. If it adds none,"
+        " the operator deletes the pods and retries later."
     )
 
 

@@ -21,6 +21,11 @@ def pods(count: int) -> str:
     return "1 pod" if count == 1 else f"{count} pods"
 
 
+def gpus(count: int) -> str:
+    """The number of GPUs, in words."""
+    return "1 GPU" if count == 1 else f"{count} GPUs"
+
+
 def names_of(named: Mapping[str, str]) -> tuple[str, ...]:
     """The names of the things with these uids, each once. `named` maps uid to name."""
     return tuple(sorted({*named.values()}))

@@ -22,7 +22,7 @@ from elastic_operator.plan.job.demand import demand_of
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.lookahead import LookaheadAllocator
 
-WOULD_NOT_LAST = "Its pods would be evicted for others at once, so it gets none now."
+WOULD_NOT_LAST = "The job gets no pods now, because they would be evicted for others at once."
 
 
 @dataclass(frozen=True, slots=True)

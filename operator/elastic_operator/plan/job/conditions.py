@@ -28,7 +28,7 @@ def with_conditions(obs: Observation, grant: Grant | None, now: float) -> JobSta
     """The status with all its conditions. `obs.status` has its counts already; `obs.members` are the pods that stay."""
     ready, status, granted = _phase(obs, grant, now), obs.status, obs.status.target_replicas
     phase, stalled = ready.code, ready.code in STALLED
-    admitted = Reason("Admitted", f"{pods(granted)} granted.") if granted else Reason("NotAdmitted", "")
+    admitted = Reason("Admitted", f"The job is granted {pods(granted)}.") if granted else Reason("NotAdmitted", "")
     answers: list[tuple[ConditionType, bool, Reason]] = [
         (ConditionType.READY, phase in READY_TRUE, ready),
         (ConditionType.STALLED, stalled, ready if stalled else Reason("Progressing", "")),
@@ -64,7 +64,9 @@ def _phase(obs: Observation, grant: Grant | None, now: float) -> Reason:
         stopping = sum(not pod.ended for pod in job.pods)
         return Reason(
             Phase.SUSPENDED,
-            f"Still stopping: {pods(stopping)}." if stopping else "Set spec.suspend to false to resume.",
+            f"{pods(stopping)} {'is' if stopping == 1 else 'are'} still stopping."
+            if stopping
+            else "Set spec.suspend to false to resume.",
         )
     if obs.is_in_backoff and status.failed_size:
         return Reason(Phase.QUEUED, status.failed_size.reason)
@@ -72,7 +74,7 @@ def _phase(obs: Observation, grant: Grant | None, now: float) -> Reason:
         return Reason(Phase.QUEUED, held)
     if now < obs.no_pods_before and status.retry:
         wait = round_up(obs.no_pods_before - now)
-        again = f"{status.retry.reason} Tried again in about {max(5, -(-wait // 5) * 5)} s."
+        again = f"{status.retry.reason} The operator retries in about {max(5, -(-wait // 5) * 5)} s."
         return Reason(Phase.DEGRADED if _enough(obs) else Phase.RESTARTING, again)
     if job.feedback.write_error:
         return Reason(Phase.DEGRADED if _enough(obs) else Phase.STARTING, _left_behind(obs) or job.feedback.write_error)
@@ -98,7 +100,7 @@ def _why_it_needs_an_edit(obs: Observation) -> str:
     if not obs.members:
         return obs.job.needs_edit
     return (
-        f"{obs.job.needs_edit.rstrip('.')}. Until it is edited it continues with {pods(len(obs.members))}"
+        f"{obs.job.needs_edit.rstrip('.')}. Until the job is edited, it continues with {pods(len(obs.members))}"
         " and gets no more."
     )
 
@@ -121,8 +123,11 @@ def _group_phase(obs: Observation, now: float) -> Reason:
         why = report.reason if report and report.reason else "The pods have not formed a group yet"
         return Reason(Phase.RENDEZVOUSING, f"{text} {why.rstrip('.')}.")
     if _complete(obs, now):
+        run = "runs" if status.target_replicas == 1 else "run"
         extra = f"{_failed_before(obs)}{_silence(obs)}{_kept(obs)}"
-        return Reason(Phase.RUNNING, f"{pods(status.target_replicas)}, world size {status.world_size}.{extra}")
+        return Reason(
+            Phase.RUNNING, f"{pods(status.target_replicas)} {run} with world size {status.world_size}.{extra}"
+        )
     lost = bool(status.history) and status.history[0].reason in LOSSES
     return Reason(Phase.DEGRADED if lost or trouble else Phase.RESIZING, text)
 
@@ -143,8 +148,8 @@ def _silence(obs: Observation) -> str:
         return ""
     since = rfc3339(status_time(report.silent_since))
     return (
-        f" The master has not answered since {since}. The operator does not know whether it trains. Look at its log and"
-        " its node."
+        f" The master has not answered since {since}. The operator does not know whether it trains. Look at the"
+        " master's log and node."
     )
 
 
@@ -152,13 +157,14 @@ def _kept(obs: Observation) -> str:
     """A sentence if nodes are not Ready but not given up: too many are away (86), or its pods there train (92)."""
     if obs.training_nodes:
         return (
-            f" Not Ready: {listed(sorted(obs.training_nodes))}. Its pods there still train, so the operator keeps them."
+            f" These nodes are not Ready: {listed(sorted(obs.training_nodes))}. The job's pods there still train, so"
+            " the operator keeps them."
         )
     if not obs.kept_nodes or obs.job.context.node_outage is None:
         return ""
     many = f"{obs.job.context.node_outage.unready} of {obs.job.context.node_outage.total} nodes"
     kept = listed(sorted(obs.kept_nodes))
-    return f" {many} are not Ready, {kept} among them. The operator keeps its pods there for now."
+    return f" {many} are not Ready, {kept} among them. The operator keeps the job's pods there for now."
 
 
 def _enough(obs: Observation) -> bool:
@@ -208,9 +214,11 @@ def _left_behind(obs: Observation) -> str:
     if obs.members or not obs.job.foreign_names:
         return ""
     job, names = obs.job, sorted(obs.job.foreign_names)
+    one = "does not belong to this job, but has a name"
+    what = one if len(names) == 1 else "do not belong to this job, but have names"
     return (
-        f"{listed(names)}: not of this job, but named like its pods. To delete what an earlier job of"
-        f" this name left behind, run: {removal(job.namespace, job.name, job.uid)}"
+        f"{listed(names)} {what} that this job needs. To delete what an earlier job of this name left behind, run:"
+        f" {removal(job.namespace, job.name, job.uid)}"
     )
 
 
@@ -222,7 +230,7 @@ def _suspended(obs: Observation) -> Reason:
 def _resizing(obs: Observation, phase: str) -> tuple[bool, Reason]:
     history = obs.status.history
     if phase == Phase.RESIZING and history:
-        return True, Reason(history[0].reason, f"From {history[0].from_} to {pods(history[0].to)}.")
+        return True, Reason(history[0].reason, f"The size changes from {history[0].from_} to {pods(history[0].to)}.")
     return False, Reason("Steady", "")
 
 

@@ -69,7 +69,7 @@ def replace_outdated_pods(obs: Observation, now: float) -> Observation:
     if not any(pod.template and pod.template != wanted.get(pod.role, pod.template) for pod in obs.members):
         return obs
     status = add_change(obs.status, now, len(obs.members), 0, "Suspended", "the template was changed")
-    event = Event("NewIncarnation", "The template was changed while suspended; all pods are replaced.")
+    event = Event("NewIncarnation", "The template was changed while the job was suspended; all pods are replaced.")
     return replace_all(obs, end_incarnation(status, target_replicas=0, **NO_WAITS, **NO_PROGRESS_MARKS), event)
 
 

@@ -202,5 +202,5 @@ def _why_lost(obs: Observation, lost: int) -> str:
     texts = [f"{name} ({causes[name]})" if causes.get(name) else name for name in names]
     why = f"Lost {', '.join(texts) or 'a pod'}; not counted as a failure."
     if node_is_lost(obs) and obs.survivors is not None and trains_on(obs.job, obs.survivors):
-        return f"{why} A group of {pods(len(obs.survivors.pods))} trains on without it and is left alone."
+        return f"{why} A group of {pods(len(obs.survivors.pods))} trains on without that node, and is kept."
     return why

@@ -48,6 +48,7 @@ def _finds_no_place(obs: Observation, grant: Grant, now: float) -> bool:
 def _without(grant: Grant, worker: OwnPod) -> Grant:
     assignment = grant.assignment
     kept, released = tuple(uid for uid in assignment.keep if uid != worker.uid), (worker.uid, *assignment.release)
-    why = Reason(grant.size_reason.code, f"{worker.name} makes room for a new master, which finds no other place.")
+    text = f"{worker.name} is deleted to make room for a new master; no other node has room for the master."
+    why = Reason(grant.size_reason.code, text)
     without = Assignment(assignment.replicas - 1, kept, released, assignment.create)
     return replace(grant, assignment=without, size_reason=why)

@@ -36,7 +36,9 @@ def recreate_misplaced_pods(obs: Observation, now: float) -> Observation:
     going = [pod for pod in obs.members if pod.uid in why]
     if not going:
         return obs
-    text = f"{listed([pod.name for pod in going])}: {why[going[0].uid]}. They had not started and are planned again."
+    them = "this pod, which" if len(going) == 1 else "these pods, which"
+    again = f"The operator creates {them} had not started, elsewhere."
+    text = f"{listed([pod.name for pod in going])}: {why[going[0].uid]}. {again}"
     event, staying = Event("PodsPlannedAnew", text), tuple(pod for pod in obs.members if pod.uid not in why)
     counted = len(reported(obs)) - len(reported(replace(obs, members=staying)))
     names = {pod.name for pod in going}
@@ -61,7 +63,7 @@ def delete_rejected_pods(obs: Observation, now: float) -> Observation:  # noqa: 
         return obs
     if len(obs.members) >= obs.spec.minimum and master_of(obs) is not None:
         return obs
-    event = Event("ScaleUpBlocked", f"{obs.job.needs_edit} Its other pods are deleted.", "Warning")
+    event = Event("ScaleUpBlocked", f"{obs.job.needs_edit} The job's other pods are deleted.", "Warning")
     return replace_all(obs, end_incarnation(obs.status, target_replicas=0), event)
 
 
@@ -156,7 +158,7 @@ def back_off(obs: Observation, now: float, staying: tuple[OwnPod, ...], cause: R
         cause=cause,
     )
     status = obs.status.model_copy(update={"failed_size": failed, "replicas": len(staying)})
-    event = Event("ScaleUpBlocked", f"{why.rstrip('.')}. Tried again in {wait:.0f} s.", "Warning")
+    event = Event("ScaleUpBlocked", f"{why.rstrip('.')}. The operator retries in {wait:.0f} s.", "Warning")
     if starts_over:
         return replace_all(obs, end_incarnation(status, target_replicas=0), event)
     to_delete = (*obs.to_delete, *(obs.deletion(pod, why) for pod in obs.members if pod not in staying))

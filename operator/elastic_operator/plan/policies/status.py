@@ -147,7 +147,7 @@ class PolicyUsage:
         names = listed(sorted(self._tops[flavor]))
         return (
             f"Flavor {flavor!r}: {guaranteed} GPUs are guaranteed ({names}), and nodes that take pods have {there}."
-            " Lower guaranteed in these policies, or add nodes; until then the first teams to use them get them."
+            " Lower guaranteed in these policies, or add nodes; until then the first teams to use the GPUs get them."
         )
 
     def _foreign_over_limit(self, account: Account) -> str:
@@ -155,9 +155,9 @@ class PolicyUsage:
         if limit is None or not foreign or account.used <= limit:
             return ""
         return (
-            f"Flavor {account.flavor!r}: the pods of its namespaces use {account.used} GPUs and may use {limit};"
-            f" {foreign} are used by pods that belong to no job, which no limit stops. Delete some of those pods,"
-            " or raise borrowing.limit; until then its jobs get no more."
+            f"Flavor {account.flavor!r}: the pods of the policy's namespaces use {account.used} GPUs and may use"
+            f" {limit}; {foreign} are used by pods that belong to no job, which no limit stops. Delete some of those"
+            " pods, or raise borrowing.limit; until then the policy's jobs get no more."
         )
 
 
