@@ -115,7 +115,7 @@ class QueuePositions:
         if not ends:
             return None
         inputs = of_now(decisions.inputs, decisions.allocation, now)
-        flavors = {job.flavor for job in jobs}
+        flavors = {job.shape.flavor for job in jobs}
         self._sure = {flavor: confidence(inputs, decisions.allocation, ends, flavor) for flavor in flavors}
         return start_times(inputs, decisions.allocation, ends, [job.uid for job in jobs])
 
@@ -176,7 +176,7 @@ class QueuePositions:
         return QueuePosition(
             position=rounded(position),
             estimated_start_time=status_time(start) if start is not None else None,
-            confidence=self._sure.get(job.flavor) if start is not None else None,
+            confidence=self._sure.get(job.shape.flavor) if start is not None else None,
         )
 
     def _note(self, uid: str, place: QueuePosition, now: float) -> None:

@@ -64,7 +64,8 @@ def lost_count(obs: Observation) -> int:
 def count_losses(obs: Observation, lost: int, now: float, *, reason: str = "PodLost") -> Observation:
     """The observation with these losses recorded, and an event for them.
 
-    The status is written before pods are created or deleted for the loss, unless nothing would be lost without it (197).
+    The status is written before pods are created or deleted for the loss, unless nothing would be lost without it
+    (197).
     """
     why = _why_lost(obs, lost)
     avoided, excused = avoided_nodes(obs, now), _is_excused(obs, lost, now)
@@ -137,7 +138,10 @@ def _known_to_go(obs: Observation) -> set[str]:
 
     Pods whose deletion was requested before the newest change was recorded belong to an earlier loss.
     """
-    alive, counted = {pod.name for pod in reported(obs)}, seconds(obs.status.history[0].time) if obs.status.history else 0
+    alive, counted = (
+        {pod.name for pod in reported(obs)},
+        seconds(obs.status.history[0].time) if obs.status.history else 0,
+    )
     listed = {pod.name for pod in obs.status.pods if pod.phase in ("Pending", "Running")}
     leaving = {
         pod.name
