@@ -31,6 +31,7 @@ from elastic_operator.plan.facts.allocation_inputs import (
     EvictionLimits,
     ForeignPod,
     JobDemand,
+    JobShape,
     Node,
     PodShape,
     Preemptor,
@@ -38,7 +39,7 @@ from elastic_operator.plan.facts.allocation_inputs import (
 from elastic_operator.plan.facts.decisions import Assignment, CreatePod, Plan
 from elastic_operator.plan.facts.group_report import GroupReport
 from elastic_operator.plan.facts.job import Job, JobContext, JobFeedback, MainContainer, OwnPod
-from elastic_operator.plan.facts.job_shape import JobShape, job_shape
+from elastic_operator.plan.facts.job_shape import job_shape
 from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, Flavor, Quota, Team
 from elastic_operator.plan.job.demand import demand_of
 from elastic_operator.plan.job.observation import Observation

@@ -676,15 +676,15 @@ def grace_of_first(world: World) -> int:
 def test_a_jobs_pods_are_kept_to_the_nodes_of_its_flavor():
     flavors = [{"name": "a100", "resources": [GPU], "nodeSelector": {"gpu": "a100"}}]
     (demand,) = world_with_a_job(flavors=flavors).look().inputs.jobs
-    assert (demand.flavor, demand.worker.node_selector) == ("a100", {"gpu": "a100"})
+    assert (demand.shape.flavor, demand.shape.worker.node_selector) == ("a100", {"gpu": "a100"})
 
 
 def test_known_classes_set_the_priorities_of_pods():
     world = world_with_a_job()
-    assert world.look().inputs.jobs[0].pod_priorities == (1, 0)
+    assert world.look().inputs.jobs[0].shape.priorities == (1, 0)
     for name, value in (("elastic-pytorch-worker", 5), ("elastic-pytorch-master", 6)):
         world.priority_class(name, value, default=False)
-    assert world.look().inputs.jobs[0].pod_priorities == (6, 5)
+    assert world.look().inputs.jobs[0].shape.priorities == (6, 5)
 
 
 def test_a_pod_that_does_not_go_is_used_in_the_next_look_after_its_time():

@@ -102,8 +102,10 @@ def _bare(shape: PodShape) -> PodShape:
 
 
 def _by_gpus_alone(job: JobDemand) -> JobDemand:
-    worker = _bare(job.worker)
-    return replace(job, worker=worker, master=worker if job.master is job.worker else _bare(job.master))
+    shape = job.shape
+    worker = _bare(shape.worker)
+    master = worker if shape.master is shape.worker else _bare(shape.master)
+    return replace(job, shape=replace(shape, master=master, worker=worker))
 
 
 def _of_any_size(job: JobDemand) -> JobDemand:

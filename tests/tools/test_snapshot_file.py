@@ -19,6 +19,7 @@ from elastic_operator.plan.facts.allocation_inputs import (
     EvictionLimit,
     EvictionLimits,
     ForeignPod,
+    JobShape,
     Member,
     Node,
     PodShape,
@@ -38,7 +39,6 @@ from elastic_operator.plan.facts.job import (
     OwnPod,
     Provisioning,
 )
-from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.node_outage import NodeOutage
 from elastic_operator.plan.facts.team import Flavor, Quota, Team
 from elastic_operator.plan.facts.text import Reason

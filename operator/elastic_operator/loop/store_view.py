@@ -11,10 +11,9 @@ from typing import NamedTuple
 from elastic_operator.cluster import objects
 from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.memory import KeyedCache, LastSeen, SingleCache
-from elastic_operator.plan.facts.allocation_inputs import AllocationSettings, ForeignPod, Member, Node
+from elastic_operator.plan.facts.allocation_inputs import AllocationSettings, ForeignPod, JobShape, Member, Node
 from elastic_operator.plan.facts.group_report import GroupReport
 from elastic_operator.plan.facts.job import LOGS_NOT_READ, Group, Job, JobFeedback, OwnPod
-from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.job.remaining_pods import flavor_in_use
 from elastic_operator.plan.policies.resolve import ResolvedPolicies
 from elastic_operator.read.jobs import InputsWithoutSpec, JobInputs

@@ -56,11 +56,12 @@ def _next_change(job: JobDemand, team: Team, inputs: AllocationInputs) -> float:
 
 
 def _change_times(job: JobDemand, team: Team, now: float, starvation_seconds: float) -> Iterator[float]:
-    yield job.failed_until
+    if job.failed is not None:
+        yield job.failed.until
     yield job.next_growth(now)
     yield job.may_preempt_at
-    if job.may_request_nodes_at is not None:
-        yield job.may_request_nodes_at
+    if job.node_request is not None:
+        yield job.node_request.begins_at
     if job.lacks_minimum:
         yield job.starves_from(starvation_seconds)
     yield from ends_of_protection(job, team)
@@ -68,7 +69,7 @@ def _change_times(job: JobDemand, team: Team, now: float, starvation_seconds: fl
 
 def ends_of_protection(job: JobDemand, team: Team) -> Iterator[float]:
     """The times (epoch seconds) from which a running job may be preempted as a whole."""
-    if job.running_since:
+    if job.running_since is not None:
         yield job.running_since + team.min_runtime_seconds
         if team.quantum_seconds is not None:
             yield job.running_since + team.quantum_seconds

@@ -7,9 +7,15 @@ from collections.abc import Set as AbstractSet
 from typing import Protocol
 
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.facts.allocation_inputs import AllocationSettings, EvictionLimits, ForeignPod, Member, Node
+from elastic_operator.plan.facts.allocation_inputs import (
+    AllocationSettings,
+    EvictionLimits,
+    ForeignPod,
+    JobShape,
+    Member,
+    Node,
+)
 from elastic_operator.plan.facts.job import Job, OwnPod
-from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.policies.resolve import ResolvedPolicies
 

@@ -226,7 +226,7 @@ class Planner:
         return self._allocate(view, *self.observe(view), reclaim)
 
     def _blame(self, view: ClusterView, inputs: AllocationInputs, error: Exception) -> bool:
-        """Quarantine the jobs and foreign pods at which the allocation raises an error; returns whether there are any."""
+        """Quarantine the jobs and foreign pods at which the allocation raises; returns whether there are any."""
         found = culprits_of_allocation(inputs)
         for bad in found:
             if isinstance(bad, ForeignPod):

@@ -16,9 +16,9 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.interned import Interned
 from elastic_operator.cluster.store import Store
 from elastic_operator.memory import KeyedCache, LastSeen
-from elastic_operator.plan.facts.allocation_inputs import PodShape
+from elastic_operator.plan.facts.allocation_inputs import JobShape, PodShape
 from elastic_operator.plan.facts.job import Job
-from elastic_operator.plan.facts.job_shape import JobShape, job_shape
+from elastic_operator.plan.facts.job_shape import job_shape
 from elastic_operator.plan.facts.pod_shape import VolumeFacts, shape_of
 from elastic_operator.settings import Settings
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER

@@ -17,12 +17,12 @@ from elastic_operator.plan.facts.allocation_inputs import (
     AllocationSettings,
     EvictionLimits,
     ForeignPod,
+    JobShape,
     Member,
     Node,
     gpus_in,
 )
 from elastic_operator.plan.facts.job import Job, OwnPod
-from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.planner import Planner

@@ -49,7 +49,7 @@ def _job(d: JobDecision) -> dict[str, Any]:
         "name": d.job.name,
         "uid": d.job.uid,
         "team": d.team,
-        "flavor": d.demand.flavor if d.demand else "",
+        "flavor": d.demand.shape.flavor if d.demand else "",
         "before": d.replicas_before,
         "after": d.replicas,
         "gpus_before": d.gpus_before,
@@ -113,7 +113,7 @@ def _reclaim(outcome: ReplayedPass, reclaim: Nomination) -> str:
 
 
 def _row(d: JobDecision) -> Row:
-    flavor = d.demand.flavor if d.demand else ""
+    flavor = d.demand.shape.flavor if d.demand else ""
     cells = (d.job.key, d.team, flavor, _change(d.replicas_before, d.replicas), _change(d.gpus_before, d.gpus), d.limit)
     return Row(cells, tuple(_below(d)))
 

@@ -8,10 +8,9 @@ from dataclasses import replace
 from math import inf
 
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.facts.allocation_inputs import EvictionLimits, ForeignPod, Member, Node
+from elastic_operator.plan.facts.allocation_inputs import EvictionLimits, ForeignPod, JobShape, Member, Node
 from elastic_operator.plan.facts.gpus import count_gpus
 from elastic_operator.plan.facts.job import Job, OwnPod
-from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.remaining_pods import flavor_in_use
 from elastic_operator.plan.policies.resolve import resolve

@@ -40,7 +40,7 @@ def loads(inputs, granted, *, now):
                 held[member.node].update(member.requests)
         for slot in grant.assignment.create:
             if slot.node is not None and (slot.ready or not now):
-                held[slot.node].update((job.master if slot.role == "master" else job.worker).requests)
+                held[slot.node].update(job.shape_of(slot.role).requests)
     return held
 
 
@@ -185,12 +185,12 @@ def test_a_minimum_that_was_not_given_does_not_fit_into_what_is_left(inputs):
         if (
             granted[job.uid].assignment.replicas
             or not job.wants
-            or (job.failed_size is not None and job.sizes[0] >= job.failed_size)
+            or (job.failed is not None and job.sizes[0] >= job.failed.size)
         ):
             continue
-        shapes = [job.master] + [job.worker] * (job.sizes[0] - 1)
+        shapes = [job.shape.master] + [job.shape.worker] * (job.sizes[0] - 1)
         free = {n.name: Counter(n.allocatable) - held[n.name] for n in inputs.nodes if n.usable}
-        if job.master is not job.worker:
+        if job.shape.master is not job.shape.worker:
             shapes = shapes[:1] if job.sizes[0] == 1 else []
         assert not shapes or not all(_place(free, shape.requests) for shape in shapes)
 

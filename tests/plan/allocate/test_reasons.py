@@ -8,7 +8,7 @@ import pytest
 
 from elastic_api.status import SizeReason
 from elastic_operator.plan.allocation.explain import Explainer
-from elastic_operator.plan.facts.allocation_inputs import Taint
+from elastic_operator.plan.facts.allocation_inputs import FailedSize, Taint
 from tests.plan.allocate.world import NOW, grants, make_job, make_node, make_shape
 
 FOUR, EIGHT = make_shape(4), make_shape(8)
@@ -53,7 +53,7 @@ CASES = {
     ),
     "a size failed": (
         [make_node("n1", 4)],
-        [make_job("a", 1, 2, on="n1", failed_size=2, failed_until=NOW + 9, failed_reason="no volume in zone b.")],
+        [make_job("a", 1, 2, on="n1", failed=FailedSize(2, NOW + 9, "no volume in zone b."))],
         SizeReason.SCALE_UP_FAILED,
         "The job gets 1 of 2 pods. An attempt with 2 pods failed: no volume in zone b. Edit the job, or wait until the"
         " operator retries.",

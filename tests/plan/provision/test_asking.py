@@ -8,6 +8,7 @@ from elastic_api.status import SizeReason
 from elastic_operator.plan.allocation import node_requests
 from elastic_operator.plan.allocation.allocate import Allocator, allocate
 from elastic_operator.plan.change_times import next_change
+from elastic_operator.plan.facts.allocation_inputs import NodeRequest
 from tests.plan.allocate.world import (
     NOW,
     grants,
@@ -42,14 +43,14 @@ def test_without_autoscaled_pools_nobody_asks():
 
 
 def test_nobody_asks_before_the_delay_is_over_and_the_time_is_told():
-    job = replace(asking(low=2), may_request_nodes_at=NOW + 30)
+    job = replace(asking(low=2), node_request=NodeRequest(NOW + 30))
     grant = grants(FULL, [job])["j"]
     assert (notation(grant), grant.size_reason.code, grant.requeue_at) == ("", SizeReason.INSUFFICIENT_NODES, NOW + 30)
     assert "New nodes are requested from 1970-01-01T00:17:10Z on." in grant.message
 
 
 def test_a_pass_is_due_when_the_delay_is_over():
-    assert next_change(make_inputs(FULL, [replace(asking(low=2), may_request_nodes_at=NOW + 30)])) == NOW + 30
+    assert next_change(make_inputs(FULL, [replace(asking(low=2), node_request=NodeRequest(NOW + 30))])) == NOW + 30
 
 
 def test_what_fits_is_placed_and_not_asked_for():
@@ -193,7 +194,7 @@ def test_a_job_that_is_suspended_does_not_ask():
 
 
 def test_who_did_not_ask_before_asks_in_the_pass_in_which_it_may():
-    early = make_inputs(FULL, [replace(asking(low=2), may_request_nodes_at=NOW + 30)])
+    early = make_inputs(FULL, [replace(asking(low=2), node_request=NodeRequest(NOW + 30))])
     allocator = Allocator()
     assert notation(allocator.allocate(early)["j"]) == ""
     assert notation(allocator.allocate(replace(early, now=NOW + 30))["j"]) == "+m0@? +w0@?"
@@ -378,7 +379,7 @@ def test_a_pod_that_could_not_be_made_is_made_later():
 
 
 def test_pods_that_wait_go_on_whatever_the_delay():
-    job = replace(asking("j", 2, waits="m0 w0"), may_request_nodes_at=NOW + 30)
+    job = replace(asking("j", 2, waits="m0 w0"), node_request=NodeRequest(NOW + 30))
     assert outcome(FULL, [job]) == {"j": "m0 w0"}
 
 

@@ -18,7 +18,15 @@ from elastic_operator.plan.allocation.pass_memo import KnownInfeasible, PassMemo
 from elastic_operator.plan.allocation.preemption import options
 from elastic_operator.plan.allocation.rounds import serve
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.allocation_inputs import EvictionLimits, ForeignPod, JobDemand, Member, Preemptor
+from elastic_operator.plan.facts.allocation_inputs import (
+    EvictionLimits,
+    FailedSize,
+    ForeignPod,
+    JobDemand,
+    Member,
+    NodeRequest,
+    Preemptor,
+)
 from tests.plan.allocate.world import NOW, make_inputs, make_job, make_node, make_shape, make_team
 from tests.plan.allocate.worlds import crowds
 from tests.plan.quota.cases import make_foreign_pod, on
@@ -57,25 +65,21 @@ IN_A_KEY = {
     "uid": "a key of its own, where earlier tries or evictions were for this entry",
     "namespace": "kind, by its team and account",
     "priority": "kind",
-    "master": "kind",
-    "worker": "kind",
+    "shape": "kind; a flavor's problem: the sizes of the entry; its priorities are not read of a preemptor",
     "flavor": "kind",
     "preemptible": "kind",
     "sizes": "minimum; what the next size lacks",
-    "flavor_problem": "the sizes of the entry",
     "members": "alone; what the next size lacks",
     "undelayed_size": "waits to grow",
     "may_grow_at": "waits to grow",
     "resize_cost": "waits to grow",
     "changed_at": "waits to grow",
-    "failed_size": "failed size",
-    "failed_until": "failed size",
+    "failed": "failed size; its reason is for texts only",
     "may_preempt": "may_preempt",
     "may_preempt_at": "may_preempt",
     "waiting_since": "starves",
     "provisioning_pods": "alone",
     # of a foreign pod
-    "shape": "kind",
     "preempts": "kind",
     "reserved": "kind",
     "may_be_split": "kind",
@@ -83,7 +87,6 @@ IN_A_KEY = {
 }
 NOT_IN_A_KEY = {
     "name": "for texts only",
-    "failed_reason": "for texts only",
     "avoided": "for texts only; the shapes exclude these nodes",
     "created": "the order in which entries are served",
     "is_admitted": "the order in which entries are served",
@@ -92,9 +95,7 @@ NOT_IN_A_KEY = {
     "unplannable": "such a pod has no entry",
     "nominated": "such a pod is served before all keys",
     "running_since": "whether its own pods may be preempted; not read of a preemptor",
-    "pod_priorities": "whether kube-scheduler preempts its own pods; not read of a preemptor",
-    "may_request_nodes_at": "read of jobs with provisioning pods, which are alone, and after all places",
-    "request_ends_at": "for texts only",
+    "node_request": "read of jobs with provisioning pods, which are alone, and after all places",
 }
 
 
@@ -166,7 +167,13 @@ def test_a_job_grows_although_one_before_it_leaves_the_limit_to_a_job_of_a_prior
         make_job("low", 1, 3, team="red", on="n1"),
         make_job("high", 1, 3, team="red", on="n1 n1", priority=9),
         make_job(
-            "asks", 2, team="red", priority=5, shape=elsewhere, may_request_nodes_at=0.0, provisioning_pods=(waits,)
+            "asks",
+            2,
+            team="red",
+            priority=5,
+            shape=elsewhere,
+            node_request=NodeRequest(0.0),
+            provisioning_pods=(waits,),
         ),
     )
     assert replicas(make_inputs(N8, jobs, teams=(make_team("red", borrow=5),)))["high"] == 3
@@ -241,7 +248,7 @@ def test_a_job_that_no_limit_on_evictions_keeps_waiting_any_more_does_not_say_so
 def test_a_job_gets_room_under_a_limit_on_evictions_that_became_free_in_an_earlier_round():
     jobs = (
         make_job("waits", 1, 4, team="a"),
-        make_job("other", 1, 4, team="b", failed_size=2, failed_until=NOW + 9),
+        make_job("other", 1, 4, team="b", failed=FailedSize(2, NOW + 9)),
         *(make_job(f"run{i}", 1, 4, team="a", on="n0", may_grow_at=NOW + 9) for i in range(2)),
         make_job("low", 1, 4, team="b", on="n0 n1 n1 n1"),
     )

@@ -13,7 +13,7 @@ import pytest
 
 from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.allocation.fair_share import Claimant, divide
-from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, JobDemand, Member
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, JobDemand, JobShape, Member
 from elastic_operator.plan.facts.team import Quota, Team
 from tests.plan.allocate.world import NOW, carried_out, make_inputs, make_job, make_node, make_shape
 
@@ -174,8 +174,7 @@ def _job(job, age):
         priority=PRIORITY[job["priorityClass"]],
         created=float(age),
         sizes=tuple(range(low, len(job["pods"]) + 1)),
-        master=shape,
-        worker=shape,
+        shape=JobShape(shape, shape),
         members=members,
         is_admitted=bool(members),
         undelayed_size=99,

@@ -126,10 +126,10 @@ class QueuePositions:
         if not ends:
             return None
         inputs = of_now(decisions.inputs, decisions.allocation, now)
-        flavors = {job.flavor for job in jobs}
+        flavors = {job.shape.flavor for job in jobs}
         sure = {flavor: confidence(inputs, decisions.allocation, ends, flavor) for flavor in flavors}
         for waiting in self._line.values():
-            waiting.confidence = sure[waiting.job.flavor]
+            waiting.confidence = sure[waiting.job.shape.flavor]
         return start_times(inputs, decisions.allocation, ends, [job.uid for job in jobs])
 
     def _drop_places(self, decisions: PassDecisions) -> None:

@@ -102,7 +102,7 @@ class Entry:
     def has_kube_scheduler_preempt(self, other: Entry) -> bool:
         """Whether the entry is a foreign pod for which kube-scheduler itself would preempt a pod of that job."""
         preempts = self.foreign_pod is not None and self.foreign_pod.preempts
-        return preempts and self.demand.priority > min(other.demand.pod_priorities)
+        return preempts and self.demand.priority > min(other.demand.shape.priorities)
 
     @property
     def size(self) -> int:
@@ -168,8 +168,8 @@ class Entry:
 
     def is_failed_size(self, size: int, now: float) -> bool:
         """Whether that size has failed and its back-off is not over."""
-        failed = self.demand.failed_size
-        return failed is not None and size >= failed and now < self.demand.failed_until
+        failed = self.demand.failed
+        return failed is not None and failed.delays(size, now)
 
     def is_delayed_size(self, size: int, now: float) -> bool:
         """Whether that size is growth that the job must still wait for."""

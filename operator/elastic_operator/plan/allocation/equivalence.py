@@ -62,8 +62,7 @@ def minimum_key(state: AllocationState, entry: Entry) -> Hashable | None:
     return (
         refusal_key(state, entry),
         entry.demand.minimum,
-        demand.failed_size,
-        demand.failed_until,
+        demand.failed and (demand.failed.size, demand.failed.until),
         state.starves(entry),
     )
 
@@ -71,10 +70,9 @@ def minimum_key(state: AllocationState, entry: Entry) -> Hashable | None:
 def growth_key(entry: Entry, now: float) -> Hashable:
     """The key of jobs that need the same for their next size. It holds for many passes."""
     demand, next_size = entry.demand, entry.next_size or 0
-    waits = max(demand.may_grow_at, demand.failed_until, demand.may_preempt_at) > now or entry.is_delayed_size(
-        next_size, now
-    )
-    if waits or demand.provisioning_pods or entry.loses_members or entry.times_preempted:
+    waits = max(demand.may_grow_at, demand.may_preempt_at) > now or entry.is_delayed_size(next_size, now)
+    has_failed = demand.failed is not None and demand.failed.until > now
+    if waits or has_failed or demand.provisioning_pods or entry.loses_members or entry.times_preempted:
         return demand.uid
     return entry.equivalence_class, entry.missing(next_size), entry.may_preempt(now)
 

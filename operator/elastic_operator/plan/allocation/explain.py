@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from math import inf
 
 from elastic_api.status import SizeReason
 from elastic_operator.plan.allocation.entry import Entry
@@ -94,15 +93,15 @@ class Explainer:
         return Reason(SizeReason.WAITING_FOR_NODES, why_waiting(entry, _wanted(need), _usable(need)))
 
     def _why_no_more(self, entry: Entry, size: int) -> tuple[Reason, float | None]:
-        demand = entry.demand
-        if entry.is_failed_size(size, self._state.now):
-            reason = demand.failed_reason.rstrip(".") or "its pods found no place"
+        demand, failed = entry.demand, entry.demand.failed
+        if failed is not None and failed.delays(size, self._state.now):
+            reason = failed.reason.rstrip(".") or "its pods found no place"
             tried = f"An attempt with {pods(size)} failed: {reason}."
             text = f"{_head(entry)} {tried} Edit the job, or wait until the operator retries."
-            return Reason(SizeReason.SCALE_UP_FAILED, text), demand.failed_until
+            return Reason(SizeReason.SCALE_UP_FAILED, text), failed.until
         need = self._need(entry, size)
         if entry.admitted and entry.is_delayed_size(size, self._state.now) and need.supply.fitting >= need.count:
-            later = _GROWS_LESS if demand.resize_cost and demand.changed_at > -inf else _GROWS_LATER
+            later = _GROWS_LESS if demand.resize_cost and demand.changed_at is not None else _GROWS_LATER
             text = f"{_head(entry)} There is room for {pods(size)}; {later}"
             return Reason(SizeReason.SCALE_UP_DELAYED, text), demand.next_growth(self._state.now)
         if refused := why_quota(self._state, entry, size, _wanted(need)):

@@ -17,7 +17,7 @@ from elastic_operator.plan.facts.text import Reason, gpus
 
 def why_no_flavor(entry: Entry) -> Reason | None:
     """The reason if the job's kind of GPU is not clear."""
-    problem = entry.demand.flavor_problem
+    problem = entry.demand.shape.flavor_problem
     return Reason(SizeReason.FLAVOR_AMBIGUOUS, problem) if problem else None
 
 

@@ -57,10 +57,10 @@ def may_request_nodes(state: AllocationState, entry: Entry) -> bool:
     nodes.
     """
     demand = entry.demand
-    if demand.may_request_nodes_at is None or not demand.wants or entry.admitted or entry.seats:
+    if demand.node_request is None or not demand.wants or entry.admitted or entry.seats:
         return False
     if entry.is_failed_size(entry.demand.minimum, state.now) or not (
-        demand.provisioning_pods or state.now >= demand.may_request_nodes_at
+        demand.provisioning_pods or state.now >= demand.node_request.begins_at
     ):
         return False
     return state.refusal(entry, entry.gpus_missing(entry.demand.minimum), Rule.GUARANTEE, Rule.LIMIT) is None
@@ -69,7 +69,7 @@ def may_request_nodes(state: AllocationState, entry: Entry) -> bool:
 def request_nodes(state: AllocationState) -> None:
     """Decide which entries request nodes. All entries must have been served before."""
     may_lack = state.queues.unserved | state.this_pass.changed
-    entries = [entry for entry in may_lack if entry.demand.may_request_nodes_at is not None]
+    entries = [entry for entry in may_lack if entry.demand.node_request is not None]
     places = [(node, seated) for node, seated in enumerate(state.seated) if seated] if entries else []
     for entry in sorted(entries, key=lambda entry: entry.rank):
         if may_request_nodes(state, entry) and not _would_rob(state, entry, places):

@@ -9,7 +9,7 @@ from elastic_operator.plan.allocation.accounts import Account, Accounts
 from elastic_operator.plan.allocation.entry import Entry, keep_order
 from elastic_operator.plan.allocation.node_board import NodeBoard
 from elastic_operator.plan.allocation.scale_up_queues import ScaleUpQueues
-from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, ForeignPod, JobDemand
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, ForeignPod, JobDemand, JobShape
 
 Order = tuple[int, bool, float, str]
 
@@ -81,15 +81,16 @@ class Queues:
     def _entry(self, one: JobDemand | ForeignPod) -> Entry:
         foreign_pod = one if isinstance(one, ForeignPod) else None
         job = _as_job(one) if isinstance(one, ForeignPod) else one
-        master, worker = self._board.requirements(job.master), self._board.requirements(job.worker)
+        shape = job.shape
+        master, worker = self._board.requirements(shape.master), self._board.requirements(shape.worker)
         rules = self._accounts.teams.of(job.namespace)
         team = rules.name
         entry = Entry(job, 0, team, job.sizes, master, worker, foreign_pod=foreign_pod)
-        if job.flavor and job.flavor in self._accounts.capacity and (master.gpus or worker.gpus):
-            entry.account = self._accounts.of(job.namespace, job.flavor)
+        if shape.flavor and shape.flavor in self._accounts.capacity and (master.gpus or worker.gpus):
+            entry.account = self._accounts.of(job.namespace, shape.flavor)
             self.by_account.setdefault(entry.account, []).append(entry)
         foreign = foreign_pod and (foreign_pod.preempts, foreign_pod.reserved, foreign_pod.may_be_split)
-        rights = job.flavor, job.priority, job.preemptible, foreign
+        rights = shape.flavor, job.priority, job.preemptible, foreign
         entry.equivalence_class = self._equivalence_classes.setdefault(
             (team, entry.account, master, worker, rights), len(self._equivalence_classes)
         )
@@ -146,9 +147,11 @@ def _allowed_sizes(entry: Entry) -> tuple[int, ...]:
     """The sizes that a job may have; also the sizes up to its present one."""
     demand, has = entry.demand, len(entry.demand.members)
     limit = entry.account.team.max_gpus_per_job if entry.account else None
-    if limit is None and not demand.flavor_problem:
+    if limit is None and not demand.shape.flavor_problem:
         return demand.sizes
-    return tuple(n for n in demand.sizes if n <= has or not (demand.flavor_problem or over_per_job_limit(entry, n)))
+    return tuple(
+        n for n in demand.sizes if n <= has or not (demand.shape.flavor_problem or over_per_job_limit(entry, n))
+    )
 
 
 def _is_handled_first(entry: Entry) -> bool:
@@ -179,9 +182,7 @@ def _as_job(foreign_pod: ForeignPod) -> JobDemand:
         priority=foreign_pod.priority,
         created=foreign_pod.created,
         sizes=(1,),
-        master=foreign_pod.shape,
-        worker=foreign_pod.shape,
+        shape=JobShape(foreign_pod.shape, foreign_pod.shape, foreign_pod.flavor),
         undelayed_size=1,
-        flavor=foreign_pod.flavor,
         may_preempt=foreign_pod.may_preempt,
     )

@@ -141,7 +141,7 @@ class Admissions:
         """Hold room that becomes free for the first waiting entry of its team, once the entry has waited too long
         (37).
         """
-        key = (entry.team, entry.demand.flavor)
+        key = (entry.team, entry.demand.shape.flavor)
         if key not in self._reserved_for_starving:
             self._reserved_for_starving.add(key)
             if self._state.starves(entry):

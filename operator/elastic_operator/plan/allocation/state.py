@@ -156,7 +156,7 @@ class AllocationState:
         for node in self.board.closed:
             for entry, member in self.residents[node].values():
                 if entry.account:
-                    self.accounts.capacity[entry.demand.flavor] += member.gpus
+                    self.accounts.capacity[entry.demand.shape.flavor] += member.gpus
         self.accounts.divide()
 
     def _hold_promised(self, entry: Entry) -> None:

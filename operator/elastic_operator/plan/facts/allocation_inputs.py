@@ -146,6 +146,52 @@ class PodShape(Load):
     """
 
 
+@dataclass(frozen=True, slots=True)
+class JobShape:
+    """The requirements of a job's pods of a node, and the flavor of their GPUs. `job_shape` makes it.
+
+    `flavor` is the kind of GPU that the job uses, "" for a job without GPUs. If it is not clear, `flavor_problem` says
+    why in words, and the job gets nothing new. `priorities` are the priorities of the master's pod and of the workers'
+    pods, as kube-scheduler sees them.
+    """
+
+    master: PodShape
+    worker: PodShape
+    flavor: str = DEFAULT_FLAVOR
+    flavor_problem: str = ""
+    priorities: tuple[int, int] = (1, 0)
+
+    @property
+    def pinnable(self) -> bool:
+        """Whether the planner knows all that the scheduler requires for the job's pods (10)."""
+        return self.master.pinnable and self.worker.pinnable
+
+
+@dataclass(frozen=True, slots=True)
+class FailedSize:
+    """A size of a job that failed: this size and larger ones wait `until` then (epoch seconds), for the `reason`."""
+
+    size: int
+    until: float
+    reason: str = ""
+
+    def delays(self, size: int, now: float) -> bool:
+        """Whether that size still waits."""
+        return size >= self.size and now < self.until
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRequest:
+    """When a job's pods request new nodes from an autoscaler (49), in epoch seconds: from `begins_at` on, until
+    `ends_at`.
+
+    `ends_at` is None while none of its provisioning pods has been seen.
+    """
+
+    begins_at: float
+    ends_at: float | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member(Load):
     """An active pod of the job's present incarnation, not on a lost node.
@@ -166,7 +212,10 @@ class Member(Load):
 
 @dataclass(frozen=True, slots=True)
 class JobDemand:
-    """One job as the allocator sees it."""
+    """One job as the allocator sees it.
+
+    A time from which something is allowed is -inf if it always is; a time of something that never was is None.
+    """
 
     uid: str
     namespace: str
@@ -175,8 +224,8 @@ class JobDemand:
     created: float
     sizes: tuple[int, ...]
     """The allowed sizes in pods, ascending; empty for a job that gets no new pods."""
-    master: PodShape
-    worker: PodShape
+    shape: JobShape
+    """The requirements of its pods, without the nodes that they avoid."""
     members: tuple[Member, ...] = ()
     used_indices: frozenset[int] = frozenset()
     """The worker indices whose pod object exists."""
@@ -185,46 +234,35 @@ class JobDemand:
     """
     undelayed_size: int = 0
     """Growth up to this size is never delayed: the last granted size, or any size after an edit."""
-    may_grow_at: float = 0.0
+    may_grow_at: float = -inf
     """Larger sizes than `undelayed_size` wait until this time."""
     resize_cost: float = 0.0
     """The cost of a change of size, in seconds of work of all the job's GPUs. Larger sizes wait until they are worth it
     (148), and of jobs of equal priority the cheaper one gives pods first (170).
     """
-    changed_at: float = -inf
-    """The last change of the job's size; -inf if the job has never grown, because its first growth does not wait."""
-    failed_size: int | None = None
-    """This size and larger ones wait until `failed_until`; None: no size has failed."""
-    failed_until: float = 0.0
-    failed_reason: str = ""
+    changed_at: float | None = None
+    """The last change of the job's size; None if the job has never grown, because its first growth does not wait."""
+    failed: FailedSize | None = None
     wants: bool = True
     """False for a job that may have no pods: suspended, ended or invalid."""
-    flavor: str = DEFAULT_FLAVOR
-    """The kind of GPU that the job uses; "" if it requests no GPUs."""
-    flavor_problem: str = ""
-    """Why the flavor is not clear, in words; "" if it is clear. Such a job gets nothing new."""
     preemptible: bool = True
     """A job that is not preemptible never exceeds its team's guarantee, and loses no pods to others."""
     may_preempt: bool = True
     """Whether pods of others may be preempted for the job (139). It always gets idle GPUs."""
-    may_preempt_at: float = 0.0
+    may_preempt_at: float = -inf
     """The time from which pods of others may be preempted for the job (139)."""
     running_since: float | None = None
     """When the job last began to run; None: it does not run."""
     waiting_since: float | None = None
     """When the job began to wait for its minimum; None: it does not wait."""
-    pod_priorities: tuple[int, int] = (1, 0)
-    """The priorities of its master and of its workers, as kube-scheduler sees them."""
     avoided: tuple[str, ...] = ()
     """The nodes that its pods avoid for a while, in words (137)."""
     provisioning_pods: tuple[Member, ...] = ()
     """Pods that request new nodes from an autoscaler, for the missing part of the minimum (49). They are not members,
     because they hold nothing.
     """
-    may_request_nodes_at: float | None = None
-    """The time from which pods of the job may request new nodes; None: never (49)."""
-    request_ends_at: float = 0.0
-    """The time until which the provisioning pods request nodes; 0.0 while none of them has been seen."""
+    node_request: NodeRequest | None = None
+    """When its pods may request new nodes; None: never (49)."""
 
     @property
     def pods(self) -> tuple[Member, ...]:
@@ -248,23 +286,23 @@ class JobDemand:
 
     def gpus_of_size(self, size: int) -> int:
         """The GPUs of that size, master included."""
-        return self.master.gpus + self.worker.gpus * (size - 1)
+        return self.shape.master.gpus + self.shape.worker.gpus * (size - 1)
 
     def shape_of(self, role: str) -> PodShape:
         """The requirements of the job's pods of that role."""
-        return self.master if role == ROLE_MASTER else self.worker
+        return self.shape.master if role == ROLE_MASTER else self.shape.worker
 
     def starves_from(self, starvation_seconds: float) -> float:
         """Epoch seconds from which the job has waited too long for its minimum (37); infinity if it does not wait."""
         return inf if self.waiting_since is None else self.waiting_since + starvation_seconds
 
     def grow_at(self, size: int) -> float:
-        """Epoch seconds from which the job may have that size; 0 = any time. If growth costs work, larger sizes are
-        allowed earlier.
+        """Epoch seconds from which the job may have that size; -inf = any time. If growth costs work, larger sizes
+        are allowed earlier.
         """
         if size <= self.undelayed_size:
-            return 0.0
-        if not self.resize_cost:
+            return -inf
+        if not self.resize_cost or self.changed_at is None:
             return self.may_grow_at
         return max(self.may_grow_at, self.changed_at + worth_it_after(self.resize_cost, self.undelayed_size, size))
 

@@ -1,32 +1,12 @@
-"""The requirements of one job's pods, and the flavor of their GPUs."""
+"""Makes the shape of a job: finds the one flavor that all its pods can use, and keeps them to its nodes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from elastic_operator.plan.facts.allocation_inputs import PodShape
-from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, Flavor
-
-
-@dataclass(frozen=True, slots=True)
-class JobShape:
-    """The requirements of a job's pods of a node, and the flavor of their GPUs.
-
-    `flavor` is "" for a job without GPUs; if it is not clear, `flavor_problem` says why in words. `priorities` are the
-    priorities of the master's pod and of the workers' pods, as kube-scheduler sees them.
-    """
-
-    master: PodShape
-    worker: PodShape
-    flavor: str = DEFAULT_FLAVOR
-    flavor_problem: str = ""
-    priorities: tuple[int, int] = (1, 0)
-
-    @property
-    def pinnable(self) -> bool:
-        """Whether the planner knows all that the scheduler requires for the job's pods (10)."""
-        return self.master.pinnable and self.worker.pinnable
+from elastic_operator.plan.facts.allocation_inputs import JobShape, PodShape
+from elastic_operator.plan.facts.team import Flavor
 
 
 def job_shape(

@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from elastic_api.status import MAX_LENDERS, SizeReason
 from elastic_operator.plan.allocation.accounts import Account, Accounts
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, JobDemand
-from elastic_operator.plan.facts.job_shape import JobShape
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, JobDemand, JobShape
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.forecast.positions import positions, queued_jobs
 from elastic_operator.plan.forecast.starts import Steps, confidence, start_times
@@ -67,7 +66,7 @@ def work_out(inputs: AllocationInputs, job: JobDemand, ends: Mapping[str, float]
     if found.fits:
         return found
     place = positions(queued_jobs(resumed.jobs, allocation), allocation).get(job.uid)
-    sure = confidence(resumed, allocation, ends, job.flavor)
+    sure = confidence(resumed, allocation, ends, job.shape.flavor)
     starts = yield from start_times(resumed, allocation, ends, [job.uid])
     at = starts.get(job.uid)
     return replace(found, position=place, starts_at=at, confidence=sure if at is not None else None)
@@ -103,7 +102,7 @@ def _borrowed(job: JobDemand, gpus: int, accounts: Accounts) -> int:
     """The GPUs of the job that are not within its team's guarantee."""
     if not gpus:
         return 0
-    own = accounts.of(job.namespace, job.flavor)
+    own = accounts.of(job.namespace, job.shape.flavor)
     return min(gpus, max(0, own.used - own.guaranteed))
 
 
@@ -114,10 +113,10 @@ def _lenders(job: JobDemand, borrowed: int, accounts: Accounts) -> Iterator[tupl
     """
     if not borrowed:
         return
-    own = accounts.of(job.namespace, job.flavor)
-    leaves = [account for account in accounts.all(job.flavor) if not account.children]
+    own = accounts.of(job.namespace, job.shape.flavor)
+    leaves = [account for account in accounts.all(job.shape.flavor) if not account.children]
     beyond = sum(max(0, account.used - account.guaranteed) for account in leaves)
-    nobodys = max(0, accounts.capacity[job.flavor] - sum(account.guaranteed for account in leaves))
+    nobodys = max(0, accounts.capacity[job.shape.flavor] - sum(account.guaranteed for account in leaves))
     most = min(borrowed, beyond - nobodys)
     idle = {account.team.name: _lendable(account) for account in leaves if account is not own}
     for name, gpus in sorted(idle.items(), key=lambda one: (-one[1], one[0])):

@@ -30,7 +30,7 @@ def positions(queued: Iterable[JobDemand], allocation: Allocation) -> dict[str, 
     lengths: dict[tuple[str, str], int] = {}
     found = {}
     for job in queued:
-        line = allocation.accounts.team_of(job.namespace), job.flavor
+        line = allocation.accounts.team_of(job.namespace), job.shape.flavor
         found[job.uid] = lengths[line] = lengths.get(line, 0) + 1
     return found
 
@@ -47,4 +47,4 @@ def rounded(position: int) -> int:
 
 
 def _waits(job: JobDemand) -> bool:
-    return job.wants and bool(job.sizes) and not job.members and not job.flavor_problem
+    return job.wants and bool(job.sizes) and not job.members and not job.shape.flavor_problem

@@ -108,8 +108,8 @@ def _next_moment(
     An end that frees only other kinds of GPU than the jobs `still_waiting` wait for makes no moment. A job without GPUs
     waits for any end.
     """
-    flavors = {job.flavor for job in inputs.jobs if job.uid in still_waiting}
-    jobs = [job for job in inputs.jobs if job.flavor in flavors or "" in flavors]
+    flavors = {job.shape.flavor for job in inputs.jobs if job.uid in still_waiting}
+    jobs = [job for job in inputs.jobs if job.shape.flavor in flavors or "" in flavors]
     ends = [runs[job.uid].end for job in jobs if job.uid in runs]
     if not ends:
         return None
@@ -132,7 +132,8 @@ def _turning_points(inputs: AllocationInputs, jobs: Iterable[JobDemand]) -> Iter
 
 def _turning_times(job: JobDemand, team: Team, starvation_seconds: float) -> Iterator[float]:
     if not job.members:
-        yield job.failed_until
+        if job.failed is not None:
+            yield job.failed.until
         yield job.may_preempt_at
         yield job.starves_from(starvation_seconds)
     else:
@@ -144,5 +145,5 @@ def confidence(
 ) -> float | None:
     """Of the GPUs of that kind in use, the part that jobs with a known end use; None if none are in use."""
     used = sum(top.used_now for top in allocation.accounts.tops(flavor)) if flavor else 0
-    known = sum(job.gpus for job in inputs.jobs if job.uid in ends and job.flavor == flavor)
+    known = sum(job.gpus for job in inputs.jobs if job.uid in ends and job.shape.flavor == flavor)
     return min(1.0, round(known / used, 2)) if used > 0 else None

@@ -13,7 +13,7 @@ from math import inf
 
 from elastic_api.job import CleanPodPolicy
 from elastic_api.status import ConditionType
-from elastic_operator.plan.facts.allocation_inputs import JobDemand, Member, PodShape
+from elastic_operator.plan.facts.allocation_inputs import FailedSize, JobDemand, JobShape, Member, PodShape
 from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.facts.team import Flavor
 from elastic_operator.plan.job.observation import Observation
@@ -21,6 +21,8 @@ from elastic_worker.contract import ROLE_MASTER
 
 LOWEST_PRIORITY = -(1 << 31) - 1
 """Lower than the value of any PriorityClass."""
+NEVER_LARGER = FailedSize(1, inf)
+"""For a job that gets no more pods."""
 
 
 def unwanted_pods(obs: Observation) -> tuple[OwnPod, ...]:
@@ -62,10 +64,9 @@ def frozen_demand(demand: JobDemand) -> JobDemand:
         demand,
         sizes=sizes if has_master else (),
         provisioning_pods=(),
-        may_request_nodes_at=None,
+        node_request=None,
         undelayed_size=count,
-        failed_size=1,
-        failed_until=inf,
+        failed=NEVER_LARGER,
         may_preempt=False,
     )
 
@@ -88,15 +89,12 @@ def demand_of_pods(job: Job, pods: Sequence[OwnPod], flavor: str) -> JobDemand:
         priority=job.context.priority if runs else LOWEST_PRIORITY,
         created=job.created,
         sizes=tuple(range(min(least, len(pods)), len(pods) + 1)) if runs and master else (),
-        master=_shape_of(master or worker),
-        worker=_shape_of(worker),
+        shape=JobShape(_shape_of(master or worker), _shape_of(worker), flavor),
         members=tuple(map(member_of, pods)),
         used_indices=frozenset(pod.index for pod in job.pods if pod.role != ROLE_MASTER),
         is_admitted=True,
         undelayed_size=len(pods),
-        failed_size=1,
-        failed_until=inf,
-        flavor=flavor,
+        failed=NEVER_LARGER,
         may_preempt=False,
     )
 

@@ -7,6 +7,7 @@ again at once.
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 
 from elastic_api.status import Retry, RetryCause
 from elastic_operator.plan.facts.decisions import Event
@@ -102,14 +103,14 @@ def delete_unschedulable_pods(obs: Observation, now: float) -> Observation:
 
 def may_preempt_at(failed: Retry | None) -> float:
     """When (epoch seconds) pods may be preempted again for a job whose pods the scheduler repeatedly placed nowhere
-    (139).
+    (139); -inf for a job without such pods.
 
     The job gets idle GPUs as before.
     """
     if failed is None or failed.cause is not RetryCause.UNSCHEDULABLE:
-        return 0.0
+        return -inf
     backoff = backoff_seconds(failed.attempt)
-    return seconds(failed.not_before) + backoff if backoff else 0.0
+    return seconds(failed.not_before) + backoff if backoff else -inf
 
 
 def is_awaited(obs: Observation, pod: OwnPod) -> bool:
