@@ -41,7 +41,7 @@ class Settings:
     stall_seconds: float
     max_failures: int
     final_exit_codes: frozenset[int]
-    wish_file: str
+    membership_file: str
     status_port: int
     scratch: str
 
@@ -83,7 +83,9 @@ def read(environ: Mapping[str, str]) -> Settings:
         stall_seconds=of.number(contract.ENV_STALL_SECONDS, 1800),
         max_failures=of.number(contract.ENV_MAX_FAILURES, 3),
         final_exit_codes=of.numbers(contract.ENV_FINAL_EXIT_CODES),
-        wish_file=of.text(contract.ENV_WISH_FILE, str(Path(contract.WISH_FOLDER) / contract.WISH_FILE)),
+        membership_file=of.text(
+            contract.ENV_MEMBERSHIP_FILE, str(Path(contract.MEMBERSHIP_FOLDER) / contract.MEMBERSHIP_FILE)
+        ),
         status_port=of.number(contract.ENV_STATUS_PORT, contract.STATUS_PORT),
         scratch=of.folder("TMPDIR", tempfile.gettempdir()),
     )

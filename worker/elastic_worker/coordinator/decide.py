@@ -252,9 +252,9 @@ def _waiting(state: CoordinatorState, now: float) -> Decision:
 
 def _survivors_suffice(state: CoordinatorState, pods: tuple[Pod, ...]) -> bool:
     """Whether the remaining pods continue at once after a loss; a new master first waits for the last group's pods."""
-    if state.group is None or state.own_uid not in state.group.uids or state.wish is None:
+    if state.group is None or state.own_uid not in state.group.uids or state.membership is None:
         return False
-    return state.wish.largest(sum(pod.uid in state.group.uids for pod in pods)) > 0
+    return state.membership.largest(sum(pod.uid in state.group.uids for pod in pods)) > 0
 
 
 def _adopt(state: CoordinatorState, now: float) -> Decision | None:

@@ -248,7 +248,7 @@ class Executor:
             "contract": contract.VERSION,
             "epoch": state.epoch,
             "generation": group.number if group else 0,
-            "wish": state.wish.number if state.wish else 0,
+            "wish": state.membership.number if state.membership else 0,
             "state": Phase.WAITING if state.parked else state.phase,
             "reason": sentence,
             "members": [pod.name for pod in group.pods if pod.is_known] if training and group else [],

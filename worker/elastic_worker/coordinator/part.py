@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from elastic_worker.coordinator.model import UNKNOWN, Generation, Pod, known_fields
+from elastic_worker.coordinator.model import UNKNOWN, Generation, Pod, known_fields, to_fields
+from elastic_worker.protocol.orders import GenerationRecord
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Part:
 
     number: int
     epoch: int = 0
-    wish: int = 0
+    membership_number: int = 0
     reason: str = "Start"
     failures: int = 0
     step: int = 0
@@ -44,9 +45,9 @@ class Part:
         """Return the key by which later generations are greater."""
         return self.epoch, self.number
 
-    def to_message(self) -> dict[str, Any]:
+    def to_message(self) -> GenerationRecord:
         """Encode the part as JSON."""
-        return {"part": dict(vars(self))}
+        return {"part": to_fields(vars(self))}
 
 
 def part_of(group: Generation, uid: str) -> Part:
@@ -55,7 +56,7 @@ def part_of(group: Generation, uid: str) -> Part:
     return Part(
         number=group.number,
         epoch=group.epoch,
-        wish=group.wish,
+        membership_number=group.membership_number,
         reason=group.reason,
         failures=group.failures,
         step=group.step,
@@ -80,7 +81,7 @@ def read_part(message: Mapping[str, Any], uid: str) -> Part:
     return Part(**known_fields(Part, message["part"]))
 
 
-def to_whole_group(part: Part, pod: Pod) -> dict[str, Any]:
+def to_whole_group(part: Part, pod: Pod) -> GenerationRecord:
     """Encode the group for a coordinator that knows no parts. The other pods get names that no real pod has."""
     return _with(_of_unknown(part), part, pod).to_message()
 
