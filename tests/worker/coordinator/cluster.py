@@ -175,7 +175,7 @@ class Cluster:
         assert group.uids <= self.state.membership.members | {"u0"}
         assert not group.uids & self.gone, "it counts on pods that are gone"
         before = self.formed[-1] if self.formed else None
-        if before is not None and before.membership == group.membership_number:
+        if before is not None and before.membership_number == group.membership_number:
             left = {m.pod.uid for m in self.state.members.values() if m.is_leaving}
             others = before.uids - left
             stay = others & group.uids

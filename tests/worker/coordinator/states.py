@@ -15,8 +15,8 @@ def make_membership(*indices, number=1, fewest=2, most=8, **more):
     return Membership(number, frozenset(f"u{i}" for i in indices), fewest, most, **more)
 
 
-def make_group(*indices, number=1, epoch=1, membership=1, **more):
-    return Generation(number, epoch, membership, tuple(make_pod(i) for i in indices), **more)
+def make_group(*indices, number=1, epoch=1, membership_number=1, **more):
+    return Generation(number, epoch, membership_number, tuple(make_pod(i) for i in indices), **more)
 
 
 def member(index, *, warm=0.0, **more):

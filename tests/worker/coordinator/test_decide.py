@@ -60,7 +60,7 @@ def test_who_is_waited_for_is_told():
 
 
 @pytest.mark.parametrize(
-    ("write_membership", "size"),
+    ("membership", "size"),
     [
         (make_membership(0, 1, 2, fewest=1, sizes=(2, 4)), 2),
         (make_membership(0, 1, 2, fewest=1, step=2), 3),
