@@ -80,8 +80,8 @@ def lost_pods(state: CoordinatorState, group: Generation, now: float) -> list[Po
     processes have finished are not missed.
     """
     failing = any(m.failure is not None and m.failure.generation == group.number for m in state.members.values())
-    gone = [m for m in state.members_of(group.pods) if _is_lost(m, failing, now)]
-    return [m.pod for m in gone if m.processes != Finished(group.number)]
+    lost = [m for m in state.members_of(group.pods) if _is_lost(m, failing, now)]
+    return [m.pod for m in lost if m.processes != Finished(group.number)]
 
 
 def is_script_failure(state: CoordinatorState, group: Generation, now: float) -> bool:
@@ -109,8 +109,8 @@ def _is_lost(member: Member, failing: bool, now: float) -> bool:
 
 def reconnect_deadline(state: CoordinatorState, group: Generation) -> float | None:
     """Return when the first of the group's disconnected pods counts as lost; None if none is disconnected."""
-    gone = [m for m in state.members_of(group.pods) if not m.is_connected]
-    unfinished = [m.presence for m in gone if m.processes != Finished(group.number)]
+    disconnected = [m for m in state.members_of(group.pods) if not m.is_connected]
+    unfinished = [m.presence for m in disconnected if m.processes != Finished(group.number)]
     return min((presence.until for presence in unfinished if isinstance(presence, Disconnected)), default=None)
 
 

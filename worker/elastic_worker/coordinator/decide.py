@@ -119,10 +119,10 @@ def _training(state: CoordinatorState, group: Generation, now: float) -> Decisio
 
 def _decide_on_loss(state: CoordinatorState, group: Generation, now: float) -> Decision | None:
     """Stop a group that has lost a pod, in which a process has failed, or that hangs."""
-    gone = lost_pods(state, group, now)
-    if gone:
-        master = any(pod.is_master for pod in gone)
-        return Decision("stop", f"lost {names(gone)}", reason="MasterLost" if master else "Loss")
+    lost = lost_pods(state, group, now)
+    if lost:
+        master = any(pod.is_master for pod in lost)
+        return Decision("stop", f"lost {names(lost)}", reason="MasterLost" if master else "Loss")
     if first := first_failure(state, group):
         if first.is_consequence and now < first.at + CAUSE_SECONDS:
             return Decision("stay", f"{first.pod} has lost a peer: which one?", until=first.at + CAUSE_SECONDS)

@@ -98,9 +98,9 @@ def decide_on_stall(state: CoordinatorState, group: Generation) -> Decision | No
 
 def _why_broken(state: CoordinatorState, group: Generation, now: float) -> str:
     """Return why the group can do no further step; "" if it can."""
-    gone = lost_pods(state, group, now)
-    if gone:
-        return f"lost {names(gone)}"
+    lost = lost_pods(state, group, now)
+    if lost:
+        return f"lost {names(lost)}"
     for member in state.members_of(group.pods):
         if member.is_connected and not member.belongs_to(group.number):
             return f"{member.pod.name} has lost a process, or its peers"
@@ -136,10 +136,10 @@ def _without_master(state: CoordinatorState, membership: Membership) -> tuple[Po
     assert state.group is not None
     if _is_master_coming(state):
         return ()
-    rest = [m for m in state.members_of(state.group.pods) if not (m.pod.is_master or m.is_leaving)]
-    if not all(m.is_ready and m.understands_parts and is_wanted(state, m.pod.uid) for m in rest):
+    workers = [m for m in state.members_of(state.group.pods) if not (m.pod.is_master or m.is_leaving)]
+    if not all(m.is_ready and m.understands_parts and is_wanted(state, m.pod.uid) for m in workers):
         return ()
-    pods = tuple(m.pod for m in rest[: membership.largest(len(rest))])
+    pods = tuple(m.pod for m in workers[: membership.largest(len(workers))])
     return pods if failed_attempts(state, pods) < MOST_ATTEMPTS - 1 else ()
 
 

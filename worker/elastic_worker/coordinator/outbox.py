@@ -56,11 +56,11 @@ class Outbox:
                 await asyncio.sleep(0)
 
     def _send_batch(self) -> None:
-        left = BATCH_BYTES
-        while self._queue and left > 0:
+        bytes_left = BATCH_BYTES
+        while self._queue and bytes_left > 0:
             line, message = self._queue.popleft()
             line.send_line(message)
-            left -= len(message) + SEND_BYTES
+            bytes_left -= len(message) + SEND_BYTES
 
 
 def send_group(

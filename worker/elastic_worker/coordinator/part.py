@@ -110,9 +110,9 @@ def _with(group: Generation, part: Part, pod: Pod) -> Generation:
 
 def _of_unknown(part: Part) -> Generation:
     """Return the group of that part with unknown pods, the first of which may be known to be the master's."""
-    of = f"of generation {part.number}"
-    pods = [Pod(f"{UNKNOWN}{place}", f"pod {place} {of}", "", part.processes) for place in range(part.pods)]
+    generation = f"generation {part.number}"
+    pods = [Pod(f"{UNKNOWN}{place}", f"pod {place} of {generation}", "", part.processes) for place in range(part.pods)]
     if not part.without_master:
-        pods[:1] = [replace(pod, name=f"the master {of}", is_master=True) for pod in pods[:1]]
+        pods[:1] = [replace(pod, name=f"the master of {generation}", is_master=True) for pod in pods[:1]]
     kept = {each.name: getattr(part, each.name) for each in fields(Generation) if each.name != "pods"}
     return Generation(**kept, pods=tuple(pods))

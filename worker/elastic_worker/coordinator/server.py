@@ -94,9 +94,9 @@ class Coordinator:
         line.send({"proof": proof, "epoch": self.state.epoch})
         await self.attend(line, pod, group, hello)
 
-    def _check_epoch(self, seen: int) -> None:
+    def _check_epoch(self, obeyed_epoch: int) -> None:
         """Refuse a member that has obeyed a newer master: this one is superseded. Raises wire.RefusedError."""
-        if seen > self.state.epoch:
+        if obeyed_epoch > self.state.epoch:
             raise wire.RefusedError(f"there is a newer master than that of epoch {self.state.epoch}")
 
     async def attend(self, line: wire.Line, pod: Pod, group: Generation | None, hello: wire.Message) -> None:

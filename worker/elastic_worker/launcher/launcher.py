@@ -248,8 +248,8 @@ class Launcher:
 
     async def _on_fail(self, order: orders.Fail) -> None:
         lines = last_lines.shown(order.last_lines.split("\n"))
-        last = LastLines(order.pod, order.rank, order.script_exit_code, lines) if lines else None
-        self._end_with(Ending(order.exit_code, order.message, last))
+        output = LastLines(order.pod, order.rank, order.script_exit_code, lines) if lines else None
+        self._end_with(Ending(order.exit_code, order.message, output))
 
     async def _on_leave(self, order: orders.Leave) -> None:
         self._save = order.save

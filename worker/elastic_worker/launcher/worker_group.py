@@ -201,8 +201,8 @@ class WorkerGroup:
             watcher.cancel()
         self._watchers = []
         self.trainees.clear()
-        left = [Unkillable(unkillable)] if unkillable else []
-        self.report(Stopped(number, step, lost, unkillable), Runs(0), Step(step), *left)
+        reports = [Unkillable(unkillable)] if unkillable else []
+        self.report(Stopped(number, step, lost, unkillable), Runs(0), Step(step), *reports)
 
     async def _end(self, processes: list[TrainingProcess], seconds: float) -> str:
         """End these processes and their sessions. Returns a sentence on those that SIGKILL does not end, "" if none."""
@@ -215,12 +215,12 @@ class WorkerGroup:
 
         No other process takes their place before they end (105).
         """
-        left = [process for process in processes if not process.exited.done()]
-        if not left:
+        running = [process for process in processes if not process.exited.done()]
+        if not running:
             return ""
-        names = ", ".join(f"process {process.pid} (state {process.state()})" for process in left)
+        names = ", ".join(f"process {process.pid} (state {process.state()})" for process in running)
         log.error("%s cannot be ended by SIGKILL: it hangs in the kernel", names)
-        self._ending = asyncio.ensure_future(self._await_end(left))
+        self._ending = asyncio.ensure_future(self._await_end(running))
         return f"{names} cannot be ended by SIGKILL"
 
     async def _await_end(self, processes: list[TrainingProcess]) -> None:
@@ -253,8 +253,8 @@ class WorkerGroup:
             return
         why = what_happened(rank, code, process.error)
         log.warning("%s", brief(why))
-        last = "\n".join(process.last_lines())
-        self.report(Failed(part.number, rank, code, why, is_consequence=is_consequence(why), last_lines=last))
+        last_lines = "\n".join(process.last_lines())
+        self.report(Failed(part.number, rank, code, why, is_consequence=is_consequence(why), last_lines=last_lines))
 
     async def _watch_first_step(self, part: Part) -> None:
         """Report the generation's first step, and the seconds since the last step before it."""
