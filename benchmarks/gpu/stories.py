@@ -56,13 +56,13 @@ def _live(job: Job, told: Told) -> None:
     some, last = range(most - 1), most - 1
     began = time.monotonic()
     job.add(*some)
-    job.wish(*some)
+    job.write_membership(*some)
     job.wait_training(*some, since=began)
     told.start = round(job.steps(0)[0].time - began, 3)
     _join(job, told, last, "join")
     decided = time.monotonic()
     job.pods[last].terminate()
-    job.wish(*some)
+    job.write_membership(*some)
     _figures(job, told, "leave", some, decided)
     job.wait("the pod that left has ended", lambda: not job.pods[last].is_running())
     _join(job, told, last, "join again")
@@ -79,7 +79,7 @@ def _join(job: Job, told: Told, index: int, name: str) -> None:
     decided = time.monotonic()
     if not job.system.is_elastic:
         job.add(index)
-    job.wish(*range(index + 1))
+    job.write_membership(*range(index + 1))
     _figures(job, told, name, range(index + 1), decided)
 
 

@@ -24,7 +24,7 @@ LAUNCHER = Path(contract.__file__).with_name("__main__.py")
 HERE = "127.0.0.1"
 NAME, UID = "toy", "local"
 """The job's name."""
-WISH = "wish"
+MEMBERSHIP = "membership"
 GRACE_SECONDS = 30
 
 
@@ -90,21 +90,21 @@ def launcher_variables(place: Place, *, checkpoint: Path | None) -> dict[str, st
         contract.ENV_LOCAL_ADDR: HERE,
         contract.ENV_POD_UID: place.uid,
         contract.ENV_TOKEN: "known to this job only",
-        contract.ENV_WISH_FILE: str(place.folder / WISH),
+        contract.ENV_MEMBERSHIP_FILE: str(place.folder / MEMBERSHIP),
         contract.ENV_STATUS_PORT: str(place.status_port),
         "TMPDIR": str(place.folder),
     }
 
 
-def write_wish(places: Iterable[Place], *, number: int) -> None:
-    """Write the wish for the master: the pods that take part. The wish with the higher number counts."""
+def write_membership(places: Iterable[Place], *, number: int) -> None:
+    """Write the membership for the master: the pods that take part. The one with the higher number counts."""
     named = list(places)
     first = named[0]
     members = [{"name": place.name, "uid": place.uid} for place in named]
     told = {"wish": number, "members": members, "min": first.fewest, "max": first.most}
-    unfinished = first.folder / f"{WISH}.tmp"
+    unfinished = first.folder / f"{MEMBERSHIP}.tmp"
     unfinished.write_text(json.dumps(told))
-    unfinished.replace(first.folder / WISH)
+    unfinished.replace(first.folder / MEMBERSHIP)
 
 
 def free_port() -> int:

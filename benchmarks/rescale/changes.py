@@ -81,13 +81,13 @@ def _prepare(job: Job, name: str) -> None:
 def _join(job: Job) -> float | None:
     if not job.system.is_elastic:
         job.add(2)
-    job.wish(0, 1, 2)
+    job.write_membership(0, 1, 2)
     return None
 
 
 def _leave(job: Job) -> float | None:
     job.pods[2].terminate()
-    job.wish(0, 1)
+    job.write_membership(0, 1)
     return None
 
 
@@ -99,7 +99,7 @@ def _kill(job: Job) -> float | None:
 def _kill_master(job: Job) -> float | None:
     job.pods[0].kill()
     job.replace_master()
-    job.wish(0, 1, 2)
+    job.write_membership(0, 1, 2)
     job.comes(job.is_warm, seconds=job.system.limit)
     return time.monotonic()
 

@@ -14,7 +14,7 @@ from benchmarks.local.places import (
     free_port,
     launcher_variables,
     torchrun_variables,
-    write_wish,
+    write_membership,
 )
 from benchmarks.local.python import PYTHON, torch_environ
 from benchmarks.torch.hardware import Hardware
@@ -93,7 +93,7 @@ def why_not(way: Way, size: int, hardware: Hardware) -> str:
 
 
 def starts(way: Way, size: int, arguments: Sequence[str], *, folder: Path, hardware: Hardware) -> list[Start]:
-    """All programs to start. In Elastic mode the wish that names the pods is written into `folder`."""
+    """All programs to start. In Elastic mode the membership that names the pods is written into `folder`."""
     script = [str(SCRIPTS / way.script), f"--processes={size}", *way.more, *arguments]
     seen = [gpu.uuid for gpu in hardware.gpus[:size]]
     if way.started == BY_HAND:
@@ -102,7 +102,7 @@ def starts(way: Way, size: int, arguments: Sequence[str], *, folder: Path, hardw
         return [Start(way.name, command, _environ(seen))]
     places = _places(1 if way.in_one_pod else size, folder)
     if way.started == ELASTIC_MODE:
-        write_wish(places, number=1)
+        write_membership(places, number=1)
     return [_start(way, place, script, seen if way.in_one_pod else seen[i : i + 1]) for i, place in enumerate(places)]
 
 

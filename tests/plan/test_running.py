@@ -55,8 +55,8 @@ def test_what_an_earlier_job_left_behind_is_named_with_the_command_that_removes_
     names = frozenset({"toy-worker-0", "toy-master-0"})
     status = make_status(replicas=0, target_replicas=granted)
     job = make_job((), status=status, foreign_names=names)
-    wish = ["master-0", "worker-0"] if granted else []
-    planned = plan(job, make_grant(create=wish, limit=SizeReason.INSUFFICIENT_NODES, message="no room"))
+    wanted = ["master-0", "worker-0"] if granted else []
+    planned = plan(job, make_grant(create=wanted, limit=SizeReason.INSUFFICIENT_NODES, message="no room"))
     assert reasons(planned)["Ready"] == ("False", phase)
     told = planned.status.condition("Ready").message
     assert told.startswith(f"{first} toy-master-0, toy-worker-0 do not belong to this job")

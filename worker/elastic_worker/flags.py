@@ -122,10 +122,10 @@ def _split(word: str, more: Sequence[str]) -> tuple[str, str | None]:
             raise UsageError(f"torchrun has no option {word}")
         return name, word[2:].lstrip("=") or None
     flag, equals, value = word.partition("=")
-    return _known(flag, more), value if equals else None
+    return _full_name(flag, more), value if equals else None
 
 
-def _known(flag: str, more: Sequence[str]) -> str:
+def _full_name(flag: str, more: Sequence[str]) -> str:
     """The option's full name. As in torchrun, a prefix that fits a single option is enough."""
     name, options = flag.replace("_", "-"), (*WITH_VALUE, *WITHOUT_VALUE, *more)
     if name in options:

@@ -29,15 +29,15 @@ def sessions(leaders: Iterable[int]) -> dict[int, set[int]]:
 
     Processes that have ended are left out, whether their parent has reaped them or not.
     """
-    found: dict[int, set[int]] = {leader: set() for leader in leaders}
-    for folder in PROC.iterdir() if found else ():
+    pids: dict[int, set[int]] = {leader: set() for leader in leaders}
+    for folder in PROC.iterdir() if pids else ():
         if folder.name.isdigit():
             with suppress(OSError, IndexError):
                 pid, stat = int(folder.name), stat_of(folder)
-                leader = pid if pid in found else int(stat[_SESSION_FIELD])
-                if leader in found and not _has_ended(stat):
-                    found[leader].add(pid)
-    return found
+                leader = pid if pid in pids else int(stat[_SESSION_FIELD])
+                if leader in pids and not _has_ended(stat):
+                    pids[leader].add(pid)
+    return pids
 
 
 def _has_ended(stat: list[str]) -> bool:

@@ -2,10 +2,10 @@
 
     srun --nodes=1 --ntasks=1 -w "$node" python3 -m elastic_worker.slurm --nnodes 1:2 --nproc_per_node 1 train.py
 
-A node of the allocation takes the place of a pod. There is no operator: the first node is the master, and its wish is
-all nodes of the allocation for as long as the job runs. No other master follows while it runs. So the nodes that can
-reach it train on, even if they are the smaller part of the group (134). A job that Slurm starts again has a later
-master.
+A node of the allocation takes the place of a pod. There is no operator: the first node is the master, and its
+membership is all nodes of the allocation for as long as the job runs. No other master follows while it runs. So the
+nodes that can reach it train on, even if they are the smaller part of the group (134). A job that Slurm starts again
+has a later master.
 """
 
 from __future__ import annotations
@@ -55,16 +55,16 @@ def main() -> int:
     try:
         fewest, words = split(sys.argv[1:])
         node = find(os.environ, hostnames(_text(os.environ, "SLURM_JOB_NODELIST")))
-        wish = json.dumps(wish_of(node, fewest))
+        membership = json.dumps(membership_of(node, fewest))
         os.environ.update(environment(node, os.environ, address=address_towards(node.peer)))
     except (SlurmError, flags.UsageError, OSError) as error:
         print(f"elastic_worker.slurm: {error}", file=sys.stderr)
         return contract.EXIT_DO_NOT_RETRY
     sys.argv[1:] = words
     with tempfile.NamedTemporaryFile("w", prefix="elastic-wish-") as file:
-        file.write(wish)
+        file.write(membership)
         file.flush()
-        os.environ[contract.ENV_WISH_FILE] = file.name
+        os.environ[contract.ENV_MEMBERSHIP_FILE] = file.name
         return launcher.main()
 
 
@@ -97,7 +97,7 @@ def find(environ: Mapping[str, str], names: Sequence[str]) -> Node:
     return Node(tuple(names), names.index(name), job, _number(environ, "SLURM_RESTART_COUNT", 0))
 
 
-def wish_of(node: Node, fewest: int) -> dict[str, object]:
+def membership_of(node: Node, fewest: int) -> dict[str, object]:
     """The membership that the operator would write on the master's pod. Raises SlurmError."""
     if fewest > len(node.names):
         raise SlurmError(f"--nnodes asks for {fewest} nodes, but the job has {len(node.names)}")

@@ -83,7 +83,7 @@ class Place:
     index: int
     serial: int
     epoch: int
-    wish_file: Path
+    membership_file: Path
     scratch: Path
 
 
@@ -143,7 +143,7 @@ def variables(plan: Plan, place: Place, environ: Mapping[str, str]) -> dict[str,
     return {**kept, **defaults, **given, **{name: str(value) for name, value in ours.items()}, **cards, **users}
 
 
-def wish(number: int, sizes: Sizes, members: Mapping[str, str]) -> dict[str, object]:
+def membership(number: int, sizes: Sizes, members: Mapping[str, str]) -> dict[str, object]:
     """The membership as the operator would write it on the master's pod: uids by name."""
     named = [{"name": name, "uid": uid} for name, uid in members.items()]
     return {"wish": number, "members": named, "min": sizes.fewest, "max": max(sizes.most, sizes.fewest)}
@@ -214,7 +214,7 @@ def _identity(plan: Plan, place: Place) -> dict[str, object]:
         contract.ENV_STATUS_PORT: 0 if place.index else plan.status_port,
         "TMPDIR": place.scratch,
     }
-    return own if place.index else {**own, contract.ENV_WISH_FILE: place.wish_file}
+    return own if place.index else {**own, contract.ENV_MEMBERSHIP_FILE: place.membership_file}
 
 
 def uid(plan: Plan, place: Place) -> str:

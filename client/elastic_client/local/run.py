@@ -1,9 +1,9 @@
 """Takes the operator's place for a run on this machine: compares the present and the wanted state, and acts.
 
-    sizes (a file that `scale` replaces) ──► how many pods ──► pods that start, pods that leave ──► the master's wish
+    sizes (a file that `scale` replaces) ──► how many pods ──► pods that start, pods that leave ──► the membership
 
-It is level-triggered: each pass compares, and earlier wishes are not remembered. The run ends when its master ends, or
-when the user ends it; all pods end before it.
+It is level-triggered: each pass compares, and earlier memberships are not remembered. The run ends when its master
+ends, or when the user ends it; all pods end before it. The master reads the membership from a file.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from elastic_client.commands.logs import COLOURS
 from elastic_client.exits import ClientError, Code
 from elastic_client.local import place, status
 from elastic_client.local import pod as pods
-from elastic_client.local.plan import GRACE_SECONDS, Place, Plan, size, variables, wish
+from elastic_client.local.plan import GRACE_SECONDS, Place, Plan, membership, size, variables
 from elastic_client.local.pod import Pod, died
 from elastic_client.words import age, counted, now, sizes
 from elastic_worker import contract
@@ -73,8 +73,8 @@ class LocalRun:
         self._plan, self._environ, self._folder, self._at = plan, environ, folder, at
         self._pods: dict[int, Pod] = {}
         self._sizes = plan.sizes
-        self._serial, self._epoch, self._wishes, self._restarts = 0, 0, 0, 0
-        self._wished: tuple[place.Sizes, dict[str, str]] | None = None
+        self._serial, self._epoch, self._membership_number, self._restarts = 0, 0, 0, 0
+        self._written_membership: tuple[place.Sizes, dict[str, str]] | None = None
         self._lost: dict[int, Lost] = {}
         self._stopped: Code | None = None
         self._outcome: str | None = None
@@ -104,7 +104,7 @@ class LocalRun:
             if self._outcome is None:
                 await self._start_missing()
                 self._send_away()
-                self._wish()
+                self._write_membership()
             await asyncio.sleep(LOOK_SECONDS)
 
     # -- the wanted state ---------------------------------------------------------------------------------------------
@@ -160,7 +160,7 @@ class LocalRun:
         self._serial += 1
         self._epoch += not index
         scratch = pods.scratch(self._folder, self._serial)
-        here = Place(index, self._serial, self._epoch, self._wish_file, scratch)
+        here = Place(index, self._serial, self._epoch, self._membership_file, scratch)
         environ = variables(self._plan, here, self._environ)
         try:
             return await pods.start(
@@ -182,18 +182,18 @@ class LocalRun:
                 pod.leave()
 
     @property
-    def _wish_file(self) -> Path:
+    def _membership_file(self) -> Path:
         return self._folder / "wish"
 
-    def _wish(self) -> None:
-        """Write the wish for the master, if it has changed."""
+    def _write_membership(self) -> None:
+        """Write the membership for the master, if it has changed."""
         members = {pod.name: pod.uid for _, pod in sorted(self._pods.items()) if not pod.is_leaving}
-        if self._wished != (self._sizes, members):
-            self._wished = self._sizes, members
-            self._wishes += 1
-            unfinished = self._wish_file.with_name("wish.tmp")
-            unfinished.write_text(json.dumps(wish(self._wishes, self._sizes, members)))
-            unfinished.replace(self._wish_file)
+        if self._written_membership != (self._sizes, members):
+            self._written_membership = self._sizes, members
+            self._membership_number += 1
+            unfinished = self._membership_file.with_name("wish.tmp")
+            unfinished.write_text(json.dumps(membership(self._membership_number, self._sizes, members)))
+            unfinished.replace(self._membership_file)
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
@@ -290,7 +290,7 @@ class LocalRun:
 
 @contextmanager
 def _folder() -> Iterator[Path]:
-    """A folder for the launcher, the wish and the pods' files. Its path is short, because it contains sockets."""
+    """A folder for the launcher, the membership and the pods' files. Its path is short, because it contains sockets."""
     made = Path(tempfile.mkdtemp(prefix="elastic-run-"))
     try:
         yield made

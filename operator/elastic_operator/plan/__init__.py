@@ -18,7 +18,7 @@ Of one job:
     load            a pod's use of its node: resources, GPUs among them, and host ports
     shape           kube-scheduler's requirements of a node for a pod of one template: room for its load, and more
     plan            the writes of one pass for one job, in their order
-    membership      the pods that take part in an Elastic job; its master reads it from an annotation (launcher: wish)
+    membership      the pods that take part in an Elastic job; its master reads it from an annotation
 
 Of quotas:
     flavor          a kind of GPU (kueue: ResourceFlavor)

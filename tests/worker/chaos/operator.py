@@ -29,7 +29,7 @@ class Operator:
         """Remove a pod: it is terminated, and not named any more."""
         self.wanted.discard(index)
         self.job.pods[index].terminate()
-        self.wish()
+        self.write_membership()
 
     def kill(self, index):
         """Kill the pod with all its processes, without notice."""
@@ -40,11 +40,11 @@ class Operator:
         """Start another pod for one that has ended or is given up."""
         self.job.start(index)
 
-    def wish(self):
+    def write_membership(self):
         """Name the existing wanted pods."""
         there = [index for index in self.running() if index in self.wanted]
         if there:
-            self.job.wish(*there)
+            self.job.write_membership(*there)
 
     def running(self):
         """Indices of the pods that have not ended."""

@@ -11,7 +11,7 @@ from elastic_worker.coordinator.execute import Executor
 from elastic_worker.coordinator.member import Member
 from elastic_worker.coordinator.model import Generation
 from elastic_worker.coordinator.state import CoordinatorState, Phase, Rules
-from tests.worker.coordinator.states import failure, make_pod, make_wish
+from tests.worker.coordinator.states import failure, make_membership, make_pod
 
 
 class Cluster:
@@ -27,7 +27,7 @@ class Cluster:
         self.writing: set[str] = set()
         self.asked: dict[str, int] = {}
         self.over = ""
-        self.wishes = 0
+        self.memberships = 0
 
     def _executor(self):
         return Executor(self.state, lambda uids, message: [self._post(uid, message.to_json()) for uid in uids])
@@ -51,7 +51,7 @@ class Cluster:
         for index in here:
             self.arrive(index)
             self.warm(index)
-        self.wish(here)
+        self.write_membership(here)
         return {f"u{index}" for index in here}
 
     def arrive(self, index):
@@ -86,9 +86,9 @@ class Cluster:
             member.failure = failure(index, generation=number)
         self.look()
 
-    def wish(self, indices):
-        self.wishes += 1
-        self.state.wish = make_wish(*indices, number=self.wishes, fewest=self.fewest, most=4096)
+    def write_membership(self, indices):
+        self.memberships += 1
+        self.state.membership = make_membership(*indices, number=self.memberships, fewest=self.fewest, most=4096)
         self.look()
 
     def checkpoint(self, index):
@@ -171,11 +171,11 @@ class Cluster:
             return
         assert all(group.number > earlier.number for earlier in self.formed)
         assert "u0" in group.uids
-        assert self.state.wish.largest(len(group.pods)) == len(group.pods)
-        assert group.uids <= self.state.wish.members | {"u0"}
+        assert self.state.membership.largest(len(group.pods)) == len(group.pods)
+        assert group.uids <= self.state.membership.members | {"u0"}
         assert not group.uids & self.gone, "it counts on pods that are gone"
         before = self.formed[-1] if self.formed else None
-        if before is not None and before.wish == group.wish:
+        if before is not None and before.membership_number == group.membership_number:
             left = {m.pod.uid for m in self.state.members.values() if m.is_leaving}
             others = before.uids - left
             stay = others & group.uids

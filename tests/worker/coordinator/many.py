@@ -12,11 +12,11 @@ import time
 from collections import Counter
 
 from elastic_worker import wire
+from elastic_worker.coordinator.membership import MembershipFile
 from elastic_worker.coordinator.part import merge_reported
 from elastic_worker.coordinator.server import Coordinator
 from elastic_worker.coordinator.state import CoordinatorState, Rules
 from elastic_worker.coordinator.succession import Succession
-from elastic_worker.coordinator.wish import WishFile
 from tests.worker.coordinator.states import make_pod
 
 APART_SECONDS = 2e-5
@@ -98,13 +98,13 @@ class Job:
 
     def __init__(self, folder, *, in_place=False, older=False, seconds_a_byte=0.0):
         now = time.monotonic()
-        self.state, self.file = CoordinatorState("u0", 1, Rules(), started=now, phase_since=now), folder / "wish"
+        self.state, self.file = CoordinatorState("u0", 1, Rules(), started=now, phase_since=now), folder / "membership"
         masters = Succession("", job_uid="job", epoch=1)
         self.coordinator = Coordinator(
-            self.state, WishFile(self.file), masters, token="secret", job_uid="job", incarnation=3
+            self.state, MembershipFile(self.file), masters, token="secret", job_uid="job", incarnation=3
         )
         self.in_place, self.older, self.seconds_a_byte = in_place, older, seconds_a_byte
-        self.members, self.counted, self.wishes, self._tasks = {}, Counter(), 0, []
+        self.members, self.counted, self.memberships, self._tasks = {}, Counter(), 0, []
 
     def write(self, line):
         """Send a message."""
@@ -122,11 +122,11 @@ class Job:
             attending = self.coordinator.attend(member, member.pod, group, hello)
             self._tasks.append(asyncio.ensure_future(attending))
 
-    def wish(self, *indices):
-        """Write the operator's wish."""
-        self.wishes += 1
+    def write_membership(self, *indices):
+        """Write the operator's membership."""
+        self.memberships += 1
         members = [{"uid": f"u{index}"} for index in indices]
-        told = {"wish": self.wishes, "members": members, "min": 1, "max": 4096}
+        told = {"wish": self.memberships, "members": members, "min": 1, "max": 4096}
         self.file.write_text(json.dumps(told))
 
     async def until(self, what, *, seconds=60):

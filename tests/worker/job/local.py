@@ -1,4 +1,4 @@
-"""A whole job: pods, the operator's wish, and the records of the training processes."""
+"""A whole job: pods, the operator's membership, and the records of the training processes."""
 
 import contextlib
 import itertools
@@ -55,7 +55,7 @@ class LocalJob:
         if checkpoint:
             self.environ[contract.ENV_CHECKPOINT_PATH] = str(self.folder / "checkpoint.pt")
         self.ports = {"coordinator": free_port(), "status": free_port()}
-        self.pods, self.all_pods, self.epoch, self.wishes = {}, [], 0, 0
+        self.pods, self.all_pods, self.epoch, self.memberships = {}, [], 0, 0
         self.network = Network() if network else None
         if self.network is not None:
             self.environ["GLOO_SOCKET_IFNAME"] = "eth0"
@@ -73,19 +73,19 @@ class LocalJob:
     # -- the operator's part ------------------------------------------------------------------------------------------
 
     def start(self, *indices, **environ):
-        """Start new pods; the wish names all existing ones."""
+        """Start new pods; the membership names all existing ones."""
         for index in indices:
             self.pods[index] = self._pod(index, environ)
             self.all_pods.append(self.pods[index])
-        self.wish()
+        self.write_membership()
 
-    def wish(self, *indices, **more):
-        """Write the wish for these pods, by default for all running ones."""
+    def write_membership(self, *indices, **more):
+        """Write the membership for these pods, by default for all running ones."""
         named = indices or [index for index, pod in self.pods.items() if pod.code is None]
         members = [{"name": self.pods[i].name, "uid": self.pods[i].uid} for i in named]
-        self.wishes += 1
-        wish = {"wish": self.wishes, "members": members, "min": self.fewest, "max": 8, **more}
-        tell(self.folder / "wish", json.dumps(wish))
+        self.memberships += 1
+        membership = {"wish": self.memberships, "members": members, "min": self.fewest, "max": 8, **more}
+        tell(self.folder / "membership", json.dumps(membership))
 
     def _pod(self, index, environ):
         role = contract.ROLE_WORKER if index else contract.ROLE_MASTER
@@ -111,7 +111,7 @@ class LocalJob:
             contract.ENV_MASTER_ADDR: SERVICE if self.network else "127.0.0.1",
             contract.ENV_MASTER_PORT: self.ports["coordinator"],
             contract.ENV_NPROC: self.nproc,
-            contract.ENV_WISH_FILE: self.folder / "wish",
+            contract.ENV_MEMBERSHIP_FILE: self.folder / "membership",
             contract.ENV_STATUS_PORT: free_port() if index else self.ports["status"],
             contract.ENV_GRACE_SECONDS: self.grace,
             "TMPDIR": scratch,

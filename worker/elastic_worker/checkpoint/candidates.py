@@ -30,8 +30,8 @@ class Candidates:
     """
 
     def __init__(self, marker: str = "") -> None:
-        self._own = marker
-        self._known: set[str] = set()
+        self._own_marker = marker
+        self._known_markers: set[str] = set()
         self._written: dict[PurePath, None] = {}
         self._ends: dict[PurePath, None] = {}
         self._open_parts: set[PurePath] = set()
@@ -59,7 +59,7 @@ class Candidates:
 
     def learn(self, existing: Iterable[PathEvent]) -> None:
         """Note the markers that were written before the watch began."""
-        self._known |= {names.marker(event.below) for event in existing} - {""}
+        self._known_markers |= {names.marker(event.below) for event in existing} - {""}
 
     def note(self, events: Sequence[PathEvent], now: float, *, is_folder: bool) -> None:
         """Note changes at time `now`. `is_folder`: whether the watched path is a folder."""
@@ -73,7 +73,7 @@ class Candidates:
         """When to check next, in monotonic seconds; None if there is nothing to check."""
         if self.at_once:
             return self._not_before
-        awaits = self._own or self._open_parts or self._known - {names.DCP_METADATA}
+        awaits = self._own_marker or self._open_parts or self._known_markers - {names.DCP_METADATA}
         return None if awaits or not self._makes_one() else self._changed_at + QUIET_SECONDS
 
     def take(self) -> list[PurePath]:
@@ -111,8 +111,8 @@ class Candidates:
 
     def _note_written(self, below: PurePath) -> None:
         marker = names.marker(below)
-        self._known |= {marker, names.announced(below)} - {""}
-        if marker and not self._own and marker == min(self._known, key=names.MARKERS.index):
+        self._known_markers |= {marker, names.announced(below)} - {""}
+        if marker and not self._own_marker and marker == min(self._known_markers, key=names.MARKERS.index):
             _put_last(self._ends, below)
         elif names.is_part(below):
             self._open_parts.add(below.parent)
@@ -122,7 +122,7 @@ class Candidates:
         _put_last(self._written, below)
 
     def _is_own(self, below: PurePath) -> bool:
-        return bool(self._own) and fnmatchcase(below.name, self._own)
+        return bool(self._own_marker) and fnmatchcase(below.name, self._own_marker)
 
     def _forget(self, ended: PurePath) -> None:
         for files in (self._written, self._ends):

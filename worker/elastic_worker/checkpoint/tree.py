@@ -125,8 +125,8 @@ class Tree:
 
     def _all_written(self, folders: Iterable[Path]) -> list[PathEvent]:
         """The files of these folders that belong to the path, as if just written; the oldest first."""
-        found = [entry for folder in folders for entry in _files_in(folder)]
-        belows = (self._below(entry) for entry in sorted(found, key=_changed))
+        entries = [entry for folder in folders for entry in _files_in(folder)]
+        belows = (self._below(entry) for entry in sorted(entries, key=_changed))
         return [PathEvent(below, FileChange.WRITTEN) for below in belows if below is not None]
 
     def _changes_folders(self, notice: inotify.Notice) -> bool:

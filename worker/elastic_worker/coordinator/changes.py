@@ -58,20 +58,20 @@ class Changes:
     def __init__(self) -> None:
         self._all: list[Change] = []
 
-    def decided(self, decision: Decision, before: int, now: float) -> None:
-        """Record that a change of a group of `before` pods is decided on, possibly instead of an unfinished one."""
+    def note_decision(self, decision: Decision, old_size: int, now: float) -> None:
+        """Record that a change of a group of `old_size` pods is decided on, possibly instead of an unfinished one."""
         latest = self.latest
         if latest is not None and not latest.generation:
             latest.reason, latest.sentence = decision.reason, decision.sentence
             latest.marks.setdefault("aligned", now)
             return
-        self._add(Change(decision.reason, decision.sentence, time.time(), before, marks={"decided": now}))
+        self._add(Change(decision.reason, decision.sentence, time.time(), old_size, marks={"decided": now}))
 
-    def formed(self, group: Generation, sentence: str, before: int, now: float) -> Change:
+    def note_formed(self, group: Generation, sentence: str, old_size: int, now: float) -> Change:
         """Record that a group has formed; return its change, the unfinished one or else a new one."""
         change = self.latest
         if change is None or change.generation:
-            change = self._add(Change(group.reason, sentence, time.time(), before, marks={"decided": now}))
+            change = self._add(Change(group.reason, sentence, time.time(), old_size, marks={"decided": now}))
         change.generation, change.to, change.reason = group.number, len(group.pods), group.reason
         change.marks["formed"] = now
         return change
@@ -100,7 +100,7 @@ class Changes:
         """Return the newest change, finished or not."""
         return self._all[0] if self._all else None
 
-    def of(self, generation: int) -> Change | None:
+    def leading_to(self, generation: int) -> Change | None:
         """Return the change that led to that generation."""
         return next((change for change in self._all if change.generation == generation), None)
 

@@ -119,10 +119,10 @@ def _training(state: CoordinatorState, group: Generation, now: float) -> Decisio
 
 def _decide_on_loss(state: CoordinatorState, group: Generation, now: float) -> Decision | None:
     """Stop a group that has lost a pod, in which a process has failed, or that hangs."""
-    gone = lost_pods(state, group, now)
-    if gone:
-        master = any(pod.is_master for pod in gone)
-        return Decision("stop", f"lost {names(gone)}", reason="MasterLost" if master else "Loss")
+    lost = lost_pods(state, group, now)
+    if lost:
+        master = any(pod.is_master for pod in lost)
+        return Decision("stop", f"lost {names(lost)}", reason="MasterLost" if master else "Loss")
     if first := first_failure(state, group):
         if first.is_consequence and now < first.at + CAUSE_SECONDS:
             return Decision("stay", f"{first.pod} has lost a peer: which one?", until=first.at + CAUSE_SECONDS)
@@ -252,9 +252,9 @@ def _waiting(state: CoordinatorState, now: float) -> Decision:
 
 def _survivors_suffice(state: CoordinatorState, pods: tuple[Pod, ...]) -> bool:
     """Whether the remaining pods continue at once after a loss; a new master first waits for the last group's pods."""
-    if state.group is None or state.own_uid not in state.group.uids or state.wish is None:
+    if state.group is None or state.own_uid not in state.group.uids or state.membership is None:
         return False
-    return state.wish.largest(sum(pod.uid in state.group.uids for pod in pods)) > 0
+    return state.membership.largest(sum(pod.uid in state.group.uids for pod in pods)) > 0
 
 
 def _adopt(state: CoordinatorState, now: float) -> Decision | None:

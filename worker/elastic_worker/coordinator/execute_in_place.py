@@ -82,7 +82,7 @@ class InPlaceExecutor:
 
     def _decided(self, decision: Decision, now: float) -> None:
         group = self._state.group
-        self._changes.decided(decision, len(group.pods) if group else 0, now)
+        self._changes.note_decision(decision, len(group.pods) if group else 0, now)
 
     def _ask(self, _decision: Decision, now: float) -> None:
         attempt = self._attempt()
@@ -114,7 +114,7 @@ class InPlaceExecutor:
             return
         state.group = group = replace(attempt.group, step=state.step)
         state.members[group.pods[0].uid].store_port = 0
-        self._changes.formed(group, decision.sentence, len(old.pods), now).lost = 0
+        self._changes.note_formed(group, decision.sentence, len(old.pods), now).lost = 0
         log.info("generation=%d pods=%d reason=%s in_place=1", group.number, len(group.pods), group.reason)
         for uid in recipients:
             state.members[uid].switch_to(group.number if uid in group.uids else 0)
@@ -216,7 +216,7 @@ class InPlaceExecutor:
         return attempt if attempt is not None and attempt.key == key else None
 
     def _on_ready(self, member: Member, report: reports.Ready, now: float) -> None:
-        if member.mark_ready(report, now) and (change := self._changes.of(report.joined)):
+        if member.mark_ready(report, now) and (change := self._changes.leading_to(report.joined)):
             change.marks["joined"] = now
 
     # -- recipients ----------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from elastic_worker.coordinator.choose import (
 from elastic_worker.coordinator.decision import LOOK_SECONDS, Decision, failed_for_good, next_generation
 from elastic_worker.coordinator.describe import describe_change, names
 from elastic_worker.coordinator.member import Joined, Member, NotReady, Ready, Starting
-from elastic_worker.coordinator.model import Failure, Generation, Pod, Wish
+from elastic_worker.coordinator.model import Failure, Generation, Membership, Pod
 from elastic_worker.coordinator.state import CoordinatorState, RegroupAttempt, Stage
 
 FORM_SECONDS = 6.0
@@ -98,9 +98,9 @@ def decide_on_stall(state: CoordinatorState, group: Generation) -> Decision | No
 
 def _why_broken(state: CoordinatorState, group: Generation, now: float) -> str:
     """Return why the group can do no further step; "" if it can."""
-    gone = lost_pods(state, group, now)
-    if gone:
-        return f"lost {names(gone)}"
+    lost = lost_pods(state, group, now)
+    if lost:
+        return f"lost {names(lost)}"
     for member in state.members_of(group.pods):
         if member.is_connected and not member.belongs_to(group.number):
             return f"{member.pod.name} has lost a process, or its peers"
@@ -122,13 +122,13 @@ def _newcomers_to_start(state: CoordinatorState) -> tuple[Pod, ...]:
 
 def _next_pods(state: CoordinatorState) -> tuple[Pod, ...]:
     """Return the pods of the best group that is ready; none if they are too few, or wait for the master's pod."""
-    if state.wish is None:
+    if state.membership is None:
         return ()
     able = [m for m in state.members.values() if m.is_ready and is_wanted(state, m.pod.uid)]
-    return select_in_rank_order(state, able) or _without_master(state, state.wish)
+    return select_in_rank_order(state, able) or _without_master(state, state.membership)
 
 
-def _without_master(state: CoordinatorState, wish: Wish) -> tuple[Pod, ...]:
+def _without_master(state: CoordinatorState, membership: Membership) -> tuple[Pod, ...]:
     """Return the workers of the group, while the master's pod leaves or its successor is not warm yet (125).
 
     Return none if one of them is not ready: it may be ready before the master's processes.
@@ -136,10 +136,10 @@ def _without_master(state: CoordinatorState, wish: Wish) -> tuple[Pod, ...]:
     assert state.group is not None
     if _is_master_coming(state):
         return ()
-    rest = [m for m in state.members_of(state.group.pods) if not (m.pod.is_master or m.is_leaving)]
-    if not all(m.is_ready and m.understands_parts and is_wanted(state, m.pod.uid) for m in rest):
+    workers = [m for m in state.members_of(state.group.pods) if not (m.pod.is_master or m.is_leaving)]
+    if not all(m.is_ready and m.understands_parts and is_wanted(state, m.pod.uid) for m in workers):
         return ()
-    pods = tuple(m.pod for m in rest[: wish.largest(len(rest))])
+    pods = tuple(m.pod for m in workers[: membership.largest(len(workers))])
     return pods if failed_attempts(state, pods) < MOST_ATTEMPTS - 1 else ()
 
 

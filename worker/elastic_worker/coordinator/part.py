@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from elastic_worker.coordinator.model import UNKNOWN, Generation, Pod, known_fields
+from elastic_worker.coordinator.model import UNKNOWN, Generation, Pod, known_fields, to_fields
+from elastic_worker.protocol.orders import GenerationRecord
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Part:
 
     number: int
     epoch: int = 0
-    wish: int = 0
+    membership_number: int = 0
     reason: str = "Start"
     failures: int = 0
     step: int = 0
@@ -44,9 +45,9 @@ class Part:
         """Return the key by which later generations are greater."""
         return self.epoch, self.number
 
-    def to_message(self) -> dict[str, Any]:
+    def to_message(self) -> GenerationRecord:
         """Encode the part as JSON."""
-        return {"part": dict(vars(self))}
+        return {"part": to_fields(vars(self))}
 
 
 def part_of(group: Generation, uid: str) -> Part:
@@ -55,7 +56,7 @@ def part_of(group: Generation, uid: str) -> Part:
     return Part(
         number=group.number,
         epoch=group.epoch,
-        wish=group.wish,
+        membership_number=group.membership_number,
         reason=group.reason,
         failures=group.failures,
         step=group.step,
@@ -80,7 +81,7 @@ def read_part(message: Mapping[str, Any], uid: str) -> Part:
     return Part(**known_fields(Part, message["part"]))
 
 
-def to_whole_group(part: Part, pod: Pod) -> dict[str, Any]:
+def to_whole_group(part: Part, pod: Pod) -> GenerationRecord:
     """Encode the group for a coordinator that knows no parts. The other pods get names that no real pod has."""
     return _with(_of_unknown(part), part, pod).to_message()
 
@@ -109,9 +110,9 @@ def _with(group: Generation, part: Part, pod: Pod) -> Generation:
 
 def _of_unknown(part: Part) -> Generation:
     """Return the group of that part with unknown pods, the first of which may be known to be the master's."""
-    of = f"of generation {part.number}"
-    pods = [Pod(f"{UNKNOWN}{place}", f"pod {place} {of}", "", part.processes) for place in range(part.pods)]
+    generation = f"generation {part.number}"
+    pods = [Pod(f"{UNKNOWN}{place}", f"pod {place} of {generation}", "", part.processes) for place in range(part.pods)]
     if not part.without_master:
-        pods[:1] = [replace(pod, name=f"the master {of}", is_master=True) for pod in pods[:1]]
+        pods[:1] = [replace(pod, name=f"the master of {generation}", is_master=True) for pod in pods[:1]]
     kept = {each.name: getattr(part, each.name) for each in fields(Generation) if each.name != "pods"}
     return Generation(**kept, pods=tuple(pods))

@@ -115,8 +115,8 @@ class Aligning:
 
 
 async def _end(*tasks: asyncio.Task[None] | None) -> None:
-    here = {task for task in tasks if task is not None}
-    for task in here:
+    running = {task for task in tasks if task is not None}
+    for task in running:
         task.cancel()
-    if here:
-        await asyncio.wait(here)
+    if running:
+        await asyncio.wait(running)

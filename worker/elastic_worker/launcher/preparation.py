@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from elastic_worker.launcher.group import Group
+from elastic_worker.launcher.worker_group import WorkerGroup
 
 MOST_FAILED_STARTS = 2
 
@@ -16,7 +16,7 @@ class Preparation:
     If two processes in a row end before they were in a group, `end_pod` is called with the reason.
     """
 
-    def __init__(self, group: Group, end_pod: Callable[[str], None]) -> None:
+    def __init__(self, group: WorkerGroup, end_pod: Callable[[str], None]) -> None:
         self._group, self._end_pod = group, end_pod
         self._failed = 0
         self._starting: asyncio.Future[None] | None = None

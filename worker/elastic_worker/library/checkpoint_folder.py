@@ -77,8 +77,8 @@ class Folder:
     def leftovers(self) -> list[tuple[WriterOrder, Path]]:
         """Unfinished folders: being written, or left by a killed writer."""
         kept = [path for _, path in self._put_away_alone()]
-        found = ((_UNFINISHED.fullmatch(path.name), path) for path in self._entries() if path not in kept)
-        return [(WriterOrder(int(match[1]), int(match[2])), path) for match, path in found if match]
+        matches = ((_UNFINISHED.fullmatch(path.name), path) for path in self._entries() if path not in kept)
+        return [(WriterOrder(int(match[1]), int(match[2])), path) for match, path in matches if match]
 
     def has_latest(self) -> bool:
         """Whether a checkpoint was ever completed here."""
@@ -160,8 +160,8 @@ class Folder:
         _remove(self._put_away(checkpoint, order) if is_published else checkpoint)
 
     def _published(self) -> list[tuple[int, Path]]:
-        found = ((_COMPLETE.fullmatch(path.name), path) for path in self._entries())
-        return [(int(match[1]), path) for match, path in found if match]
+        matches = ((_COMPLETE.fullmatch(path.name), path) for path in self._entries())
+        return [(int(match[1]), path) for match, path in matches if match]
 
     def _put_away_alone(self) -> list[tuple[int, Path]]:
         """Complete checkpoints renamed by a writer that was killed before it had replaced or removed them."""

@@ -75,10 +75,10 @@ def find(module: str, name: str) -> Any:
     check(module, name)
     if (module, name) == ("torch.storage", "_load_from_bytes"):
         return _load_from_bytes  # torch's function accepts any name
-    found = importlib.import_module(module)
+    value = importlib.import_module(module)
     for part in name.split("."):
-        found = getattr(found, part)
-    return found
+        value = getattr(value, part)
+    return value
 
 
 def _load_from_bytes(content: bytes) -> Any:

@@ -319,10 +319,10 @@ class Job:
         self._evaluated += 1
         number = self._evaluated
 
-        def known() -> dict[str, float] | None:
+        def earlier_result() -> dict[str, float] | None:
             return state.evaluations[number - 1] if number <= len(state.evaluations) else None
 
-        return Evaluation(self, length_of(data), batch_size, known)
+        return Evaluation(self, length_of(data), batch_size, earlier_result)
 
     def free_boundary(self) -> None:
         """Do not count the next boundary: the other ranks wait there already. See EvaluationJob."""
@@ -403,10 +403,10 @@ class Job:
         if self._checkpoints is None or state is None:
             return
         together = state.is_sharded and dist.is_initialized()
-        found = self._checkpoints.newest(dist.group.WORLD if together else None)
-        if found is None:
+        checkpoint = self._checkpoints.newest(dist.group.WORLD if together else None)
+        if checkpoint is None:
             return
-        same_job = found.meta.get("job") == self._job_uid
-        state.apply(self._checkpoints.load(found, state.capture() if state.is_sharded else None))
-        state.epoch_base = found.meta.get("base", 0) if same_job else found.order[0]
-        log.info("step %d is restored from %s", found.step, found.path)
+        same_job = checkpoint.meta.get("job") == self._job_uid
+        state.apply(self._checkpoints.load(checkpoint, state.capture() if state.is_sharded else None))
+        state.epoch_base = checkpoint.meta.get("base", 0) if same_job else checkpoint.order[0]
+        log.info("step %d is restored from %s", checkpoint.step, checkpoint.path)

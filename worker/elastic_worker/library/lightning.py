@@ -73,8 +73,8 @@ class LightningCallback(_callback_class()):  # type: ignore[misc]
 
     def newest(self) -> str | None:
         """Return the value for `ckpt_path`: the newest checkpoint that this callback has written, None without one."""
-        found = _written(self.folder)
-        return str(found[-1]) if found else None
+        checkpoints = _written(self.folder)
+        return str(checkpoints[-1]) if checkpoints else None
 
     def state_dict(self) -> dict[str, Any]:
         """Return the callback's part of a checkpoint: the number of processes for which the Trainer counted batches."""
@@ -202,8 +202,8 @@ def _loss_of(outputs: Any) -> Any:
 
 def _written(folder: Path) -> list[Path]:
     """The callback's checkpoints in the folder, the oldest first."""
-    found = [(match, path) for path in folder.glob("elastic-step=*.ckpt") if (match := _numbered(path))]
-    return [path for _, path in sorted((int(match[1]), path) for match, path in found)]
+    matches = [(match, path) for path in folder.glob("elastic-step=*.ckpt") if (match := _numbered(path))]
+    return [path for _, path in sorted((int(match[1]), path) for match, path in matches)]
 
 
 def _numbered(path: Path) -> re.Match[str] | None:

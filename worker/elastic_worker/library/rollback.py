@@ -84,7 +84,7 @@ class _Kept:
         self.objects = dict(self.buffers)
         self.note()
 
-    def others(self) -> list[str]:
+    def changed_names(self) -> list[str]:
         """Names of the buffers whose bits differ from their copies."""
         named = ((name, each) for name, each in self.objects.items() if each is not None)
         return [name for name, each in named if not (_has_bits(each) and _same_bits(each, self.copies[name]))]
@@ -127,22 +127,22 @@ class Rollback:
         """End a step that counts."""
         if self._steps <= FIRST_STEPS or self._steps % COMPARE_EVERY == 0:
             for kept in self._kept.values():
-                kept.always = kept.always or (kept.is_as_counted() and bool(kept.others()))
+                kept.always = kept.always or (kept.is_as_counted() and bool(kept.changed_names()))
 
     def undo(self) -> None:
         """Restore the buffers: the same objects with the same bits. Raises RollbackError."""
         for kept in self._kept.values():
             is_counted = kept.is_fresh or not kept.is_as_counted()
-            others = kept.others()
-            if others and not is_counted:
+            changed = kept.changed_names()
+            if changed and not is_counted:
                 raise RollbackError(
-                    f"a pod was lost in this step, and it is not known whether buffer {others[0]!r} of {kept.name} was "
-                    "written to in it or before: torch does not count writes through .data, NumPy or a CUDA graph. Use "
-                    f"module.{others[0]}.copy_(...) instead. This process ends, and the training goes on from a peer "
-                    "that knows, or from the newest checkpoint"
+                    f"a pod was lost in this step, and it is not known whether buffer {changed[0]!r} of {kept.name} "
+                    "was written to in it or before: torch does not count writes through .data, NumPy or a CUDA graph. "
+                    f"Use module.{changed[0]}.copy_(...) instead. This process ends, and the training goes on from a "
+                    "peer that knows, or from the newest checkpoint"
                 )
             kept.buffers.update(kept.objects)
-            for name in others:
+            for name in changed:
                 _put_back(kept.objects[name], kept.copies[name])
 
     @contextmanager

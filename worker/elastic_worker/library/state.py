@@ -162,9 +162,9 @@ class State:
 
     def apply(self, captured: Mapping[str, Any]) -> None:
         """Load a captured state. Raises StateError if it is that of another model, optimizer or data set."""
-        found, mine = set(captured["objects"]), set(self.objects)
-        if found != mine:
-            difference = f"it has {_names(found - mine)} that job.state() lacks, and lacks {_names(mine - found)}"
+        saved, present = set(captured["objects"]), set(self.objects)
+        if saved != present:
+            difference = f"it has {_names(saved - present)} that job.state() lacks, and lacks {_names(present - saved)}"
             raise StateError(f"the state does not fit: {difference}; give job.state() the same names as then")
         for name, model in self.sharded:
             set_model_state_dict(model, captured["objects"][name])

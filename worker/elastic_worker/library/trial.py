@@ -58,9 +58,9 @@ def _try_model(first: Formed, second: Formed) -> None:
         model.regroup(formed)
         model.zero_grad()
         model(torch.ones(1, 2)).sum().backward()
-        found = [None if each.grad is None else each.grad.tolist() for each in model.parameters()]
-        if found != [[[1.0, 1.0]], [1.0]]:
-            raise GroupError(f"a model wrapped for one group after another has the gradients {found}")
+        gradients = [None if each.grad is None else each.grad.tolist() for each in model.parameters()]
+        if gradients != [[[1.0, 1.0]], [1.0]]:
+            raise GroupError(f"a model wrapped for one group after another has the gradients {gradients}")
 
 
 def _send_nothing(_state, bucket):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202  # torch looks at annotations

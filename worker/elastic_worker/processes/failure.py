@@ -76,15 +76,15 @@ def read(path: Path, *, exit_code: int) -> dict[str, Any] | None:
     """Read `message`, `traceback` and `exitCode` from the error file; None if it is missing or unreadable."""
     try:
         with path.open("rb") as file:
-            found = json.loads(file.read(READ_LIMIT_BYTES))
-        found = found["message"]
+            error = json.loads(file.read(READ_LIMIT_BYTES))
+        error = error["message"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    if not isinstance(found, dict):
-        found = {"message": found}
-    extra = found.get("extraInfo")
+    if not isinstance(error, dict):
+        error = {"message": error}
+    extra = error.get("extraInfo")
     callstack = extra.get("py_callstack", "") if isinstance(extra, dict) else ""
-    message = cut(str(found.get("message", "")), MESSAGE_CHARACTERS)
+    message = cut(str(error.get("message", "")), MESSAGE_CHARACTERS)
     return {
         "message": message,
         "traceback": cut(str(callstack), LIMIT_CHARACTERS - len(message)),

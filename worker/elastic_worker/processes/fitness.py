@@ -29,11 +29,11 @@ class Fitness:
     """Judges this process. Native threads that exist at first, such as a profiler's, do not count."""
 
     def __init__(self) -> None:
-        self._known = _threads()
+        self._known_threads = _threads()
 
     def accept(self) -> None:
         """Accept the present native threads: they are known to survive forks, or not to be needed after one."""
-        self._known |= _threads()
+        self._known_threads |= _threads()
 
     def problem(self) -> str:
         """Why this process must not be forked any more; "" if it can be."""
@@ -50,7 +50,7 @@ class Fitness:
     def _new_threads(self) -> list[str]:
         """Names of new native threads that remain after a trial fork. OpenBLAS, for example, ends its own for one."""
         end = time.monotonic() + END_SECONDS
-        while (new := _threads() - self._known) and time.monotonic() < end:
+        while (new := _threads() - self._known_threads) and time.monotonic() < end:
             time.sleep(LOOK_SECONDS)
         return sorted({name for thread in new if (name := _name(thread))})
 
@@ -73,12 +73,12 @@ def _trial() -> int:
 
 def _threads() -> set[str]:
     """Ids of this process's threads that have not ended."""
-    found = set()
+    threads = set()
     for task in (_SELF / "task").iterdir():
         with suppress(OSError):
             if stat_of(task)[0] not in "ZX":
-                found.add(task.name)
-    return found
+                threads.add(task.name)
+    return threads
 
 
 def _name(thread: str) -> str:

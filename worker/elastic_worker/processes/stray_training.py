@@ -89,8 +89,8 @@ def _descendants(ancestor: int) -> Iterator[tuple[int, int]]:
         if folder.name.isdigit():
             with suppress(OSError, IndexError):
                 children[int(stat_of(folder)[_PARENT_FIELD])].append(int(folder.name))
-    left = [(ancestor, pid) for pid in children[ancestor]]
-    while left:
-        parent, pid = left.pop()
+    pending = [(ancestor, pid) for pid in children[ancestor]]
+    while pending:
+        parent, pid = pending.pop()
         yield parent, pid
-        left.extend((pid, child) for child in children[pid])
+        pending.extend((pid, child) for child in children[pid])

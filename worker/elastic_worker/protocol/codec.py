@@ -64,11 +64,11 @@ def sent_as(wire_name: str) -> Mapping[str, str]:
 
 def wire_fields(kind: type[Any]) -> dict[str, Field[Any]]:
     """Return the fields of a message by their names in JSON, in the order of the class."""
-    own = {each.name: each for each in fields(kind)}
-    found: dict[str, Field[Any]] = {}
+    by_name = {each.name: each for each in fields(kind)}
+    in_json: dict[str, Field[Any]] = {}
     for slot in _layout(kind):
-        found.update(wire_fields(slot.part) if slot.part and slot.is_spread else {slot.wire: own[slot.name]})
-    return found
+        in_json.update(wire_fields(slot.part) if slot.part and slot.is_spread else {slot.wire: by_name[slot.name]})
+    return in_json
 
 
 class _Slot(NamedTuple):

@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 from elastic_worker.contract import EXIT_DO_NOT_RETRY
 from elastic_worker.protocol.codec import BESIDE, INSIDE, Message
 
-Group = dict[str, Any]
-"""A generation as JSON: the launcher's part of it, or the whole for earlier releases (`coordinator.part`)."""
 AttemptKey = list[int]
 """Names one attempt at a change in place: the number of the next generation, and the number of the attempt."""
+
+
+class GenerationRecord(TypedDict, total=False):
+    """A generation as JSON: a launcher's `part` alone, or for earlier releases all other fields (`coordinator.part`).
+
+    `wish` is the number of the membership for which the generation formed, by its name of earlier releases.
+    """
+
+    part: dict[str, Any]
+    number: int
+    epoch: int
+    wish: int
+    pods: list[dict[str, Any]]
+    reason: str
+    failures: int
+    step: int
+    store_port: int
 
 
 @dataclass(frozen=True)
@@ -19,7 +34,7 @@ class Form(Message):
     """Start the processes of a generation, after the end of those of another one."""
 
     key = "form"
-    group: Group
+    group: GenerationRecord
 
 
 @dataclass(frozen=True)
@@ -133,7 +148,7 @@ class Prepare(Message):
 
     key = "prepare"
     shape = INSIDE
-    group: Group
+    group: GenerationRecord
     at: AttemptKey
     broken: bool = False
 
@@ -163,7 +178,7 @@ class Bind(Message):
     """
 
     key = "bind"
-    group: Group | None
+    group: GenerationRecord | None
     at: AttemptKey
     save: bool | None = None
 
