@@ -11,14 +11,13 @@ from typing import NamedTuple
 from elastic_operator.cluster import objects
 from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.memory import KeyedCache, LastSeen, SingleCache
-from elastic_operator.plan.facts.allocation_inputs import AllocationSettings, ForeignPod, JobShape, Member, Node
+from elastic_operator.plan.facts.allocation_inputs import ForeignPod, JobShape, Member, Node
 from elastic_operator.plan.facts.group_report import GroupReport
 from elastic_operator.plan.facts.job import LOGS_NOT_READ, Group, Job, JobFeedback, OwnPod
 from elastic_operator.plan.job.remaining_pods import flavor_in_use
 from elastic_operator.plan.policies.resolve import ResolvedPolicies
 from elastic_operator.read.jobs import InputsWithoutSpec, JobInputs
 from elastic_operator.read.reader import Reader
-from elastic_operator.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +66,7 @@ class StoreView:
         self._may_not_preempt, self._job_read = may_not_preempt, job_read
         self._quarantine, self._stores, self._ledger = reader.quarantine, reader.stores, reader.ledger
         self.now = 0.0
-        self.settings = _allocation_settings(reader.settings)
+        self.settings = reader.settings.allocation
         self._known: KeyedCache[JobInputs | InputsWithoutSpec, Job] = KeyedCache()
         self._barred_seen: LastSeen[_Barred] = LastSeen()
         self._mine: SingleCache[int, AbstractSet[str]] = SingleCache()
@@ -269,13 +268,3 @@ class StoreView:
     def quarantine_pod(self, pod: ForeignPod, error: Exception) -> None:
         """Quarantine a foreign pod at which the allocation raised an error."""
         self._quarantine.quarantine("pod", pod.uid, f"{pod.namespace}/{pod.name}", error, in_allocation=True)
-
-
-def _allocation_settings(settings: Settings) -> AllocationSettings:
-    return AllocationSettings(
-        gpu_resources=settings.gpu_resources,
-        flavors=settings.gpu_flavors,
-        default_team=settings.default_team,
-        default_parents=settings.default_parents,
-        starvation_seconds=settings.starvation_seconds,
-    )

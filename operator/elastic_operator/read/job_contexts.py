@@ -98,7 +98,7 @@ class JobContexts:
         """The last external change, if the job may flap (143)."""
         if not may_flap(self._specs.status(body), self._now()):
             return None
-        resolved, default = self._policies.resolved, self._settings.default_team
+        resolved, default = self._policies.resolved, self._settings.allocation.default_team
         teams = self._teams.get(resolved, Teams, resolved.teams, resolved.team_of, default)
         team = teams.of(body.metadata.namespace)
         return FlapWindow(self._external_changes.since, team.quantum_seconds is not None)
