@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from math import inf
 from typing import NamedTuple
 
 from elastic_operator.cluster import objects
@@ -41,7 +40,8 @@ class StoreView:
     Args:
         with_logs: The pods of a job (uid, namespace) with the content of their logs. A failed pod is shown as not
             failed until its log was read.
-        report, answered: By a job's uid, its master's report, and when the master last answered.
+        report, answered: By a job's uid, its master's report, and when the master last answered, or began to be asked
+            every second; None if that is about to begin. Without `answered` no master is asked.
         group: By a job's uid, the group that its pods' logs show.
         may_preempt: Whether the API server would accept the job's pods.
         may_not_preempt: The jobs (uids) and the namespaces for which `may_preempt` is false.
@@ -55,7 +55,7 @@ class StoreView:
         failed_writes: FailedWrites,
         *,
         report: Callable[[str], GroupReport | None] = lambda _: None,
-        answered: Callable[[str], float | None] = lambda _: -inf,
+        answered: Callable[[str], float | None] | None = None,
         group: Callable[[str], Group | None] = lambda _: LOGS_NOT_READ,
         may_preempt: Callable[[Job], bool] = lambda _: True,
         may_not_preempt: Callable[[], tuple[AbstractSet[str], AbstractSet[str]]] = lambda: (frozenset(), frozenset()),
@@ -179,12 +179,14 @@ class StoreView:
             return self._known.get(uid, without_spec, self.reader.jobs.job_without_spec, without_spec)
         own, specs, failed = self._ledger.own_pods(uid), self.reader.specs, self._failed_writes.of(uid)
         reads_no_log = specs.status(body).finished or specs.of(body).reports_failures
+        answered_at = self._answered(uid) if self._answered is not None else None
         feedback = JobFeedback(
             write_error=failed.message,
             pods_rejected=failed.pods_rejected,
             pods_rejected_until_edit=failed.refusal(meta.generation),
             report=self._report(uid),
-            last_answer_at=self._answered(uid),
+            last_answer_at=answered_at,
+            is_about_to_ask=self._answered is not None and answered_at is None,
             group=self._group(uid),
         )
         pods = own if reads_no_log else self._with_logs(uid, meta.namespace, own)

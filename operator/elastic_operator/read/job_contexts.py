@@ -60,7 +60,8 @@ class JobContexts:
         priority, unready = self._priority(self._specs.class_name(body)), self._nodes.unready_of(pods)
         return JobContext(
             priority=priority.value,
-            unready=unready,
+            unready={name: node.since for name, node in unready.items()},
+            out_of_service=frozenset(name for name, node in unready.items() if node.out_of_service),
             node_outage=self._nodes.outages.present if unready else None,
             misplaced=self._nodes.misplaced(pods),
             grace_ceiling=self.grace_ceiling(body.metadata.namespace),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import inf
 from typing import NamedTuple
 
 from elastic_api.status import JobStatus
@@ -62,7 +61,7 @@ class Jobs:
         """The inputs of one job now."""
         context = self._contexts.of(body, pods)
         if not context.unready:
-            feedback = replace(feedback, last_answer_at=-inf, group=LOGS_NOT_READ)
+            feedback = replace(feedback, last_answer_at=None, is_about_to_ask=False, group=LOGS_NOT_READ)
         return JobInputs(body, pods, self._ledger.foreign_names(body.metadata.uid), context, feedback)
 
     def job(self, inputs: JobInputs) -> Job:

@@ -133,10 +133,7 @@ LOGS_NOT_READ = Group(-inf)
 
 @dataclass(frozen=True, slots=True)
 class Survivors:
-    """The running pods on Ready nodes, master first, and when the first of the other nodes stopped being Ready.
-
-    That time is inf if it is not known.
-    """
+    """The running pods on Ready nodes, master first, and when the first of the other nodes stopped being Ready."""
 
     pods: tuple[OwnPod, ...]
     since: float
@@ -179,10 +176,12 @@ class JobFeedback:
     """The refusal of this generation's pods by the API server, which will not accept them until the spec changes."""
     report: GroupReport | None = None
     """The last report of one of the job's masters."""
-    last_answer_at: float | None = -inf
-    """When a master last answered, or when the operator began to ask every second, if that is later. None: the operator
-    is about to begin; -inf: no master is asked (92).
+    last_answer_at: float | None = None
+    """When the master last answered, or when the operator began to ask it every second, if that is later; None: it is
+    not asked every second (92).
     """
+    is_about_to_ask: bool = False
+    """Whether the operator is about to begin to ask the master every second."""
     group: Group | None = LOGS_NOT_READ
     """The group that the logs of the job's pods show since they are read; None: the reading is about to begin (146)."""
 
@@ -193,9 +192,9 @@ class JobContext:
 
     priority: int = 0
     unready: Mapping[str, float] = field(default_factory=dict)
-    """The nodes of its pods that are not Ready, each with the time at which it stopped being Ready; -inf if somebody
-    has tainted the node as out of service.
-    """
+    """The nodes of its pods that are not Ready, each with the time at which it stopped being Ready."""
+    out_of_service: frozenset[str] = frozenset()
+    """Those of these nodes that somebody has tainted as out of service."""
     node_outage: NodeOutage | None = None
     """Set if so many nodes are not Ready that none of them is given up (86)."""
     misplaced: Mapping[str, str] = field(default_factory=dict)
