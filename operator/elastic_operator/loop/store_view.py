@@ -165,7 +165,7 @@ class StoreView:
     def job(self, uid: str) -> Job:
         """The facts of that job; the same object while nothing in them changes."""
         job = self._read(uid)
-        if not job.fault:
+        if not job.quarantine:
             self._job_read(job)
         return job
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from elastic_api.status import JobStatus
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.pruned_fields import PrunedFields
-from elastic_operator.plan.facts.job import LOGS_NOT_READ, Job, JobContext, JobFeedback, OwnPod
+from elastic_operator.plan.facts.job import LOGS_NOT_READ, Job, JobContext, JobFeedback, OwnPod, Quarantined
 from elastic_operator.quarantine import Fault
 from elastic_operator.read import convert
 from elastic_operator.read.first_seen import FirstSeen
@@ -105,8 +105,7 @@ class Jobs:
             status=status,
             spec=None,
             pods=pods,
-            fault=fault.message if fault else "",
-            fault_in_allocation=fault is not None and fault.in_allocation,
+            quarantine=Quarantined(fault.message, fault.in_allocation) if fault else None,
             context=self._contexts.without_spec(body),
             deleted=meta.deletion_timestamp is not None,
         )

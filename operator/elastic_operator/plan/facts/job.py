@@ -215,6 +215,14 @@ class JobContext:
 
 
 @dataclass(frozen=True, slots=True)
+class Quarantined:
+    """Why a job is quarantined, in words for its user, and whether the allocation raised the error."""
+
+    message: str
+    in_allocation: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """One job as the stores show it."""
 
@@ -237,10 +245,8 @@ class Job:
     """The fingerprint that the job's pods must have (19), by role."""
     feedback: JobFeedback = JobFeedback()
     context: JobContext = JobContext()
-    fault: str = ""
-    """Why the job is quarantined after an error of the operator's own (88)."""
-    fault_in_allocation: bool = False
-    """Whether the allocation raised the error in `fault`."""
+    quarantine: Quarantined | None = None
+    """Set while the job is quarantined after an error of the operator's own (88). Its spec is then None."""
     provisioning: Provisioning | None = None
     """The rules by which the job's pods may request new nodes; None if they may not (49)."""
     start_seconds: int = 0
