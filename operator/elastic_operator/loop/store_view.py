@@ -12,7 +12,7 @@ from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.memory import KeyedCache, LastSeen, SingleCache
 from elastic_operator.plan.facts.allocation_inputs import ForeignPod, JobShape, Member, Node
 from elastic_operator.plan.facts.group_report import GroupReport
-from elastic_operator.plan.facts.job import LOGS_NOT_READ, Group, Job, JobFeedback, OwnPod
+from elastic_operator.plan.facts.job import Group, Job, JobFeedback, OwnPod
 from elastic_operator.plan.job.remaining_pods import flavor_in_use
 from elastic_operator.plan.policies.resolve import ResolvedPolicies
 from elastic_operator.read.jobs import InputsWithoutSpec, JobInputs
@@ -40,8 +40,8 @@ class StoreView:
     Args:
         with_logs: The pods of a job (uid, namespace) with the content of their logs. A failed pod is shown as not
             failed until its log was read.
-        report, answered: By a job's uid, its master's report, and when the master last answered, or began to be asked
-            every second; None if that is about to begin. Without `answered` no master is asked.
+        pods_are_asked: Whether masters are asked, and logs read, of jobs with a node that is not Ready.
+        report, answered: By a job's uid, its master's report, and when the master last answered.
         group: By a job's uid, the group that its pods' logs show.
         may_preempt: Whether the API server would accept the job's pods.
         may_not_preempt: The jobs (uids) and the namespaces for which `may_preempt` is false.
@@ -55,15 +55,16 @@ class StoreView:
         failed_writes: FailedWrites,
         *,
         report: Callable[[str], GroupReport | None] = lambda _: None,
-        answered: Callable[[str], float | None] | None = None,
-        group: Callable[[str], Group | None] = lambda _: LOGS_NOT_READ,
+        answered: Callable[[str], float | None] = lambda _: None,
+        group: Callable[[str], Group | None] = lambda _: None,
+        pods_are_asked: bool = False,
         may_preempt: Callable[[Job], bool] = lambda _: True,
         may_not_preempt: Callable[[], tuple[AbstractSet[str], AbstractSet[str]]] = lambda: (frozenset(), frozenset()),
         job_read: Callable[[Job], object] = lambda _: None,
     ) -> None:
         self.reader, self._with_logs, self._failed_writes = reader, with_logs, failed_writes
         self._report, self._answered, self._group, self._may_preempt = report, answered, group, may_preempt
-        self._may_not_preempt, self._job_read = may_not_preempt, job_read
+        self._pods_are_asked, self._may_not_preempt, self._job_read = pods_are_asked, may_not_preempt, job_read
         self._quarantine, self._stores, self._ledger = reader.quarantine, reader.stores, reader.ledger
         self.now = 0.0
         self.settings = reader.settings.allocation
@@ -179,14 +180,13 @@ class StoreView:
             return self._known.get(uid, without_spec, self.reader.jobs.job_without_spec, without_spec)
         own, specs, failed = self._ledger.own_pods(uid), self.reader.specs, self._failed_writes.of(uid)
         reads_no_log = specs.status(body).finished or specs.of(body).reports_failures
-        answered_at = self._answered(uid) if self._answered is not None else None
         feedback = JobFeedback(
             write_error=failed.message,
             pods_rejected=failed.pods_rejected,
             pods_rejected_until_edit=failed.refusal(meta.generation),
             report=self._report(uid),
-            last_answer_at=answered_at,
-            is_about_to_ask=self._answered is not None and answered_at is None,
+            pods_are_asked=self._pods_are_asked,
+            last_answer_at=self._answered(uid),
             group=self._group(uid),
         )
         pods = own if reads_no_log else self._with_logs(uid, meta.namespace, own)

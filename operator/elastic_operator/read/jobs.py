@@ -8,7 +8,7 @@ from typing import NamedTuple
 from elastic_api.status import JobStatus
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.pruned_fields import PrunedFields
-from elastic_operator.plan.facts.job import LOGS_NOT_READ, Job, JobContext, JobFeedback, OwnPod, Quarantined
+from elastic_operator.plan.facts.job import Job, JobContext, JobFeedback, OwnPod, Quarantined
 from elastic_operator.quarantine import Fault
 from elastic_operator.read import convert
 from elastic_operator.read.first_seen import FirstSeen
@@ -61,7 +61,7 @@ class Jobs:
         """The inputs of one job now."""
         context = self._contexts.of(body, pods)
         if not context.unready:
-            feedback = replace(feedback, last_answer_at=None, is_about_to_ask=False, group=LOGS_NOT_READ)
+            feedback = replace(feedback, pods_are_asked=False, last_answer_at=None, group=None)
         return JobInputs(body, pods, self._ledger.foreign_names(body.metadata.uid), context, feedback)
 
     def job(self, inputs: JobInputs) -> Job:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import inf
 
 from elastic_api.job import JobSpec
 from elastic_api.status import ConditionType, JobStatus
@@ -128,9 +127,6 @@ class Group:
     pods: frozenset[str] = frozenset()
 
 
-LOGS_NOT_READ = Group(-inf)
-
-
 @dataclass(frozen=True, slots=True)
 class Survivors:
     """The running pods on Ready nodes, master first, and when the first of the other nodes stopped being Ready."""
@@ -176,14 +172,16 @@ class JobFeedback:
     """The refusal of this generation's pods by the API server, which will not accept them until the spec changes."""
     report: GroupReport | None = None
     """The last report of one of the job's masters."""
+    pods_are_asked: bool = False
+    """Whether the operator asks the job's master every second and reads its pods' logs, because a node is not Ready.
+    What is None below is then about to come.
+    """
     last_answer_at: float | None = None
     """When the master last answered, or when the operator began to ask it every second, if that is later; None: it is
     not asked every second (92).
     """
-    is_about_to_ask: bool = False
-    """Whether the operator is about to begin to ask the master every second."""
-    group: Group | None = LOGS_NOT_READ
-    """The group that the logs of the job's pods show since they are read; None: the reading is about to begin (146)."""
+    group: Group | None = None
+    """The group that the logs of the job's pods show since they are read; None: they are not read (146)."""
 
 
 @dataclass(frozen=True, slots=True)

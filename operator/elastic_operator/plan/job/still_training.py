@@ -40,10 +40,10 @@ def fresh_until(job: Job, now: float) -> float:
     """Until when the master's last answer counts; -inf if it is not asked. If it is about to be asked, it has as long
     to answer.
     """
-    if job.feedback.is_about_to_ask:
-        return now + FRESH_SECONDS
     answered_at = job.feedback.last_answer_at
-    return -inf if answered_at is None else min(answered_at, now) + FRESH_SECONDS
+    if answered_at is None:
+        return now + FRESH_SECONDS if job.feedback.pods_are_asked else -inf
+    return min(answered_at, now) + FRESH_SECONDS
 
 
 def _polled_master(job: Job, status: JobStatus) -> OwnPod | None:

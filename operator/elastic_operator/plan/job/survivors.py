@@ -48,11 +48,12 @@ def trains_on(job: Job, staying: Survivors | None) -> bool:
 
 
 def decided_at(job: Job, staying: Survivors | None, now: float) -> float:
-    """By when it is known at the latest whether the pods are a group; -inf if it is known, or if the clock was set back
-    since the reading began.
+    """By when it is known at the latest whether the pods are a group; -inf if it is known, if nobody reads the logs, or
+    if the clock was set back since the reading began.
     """
     if staying is None or trains_on(job, staying):
         return -inf
-    if job.feedback.group is None:
-        return now + BEGIN_SECONDS
-    return job.feedback.group.read_since + SURVIVOR_READ_SECONDS if job.feedback.group.read_since <= now + 1 else -inf
+    group = job.feedback.group
+    if group is None:
+        return now + BEGIN_SECONDS if job.feedback.pods_are_asked else -inf
+    return group.read_since + SURVIVOR_READ_SECONDS if group.read_since <= now + 1 else -inf
