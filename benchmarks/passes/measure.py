@@ -16,7 +16,6 @@ from benchmarks.passes.server import Server
 from elastic_api.job import API_VERSION, PLURAL
 from elastic_api.pod_names import parse_pod_name
 from elastic_operator.__main__ import GC_THRESHOLDS
-from elastic_operator.build.request import BuildSettings
 from elastic_operator.cluster import objects as kinds
 from elastic_operator.cluster.connection import Connection, Credentials
 from elastic_operator.cluster.events import EventRecorder
@@ -61,12 +60,11 @@ class Operator:
         self._fill(load)
         self.stores.jobs.subscribe(lambda *_: self._wake())
         self.events = EventRecorder(session, instance="bench")
-        build = BuildSettings(settings.worker_priority_class_name, settings.master_priority_class_name)
         self._statuses = PolicyStatuses(session, self.stores.policies, now=clock.time)
         self.controller = make_controller(
             stores=self.stores,
             ledger=ledger,
-            executor=PlanExecutor(session, self.stores, self.events, build),
+            executor=PlanExecutor(session, self.stores, self.events, settings.build("elastic-system")),
             logs=FailureLogs(session, lambda _: "pytorch", ledger.dirty_jobs, self._wake),
             settings=settings,
             metrics=metrics,

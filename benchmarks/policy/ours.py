@@ -57,7 +57,7 @@ ROUNDS_WITHOUT_PODS = 6
 MINUTE = 60.0
 SETTINGS = Settings()
 ALLOCATION_SETTINGS = AllocationSettings(
-    gpu_resources=(GPU,), default_team=SETTINGS.default_team, starvation_seconds=SETTINGS.starvation_seconds
+    gpu_resources=(GPU,), default_team=SETTINGS.allocation.default_team, starvation_seconds=SETTINGS.starvation_seconds
 )
 
 
@@ -139,7 +139,7 @@ class Ours:
             nodes=tuple(self._node(world, number) for number in range(len(world.places))),
             jobs=tuple(known.demand for known in self._known.values() if known.demand is not None),
             settings=ALLOCATION_SETTINGS,
-            teams=(*self._teams, *SETTINGS.default_parents),
+            teams=(*self._teams, *SETTINGS.allocation.default_parents),
             team_of={team.name: team.name for team in self._teams},
             foreign_pods=tuple(self._requests(world)),
             eviction_limits=EvictionLimits(

@@ -23,7 +23,6 @@ from typing import Any
 
 from elastic_api.pod_names import parse_pod_name
 from elastic_api.status import JobStatus
-from elastic_operator.build.request import BuildSettings
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.backoff import Backoff
 from elastic_operator.cluster.connection import Connection, load_connection
@@ -97,7 +96,7 @@ class Process:
         self.ledger = Ledger(
             job_of=self.stores.jobs.get,
             parse=parse_pod_name,
-            gpu_resources=settings.gpu_resources,
+            gpu_resources=settings.allocation.gpu_resources,
             on_change=self._wake,
             on_error=self.stores.pods.on_error,
         )
@@ -272,14 +271,7 @@ class Process:
             self.quotas.pass_ended(decisions.policies, decisions.inputs)
 
     def _controller(self, events: EventRecorder, logs: FailureLogs) -> Controller:
-        build = BuildSettings(
-            worker_priority_class=self.settings.worker_priority_class_name,
-            master_priority_class=self.settings.master_priority_class_name,
-            gpu_resources=self.settings.gpu_resources,
-            worker_image=self.settings.worker_image,
-            worker_pull_secrets=self.settings.worker_image_pull_secrets,
-            network=self.settings.job_network(namespace()),
-        )
+        build = self.settings.build(namespace())
         clock = self.session.clock
         return make_controller(
             stores=self.stores,

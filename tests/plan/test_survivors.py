@@ -19,7 +19,7 @@ DUE = 140
 def job_of(pods=PODS, *, asked=120.0, shown=frozenset(), **fields):
     """A job of which the logs are read since then, and show that these pods are a group."""
     known = None if asked is None else Group(START + asked, shown)
-    return make_job(pods, status=started(3), group=known, **fields)
+    return make_job(pods, status=started(3), group=known, pods_are_asked=True, **fields)
 
 
 def after_loss(job, *, now=DUE, unready=100):
@@ -80,7 +80,7 @@ def test_nobody_waits_for_an_answer_where_a_node_is_out_of_service():
     [
         ((make_pod("master-0", node="n2"), *PODS[1:3]), {}),
         (PODS, {"spec": make_spec(minReplicas=4)}),
-        (PODS, {"spec": make_spec(runtime={"mode": "Elastic"})}),
+        (PODS, {"spec": make_spec(runtime={"mode": "Elastic"}), "last_answer_at": START}),
     ],
     ids=["without the master", "below the minimum", "Elastic"],
 )

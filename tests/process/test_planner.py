@@ -539,7 +539,7 @@ def test_unchanged_job_whose_allocation_raises_is_quarantined_in_that_pass(
 
     monkeypatch.setattr(Allocator, "allocate", raises_at_the_first)
     world.planner.forget_allocation()
-    assert [obs.job.name for obs in world.decide().obs.values() if obs.job.fault] == ["first"]
+    assert [obs.job.name for obs in world.decide().obs.values() if obs.job.quarantine] == ["first"]
 
 
 def by_name(things):

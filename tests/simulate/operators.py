@@ -8,7 +8,6 @@ from random import Random
 from typing import Any
 
 from elastic_api.pod_names import parse_pod_name
-from elastic_operator.build.request import BuildSettings
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.store import Store
@@ -45,7 +44,7 @@ KINDS: dict[str, tuple[str, type[Any]]] = {
 SETTINGS = Settings(
     flavors=tuple(GpuFlavor(name=name, resources=(GPU,), node_selector={POOL: name}) for name in FLAVORS)
 )
-BUILD = BuildSettings(SETTINGS.master_priority_class_name, SETTINGS.worker_priority_class_name)
+BUILD = SETTINGS.build("elastic-system")
 MOST_TURNS = 5_000
 """Turns of the event loop after which the writes of a pass must be over."""
 

@@ -101,7 +101,7 @@ def test_a_job_at_which_the_planner_raises_is_quarantined_and_the_others_are_dec
     taken = recorded(world)
     bad, good = taken.jobs
     first, second = decide(replace(taken, jobs=(replace(bad, shape=None), good))).jobs
-    assert first.job.fault.startswith("AssertionError: ")
+    assert first.job.quarantine.message.startswith("AssertionError: ")
     assert [c.reason for c in first.plan.status.conditions if c.type == "Ready"] == ["InternalError"]
-    assert not second.job.fault
+    assert not second.job.quarantine
     assert second.grant is not None

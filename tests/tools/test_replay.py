@@ -6,7 +6,6 @@ import json
 import os
 import sys
 from dataclasses import replace
-from math import inf
 
 from elastic_operator.command_line import main
 from elastic_operator.plan.facts.allocation_inputs import ForeignPod
@@ -101,7 +100,10 @@ def lost():
     """A job of two pods, one of which was on a node that is out of service."""
     snapshot = make_cluster_snapshot([make_node("n1"), make_node("n2", ready=False)], [make_job("a", 2, 2, on="n1 n2")])
     (job,) = at_rest(snapshot).jobs
-    return replace(snapshot, jobs=(replace(job, facts=with_facts(job.facts, unready={"n2": -inf})),))
+    return replace(
+        snapshot,
+        jobs=(replace(job, facts=with_facts(job.facts, unready={"n2": NOW}, out_of_service=frozenset({"n2"}))),),
+    )
 
 
 def test_of_a_lost_pod_it_is_told_what_was_observed_why_pods_are_deleted_and_what_follows(desk):

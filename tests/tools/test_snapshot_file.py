@@ -38,6 +38,7 @@ from elastic_operator.plan.facts.job import (
     MainContainer,
     OwnPod,
     Provisioning,
+    Quarantined,
 )
 from elastic_operator.plan.facts.node_outage import NodeOutage
 from elastic_operator.plan.facts.team import Flavor, Quota, Team
@@ -127,6 +128,7 @@ JOBS = facts(
     spec=SPECS,
     pods=some(PODS),
     provisioning=maybe(facts(Provisioning)),
+    quarantine=maybe(facts(Quarantined)),
     feedback=facts(JobFeedback, report=maybe(REPORTS), group=maybe(facts(Group))),
     context=facts(
         JobContext,

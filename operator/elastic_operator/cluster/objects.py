@@ -15,6 +15,7 @@ from elastic_api.job import GROUP
 from elastic_api.what_if import ANNOTATION_WHAT_IF
 from elastic_operator.cluster.meta import Condition, LabelledMeta, Meta, Struct
 from elastic_operator.cluster.pod import Pod
+from elastic_operator.plan.facts.allocation_inputs import Taint
 from elastic_worker.contract import MASTER_PORT
 
 __all__ = [
@@ -36,14 +37,6 @@ T = TypeVar("T", bound=Struct)
 
 ANNOTATION_OPERATOR_NAMESPACE = f"{GROUP}/operator-namespace"
 """On the chart's priority classes: the namespace of the operator that they were installed with (81)."""
-
-
-class Taint(Struct, frozen=True):
-    """spec.taints[] of a node."""
-
-    key: str
-    effect: str
-    value: str = ""
 
 
 class NodeSpec(Struct, frozen=True):

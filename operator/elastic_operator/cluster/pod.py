@@ -8,6 +8,7 @@ import msgspec
 
 from elastic_operator.cluster.interned import intern_fields
 from elastic_operator.cluster.meta import Condition, Meta, Struct
+from elastic_operator.plan.facts.allocation_inputs import Toleration
 from elastic_worker import contract
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
@@ -127,15 +128,6 @@ class Affinity(Struct, frozen=True):
     node_affinity: NodeAffinity | None = None
     pod_affinity: PodAffinity | None = None
     pod_anti_affinity: PodAffinity | None = None
-
-
-class Toleration(Struct, frozen=True):
-    """A toleration."""
-
-    key: str = ""
-    operator: str = ""
-    value: str = ""
-    effect: str = ""
 
 
 class SpreadConstraint(Struct, frozen=True):

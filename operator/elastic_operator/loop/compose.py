@@ -98,6 +98,7 @@ def make_controller(
         report=poller.report,
         answered=poller.last_answer_at,
         group=survivors.group,
+        pods_are_asked=True,
         may_preempt=admission_checks.may_preempt,
         may_not_preempt=admission_checks.may_not_preempt,
         job_read=admission_checks.answers.job_read,

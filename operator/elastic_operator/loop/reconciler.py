@@ -136,13 +136,13 @@ class Reconciler:
         try:
             if self._planner.plans.is_up_to_date(obs, allocation, time.monotonic()):
                 return False
-            if not obs.job.fault:
+            if not obs.job.quarantine:
                 self._plan(obs, allocation, now)
         except Exception as error:  # noqa: BLE001 - any error is handled as an error of this job only
             quarantined = self._quarantine_job(obs.job.uid, error)
             assert quarantined is not None, "a pass awaits nothing, so the job is still there"
             obs = quarantined
-        if obs.job.fault:
+        if obs.job.quarantine:
             self._leave_in_quarantine(obs, allocation, now)
         return True
 
@@ -217,7 +217,7 @@ class Reconciler:
         for uid in self.reason_messages.take(in_storm=in_storm):
             previous = self._planner.plans.of(uid)
             # An unchanged observation is the identical object (23).
-            if previous is None or previous.obs is not decisions.obs.get(uid) or previous.obs.job.fault:
+            if previous is None or previous.obs is not decisions.obs.get(uid) or previous.obs.job.quarantine:
                 continue
             if uid not in allocation or self.dispatcher.busy(uid):
                 continue

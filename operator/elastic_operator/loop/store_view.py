@@ -5,20 +5,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from math import inf
 from typing import NamedTuple
 
 from elastic_operator.cluster import objects
 from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.memory import KeyedCache, LastSeen, SingleCache
-from elastic_operator.plan.facts.allocation_inputs import AllocationSettings, ForeignPod, JobShape, Member, Node
+from elastic_operator.plan.facts.allocation_inputs import ForeignPod, JobShape, Member, Node
 from elastic_operator.plan.facts.group_report import GroupReport
-from elastic_operator.plan.facts.job import LOGS_NOT_READ, Group, Job, JobFeedback, OwnPod
+from elastic_operator.plan.facts.job import Group, Job, JobFeedback, OwnPod
 from elastic_operator.plan.job.remaining_pods import flavor_in_use
 from elastic_operator.plan.policies.resolve import ResolvedPolicies
 from elastic_operator.read.jobs import InputsWithoutSpec, JobInputs
 from elastic_operator.read.reader import Reader
-from elastic_operator.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +40,7 @@ class StoreView:
     Args:
         with_logs: The pods of a job (uid, namespace) with the content of their logs. A failed pod is shown as not
             failed until its log was read.
+        pods_are_asked: Whether masters are asked, and logs read, of jobs with a node that is not Ready.
         report, answered: By a job's uid, its master's report, and when the master last answered.
         group: By a job's uid, the group that its pods' logs show.
         may_preempt: Whether the API server would accept the job's pods.
@@ -56,18 +55,19 @@ class StoreView:
         failed_writes: FailedWrites,
         *,
         report: Callable[[str], GroupReport | None] = lambda _: None,
-        answered: Callable[[str], float | None] = lambda _: -inf,
-        group: Callable[[str], Group | None] = lambda _: LOGS_NOT_READ,
+        answered: Callable[[str], float | None] = lambda _: None,
+        group: Callable[[str], Group | None] = lambda _: None,
+        pods_are_asked: bool = False,
         may_preempt: Callable[[Job], bool] = lambda _: True,
         may_not_preempt: Callable[[], tuple[AbstractSet[str], AbstractSet[str]]] = lambda: (frozenset(), frozenset()),
         job_read: Callable[[Job], object] = lambda _: None,
     ) -> None:
         self.reader, self._with_logs, self._failed_writes = reader, with_logs, failed_writes
         self._report, self._answered, self._group, self._may_preempt = report, answered, group, may_preempt
-        self._may_not_preempt, self._job_read = may_not_preempt, job_read
+        self._pods_are_asked, self._may_not_preempt, self._job_read = pods_are_asked, may_not_preempt, job_read
         self._quarantine, self._stores, self._ledger = reader.quarantine, reader.stores, reader.ledger
         self.now = 0.0
-        self.settings = _allocation_settings(reader.settings)
+        self.settings = reader.settings.allocation
         self._known: KeyedCache[JobInputs | InputsWithoutSpec, Job] = KeyedCache()
         self._barred_seen: LastSeen[_Barred] = LastSeen()
         self._mine: SingleCache[int, AbstractSet[str]] = SingleCache()
@@ -166,7 +166,7 @@ class StoreView:
     def job(self, uid: str) -> Job:
         """The facts of that job; the same object while nothing in them changes."""
         job = self._read(uid)
-        if not job.fault:
+        if not job.quarantine:
             self._job_read(job)
         return job
 
@@ -185,6 +185,7 @@ class StoreView:
             pods_rejected=failed.pods_rejected,
             pods_rejected_until_edit=failed.refusal(meta.generation),
             report=self._report(uid),
+            pods_are_asked=self._pods_are_asked,
             last_answer_at=self._answered(uid),
             group=self._group(uid),
         )
@@ -269,13 +270,3 @@ class StoreView:
     def quarantine_pod(self, pod: ForeignPod, error: Exception) -> None:
         """Quarantine a foreign pod at which the allocation raised an error."""
         self._quarantine.quarantine("pod", pod.uid, f"{pod.namespace}/{pod.name}", error, in_allocation=True)
-
-
-def _allocation_settings(settings: Settings) -> AllocationSettings:
-    return AllocationSettings(
-        gpu_resources=settings.gpu_resources,
-        flavors=settings.gpu_flavors,
-        default_team=settings.default_team,
-        default_parents=settings.default_parents,
-        starvation_seconds=settings.starvation_seconds,
-    )

@@ -168,12 +168,13 @@ class Planner:
         if known is not None and known.job is job and view.now < self._observe_at.time_of(job.uid):
             return known
         until = inf
-        if (job.fault or job.deleted) and known is not None and known.job is job:  # by identity (23)
+        if (job.quarantine or job.deleted) and known is not None and known.job is job:  # by identity (23)
             obs = known
-        elif job.fault or job.deleted:
+        elif job.quarantine or job.deleted:
             obs = Observation(job, job.status)
-            if job.fault:
-                memory.quarantined = None if job.fault_in_allocation else demand_while_quarantined(view, memory, job)
+            if job.quarantine:
+                in_allocation = job.quarantine.in_allocation
+                memory.quarantined = None if in_allocation else demand_while_quarantined(view, memory, job)
         else:
             obs = observe(job, view.now)
             until = _valid_until(obs, view.now)
@@ -205,7 +206,7 @@ class Planner:
     def _demand(self, view: ClusterView, uid: str) -> None:
         """Make the job's demand, unless it is quarantined."""
         memory = self._jobs[uid]
-        if memory.obs is not None and not memory.obs.job.fault:
+        if memory.obs is not None and not memory.obs.job.quarantine:
             try:
                 renew_demand(view, memory, memory.obs)
             except Exception as error:  # noqa: BLE001 - as in `_observe`

@@ -78,7 +78,7 @@ def node(node: Node) -> model.Node:
         name=node.metadata.name,
         allocatable={name: amount(name, quantity) for name, quantity in node.status.allocatable.items()},
         labels=node.metadata.labels,
-        taints=tuple(model.Taint(key=t.key, effect=t.effect, value=t.value) for t in node.spec.taints or ()),
+        taints=node.spec.taints or (),
         unschedulable=node.spec.unschedulable,
         ready=unready_since(node) is None,
     )

@@ -60,7 +60,8 @@ class JobContexts:
         priority, unready = self._priority(self._specs.class_name(body)), self._nodes.unready_of(pods)
         return JobContext(
             priority=priority.value,
-            unready=unready,
+            unready={name: node.since for name, node in unready.items()},
+            out_of_service=frozenset(name for name, node in unready.items() if node.out_of_service),
             node_outage=self._nodes.outages.present if unready else None,
             misplaced=self._nodes.misplaced(pods),
             grace_ceiling=self.grace_ceiling(body.metadata.namespace),
@@ -98,7 +99,7 @@ class JobContexts:
         """The last external change, if the job may flap (143)."""
         if not may_flap(self._specs.status(body), self._now()):
             return None
-        resolved, default = self._policies.resolved, self._settings.default_team
+        resolved, default = self._policies.resolved, self._settings.allocation.default_team
         teams = self._teams.get(resolved, Teams, resolved.teams, resolved.team_of, default)
         team = teams.of(body.metadata.namespace)
         return FlapWindow(self._external_changes.since, team.quantum_seconds is not None)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import inf
 from typing import NamedTuple
 
 from elastic_api.status import JobStatus
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.pruned_fields import PrunedFields
-from elastic_operator.plan.facts.job import LOGS_NOT_READ, Job, JobContext, JobFeedback, OwnPod
+from elastic_operator.plan.facts.job import Job, JobContext, JobFeedback, OwnPod, Quarantined
 from elastic_operator.quarantine import Fault
 from elastic_operator.read import convert
 from elastic_operator.read.first_seen import FirstSeen
@@ -62,7 +61,7 @@ class Jobs:
         """The inputs of one job now."""
         context = self._contexts.of(body, pods)
         if not context.unready:
-            feedback = replace(feedback, last_answer_at=-inf, group=LOGS_NOT_READ)
+            feedback = replace(feedback, pods_are_asked=False, last_answer_at=None, group=None)
         return JobInputs(body, pods, self._ledger.foreign_names(body.metadata.uid), context, feedback)
 
     def job(self, inputs: JobInputs) -> Job:
@@ -106,8 +105,7 @@ class Jobs:
             status=status,
             spec=None,
             pods=pods,
-            fault=fault.message if fault else "",
-            fault_in_allocation=fault is not None and fault.in_allocation,
+            quarantine=Quarantined(fault.message, fault.in_allocation) if fault else None,
             context=self._contexts.without_spec(body),
             deleted=meta.deletion_timestamp is not None,
         )

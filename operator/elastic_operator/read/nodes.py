@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import partial
-from math import inf
 from typing import NamedTuple, TypeVar
 
 from elastic_operator.cluster import objects
@@ -76,12 +75,10 @@ class Nodes:
         self._why_closed.drop_absent(reasons.keys())
         return NodeAvailability(frozenset(reasons), {name: why for name, why in reasons.items() if why})
 
-    def unready_of(self, pods: tuple[OwnPod, ...]) -> dict[str, float]:
-        """The nodes of these pods that were not Ready at the last refresh, each with the time since when; -inf if it is
-        out of service.
-        """
+    def unready_of(self, pods: tuple[OwnPod, ...]) -> Unready:
+        """The nodes of these pods that were not Ready at the last refresh."""
         found = {pod.node: self._unready.get(pod.node) for pod in pods if pod.node} if self._unready else {}
-        return {name: -inf if node.out_of_service else node.since for name, node in found.items() if node is not None}
+        return {name: node for name, node in found.items() if node is not None}
 
     def misplaced(self, pods: tuple[OwnPod, ...]) -> dict[str, str]:
         """The unbound pods (uids) whose pinned node accepts them no more, each with the reason."""

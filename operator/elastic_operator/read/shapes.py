@@ -50,7 +50,7 @@ class Shapes:
         classes: Store[objects.PriorityClass],
     ) -> None:
         self._settings, self._claims, self._volumes, self._classes = settings, claims, volumes, classes
-        self._gpu_resources, self._flavors = settings.gpu_resources, settings.gpu_flavors
+        self._gpu_resources, self._flavors = settings.allocation.gpu_resources, settings.allocation.flavors
         self._shapes: KeyedCache[_Key, JobShape] = KeyedCache()
         self._volumes_seen: LastSeen[tuple[int, int]] = LastSeen()
         self._equal: Interned[str, PodShape] = Interned()

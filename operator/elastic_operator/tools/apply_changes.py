@@ -141,8 +141,7 @@ def _edited(job: Job, spec: JobSpec, priorities: Mapping[str, int]) -> Job:
         context=replace(context, priority=priorities.get(spec.priority_class_name, unlisted)),
         feedback=replace(job.feedback, pods_rejected_until_edit="", pods_rejected=""),
         invalid="",
-        fault="",
-        fault_in_allocation=False,
+        quarantine=None,
     )
 
 

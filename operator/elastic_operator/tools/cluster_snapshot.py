@@ -93,7 +93,7 @@ def _job(view: ClusterView, obs: Observation) -> SnapshotJob:
             spec=without_contents(job.spec) if job.spec is not None else None,
             pods=tuple(map(_without_last_output, job.pods)),
         ),
-        shape=view.shape(job) if obs.wants_pods and not job.fault else None,
+        shape=view.shape(job) if obs.wants_pods and not job.quarantine else None,
         assumed=tuple(replace(pod, gpus=0) for pod in view.assumed(job.uid)),
         may_preempt=view.may_preempt(job),
         may_preempt_despite_errors=view.may_preempt_despite_errors(job),

@@ -120,14 +120,14 @@ def _decision(
 ) -> JobDecision:
     uid, allocation = obs.job.uid, decisions.allocation
     grant = allocation.get(uid)
-    if not obs.job.fault:
+    if not obs.job.quarantine:
         try:
             plan = planner.plan(obs, grant, view.now)
         except Exception as error:  # noqa: BLE001 - any error is handled as an error of this job only
             quarantined = planner.quarantine(view, uid, error, at_grant=True)
             assert quarantined is not None, "the job is there"
             obs = quarantined
-    if obs.job.fault:
+    if obs.job.quarantine:
         plan = planner.plan_in_quarantine(obs.job, grant.assignment.release if grant else (), view.now)
     namespace = obs.job.namespace
     team = decisions.policies.team_of.get(namespace, f"namespace {namespace}")

@@ -10,7 +10,7 @@ from math import inf
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.allocation_inputs import EvictionLimits, ForeignPod, JobShape, Member, Node
 from elastic_operator.plan.facts.gpus import count_gpus
-from elastic_operator.plan.facts.job import Job, OwnPod
+from elastic_operator.plan.facts.job import Job, OwnPod, Quarantined
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.remaining_pods import flavor_in_use
 from elastic_operator.plan.policies.resolve import resolve
@@ -91,8 +91,8 @@ class SnapshotView:
     ) -> bool:
         """Quarantine a job at which the planner raised an error: only its pods count."""
         entry = self._jobs[uid]
-        fault = f"{type(error).__name__}: {error}"
-        facts = replace(entry.facts, spec=None, fault=fault, fault_in_allocation=in_allocation)
+        quarantined = Quarantined(f"{type(error).__name__}: {error}", in_allocation)
+        facts = replace(entry.facts, spec=None, quarantine=quarantined)
         self._jobs[uid] = replace(entry, facts=facts)
         return True
 

@@ -68,7 +68,7 @@ def namespaces_without_a_policy(namespaces: int) -> None:
     """Each has a job, and all begin at once; who begins or grows changes how all of them stand to others."""
     nodes = [make_node(f"n{i}", 8) for i in range(namespaces // 4)]
     jobs = [make_job(f"j{i:05}", 1, 4, team=f"x{i}") for i in range(namespaces)]
-    settings = Settings()
+    settings = Settings().allocation
     inputs = make_inputs(nodes, jobs, teams=settings.default_parents, default_team=settings.default_team)
     allocation = allocate(inputs)
     assert all(len(allocation.assignment(uid).create) == 2 for uid in allocation)

@@ -20,7 +20,7 @@ TEAM = make_team("a")
 
 def inputs(*jobs, teams=(TEAM,), nodes=N8, **default_policy):
     """Namespaces other than the teams' own are without a policy."""
-    settings = Settings.model_validate({"defaultPolicy": default_policy})
+    settings = Settings.model_validate({"defaultPolicy": default_policy}).allocation
     covered = {team.name: team.name for team in teams}
     every = (*teams, *settings.default_parents)
     return make_inputs(nodes, jobs, teams=every, team_of=covered, default_team=settings.default_team)

@@ -19,10 +19,11 @@ from elastic_operator.cluster.rate_limit import TokenBucket
 from elastic_operator.memory import drop_absent
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.allocation_inputs import JobDemand
-from elastic_operator.plan.facts.times import seconds, status_time
+from elastic_operator.plan.facts.times import seconds
 from elastic_operator.plan.forecast.ends import known_ends
-from elastic_operator.plan.forecast.positions import positions, queued_jobs, rounded
+from elastic_operator.plan.forecast.positions import positions, queued_jobs
 from elastic_operator.plan.forecast.starts import Steps, confidence, of_now, start_times
+from elastic_operator.plan.forecast.status import queue_position
 from elastic_operator.plan.planner import PassDecisions
 
 log = logging.getLogger(__name__)
@@ -172,7 +173,8 @@ class QueuePositions:
         """Whether the job's place is to be written now. An error at one job keeps no other from its place."""
         job = waiting.job
         try:
-            wanted, shown = _place_of(waiting), self._known.get(job.uid)
+            wanted = queue_position(waiting.position, waiting.start, waiting.confidence)
+            shown = self._known.get(job.uid)
             if shown is not None and shown.place is not None:
                 if not _is_another(shown.place, wanted, now):
                     return False
@@ -195,14 +197,6 @@ class QueuePositions:
             self._metrics.start_estimates.inc()
             estimates = [*estimates, (now, seconds(place.estimated_start_time))][-MAX_ESTIMATES:]
         self._known[uid] = _Known(place, time.monotonic(), estimates)
-
-
-def _place_of(waiting: _Waiting) -> QueuePosition:
-    return QueuePosition(
-        position=rounded(waiting.position),
-        estimated_start_time=status_time(waiting.start) if waiting.start is not None else None,
-        confidence=waiting.confidence if waiting.start is not None else None,
-    )
 
 
 def _is_another(known: QueuePosition, wanted: QueuePosition, now: float) -> bool:

@@ -19,9 +19,8 @@ from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.times import status_time
 from elastic_operator.plan.forecast.answer import Answer, demand_if_resumed, work_out
 from elastic_operator.plan.forecast.ends import known_ends
-from elastic_operator.plan.forecast.positions import rounded
 from elastic_operator.plan.forecast.starts import Steps, of_now
-from elastic_operator.plan.forecast.status import with_answer
+from elastic_operator.plan.forecast.status import queue_position, with_answer
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.planner import PassDecisions
 
@@ -107,7 +106,8 @@ class WhatIfs:
     def end(self, obs: Observation, found: Answer, now: float) -> None:
         """Keep the job's answer. A pass may have asked for it again meanwhile."""
         self._namespaces.pop(obs.job.uid, None)
-        self._answers[obs.job.uid] = _queue_place(found), _forecast(obs, found, now)
+        place = queue_position(found.position, found.starts_at, found.confidence) if found.position else None
+        self._answers[obs.job.uid] = place, _forecast(obs, found, now)
         self._metrics.what_ifs.labels("true" if found.fits else "false").inc()
 
 
@@ -123,14 +123,4 @@ def _forecast(obs: Observation, found: Answer, now: float) -> Forecast:
         reclaimed_gpus=found.reclaimed,
         borrowed_gpus=found.borrowed,
         borrows=[Lender(policy=name, gpus=gpus) for name, gpus in found.lenders],
-    )
-
-
-def _queue_place(found: Answer) -> QueuePosition | None:
-    if found.position is None:
-        return None
-    return QueuePosition(
-        position=rounded(found.position),
-        estimated_start_time=status_time(found.starts_at) if found.starts_at is not None else None,
-        confidence=found.confidence,
     )

@@ -392,10 +392,10 @@ class EvictionLimits:
 class AllocationSettings:
     """The operator's settings that an allocation depends on.
 
-    `gpu_resources` are the extended resources that count as GPUs. Every namespace that no policy covers is a team
-    called `namespace NAME`, like `default_team`. If that has a parent, the parent is in `default_parents`, and the GPUs
-    that all these namespaces get are divided among them (111). For a job that has waited for `starvation_seconds`, room
-    that becomes free is held (37).
+    `gpu_resources` are the extended resources that count as GPUs: those of all flavors, each once. Every namespace that
+    no policy covers is a team called `namespace NAME`, like `default_team`. If that has a parent, the parent is in
+    `default_parents`, and the GPUs that all these namespaces get are divided among them (111). Room that becomes free
+    is held for a job that has waited for `starvation_seconds` (37).
     """
 
     gpu_resources: tuple[str, ...] = ("nvidia.com/gpu",)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import inf
 
 from elastic_api.job import JobSpec
 from elastic_api.status import ConditionType, JobStatus
@@ -128,15 +127,9 @@ class Group:
     pods: frozenset[str] = frozenset()
 
 
-LOGS_NOT_READ = Group(-inf)
-
-
 @dataclass(frozen=True, slots=True)
 class Survivors:
-    """The running pods on Ready nodes, master first, and when the first of the other nodes stopped being Ready.
-
-    That time is inf if it is not known.
-    """
+    """The running pods on Ready nodes, master first, and when the first of the other nodes stopped being Ready."""
 
     pods: tuple[OwnPod, ...]
     since: float
@@ -179,12 +172,16 @@ class JobFeedback:
     """The refusal of this generation's pods by the API server, which will not accept them until the spec changes."""
     report: GroupReport | None = None
     """The last report of one of the job's masters."""
-    last_answer_at: float | None = -inf
-    """When a master last answered, or when the operator began to ask every second, if that is later. None: the operator
-    is about to begin; -inf: no master is asked (92).
+    pods_are_asked: bool = False
+    """Whether the operator asks the job's master every second and reads its pods' logs, because a node is not Ready.
+    What is None below is then about to come.
     """
-    group: Group | None = LOGS_NOT_READ
-    """The group that the logs of the job's pods show since they are read; None: the reading is about to begin (146)."""
+    last_answer_at: float | None = None
+    """When the master last answered, or when the operator began to ask it every second, if that is later; None: it is
+    not asked every second (92).
+    """
+    group: Group | None = None
+    """The group that the logs of the job's pods show since they are read; None: they are not read (146)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,9 +190,9 @@ class JobContext:
 
     priority: int = 0
     unready: Mapping[str, float] = field(default_factory=dict)
-    """The nodes of its pods that are not Ready, each with the time at which it stopped being Ready; -inf if somebody
-    has tainted the node as out of service.
-    """
+    """The nodes of its pods that are not Ready, each with the time at which it stopped being Ready."""
+    out_of_service: frozenset[str] = frozenset()
+    """Those of these nodes that somebody has tainted as out of service."""
     node_outage: NodeOutage | None = None
     """Set if so many nodes are not Ready that none of them is given up (86)."""
     misplaced: Mapping[str, str] = field(default_factory=dict)
@@ -213,6 +210,14 @@ class JobContext:
     def has_own_class(self) -> bool:
         """Whether its pods get the operator's PriorityClass instead of the template's (97)."""
         return ConditionType.POD_PRIORITY_IGNORED in self.warnings
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    """Why a job is quarantined, in words for its user, and whether the allocation raised the error."""
+
+    message: str
+    in_allocation: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,10 +243,8 @@ class Job:
     """The fingerprint that the job's pods must have (19), by role."""
     feedback: JobFeedback = JobFeedback()
     context: JobContext = JobContext()
-    fault: str = ""
-    """Why the job is quarantined after an error of the operator's own (88)."""
-    fault_in_allocation: bool = False
-    """Whether the allocation raised the error in `fault`."""
+    quarantine: Quarantined | None = None
+    """Set while the job is quarantined after an error of the operator's own (88). Its spec is then None."""
     provisioning: Provisioning | None = None
     """The rules by which the job's pods may request new nodes; None if they may not (49)."""
     start_seconds: int = 0

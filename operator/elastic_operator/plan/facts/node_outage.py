@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 MIN_OUTAGE_NODES = 2
@@ -24,18 +24,22 @@ BACK_SECONDS = 300.0
 
 @dataclass(frozen=True, slots=True)
 class NodeTimes:
-    """One node. `since`: when it became not Ready, or when it came back; None for a Ready node that did not come back
-    lately.
+    """When one node last stopped being Ready, and when it came back (epoch seconds).
 
-    `unready_since`: for a node that is back, when it had become not Ready; None if that is not known. `out_of_service`:
-    somebody has given the node up by that taint.
+    `not_ready_since` is None for a node that was always Ready, as far as is known. `ready_again_since` is None for a
+    node that did not come back, or not lately. `out_of_service`: somebody has given the node up by that taint.
     """
 
     name: str
-    ready: bool
-    since: float | None
-    unready_since: float | None = None
+    not_ready_since: float | None = None
+    ready_again_since: float | None = None
     out_of_service: bool = False
+
+    def moved(self, seconds: float) -> NodeTimes:
+        """The node with its times moved by that many seconds, as after a step of the clock."""
+        went, back = self.not_ready_since, self.ready_again_since
+        went, back = None if went is None else went + seconds, None if back is None else back + seconds
+        return replace(self, not_ready_since=went, ready_again_since=back)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,18 +71,17 @@ def node_outage(nodes: Iterable[NodeTimes], now: float) -> NodeOutage | None:
     nodes = tuple(nodes)
     alive = [node for node in nodes if not node.out_of_service]
     most = max(MIN_OUTAGE_NODES, len(alive) // 3)
-    away = [node.since for node in alive if not node.ready and node.since is not None]
-    back = [(node.unready_since, node.since + BACK_SECONDS) for node in alive if node.ready and node.since is not None]
+    away = {n.name: n.not_ready_since for n in alive if n.not_ready_since is not None and n.ready_again_since is None}
+    back = [(n.not_ready_since, n.ready_again_since + BACK_SECONDS) for n in alive if n.ready_again_since is not None]
     back = [(went, end) for went, end in back if end > now]
-    begin = _busiest([*away, *(went for went, _ in back if went is not None)])
-    at_once = sum(_within(begin, time) for time in away)
+    begin = _busiest([*away.values(), *(went for went, _ in back if went is not None)])
+    kept = frozenset(name for name, time in away.items() if _within(begin, time))
     waits = sorted(end for went, end in back if went is None or _within(begin, went))
-    too_many = at_once + len(waits) - most
+    too_many = len(kept) + len(waits) - most
     if too_many <= 0:
         return None
-    until = inf if at_once > most else waits[too_many - 1]
-    kept = (n.name for n in alive if not n.ready and n.since is not None and _within(begin, n.since))
-    return NodeOutage(len(away), len(alive), until, frozenset(kept))
+    until = inf if len(kept) > most else waits[too_many - 1]
+    return NodeOutage(len(away), len(alive), until, kept)
 
 
 def _within(begin: float, time: float) -> bool:

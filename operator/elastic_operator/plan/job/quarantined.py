@@ -40,8 +40,9 @@ def plan_in_quarantine(job: Job, release: Collection[str], now: float) -> Plan:
     deletes = deletes_of_released(job.pods, release, why)
     if job.status.finished or job.deleted:
         return Plan(status=job.status, deletes=deletes)
-    fault = Reason(Phase.INTERNAL_ERROR, job.fault)
-    status = set_condition(job.status, ConditionType.READY, "False", fault, job.generation, now)
+    assert job.quarantine is not None, "the job is quarantined"
+    error = Reason(Phase.INTERNAL_ERROR, job.quarantine.message)
+    status = set_condition(job.status, ConditionType.READY, "False", error, job.generation, now)
     if deletes:
         status = _of_size(status, len(job.active_pods) - len(deletes), why, now)
     return Plan(status=status, write_status_first=bool(deletes), deletes=deletes)

@@ -10,6 +10,7 @@ deleted or tainted out-of-service is lost, whatever the master says.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 
 from elastic_api.status import JobStatus
 from elastic_operator.plan.facts.job import Job, OwnPod
@@ -36,8 +37,13 @@ def still_training(job: Job, status: JobStatus, due: Mapping[str, float], now: f
 
 
 def fresh_until(job: Job, now: float) -> float:
-    """Until when the master's last answer counts. A master that is not asked yet has as long to answer."""
-    return (now if job.feedback.last_answer_at is None else min(job.feedback.last_answer_at, now)) + FRESH_SECONDS
+    """Until when the master's last answer counts; -inf if it is not asked. If it is about to be asked, it has as long
+    to answer.
+    """
+    answered_at = job.feedback.last_answer_at
+    if answered_at is None:
+        return now + FRESH_SECONDS if job.feedback.pods_are_asked else -inf
+    return min(answered_at, now) + FRESH_SECONDS
 
 
 def _polled_master(job: Job, status: JobStatus) -> OwnPod | None:

@@ -9,7 +9,6 @@ without this rule.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from math import inf
 
 from elastic_api.status import JobStatus
@@ -25,7 +24,7 @@ BEGIN_SECONDS = 5.0
 """A working operator begins the reading within this time."""
 
 
-def survivors(job: Job, status: JobStatus, lost_since: Mapping[str, float]) -> Survivors | None:
+def survivors(job: Job, status: JobStatus) -> Survivors | None:
     """The pods that could be a group without the nodes that are not Ready; None if there can be no such group.
 
     torchrun's store is lost with the master, and fewer pods than the minimum are no group.
@@ -33,13 +32,14 @@ def survivors(job: Job, status: JobStatus, lost_since: Mapping[str, float]) -> S
     if job.spec is None or job.spec.is_elastic:
         return None
     members = [pod for pod in job.pods if pod.incarnation == status.incarnation and not pod.ended]
-    if not any(pod.node in lost_since for pod in members):
+    unready = job.context.unready
+    if not any(pod.node in unready for pod in members):
         return None
-    staying = (pod for pod in members if pod.node not in lost_since and pod.deleting_since is None)
+    staying = (pod for pod in members if pod.node not in unready and pod.deleting_since is None)
     running = sorted(filter(is_running, staying), key=master_first)
     if len(running) < job.spec.minimum or master_in(running) is None:
         return None
-    return Survivors(tuple(running), min((since for since in lost_since.values() if since > -inf), default=inf))
+    return Survivors(tuple(running), min(unready.values()))
 
 
 def trains_on(job: Job, staying: Survivors | None) -> bool:
@@ -48,11 +48,12 @@ def trains_on(job: Job, staying: Survivors | None) -> bool:
 
 
 def decided_at(job: Job, staying: Survivors | None, now: float) -> float:
-    """By when it is known at the latest whether the pods are a group; -inf if it is known, or if the clock was set back
-    since the reading began.
+    """By when it is known at the latest whether the pods are a group; -inf if it is known, if nobody reads the logs, or
+    if the clock was set back since the reading began.
     """
     if staying is None or trains_on(job, staying):
         return -inf
-    if job.feedback.group is None:
-        return now + BEGIN_SECONDS
-    return job.feedback.group.read_since + SURVIVOR_READ_SECONDS if job.feedback.group.read_since <= now + 1 else -inf
+    group = job.feedback.group
+    if group is None:
+        return now + BEGIN_SECONDS if job.feedback.pods_are_asked else -inf
+    return group.read_since + SURVIVOR_READ_SECONDS if group.read_since <= now + 1 else -inf

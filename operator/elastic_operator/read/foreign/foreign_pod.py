@@ -55,7 +55,7 @@ def foreign_pod_of(
     if not _is_ours_to_help(pod, settings, promised=holds or bool(nominated)):
         return None, inf
     meta, backoff = pod.metadata, context.backoff
-    own = job_shape(shape := _shape(pod, context.volumes, settings), shape, flavors=settings.gpu_flavors)
+    own = job_shape(shape := _shape(pod, context.volumes, settings), shape, flavors=settings.allocation.flavors)
     avoided = reserved.avoided(now)
     at_present = reserved.ran_out(now) if reserved.has_run_out(now) else reserved
     if at_present.is_in_backoff(now):
@@ -93,14 +93,14 @@ def _is_ours_to_help(pod: objects.Pod, settings: Settings, *, promised: bool) ->
     if promised:
         return True
     message = convert.unschedulable(pod)
-    return any(f"Insufficient {resource}" in message for resource in settings.gpu_resources)
+    return any(f"Insufficient {resource}" in message for resource in settings.allocation.gpu_resources)
 
 
 def _shape(pod: objects.Pod, volumes: VolumeFacts, settings: Settings) -> PodShape:
     spec: dict[str, Any] = msgspec.to_builtins(pod.spec)
     # Checked before: the pod's scheduler honours nominations, like the default scheduler.
     spec["schedulerName"] = ""
-    return shape_of({"spec": spec}, gpu_resources=settings.gpu_resources, volumes=volumes)
+    return shape_of({"spec": spec}, gpu_resources=settings.allocation.gpu_resources, volumes=volumes)
 
 
 def _problems(shape: PodShape, flavor_problem: str, backoff: PodBackoff | None, now: float) -> Iterator[str]:
