@@ -780,7 +780,7 @@ def test_the_stores_keep_nothing_of_a_leader_that_leads_no_more():
 
 
 def because(world: World) -> str:
-    return world.look().inputs.jobs[0].worker.unpinned_because
+    return world.look().inputs.jobs[0].shape.worker.unpinned_because
 
 
 def test_pods_of_a_job_that_may_have_none_any_more_are_counted_on_their_node_in_the_next_look():
