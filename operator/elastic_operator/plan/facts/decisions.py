@@ -103,15 +103,6 @@ class Nomination:
 
 
 @dataclass(frozen=True, slots=True)
-class Eviction:
-    """The pods (by uid) that a job loses to other teams. `preemptors`: uid to name."""
-
-    job_uid: str
-    pods: tuple[str, ...]
-    preemptors: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
 class CreatePod:
     """Create the pod of that slot for `incarnation`, with `nnodes` in its environment.
 
