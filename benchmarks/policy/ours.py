@@ -34,7 +34,7 @@ from elastic_operator.plan.facts.allocation_inputs import (
     JobShape,
     Node,
     PodShape,
-    Preemptor,
+    PreemptorKey,
 )
 from elastic_operator.plan.facts.decisions import Assignment, CreatePod, Plan
 from elastic_operator.plan.facts.group_report import GroupReport
@@ -86,7 +86,7 @@ class Ours:
         self._allocator = Allocator()
         self._known: dict[str, _Known] = {}
         self._teams = tuple(_team(team.name, team.guaranteed, number) for number, team in enumerate(trace.teams))
-        self._gone: dict[str, tuple[float, Preemptor]] = {}
+        self._gone: dict[str, tuple[float, PreemptorKey]] = {}
         self._reserved: dict[str, tuple[str, float]] = {}
         """Reservations of plain pods: the node, and until when."""
         self._nodes: dict[str, Node] = {}
@@ -274,7 +274,7 @@ class Ours:
             moved |= self._do(world, known, plan, taken, now)
         return moved
 
-    def _do(self, world: World, known: _Known, plan: Plan, taken: Mapping[str, Preemptor], now: float) -> bool:
+    def _do(self, world: World, known: _Known, plan: Plan, taken: Mapping[str, PreemptorKey], now: float) -> bool:
         job = world.jobs[known.job.name]
         going = [job.pods[one.uid] for one in plan.deletes if one.uid in job.pods and job.pods[one.uid].stays]
         if going:

@@ -15,6 +15,7 @@ from elastic_operator.cluster.objects import CustomObject
 from elastic_operator.cluster.pod import Pod
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.facts.allocation_inputs import Node, PodShape
+from elastic_operator.plan.facts.decisions import Slot
 from elastic_operator.read import convert
 from elastic_operator.read.assumed_pods import ASSUMED_SECONDS
 from elastic_operator.read.ledger import Ledger
@@ -46,10 +47,8 @@ def own(name: str = "toy-worker-0", *, node: str = "n1", gpus: int = 1, **fields
 
 def assume_worker(ledger: Ledger, index: int, *, node: str = "n1", gpus: int = 1) -> str:
     """The job's worker of that index is being created."""
-    place = {"role": "worker", "index": index, "node": node}
-    return ledger.assumed.add(
-        job_uid=JOB_UID, namespace="a", name=f"toy-worker-{index}", shape=PodShape({GPU: gpus}, gpus), **place
-    )
+    slot, shape = Slot("worker", index, node, ready=True), PodShape({GPU: gpus}, gpus)
+    return ledger.assumed.add(job_uid=JOB_UID, namespace="a", name=f"toy-worker-{index}", slot=slot, shape=shape)
 
 
 def test_gpus_are_summed_over_all_resources_that_count_as_such():

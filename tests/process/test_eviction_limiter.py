@@ -8,10 +8,10 @@ import pytest
 
 from elastic_operator.loop.reclaim import eviction_limiter
 from elastic_operator.loop.reclaim.eviction_limiter import MINUTE, LastMinute
-from elastic_operator.plan.facts.allocation_inputs import Preemptor
+from elastic_operator.plan.facts.allocation_inputs import PreemptorKey
 from tests.simulate.virtual_clock import VirtualClock
 
-ONE, OTHER = Preemptor("red", "one"), Preemptor("blue", "other")
+ONE, OTHER = PreemptorKey("red", "one"), PreemptorKey("blue", "other")
 
 
 @pytest.fixture

@@ -32,6 +32,7 @@ from elastic_operator.plan import demands
 from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, EvictionLimits, PodShape
+from elastic_operator.plan.facts.decisions import Slot
 from elastic_operator.plan.facts.team import DEFAULT_POLICY, Flavor, Quota
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.planner import PassDecisions, Planner
@@ -203,9 +204,7 @@ class World:
             job_uid=uid,
             namespace="default",
             name=name,
-            role=role,
-            index=int(index),
-            node=where or None,
+            slot=Slot(role, int(index), where or None, ready=True),
             shape=PodShape({GPU: 1}, gpus=1),
         )
 

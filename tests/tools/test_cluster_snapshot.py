@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import inf
 
 from elastic_api.status import LastFailure
-from elastic_operator.plan.facts.allocation_inputs import EvictionLimit, EvictionLimits, Preemptor
+from elastic_operator.plan.facts.allocation_inputs import EvictionLimit, EvictionLimits, PreemptorKey
 from elastic_operator.plan.facts.job import LastOutput
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.facts.times import status_time
@@ -30,7 +30,12 @@ class Limited(Unlimited):
 
     def eviction_limits(self, gpus: int) -> EvictionLimits:
         return EvictionLimits(
-            gpus, 3, {"pod": Preemptor("a", "job")}, frozenset({EvictionLimit.PER_TEAM}), Preemptor("b", "other"), 2
+            gpus,
+            3,
+            {"pod": PreemptorKey("a", "job")},
+            frozenset({EvictionLimit.PER_TEAM}),
+            PreemptorKey("b", "other"),
+            2,
         )
 
 

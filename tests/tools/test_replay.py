@@ -43,6 +43,15 @@ def test_each_job_is_told_with_its_pods_before_and_after_and_where_they_are(desk
     assert jobs["late"]["grant"]["create"] or jobs["late"]["grant"]["message"]
 
 
+def test_each_pod_that_a_plan_creates_is_told_with_its_role_index_and_node(desk):
+    jobs = decided(desk, make_cluster_snapshot([make_node("n1", 2)], [make_job("new", 2, 2)]))
+    environment = {"incarnation": 1, "nnodes": [2, 4096]}
+    assert jobs["new"]["plan"]["creates"] == [
+        {"role": "master", "index": 0, "node": "n1", **environment},
+        {"role": "worker", "index": 0, "node": "n1", **environment},
+    ]
+
+
 def test_each_job_is_told_with_the_reason_why_it_gets_no_more(desk):
     jobs = decided(desk, make_cluster_snapshot([make_node("n1", 2)], [make_job("big", 1, 8, on="n1 n1")]))
     assert jobs["big"]["grant"]["limit"] == "InsufficientNodes"

@@ -23,7 +23,7 @@ from elastic_operator.plan.facts.allocation_inputs import (
     Member,
     Node,
     PodShape,
-    Preemptor,
+    PreemptorKey,
     Taint,
     Toleration,
 )
@@ -139,7 +139,7 @@ JOBS = facts(
     ),
 )
 JOB_SHAPES = facts(JobShape, master=SHAPES, worker=SHAPES)
-PREEMPTORS = st.builds(Preemptor, WORDS, WORDS)
+PREEMPTORS = st.builds(PreemptorKey, WORDS, WORDS)
 EVICTION_LIMITS = facts(
     EvictionLimits,
     evicted_last_minute=st.dictionaries(WORDS, PREEMPTORS, max_size=2),

@@ -10,6 +10,7 @@ from dataclasses import replace
 from math import inf
 
 from elastic_operator.plan.facts.allocation_inputs import Member, PodShape
+from elastic_operator.plan.facts.decisions import Slot
 from elastic_operator.read.counted_pod import Assumed, assumed_uid
 from elastic_operator.read.sums import PodIndex
 
@@ -30,17 +31,7 @@ class AssumedPods:
         self._pods: dict[str, Assumed] = {}
         self._by_job, self._by_node = PodIndex(), PodIndex()
 
-    def add(
-        self,
-        *,
-        job_uid: str,
-        namespace: str,
-        name: str,
-        role: str,
-        index: int,
-        node: str | None,
-        shape: PodShape,
-    ) -> str:
+    def add(self, *, job_uid: str, namespace: str, name: str, slot: Slot, shape: PodShape) -> str:
         """Count a pod that is about to be created, until a pod of that name is seen. Returns the pod's uid until then
         (48).
 
@@ -48,11 +39,11 @@ class AssumedPods:
         """
         self.forget(namespace, name)
         uid = assumed_uid(namespace, name)
-        member = Member.of(uid, role, index, node, shape)
+        member = Member.of(uid, slot.role, slot.index, slot.node, shape)
         self._pods[uid] = Assumed(member, job_uid, namespace, name, inf)
         self._by_job.add(job_uid, uid)
-        self._by_node.add(node, uid)
-        self._on_change(job_uid, node)
+        self._by_node.add(slot.node, uid)
+        self._on_change(job_uid, slot.node)
         return uid
 
     def forget(self, namespace: str, name: str) -> None:

@@ -18,7 +18,7 @@ from elastic_operator.plan.facts.allocation_inputs import (
     JobShape,
     Member,
     NodeRequest,
-    Preemptor,
+    PreemptorKey,
 )
 from elastic_operator.plan.job.demand import with_members
 from tests.plan.allocate.world import GPU, NOW, make_inputs, make_job, make_node, make_shape, make_team
@@ -194,7 +194,7 @@ def crowds(draw, kind):
 
 @st.composite
 def _limits(draw, uids):
-    preemptors = st.sampled_from([Preemptor("a", uid) for uid in [*uids, "gone"]] + [Preemptor("b", "gone")])
+    preemptors = st.sampled_from([PreemptorKey("a", uid) for uid in [*uids, "gone"]] + [PreemptorKey("b", "gone")])
     return EvictionLimits(
         draw(st.sampled_from([NO_LIMIT, 1, 2, 3])),
         draw(st.sampled_from([NO_LIMIT, 1, 2, 4])),

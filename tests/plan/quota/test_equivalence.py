@@ -25,7 +25,7 @@ from elastic_operator.plan.facts.allocation_inputs import (
     JobDemand,
     Member,
     NodeRequest,
-    Preemptor,
+    PreemptorKey,
 )
 from tests.plan.allocate.world import NOW, make_inputs, make_job, make_node, make_shape, make_team
 from tests.plan.allocate.worlds import crowds
@@ -114,9 +114,9 @@ def replicas(inputs):
 @pytest.mark.parametrize(
     ("limits", "grown"),
     [
-        (EvictionLimits(1, evicted_last_minute={"gone": Preemptor("red", "last")}, configured=frozenset()), 3),
-        (EvictionLimits(9, 2, longest_waiting=Preemptor("red", "last"), reserved_evictions=2), 3),
-        (EvictionLimits(1, evicted_last_minute={"gone": Preemptor("red", "other")}, configured=frozenset()), 1),
+        (EvictionLimits(1, evicted_last_minute={"gone": PreemptorKey("red", "last")}, configured=frozenset()), 3),
+        (EvictionLimits(9, 2, longest_waiting=PreemptorKey("red", "last"), reserved_evictions=2), 3),
+        (EvictionLimits(1, evicted_last_minute={"gone": PreemptorKey("red", "other")}, configured=frozenset()), 1),
     ],
     ids=["it goes on", "the limit is kept for it", "it is like the others"],
 )
@@ -139,7 +139,7 @@ def test_a_job_grows_that_ranks_before_the_one_that_waits_for_a_limit_although_o
         make_job("low", 1, 5, team="blue", on=on("n1", 5)),
     )
     limits, nodes = (
-        EvictionLimits(2, evicted_last_minute={"gone": Preemptor("red", "other")}),
+        EvictionLimits(2, evicted_last_minute={"gone": PreemptorKey("red", "other")}),
         (make_node("n1", 7 + MANY),),
     )
     inputs = make_inputs(nodes, jobs, teams=(make_team("red", 20), make_team("blue")), eviction_limits=limits)
@@ -252,7 +252,7 @@ def test_a_job_gets_room_under_a_limit_on_evictions_that_became_free_in_an_earli
         *(make_job(f"run{i}", 1, 4, team="a", on="n0", may_grow_at=NOW + 9) for i in range(2)),
         make_job("low", 1, 4, team="b", on="n0 n1 n1 n1"),
     )
-    limits = EvictionLimits(per_cluster=1, evicted_last_minute={"gone": Preemptor("a", "z")})
+    limits = EvictionLimits(per_cluster=1, evicted_last_minute={"gone": PreemptorKey("a", "z")})
     pods = (make_foreign_pod("z", preempts=False),)
     nodes = [make_node(f"n{i}", 3) for i in range(2)]
     inputs = make_inputs(nodes, jobs, teams=A_AND_B, foreign_pods=pods, eviction_limits=limits)
@@ -261,7 +261,7 @@ def test_a_job_gets_room_under_a_limit_on_evictions_that_became_free_in_an_earli
 
 def test_the_one_for_which_a_limit_is_kept_does_not_wait_behind_one_that_may_not_use_it():
     jobs = (make_job("new", 1, team="a", age=9), make_job("first", 1, team="a"), LOW)
-    limits = EvictionLimits(9, 1, longest_waiting=Preemptor("a", "first"), reserved_evictions=1)
+    limits = EvictionLimits(9, 1, longest_waiting=PreemptorKey("a", "first"), reserved_evictions=1)
     inputs = make_inputs((make_node("n1", 4),), jobs, teams=A_AND_B, eviction_limits=limits)
     assert replicas(inputs) == {"new": 0, "first": 1, "low": 3}
 

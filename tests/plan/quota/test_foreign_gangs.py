@@ -15,7 +15,7 @@ from elastic_operator.plan.allocation.gangs import MAX_PODS
 from elastic_operator.plan.allocation.preemption.preempt import give_back
 from elastic_operator.plan.allocation.rounds import serve
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.allocation_inputs import EvictionLimit, EvictionLimits, Preemptor
+from elastic_operator.plan.facts.allocation_inputs import EvictionLimit, EvictionLimits, PreemptorKey
 from tests.plan.allocate.world import NOW, carried_out, make_inputs, make_job, make_node, make_shape, make_team
 from tests.plan.quota.cases import Case, came_out, make_foreign_pod, on
 
@@ -245,10 +245,10 @@ def test_a_gang_counts_as_one_preemptor_to_the_limits(limit):
     inputs = cluster(8, guaranteed=32, foreign_pods=gang(4, 8), eviction_limits=limits)
     found = allocate(inputs)
     assert (len(found.nominations), found.held_up) == (4, ()), "the first of its team in a minute may pass"
-    gone = {f"{i}": Preemptor("a", "another") for i in range(5)}
+    gone = {f"{i}": PreemptorKey("a", "another") for i in range(5)}
     found = allocate(replace(inputs, eviction_limits=replace(limits, evicted_last_minute=gone)))
     assert (len(found.nominations), [one.wanted for _, one in found.held_up]) == (0, [32])
-    gone = {f"{i}": Preemptor("a", "g") for i in range(5)}
+    gone = {f"{i}": PreemptorKey("a", "g") for i in range(5)}
     assert len(allocate(replace(inputs, eviction_limits=replace(limits, evicted_last_minute=gone))).nominations) == 4
     found = allocate(replace(inputs, eviction_limits=replace(limits, configured=frozenset(EvictionLimit))))
     assert (len(found.nominations), [one.needs_higher_limit for _, one in found.held_up]) == (0, [True])

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from elastic_operator.plan.allocation.eviction_limits import preemptor_of
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.facts.allocation_inputs import EvictionLimit, EvictionLimits, Preemptor
+from elastic_operator.plan.facts.allocation_inputs import EvictionLimit, EvictionLimits, PreemptorKey
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.settings import ReclaimMode, ReclaimSettings
 
@@ -24,10 +24,10 @@ class LastMinute:
     """The evictions of the last minute: the pods and their preemptors (138)."""
 
     def __init__(self) -> None:
-        self._evicted: dict[str, tuple[float, Preemptor]] = {}
+        self._evicted: dict[str, tuple[float, PreemptorKey]] = {}
         """The evicted pods in the order of their evictions."""
 
-    def count(self, going: Mapping[str, Preemptor]) -> int:
+    def count(self, going: Mapping[str, PreemptorKey]) -> int:
         """Count these pods (uids) as evicted now; returns how many of them were not counted before."""
         self._forget_old()
         now, before = time.monotonic(), len(self._evicted)
@@ -36,7 +36,7 @@ class LastMinute:
             self._evicted[pod] = now, preemptor
         return len(self._evicted) - before
 
-    def evicted(self) -> Mapping[str, Preemptor]:
+    def evicted(self) -> Mapping[str, PreemptorKey]:
         """The pods evicted within the last minute, each with its preemptor."""
         self._forget_old()
         return {pod: preemptor for pod, (_, preemptor) in self._evicted.items()}
@@ -67,7 +67,7 @@ class EvictionLimiter:
     def __init__(self, settings: ReclaimSettings, *, evicted: Callable[[int], object] = lambda _: None) -> None:
         self._settings, self._evicted = settings, evicted
         self._last_minute = LastMinute()
-        self._waiting: dict[Preemptor, _HeldUp] = {}
+        self._waiting: dict[PreemptorKey, _HeldUp] = {}
         """Preemptors that the limit for all holds up although it is large enough for them."""
 
     @property
@@ -97,7 +97,7 @@ class EvictionLimiter:
             reserved_evictions=kept,
         )
 
-    def _longest_waiting(self) -> tuple[Preemptor | None, int]:
+    def _longest_waiting(self) -> tuple[PreemptorKey | None, int]:
         """The preemptor that may use the limit for all alone, because it has waited longest and more than a minute; and
         its number of pods.
         """
@@ -121,7 +121,7 @@ class EvictionLimiter:
         turns = (one.since + MINUTE - time.monotonic() for one in self._waiting.values())
         return min(self._last_minute.seconds_until_relief(), *(turn for turn in turns if turn > 0), inf)
 
-    def note_evictions(self, pods: Mapping[str, Preemptor]) -> None:
+    def note_evictions(self, pods: Mapping[str, PreemptorKey]) -> None:
         """Count these pods (uids) as evicted."""
         self._evicted(self._last_minute.count(pods))
 

@@ -78,13 +78,13 @@ class ReclaimReporter:
 
     def would_reclaim(self, allocation: Allocation) -> None:
         """Report the evictions that would be made, once for each pod."""
-        evictions = allocation.evictions
-        previous, self._reported = self._reported, frozenset(pod for eviction in evictions for pod in eviction.pods)
-        for eviction in evictions:
-            job, new = self._job_of(eviction.job_uid), [pod for pod in eviction.pods if pod not in previous]
+        released = {uid: allocation.assignment(uid).release for uid in allocation.evictions}
+        previous, self._reported = self._reported, frozenset().union(*released.values())
+        for uid, preemptors in allocation.evictions.items():
+            job, new = self._job_of(uid), [pod for pod in released[uid] if pod not in previous]
             if job is not None and new:
-                preemptors = ", ".join(names_of(eviction.preemptors))
-                text = f"{pods(len(new))} would be evicted for {preemptors}. reclaim.mode is DryRun."
+                names = ", ".join(names_of(preemptors))
+                text = f"{pods(len(new))} would be evicted for {names}. reclaim.mode is DryRun."
                 log.info("event recorded job=%s/%s event=WouldReclaim message=%r", job.namespace, job.name, text)
                 self._events.record(job, Event("WouldReclaim", text))
                 self._metrics.would_evict.inc(len(new))

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, JobDemand
-from elastic_operator.plan.facts.decisions import Eviction
 
 
 @dataclass(slots=True)
@@ -50,9 +49,9 @@ class ReclaimTimes:
         for uid in (*pods, *jobs):
             self._waiting.setdefault(uid, _Waiting(now, is_pod=uid in pods))
         if evictions or self._evicted:
-            self._count_evicted(inputs, evictions)
+            self._count_evicted(inputs, {pod for uid in evictions for pod in allocation.assignment(uid).release})
         if evictions or self._growing:
-            self._mark(inputs, allocation, {uid for eviction in evictions for uid in eviction.preemptors})
+            self._mark(inputs, allocation, {uid for preemptors in evictions.values() for uid in preemptors})
 
     def _end(self, wanting: set[str], jobs: set[str], now: float) -> None:
         """End the waits of entries that want no GPUs any more: they have them, or are deleted. A pod may also just be
@@ -91,9 +90,8 @@ class ReclaimTimes:
             waiting.caused_evictions = True
             self._metrics.requested_gpus.inc(gpus)
 
-    def _count_evicted(self, inputs: AllocationInputs, evictions: tuple[Eviction, ...]) -> None:
-        """Count the GPUs of newly evicted pods."""
-        evicted = {pod for eviction in evictions for pod in eviction.pods}
+    def _count_evicted(self, inputs: AllocationInputs, evicted: set[str]) -> None:
+        """Count the GPUs of newly evicted pods (uids)."""
         new = evicted - self._evicted
         members = [member for job in inputs.jobs for member in job.members]
         self._metrics.evicted_gpus.inc(sum(member.gpus for member in members if member.uid in new))

@@ -193,9 +193,7 @@ class Dispatcher:
                 job_uid=job.uid,
                 namespace=job.namespace,
                 name=pod_name(job.name, create.role, create.index),
-                role=create.role,
-                index=create.index,
-                node=create.node,
+                slot=create.slot,
                 shape=self.shapes.shape(job, create.role),
             )
 

@@ -22,11 +22,6 @@ class Victim(NamedTuple):
     pod: Member
     preemptor: Entry
 
-    @property
-    def is_preempted(self) -> bool:
-        """Whether the pod is still preempted: its victim job does not keep it after all."""
-        return self.pod not in self.victim_job.kept
-
 
 @dataclass(slots=True, eq=False)
 class Entry:
@@ -68,7 +63,7 @@ class Entry:
     preemptors: tuple[Entry, ...] = ()
     """The entries for which pods of this entry are preempted."""
     victims: tuple[Victim, ...] = ()
-    """The pods that are preempted for this entry."""
+    """The pods that were preempted for this entry. `Victims.taken_for` omits those that are kept after all."""
     foreign_pod: ForeignPod | None = None
     """The foreign pod; None for a job."""
     assignment: Assignment | None = None

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from elastic_api.status import SizeReason
 from elastic_operator.plan.allocation.accounts import Entitlement
 from elastic_operator.plan.allocation.entry import Entry
-from elastic_operator.plan.facts.allocation_inputs import EvictionLimit, EvictionLimits, Preemptor
+from elastic_operator.plan.facts.allocation_inputs import EvictionLimit, EvictionLimits, PreemptorKey
 from elastic_operator.plan.facts.text import Reason, pods
 
 
@@ -54,13 +54,13 @@ class EvictionRefusal:
         return f"{text} at once, and {limit} leaves {self.left} for this minute. Wait."
 
 
-def preemptor_of(entry: Entry) -> Preemptor:
+def preemptor_of(entry: Entry) -> PreemptorKey:
     """The team and key under which the pods evicted for the entry are counted.
 
     Namespaces without a policy are one team (111), and the key of all pods of a gang is its name (144).
     """
     team = entry.account.path_seen_by_others[0].team.name if entry.account else entry.team
-    return Preemptor(team, entry.gang or entry.demand.uid)
+    return PreemptorKey(team, entry.gang or entry.demand.uid)
 
 
 class EvictionCount:
@@ -69,16 +69,16 @@ class EvictionCount:
     A pod in both groups counts once, for the preemptor of this pass.
     """
 
-    def __init__(self, gone: Mapping[str, Preemptor]) -> None:
-        self.evicted: dict[str, Preemptor] = {}
+    def __init__(self, gone: Mapping[str, PreemptorKey]) -> None:
+        self.evicted: dict[str, PreemptorKey] = {}
         self.recent_preemptors = frozenset(gone.values())
         self._gone = gone
-        self._of_team, self._of_preemptor = Counter[str](), Counter[Preemptor]()
+        self._of_team, self._of_preemptor = Counter[str](), Counter[PreemptorKey]()
         self.per_cluster = 0
         for preemptor in gone.values():
             self._count(preemptor, +1)
 
-    def put(self, uid: str, preemptor: Preemptor | None) -> None:
+    def put(self, uid: str, preemptor: PreemptorKey | None) -> None:
         """Count the pod as evicted for that preemptor; None: as not evicted."""
         before = self.evicted.get(uid)
         if before == preemptor:
@@ -94,11 +94,11 @@ class EvictionCount:
         """The number of pods that are evicted for that team."""
         return self._of_team[team]
 
-    def of(self, preemptor: Preemptor) -> int:
+    def of(self, preemptor: PreemptorKey) -> int:
         """The number of pods that are evicted for that preemptor."""
         return self._of_preemptor[preemptor]
 
-    def _count(self, preemptor: Preemptor | None, sign: int) -> None:
+    def _count(self, preemptor: PreemptorKey | None, sign: int) -> None:
         if preemptor is not None:
             self._of_team[preemptor.team] += sign
             self._of_preemptor[preemptor] += sign

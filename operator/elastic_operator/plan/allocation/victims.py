@@ -51,7 +51,15 @@ class Victims:
 
     def standing(self) -> Iterator[Victim]:
         """The pods that are preempted for another entry."""
-        return (victim for victim in self.pods.values() if not self._keeps(victim.victim_job, victim.pod))
+        return filter(self._stands, self.pods.values())
+
+    def taken_for(self, preemptor: Entry) -> Iterator[Victim]:
+        """The pods that are preempted for that entry."""
+        return filter(self._stands, preemptor.victims)
+
+    def _stands(self, victim: Victim) -> bool:
+        """Whether the pod is still preempted: its victim job does not keep it after all."""
+        return not self._keeps(victim.victim_job, victim.pod)
 
     def note_given_back(self, entry: Entry) -> None:
         """Record that the entry keeps its own pods after all. The pods that it had preempted are now evicted for its
@@ -80,7 +88,7 @@ class Victims:
             is_on_node = (
                 victim.victim_job.node_of.get(victim.pod.uid) == node and victim.victim_job is not new_preemptor
             )
-            if is_on_node and lacking > 0 and not self._keeps(victim.victim_job, victim.pod):
+            if is_on_node and lacking > 0 and self._stands(victim):
                 passed.append(victim)
                 lacking -= victim.pod.gpus
             else:
@@ -147,7 +155,7 @@ class Victims:
             self.evictions.put(uid, None)
             return
         self.pods[uid] = taken
-        self._count(taken, evicted=not self._keeps(taken.victim_job, taken.pod))
+        self._count(taken, evicted=self._stands(taken))
 
     def _count(self, taken: Victim, *, evicted: bool) -> None:
         """Count the pod if its deletion is an eviction."""

@@ -359,7 +359,7 @@ class EvictionLimit(StrEnum):
     PER_CLUSTER = "reclaim.maxEvictionsPerMinute"
 
 
-class Preemptor(NamedTuple):
+class PreemptorKey(NamedTuple):
     """The team, and the job, foreign pod or gang of foreign pods, for which pods of others are evicted."""
 
     team: str
@@ -378,12 +378,12 @@ class EvictionLimits:
 
     per_team: int = NO_LIMIT
     per_cluster: int = NO_LIMIT
-    evicted_last_minute: Mapping[str, Preemptor] = field(default_factory=dict)
+    evicted_last_minute: Mapping[str, PreemptorKey] = field(default_factory=dict)
     configured: frozenset[EvictionLimit] = frozenset(EvictionLimit)
-    longest_waiting: Preemptor | None = None
+    longest_waiting: PreemptorKey | None = None
     reserved_evictions: int = 0
 
-    def withheld_from(self, preemptor: Preemptor) -> int:
+    def withheld_from(self, preemptor: PreemptorKey) -> int:
         """The evictions of the limit for all that are reserved for another preemptor."""
         return self.reserved_evictions if self.longest_waiting is not None and self.longest_waiting != preemptor else 0
 

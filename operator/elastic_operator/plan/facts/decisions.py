@@ -103,32 +103,36 @@ class Nomination:
 
 
 @dataclass(frozen=True, slots=True)
-class Eviction:
-    """The pods (by uid) that a job loses to other teams. `preemptors`: uid to name."""
-
-    job_uid: str
-    pods: tuple[str, ...]
-    preemptors: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
 class CreatePod:
-    """Create the pod of that role and index for `incarnation`, with `nnodes` in its environment.
+    """Create the pod of that slot for `incarnation`, with `nnodes` in its environment.
 
-    `node` is the node that it is pinned to, None for the scheduler's choice. In Elastic mode its environment has the
-    `master_epoch` as well, and the master's pod the annotation `membership`. `old_secret`: it joins pods of an older
-    release, and uses their Secret. `own_class`: it has the operator's PriorityClass instead of the template's (97).
+    In Elastic mode its environment has the `master_epoch` as well, and the master's pod the annotation `membership`.
+    `old_secret`: it joins pods of an older release, and uses their Secret. `own_class`: it has the operator's
+    PriorityClass instead of the template's (97).
     """
 
-    role: str
-    index: int
-    node: str | None
+    slot: Slot
     incarnation: int
     nnodes: tuple[int, int]
     master_epoch: int = 0
     membership: str = ""
     old_secret: bool = False
     own_class: bool = False
+
+    @property
+    def role(self) -> str:
+        """The pod's role."""
+        return self.slot.role
+
+    @property
+    def index(self) -> int:
+        """The pod's index among the pods of its role."""
+        return self.slot.index
+
+    @property
+    def node(self) -> str | None:
+        """The node that the pod is pinned to; None: kube-scheduler chooses (10)."""
+        return self.slot.node
 
 
 @dataclass(frozen=True, slots=True)
