@@ -151,9 +151,34 @@ async def test_no_pod_waits_for_long_to_have_its_log_read():
     assert not reading.logs._reading
 
 
+LONG = ("Traceback (most recent call last):\n" + "  x\n" * 50 + "KeyError: " + "\U0001f600" * 3000).encode()
+
+
+async def test_the_pod_that_failed_first_keeps_its_log_when_the_memory_is_full():
+    reading = Reading(Kubelets(seconds=0.01, text=LONG), large=600)
+    while len(reading.kubelets.asked) < 600:
+        reading.again.clear()
+        assert reading.kubelets.asked.count("large-599") <= 1
+        reading.look()
+        await reading.again.wait()
+    assert sum(map(size_of, reading.logs._contents.values())) > KEPT_BYTES / 2
+    assert reading.look()[-1] == "large-599"
+    assert reading.kubelets.asked.count("large-599") == 1
+
+
+async def test_the_logs_of_pods_that_are_gone_are_dropped_before_those_of_failed_pods():
+    reading = Reading(Kubelets(seconds=0.01, text=LONG), first=100)
+    await reading.until(*(f"first-{i}" for i in range(100)))
+    for job in ("gone", "last"):
+        reading.jobs.pop("gone", None)
+        reading.jobs |= Reading(reading.kubelets, **{job: 100}).jobs
+        await reading.until(*(f"{job}-{i}" for i in range(100)))
+    assert len(reading.look()) == 200
+    assert len(reading.kubelets.asked) == 300
+
+
 async def test_the_memory_of_logs_is_bounded_in_bytes():
-    text = "Traceback (most recent call last):\n" + "  x\n" * 50 + "KeyError: " + "\U0001f600" * 3000
-    reading = Reading(Kubelets(seconds=0.01, text=text.encode()), **{f"job{i}": 3 for i in range(200)})
+    reading = Reading(Kubelets(seconds=0.01, text=LONG), **{f"job{i}": 3 for i in range(200)})
     reading.look()
     await asyncio.sleep(LOG_READ_SECONDS)
     assert len(reading.kubelets.asked) == 600

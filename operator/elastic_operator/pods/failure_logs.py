@@ -4,7 +4,8 @@ unreadable (14).
 torchrun's summary pushes the traceback out of the 2 kB that the kubelet keeps. So the end of the log is read instead,
 while the pod object still exists. A few logs are read at once, and fewer of one job, so that a job with thousands of
 pods takes neither all memory nor all turns. Logs of the pods that failed first are read first, because one of these
-pods is to blame.
+pods is to blame. When the memory is full, the least recently used log is dropped; of one job, the log of the pod that
+failed last.
 """
 
 from __future__ import annotations
@@ -65,6 +66,7 @@ class FailureLogs:
     ) -> None:
         self.session, self.container_of, self.dirty_jobs, self.changed = session, container_of, dirty_jobs, changed
         self._contents: dict[str, LogContent] = {}
+        """By pod (uid), the least recently used first."""
         self._kept_bytes = 0
         self._reading: defaultdict[str, dict[str, asyncio.Task[None]]] = defaultdict(dict)
         """The pods whose logs are being read or are next, by job."""
@@ -77,6 +79,7 @@ class FailureLogs:
         if not failed:
             return pods
         self._begin(job_uid, namespace, [pod for pod in failed if pod.uid not in self._contents])
+        self._note_use(failed)
         return tuple(self._with_log(pod) if _is_worth_reading(pod) else pod for pod in pods)
 
     def reads(self, job_uid: str) -> bool:
@@ -98,9 +101,15 @@ class FailureLogs:
     def _begin(self, job_uid: str, namespace: str, unread: Sequence[OwnPod]) -> None:
         """Begin to read the first logs. The other logs follow when the job is read again, if they are still needed."""
         reading = self._reading.get(job_uid, {})
-        waiting = sorted((pod for pod in unread if pod.uid not in reading), key=lambda pod: pod.main.finished_at or inf)
+        waiting = sorted((pod for pod in unread if pod.uid not in reading), key=_when_it_failed)
         for pod in waiting[: MAX_OF_JOB - len(reading)]:
             self._reading[job_uid][pod.uid] = asyncio.create_task(self._read(job_uid, namespace, pod))
+
+    def _note_use(self, failed: Sequence[OwnPod]) -> None:
+        """Note that the logs of these pods are still needed, most of all the log of the pod that failed first."""
+        for pod in sorted(failed, key=_when_it_failed, reverse=True):
+            if (content := self._contents.pop(pod.uid, None)) is not None:
+                self._contents[pod.uid] = content
 
     def _with_log(self, pod: OwnPod) -> OwnPod:
         content = self._contents.get(pod.uid)
@@ -171,6 +180,10 @@ def _in_words(failure: Failure) -> str:
     if failure.exit_code is not None:
         known.append(f"exit code {failure.exit_code}")
     return ", ".join(known) + (":\n" if known else "") + failure.traceback
+
+
+def _when_it_failed(pod: OwnPod) -> float:
+    return pod.main.finished_at or inf
 
 
 def _is_worth_reading(pod: OwnPod) -> bool:

@@ -13,7 +13,6 @@ from elastic_api.elastic import requested_template
 from elastic_api.job import JobSpec
 from elastic_api.ports import declared_ports, master_port
 from elastic_operator.cluster import objects
-from elastic_operator.cluster.interned import Interned
 from elastic_operator.cluster.store import Store
 from elastic_operator.memory import KeyedCache, LastSeen
 from elastic_operator.plan.facts.allocation_inputs import JobShape, PodShape
@@ -53,7 +52,6 @@ class Shapes:
         self._gpu_resources, self._flavors = settings.allocation.gpu_resources, settings.allocation.flavors
         self._shapes: KeyedCache[_Key, JobShape] = KeyedCache()
         self._volumes_seen: LastSeen[tuple[int, int]] = LastSeen()
-        self._equal: Interned[str, PodShape] = Interned()
 
     def forget_deleted(self, present: Set[str]) -> None:
         """Forget deleted jobs; `present` are the uids of the existing ones."""
@@ -98,12 +96,7 @@ class Shapes:
         port = master_port(job.uid, spec)
         ours = {("", "TCP", each) for each in declared_ports(port, ROLE_MASTER, is_elastic=spec.is_elastic)}
         master = replace(master, host_ports=master.host_ports | ours)
-        shape = job_shape(master, worker, flavors=self._flavors, priorities=priorities)
-        return replace(shape, master=self._interned(shape.master), worker=self._interned(shape.worker))
-
-    def _interned(self, shape: PodShape) -> PodShape:
-        """One object for equal shapes, because many jobs of a cluster have equal ones."""
-        return self._equal.first(repr(shape), shape)
+        return job_shape(master, worker, flavors=self._flavors, priorities=priorities)
 
     def _priority_of(self, job: Job, role: str) -> int:
         """The priority that the API server gives a pod of that role."""

@@ -64,6 +64,31 @@ def test_jobs_that_avoid_different_nodes_share_what_is_known_about_all_other_nod
         assert requirements.node_set & {i, i + 1} == {i + 1}
 
 
+def test_equal_shapes_share_their_requirements_in_whatever_order_they_were_written():
+    zone = {"key": "zone", "operator": "In", "values": ["a"]}
+    terms = {"matchExpressions": [zone], "matchFields": []}
+
+    def shape(order, **more):
+        affinity = ({key: terms[key] for key in order(terms)},)
+        labels = {"gpu": "h100", "zone": "a"}
+        return make_shape(node_selector={key: labels[key] for key in order(labels)}, affinity=affinity, **more)
+
+    board = NodeBoard([make_node()], (GPU,), Journal())
+    requirements = board.requirements(shape(list))
+    assert board.requirements(shape(reversed)) is requirements
+    reasons = [shape(list, pinnable=False, unpinned_because=f"claim {i} is not bound") for i in range(2)]
+    unpinnable = [board.requirements(one) for one in reasons]
+    assert unpinnable[0] is unpinnable[1] is not requirements
+
+
+def test_a_board_forgets_the_requirements_of_old_shapes():
+    board = NodeBoard([make_node()], (GPU,), Journal())
+    first = board.requirements(make_shape(1))
+    for cpu in range(2, 10_002):
+        board.requirements(make_shape(1, cpu=cpu))
+    assert board.requirements(make_shape(1)) is not first
+
+
 def referents(requirements, at_least):
     """The collections of nodes that the requirements keep alive, themselves or by a part."""
     parts = [part for held in (requirements.nodes, requirements.node_set) for part in (held, *gc.get_referents(held))]

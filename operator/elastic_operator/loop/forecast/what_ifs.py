@@ -39,18 +39,19 @@ class WhatIfs:
         self._namespaces: dict[str, str] = {}
         """The namespaces of the jobs that ask and have no answer yet, by uid."""
         self._answers: dict[str, tuple[QueuePosition | None, Forecast]] = {}
-        """The place and the forecast in the job's status, by uid; the forecast names its generation of the job."""
+        """The place and the forecast for the job's status, by uid, until they are written."""
         self._buckets = TokenBucket(MAX_QUESTIONS_AT_ONCE, MORE_SECONDS, now=time.monotonic)
         self._turns: dict[str, float] = {}
         """The last turn (monotonic) of each namespace whose bucket may not be full."""
 
     def with_answer(self, obs: Observation, status: JobStatus) -> JobStatus | None:
         """The status with the answer to what the job asks now; None if it is still to be worked out."""
-        written = obs.job.status
-        for place, forecast in (self._answers.get(obs.job.uid, (None, None)), (written.queue, written.forecast)):
-            if forecast is not None and forecast.observed_generation == obs.job.generation:
-                return with_answer(status, place, forecast)
-        return None
+        uid, written = obs.job.uid, obs.job.status
+        if _is_answer_to(obs, written.forecast):
+            self._answers.pop(uid, None)
+            return with_answer(status, written.queue, written.forecast)
+        place, forecast = self._answers.get(uid, (None, None))
+        return with_answer(status, place, forecast) if _is_answer_to(obs, forecast) else None
 
     def enqueue(self, obs: Observation) -> bool:
         """Queue the job's question; returns whether the question is new."""
@@ -109,6 +110,11 @@ class WhatIfs:
         place = queue_position(found.position, found.starts_at, found.confidence) if found.position else None
         self._answers[obs.job.uid] = place, _forecast(obs, found, now)
         self._metrics.what_ifs.labels("true" if found.fits else "false").inc()
+
+
+def _is_answer_to(obs: Observation, forecast: Forecast | None) -> bool:
+    """Whether the forecast answers the present question of the job: an edit of its spec asks anew."""
+    return forecast is not None and forecast.observed_generation == obs.job.generation
 
 
 def _forecast(obs: Observation, found: Answer, now: float) -> Forecast:

@@ -67,7 +67,7 @@ class Entry:
     foreign_pod: ForeignPod | None = None
     """The foreign pod; None for a job."""
     assignment: Assignment | None = None
-    """Made when it is read after a pass. It holds until another pass has changed the entry, or undoes a change."""
+    """Made when it is read after a pass, and void with each change and with each undone change."""
 
     @property
     def is_foreign_pod(self) -> bool:

@@ -37,8 +37,8 @@ class Seat(NamedTuple):
 
 
 _MAX_SHAPES = 10_000
-"""The most shapes whose requirements are known, by object and by content. Equal shapes have one set of requirements,
-unless it was dropped for this limit: then the allocation does some work twice.
+"""The most shapes whose requirements are known. Equal shapes have one set of requirements, unless it was dropped for
+this limit: then the allocation does some work twice.
 """
 
 
@@ -60,11 +60,11 @@ class NodeBoard:
         self._by_gpus: dict[int, list[int]] = {}
         for i in self.open:
             self._by_gpus.setdefault(self._gpus[i], []).append(i)
-        self._by_key: dict[object, PodRequirements] = {}
-        self._by_shape: dict[int, tuple[PodShape, PodRequirements]] = {}
-        """By `id(shape)`. The shape is in the value, which keeps it alive, so no other object has its id."""
-        self._suitable: dict[object, tuple[tuple[int, ...], frozenset[int]]] = {}
-        """The nodes for pods that avoid none, twice: to iterate, and to look up. Each entry grows with the nodes."""
+        self._requirements: dict[PodShape, PodRequirements] = {}
+        self._suitable: dict[PodShape, tuple[tuple[int, ...], frozenset[int]]] = {}
+        """The nodes for pods that avoid none, twice: to iterate, and to look up. Each entry grows with the nodes, so
+        the key has only those parts of a shape that decide about nodes (198).
+        """
         self._journal = journal
         self._infeasible = KnownInfeasible()
         """Replaced, never changed: undoing a change brings the old knowledge back. Only freed room voids it; a
@@ -74,32 +74,35 @@ class NodeBoard:
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def requirements(self, shape: PodShape) -> PodRequirements:
-        """The requirements of `shape`; equal shapes have the same object."""
-        known = self._by_shape.get(id(shape))
-        if known is None:
-            known = self._by_shape[id(shape)] = shape, self._requirements(shape)
-            drop_older_half(self._by_shape, _MAX_SHAPES)
-        return known[1]
+        """The requirements of `shape`; equal shapes have the same object. The reason why a shape is unpinnable does not
+        matter: it may name a job's own volume.
+        """
+        if shape.unpinned_because:
+            shape = replace(shape, unpinned_because="")
+        requirements = self._requirements.get(shape)
+        if requirements is None:
+            requirements = self._requirements[shape] = self._find_requirements(shape)
+            drop_older_half(self._requirements, _MAX_SHAPES)
+        return requirements
 
-    def _requirements(self, shape: PodShape) -> PodRequirements:
-        where = (tuple(sorted(shape.node_selector.items())), repr(shape.affinity), shape.tolerations)
-        key = (where, tuple(sorted(shape.requests.items())), shape.host_ports, shape.pinnable, shape.avoided_nodes)
-        if key not in self._by_key:
-            if where not in self._suitable:
-                anywhere = replace(shape, avoided_nodes=frozenset())
-                suitable = tuple(i for i in self.open if not misfit(anywhere, self.nodes[i]))
-                self._suitable[where] = suitable, frozenset(suitable)
-            nodes, node_set = self._suitable[where]
-            needs = tuple(sorted((name, n) for name, n in shape.requests.items() if n > 0))
-            scarce = next((need for need in needs if need[0] in self.gpu_resources), ("", 0))
-            if shape.avoided_nodes:
-                avoided = frozenset(self.number[name] for name in shape.avoided_nodes if name in self.number)
-                rest = AllBut(nodes, node_set, avoided)
-                self._by_key[key] = PodRequirements(shape, needs, scarce, rest, rest)
-            else:
-                self._by_key[key] = PodRequirements(shape, needs, scarce, nodes, node_set)
-            drop_older_half(self._by_key, _MAX_SHAPES)
-        return self._by_key[key]
+    def _find_requirements(self, shape: PodShape) -> PodRequirements:
+        nodes, node_set = self._suitable_nodes(shape)
+        needs = tuple(sorted((name, n) for name, n in shape.requests.items() if n > 0))
+        scarce = next((need for need in needs if need[0] in self.gpu_resources), ("", 0))
+        if not shape.avoided_nodes:
+            return PodRequirements(shape, needs, scarce, nodes, node_set)
+        avoided = frozenset(self.number[name] for name in shape.avoided_nodes if name in self.number)
+        rest = AllBut(nodes, node_set, avoided)
+        return PodRequirements(shape, needs, scarce, rest, rest)
+
+    def _suitable_nodes(self, shape: PodShape) -> tuple[tuple[int, ...], frozenset[int]]:
+        anywhere = PodShape(
+            {}, node_selector=shape.node_selector, affinity=shape.affinity, tolerations=shape.tolerations
+        )
+        if anywhere not in self._suitable:
+            nodes = tuple(i for i in self.open if not misfit(anywhere, self.nodes[i]))
+            self._suitable[anywhere] = nodes, frozenset(nodes)
+        return self._suitable[anywhere]
 
     def free_soon(self, node: int) -> Mapping[str, int]:
         """The free room on the node once all leaving pods have left."""

@@ -35,11 +35,11 @@ class PassMemo:
     def get(self, question: str, key: Hashable) -> int | None:
         """The answer that still holds; None if there is none."""
         known = self._known.get((question, key))
-        return known[1] if known is not None and known[0] == self._journal.version else None
+        return known[1] if known is not None and known[0] == self._journal.revision else None
 
     def put(self, question: str, key: Hashable, answer: int = True) -> None:
         """Remember the answer, which was found in the present state."""
-        self._known[question, key] = self._journal.version, answer
+        self._known[question, key] = self._journal.revision, answer
 
 
 class KnownInfeasible:

@@ -31,8 +31,6 @@ class Allocation(Mapping[str, Grant]):
         self._own, self._revision = state, state.revision
         self._explainer = Explainer(state)
         self._entries = {job.uid: state.queues.of(job.uid) for job in state.inputs.jobs}
-        for entry in state.this_pass.changed:
-            entry.assignment = None
         self._grants: dict[str, Grant] = {}
         self.would_not_last: Mapping[str, str] = {}
         """The jobs (uids) that get nothing because it would not last, each with the reason in words (143)."""

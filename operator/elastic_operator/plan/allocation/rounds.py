@@ -213,8 +213,8 @@ def _take_turns(state: AllocationState, entries: Iterable[Entry], serve_one: Cal
         queues.setdefault(entry.account, []).append(entry)
 
     def serve_some(account: Account | None) -> bool:
-        version = state.journal.version
-        while queues[account] and state.journal.version == version:
+        revision = state.journal.revision
+        while queues[account] and state.journal.revision == revision:
             serve_one(queues[account].pop())
         return bool(queues[account])
 

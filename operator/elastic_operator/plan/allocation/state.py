@@ -55,8 +55,6 @@ class AllocationState:
             return AllocationState(inputs)
         self.revision += 1
         self.journal.roll_back()
-        for entry in self.this_pass.changed:
-            entry.assignment = None
         self.inputs = inputs
         for number, before, after in self.board.renew(inputs.nodes):
             self.accounts.renew_node(number, before, after, is_open=number in self.board.open_set)
@@ -199,6 +197,11 @@ class AllocationState:
             self.this_pass.options.clear()
         self.journal.roll_back(mark)
 
+    def _note_change(self, entry: Entry) -> None:
+        """Note that pods of the entry have changed, or that such a change was undone."""
+        self.this_pass.changed.add(entry)
+        entry.assignment = None
+
     # -- members -----------------------------------------------------------------------------------------------------
 
     def set_admitted(self, entry: Entry, admitted: bool) -> None:
@@ -216,11 +219,16 @@ class AllocationState:
         on (49).
         """
         gpus = entry.gpus_missing(entry.demand.minimum)
-        self.journal.set(entry, "requests_nodes", True)
+        self.journal.do(
+            partial(self._set_requests_nodes, entry, True), undo=partial(self._set_requests_nodes, entry, False)
+        )
         for account in entry.account.path if entry.account else ():
             self.journal.set(account, "on_new_nodes", account.on_new_nodes + gpus)
             self.journal.set(account, "fixed", account.fixed + (0 if entry.demand.preemptible else gpus))
-        self.this_pass.changed.add(entry)
+
+    def _set_requests_nodes(self, entry: Entry, requests_nodes: bool) -> None:
+        entry.requests_nodes = requests_nodes
+        self._note_change(entry)
 
     def release(self, entry: Entry, member: Member) -> None:
         """Give up a kept member."""
@@ -247,7 +255,7 @@ class AllocationState:
             del self.residents[node][member.uid]
         self.victims.changed(member.uid, evicted=sign < 0)
         self._charge_member(entry, member, sign)
-        self.this_pass.changed.add(entry)
+        self._note_change(entry)
 
     def release_all(self, entry: Entry) -> None:
         """Give up all members of the entry."""
@@ -336,7 +344,7 @@ class AllocationState:
         else:
             self.seated[seat.node_number].remove((entry, seat))
         self.charge(entry, sign * entry.requirements(seat.role).gpus, not_yet_held=not entry.nominated_node)
-        self.this_pass.changed.add(entry)
+        self._note_change(entry)
 
 
 def _same_frame(before: AllocationInputs, after: AllocationInputs) -> bool:

@@ -11,6 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from json import dumps
 from math import inf
 from typing import Any, NamedTuple
 
@@ -144,6 +145,12 @@ class PodShape(Load):
     """The nodes that its pods avoid (137). Not a part of `affinity`: shapes that differ only in these nodes share what
     the allocation knows about all other nodes.
     """
+
+    def __hash__(self) -> int:
+        """Equal for equal shapes, in whatever order their resources, labels and terms are."""
+        affinity = dumps(self.affinity, sort_keys=True) if self.affinity else ""
+        parts = frozenset(self.requests.items()), frozenset(self.node_selector.items()), affinity, self.tolerations
+        return hash((*parts, self.host_ports, self.avoided_nodes))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 from math import ceil, inf
 
+from elastic_operator.memory import KeyedCache
 from elastic_operator.plan.facts.allocation_inputs import ForeignPod
 from elastic_operator.plan.facts.times import NEVER_FAILED, Attempts
 
@@ -65,8 +66,8 @@ class WholeGangs:
         self._gangs: dict[str, _Gang] = {}
         self._in_this_pass: dict[str, frozenset[str]] = {}
         """The gangs that this pass may serve, and their pods (uids) that have no place yet."""
-        self._instead: dict[str, tuple[ForeignPod, ForeignPod]] = {}
-        """By uid of a pod whose gang cannot be served: that pod, and the pod to plan for instead."""
+        self._instead: KeyedCache[tuple[ForeignPod, bool], ForeignPod] = KeyedCache()
+        """By uid of a pod whose gang cannot be served: the pod to plan for instead."""
         self.again_at = inf
 
     def without_unsettled(
@@ -81,8 +82,8 @@ class WholeGangs:
             untried: The pods (uids) that kube-scheduler has not tried yet.
             now: Epoch seconds.
         """
-        before, instead_before = self._gangs, self._instead
-        self._gangs, self._instead, self._in_this_pass, self.again_at = {}, {}, {}, inf
+        before, instead = self._gangs, dict[str, ForeignPod]()
+        self._gangs, self._in_this_pass, self.again_at = {}, {}, inf
         for name, pods in waiting.items():
             gang = before.get(name)
             if gang is None or gang.grown > now:
@@ -106,8 +107,9 @@ class WholeGangs:
             for uid, pod in pods.items() if not is_planned or len(pods) == 1 else ():
                 if pod is not None and (backs_off or not pod.has_reservation):
                     may_preempt = pod.may_preempt and is_planned
-                    self._instead[uid] = _alone(pod, may_preempt=may_preempt, before=instead_before.get(uid))
-        return {uid: held for uid, (_, held) in self._instead.items()}
+                    instead[uid] = self._instead.get(uid, (pod, may_preempt), _alone, pod, may_preempt)
+        self._instead.drop_absent(instead.keys())
+        return instead
 
     def note_served(self, uids: Set[str], tried: Set[str], now: float) -> list[frozenset[str]]:
         """Note the pods (uids) that got places in a pass. Gangs that were `tried` and got none back off.
@@ -142,10 +144,6 @@ def _can_be_served(pods: Collection[ForeignPod | None]) -> bool:
     return len(waiting) <= MAX_GANG_PODS and all_wait and not any(pod.unplannable for pod in waiting)
 
 
-def _alone(
-    pod: ForeignPod, *, may_preempt: bool, before: tuple[ForeignPod, ForeignPod] | None
-) -> tuple[ForeignPod, ForeignPod]:
-    """The foreign pod, and the one to use instead; the same objects as before if nothing has changed."""
-    if before is not None and before[0] is pod and before[1].may_preempt is may_preempt:
-        return before
-    return pod, replace(pod, gang="", may_preempt=may_preempt)
+def _alone(pod: ForeignPod, may_preempt: bool) -> ForeignPod:
+    """The pod as one without a gang."""
+    return replace(pod, gang="", may_preempt=may_preempt)
