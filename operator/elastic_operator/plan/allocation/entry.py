@@ -11,7 +11,6 @@ from elastic_operator.plan.allocation.free_resources import PodRequirements
 from elastic_operator.plan.allocation.node_board import Seat
 from elastic_operator.plan.facts.allocation_inputs import ForeignPod, JobDemand, Member
 from elastic_operator.plan.facts.decisions import Assignment
-from elastic_operator.plan.facts.roles import master_first
 from elastic_worker.contract import ROLE_MASTER
 
 
@@ -204,8 +203,3 @@ class Entry:
     def gpus(self) -> int:
         """The GPUs of the pods that the entry has and gets, by the requests in its present template."""
         return self.master.gpus * self.has_master + self.worker.gpus * (self.size - self.has_master)
-
-
-def keep_order(member: Member) -> tuple[bool, int, str]:
-    """Sorts members by preference to keep: the master, then workers by index."""
-    return *master_first(member), member.uid

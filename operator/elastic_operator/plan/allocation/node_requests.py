@@ -16,11 +16,12 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 
 from elastic_operator.plan.allocation.accounts import Account
-from elastic_operator.plan.allocation.entry import Entry, keep_order
+from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.node_board import Seat
 from elastic_operator.plan.allocation.refusal import Rule
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.allocation_inputs import Member
+from elastic_operator.plan.facts.pod_order import keep_order
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 _Places = Sequence[tuple[int, Collection[tuple[Entry, Seat]]]]

@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 
 from elastic_operator.plan.allocation.accounts import Account, Accounts
-from elastic_operator.plan.allocation.entry import Entry, keep_order
+from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.node_board import NodeBoard
 from elastic_operator.plan.allocation.scale_up_queues import ScaleUpQueues
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, ForeignPod, JobDemand, JobShape
+from elastic_operator.plan.facts.pod_order import keep_order
 
 Order = tuple[int, bool, float, str]
 

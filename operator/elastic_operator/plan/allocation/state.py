@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 
 from elastic_operator.plan.allocation.accounts import Accounts
-from elastic_operator.plan.allocation.entry import Entry, keep_order
+from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.journal import Journal
 from elastic_operator.plan.allocation.node_board import NodeBoard, Seat
 from elastic_operator.plan.allocation.pass_state import PassState
@@ -20,6 +20,7 @@ from elastic_operator.plan.allocation.queues import Queues
 from elastic_operator.plan.allocation.refusal import Refusal, Rule, refusal
 from elastic_operator.plan.allocation.victims import Victims
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, Load, Member
+from elastic_operator.plan.facts.pod_order import keep_order
 from elastic_worker.contract import ROLE_MASTER
 
 

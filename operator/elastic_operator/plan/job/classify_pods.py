@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from elastic_operator.plan.facts.decisions import DeletePod
 from elastic_operator.plan.facts.job import OwnPod
-from elastic_operator.plan.facts.roles import master_first
+from elastic_operator.plan.facts.pod_order import master_first
 from elastic_operator.plan.job.failures import has_failed, short_failure, was_deleted_before_exit
 from elastic_operator.plan.job.lost_nodes import why_lost
 from elastic_operator.plan.job.observation import Observation, is_superseded, present_pods

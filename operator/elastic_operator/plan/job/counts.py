@@ -11,7 +11,7 @@ from elastic_api.status import MAX_LISTED_PODS, JobStatus, PodStatus
 from elastic_api.template import nproc_of
 from elastic_operator.plan.facts.decisions import CreatePod
 from elastic_operator.plan.facts.job import Job, OwnPod
-from elastic_operator.plan.facts.roles import master_first
+from elastic_operator.plan.facts.pod_order import master_first
 from elastic_operator.plan.facts.times import seconds, status_time
 from elastic_operator.plan.job.active_time import account, uses_nodes
 from elastic_operator.plan.job.master_report import first_ranks, is_whole, world_size

@@ -9,7 +9,7 @@ from math import inf
 from elastic_api.status import JobStatus, LastFailure, Retry, RetryCause, Training
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import OwnPod
-from elastic_operator.plan.facts.roles import master_first
+from elastic_operator.plan.facts.pod_order import master_first
 from elastic_operator.plan.facts.times import doubled, end_of_wait, seconds, status_time
 from elastic_operator.plan.facts.waits import MAX_BACKOFF_SECONDS
 from elastic_operator.plan.job.observation import Observation, end_incarnation, fail, present_pods, replace_all

@@ -20,7 +20,7 @@ from elastic_operator.plan.allocation.node_board import Seat
 from elastic_operator.plan.allocation.preemption.rules import PreemptionCheck
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.allocation_inputs import Load, Member
-from elastic_operator.plan.facts.roles import leaving_order
+from elastic_operator.plan.facts.pod_order import leaving_order
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 _LAST = 1 << 30
