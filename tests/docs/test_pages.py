@@ -181,6 +181,18 @@ def test_a_rule_of_the_planner_gives_each_phase(phase):
     assert any(f"Phase.{phase.name}" in path.read_text() for path in rules)
 
 
+def test_each_row_of_memories_has_one_module():
+    table = text("docs/internals.md").partition("## Caches")[2].partition("\n## What makes")[0]
+    homes = [row.split("|")[1] for row in table.splitlines() if row.startswith("|")]
+    assert [home for home in homes if home.count(".py`") > 1] == []
+
+
+def test_architecture_names_each_module_beside_the_folders():
+    package = REPOSITORY / "operator/elastic_operator"
+    modules = {path.stem for path in package.glob("*.py") if not path.stem.startswith("__")}
+    assert modules <= set(inline("ARCHITECTURE.md"))
+
+
 def test_what_is_remembered_by_key_is_in_the_table_of_such_memories():
     table = text("docs/internals.md").partition("### By key")[2].partition("\n### ")[0]
     named = set(re.findall(r"^\| `([\w/]+\.py)`", table, re.MULTILINE))
