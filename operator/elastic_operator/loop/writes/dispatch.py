@@ -30,9 +30,9 @@ from elastic_operator.read.shapes import Shapes
 log = logging.getLogger(__name__)
 
 NOT_FRESH_SECONDS = 1.0
-"""While the stores are too old to create pods from, a job is decided on again after this time."""
+"""While the stores are too old to decide on creations, a job is decided on again after this time."""
 LOGGED_ATTEMPTS = 20
-"""Of the writes that fail in a row, the first one, the one with the event, and then one in this many are logged."""
+"""Of a job's writes that fail in a row, these are logged: the first one, the one with the event, one in this many."""
 
 Gate = Callable[[], Awaitable[bool]]
 """Awaited before a plan is carried out. If its result is False, the plan is dropped."""
@@ -42,9 +42,9 @@ Gate = Callable[[], Awaitable[bool]]
 class _Work:
     """A plan under way, and the job's status as the API server has it.
 
-    `writes_status`: the job's status is written with it. `clears`: its success makes the job's failed writes forgotten,
-    if there are still `tries` of them, as when it began. `gate`: see `Gate`. `sent` collects the names of pods that may
-    have been created.
+    `writes_status`: the job's status is among the writes. `clears`: if the plan succeeds, the job's failed writes are
+    forgotten, unless another write has failed since the plan began with `tries` of them. `gate`: see `Gate`. `sent`
+    collects the names of pods that may have been created.
     """
 
     job: Job

@@ -19,8 +19,8 @@ from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 def mark_ready(state: AllocationState) -> None:
     """Decide which planned pods can be created now. Leaving pods use their room until they are removed.
 
-    Foreign pods with a nomination are first, then jobs in their order. kube-scheduler keeps a nominated pod's room
-    even while only a part of it is free, so we create no pod there.
+    Foreign pods with a nomination are first, then jobs in their order. kube-scheduler keeps the room of a nominated pod
+    even while only a part of the room is free, so the operator creates no pod in it.
     """
     for entry in sorted(state.this_pass.changed, key=lambda entry: (not entry.nominated_node, entry.rank)):
         if entry.seats:

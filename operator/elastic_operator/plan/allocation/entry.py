@@ -15,7 +15,7 @@ from elastic_worker.contract import ROLE_MASTER
 
 
 class Victim(NamedTuple):
-    """A preempted pod: its job, the victim job, is to give it up for another entry, the preemptor."""
+    """A preempted pod. Its job, the victim job, gives the pod up for another entry, the preemptor."""
 
     victim_job: Entry
     pod: Member
@@ -44,7 +44,7 @@ class Entry:
     master: PodRequirements
     worker: PodRequirements
     equivalence_class: int = 0
-    """A number of all entries that may have the same nodes and preempt the same pods (`equivalence_key`)."""
+    """The same number for all entries that may have the same nodes and preempt the same pods (`equivalence_key`)."""
     account: Account | None = None
     """The account that is charged for the entry's GPUs; None: it requests none."""
     node_of: dict[str, int] = field(default_factory=dict)
@@ -59,9 +59,9 @@ class Entry:
     preempted: bool = False
     """Whether all its pods are preempted."""
     has_reserved_seats: bool = False
-    """Whether the entry is not served, but its seats are held for it (37)."""
+    """Whether the entry does not have its minimum, and seats are held for it (37)."""
     requests_nodes: bool = False
-    """Whether the entry requests new nodes, for what its minimum lacks (49)."""
+    """Whether the entry requests new nodes for the missing pods of its minimum (49)."""
     times_preempted: int = 0
     """The number of times that another team preempted pods of the entry in this pass."""
     preemptors: tuple[Entry, ...] = ()
@@ -71,7 +71,7 @@ class Entry:
     foreign_pod: ForeignPod | None = None
     """The foreign pod; None for a job."""
     assignment: Assignment | None = None
-    """Made when it is read after a pass. It holds until another pass has changed the entry, or undoes a change."""
+    """Computed when it is first read after a pass. It holds until a later pass changes the entry or undoes a change."""
 
     @property
     def is_foreign_pod(self) -> bool:

@@ -1,7 +1,7 @@
 """The order in which jobs are served: by right, then by share value, then by the order within each team (32).
 
-Guarantees come first, then fair shares, then GPUs that no other team uses. In each of these rounds minima come before
-growth. The team with the lowest share value is served next, one job or one step at a time.
+A pass has three rounds: guarantees, fair shares, GPUs that no other team uses. In each round minima come before growth.
+The next team is always the one with the lowest share value, and it gets one job's minimum or one step of growth.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _MAX_REPETITIONS = 8
 def serve(state: AllocationState) -> None:
     """Serve all jobs and foreign pods.
 
-    The rounds are repeated while they change anything: GPUs that one team borrowed in the last round may be what
-    another team is now entitled to (32).
+    The rounds are repeated while they change anything, because another team may now be entitled to GPUs that a team
+    borrowed in the last round (32).
     """
     for _ in range(_MAX_REPETITIONS):
         before = state.journal.mark()

@@ -27,8 +27,9 @@ class Assignment:
     """The pods of one job. `keep` and `release` together are its members and its provisioning pods, by uid; `create`
     are its missing pods.
 
-    `replicas` = len(keep) + len(create): 0, an allowed size, or less than the minimum. Less than the minimum is a job
-    that has lost pods. It keeps the others and creates none, as long as no other job needs their room (16).
+    `replicas` = len(keep) + len(create): 0, an allowed size, or less than the minimum. A job has less than the minimum
+    only after it has lost pods. It then keeps its other pods and creates none, as long as no other job needs their
+    room (16).
     """
 
     replicas: int
