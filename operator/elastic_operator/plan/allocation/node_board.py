@@ -248,7 +248,7 @@ class NodeBoard:
         return True
 
     def keep_free(self, requirements: PodRequirements, node: int) -> None:
-        """Reserve for such a pod the room that is free now, and room that becomes free, until the pod has all its room."""
+        """Reserve room for such a pod: what is free now, and what becomes free until the pod has all its room."""
         room, load = self._now[node], requirements.shape
         self._journal.do(partial(room.add_usage, load), undo=partial(room.remove_usage, load))
 
