@@ -178,7 +178,7 @@ class Dispatcher:
         task.add_done_callback(lambda _: self._end(work))
 
     def _end(self, work: _Work) -> None:
-        """Note the end of a plan, even of a cancelled one. Assumed pods that were not sent hold no room any more (48)."""
+        """Note the end or the cancellation of a plan. Assumed pods that were not sent hold no room any more (48)."""
         job = work.job
         self._busy.pop(job.uid, None)
         for create in work.plan.creates:
