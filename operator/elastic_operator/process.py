@@ -184,7 +184,7 @@ class Process:
                 for done in (election, leading):
                     if done.done() and not done.cancelled() and (error := done.exception()):
                         failed = True
-                        log.error("leading ended error=%s", error, exc_info=error)
+                        log.error("this process stopped leading because of an error error=%s", error, exc_info=error)
             finally:
                 await _run_to_completion(self._stand_down(displaced, leading, election))
             log.warning("not leading any more; standing by")

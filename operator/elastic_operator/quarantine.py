@@ -113,7 +113,13 @@ class Quarantine:
             and not edited
             and now < previous.again_at_monotonic
         ):
-            log.error("planning its quarantine status failed, too %s=%s error=%r", kind, name, error, exc_info=error)
+            log.error(
+                "planning the status of a quarantined object failed, too %s=%s error=%r",
+                kind,
+                name,
+                error,
+                exc_info=error,
+            )
             previous.silent = True
             return previous
         earlier = previous.attempts if previous is not None and not edited else NEVER_FAILED
@@ -128,7 +134,14 @@ class Quarantine:
             " automatically, and at once after an edit of the spec. The operator's log has the traceback."
         )
         self._raised += 1
-        log.error("quarantined for %.0f s %s=%s error=%r", attempts.until - now, kind, name, error, exc_info=error)
+        log.error(
+            "an object is quarantined for %.0f s %s=%s error=%r",
+            attempts.until - now,
+            kind,
+            name,
+            error,
+            exc_info=error,
+        )
         may_preempt_at = previous.may_preempt_at if previous is not None else now
         if at_grant:
             may_preempt_at = attempts.until + NO_PREEMPTION_SECONDS

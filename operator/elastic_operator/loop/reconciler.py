@@ -101,7 +101,7 @@ class Reconciler:
         if needed:
             self.dispatcher.note(job, error)
             return
-        text = f"No pods are evicted for its growth: {pod_blocked(error.error.message)}"
+        text = f"No pods are evicted for the job's growth: {pod_blocked(error.error.message)}"
         self.dispatcher.executor.record_events(job, [Event("ScaleUpBlocked", text, "Warning")])
 
     def _quarantine_job(self, uid: str, error: Exception) -> Observation | None:

@@ -176,7 +176,7 @@ class Nominator:
         if has_run_out:
             self._tell_expired(pod)
         self._metrics.nominations.inc()
-        text = f"Node {nomination.node} is reserved for it."
+        text = f"Node {nomination.node} is reserved for the pod."
         if nomination.evicts_from:
             victim_jobs = listed(sorted(nomination.evicts_from.values()))
             text += f" {pods(len(nomination.victims))} of {victim_jobs} will be evicted first."

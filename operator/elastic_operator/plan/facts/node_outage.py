@@ -88,7 +88,7 @@ def _within(begin: float, time: float) -> bool:
 
 
 def _busiest(times: Sequence[float]) -> float:
-    """The start of the window that contains the most of these times."""
+    """The begin of the window of `WINDOW_SECONDS` that contains most of these times."""
     times = sorted(times)
     counts = (bisect_right(times, time + WINDOW_SECONDS) - index for index, time in enumerate(times))
     return max(zip(counts, times, strict=True), default=(0, 0.0))[1]
