@@ -14,7 +14,7 @@ from elastic_worker.contract import ROLE_MASTER
 
 
 def classify_pods(obs: Observation) -> Observation:
-    """Sort the pods into members and pods to delete, these with the reason."""
+    """Sort the pods into members and pods to delete, and give each pod to delete its reason."""
     members: list[OwnPod] = []
     to_delete: list[DeletePod] = []
     for pod in sorted(obs.job.pods, key=master_first):
