@@ -191,7 +191,7 @@ class JobInformer:
     def _report(self, raw: object, error: Exception) -> None:
         meta = raw.get("metadata") if isinstance(raw, dict) else None
         name = f"{meta.get('namespace')}/{meta.get('name')}" if isinstance(meta, dict) else "without a name"
-        log.error("unreadable job job=%s error=%r", name, error)
+        log.error("cannot read a job job=%s error=%r", name, error)
         self.store.on_error()
 
     async def _sweep_forever(self) -> None:
@@ -249,7 +249,7 @@ class JobInformer:
             found += filter(None, (self._read(msgspec.json.decode(job)) for job in page.items or ()))
         revision = page.metadata.resource_version
         if int(revision) < newest:
-            log.warning("history restarted kind=jobs revision=%s known=%d", revision, newest)
+            log.warning("the API server's history restarted kind=jobs revision=%s known=%d", revision, newest)
             self.store.reset(found, within=namespace)
         else:
             self.store.replace(found, revision, within=namespace)

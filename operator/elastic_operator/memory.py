@@ -11,8 +11,8 @@ T = TypeVar("T")
 Args = TypeVarTuple("Args")
 
 MAX_DIRTY = 10_000
-"""The most keys that are remembered. With more, the answer is that any may have changed: a standby replica, which
-takes none, would remember ever more.
+"""The most keys that are remembered. If more keys are marked, any key counts as changed. Otherwise the set of a standby
+replica, which takes no keys, would grow without a limit.
 """
 
 
@@ -48,15 +48,15 @@ class DirtySet(Generic[K]):
 
 DirtyJobs: TypeAlias = DirtySet[str | tuple[str, str]]
 """The jobs whose facts may have changed since the last pass: by uid, or by namespace and name where the uid is not
-known. A process has one such set: whoever changes what a job is made from marks the job there (200).
+known. A process has one such set: whoever changes a fact of a job marks the job in it (200).
 """
 
 
 class KeyedCache(Generic[K, T]):
     """Things by name, each with the key that it was made from. A thing is void when its key differs.
 
-    A thing that is made again and equals the thing before stays the same object, so its users see by `is` that it is
-    unchanged (23). A None is not kept.
+    If a new thing equals the previous one, the previous object stays, so that its users see by `is` that it is
+    unchanged (23). None is not kept.
     """
 
     def __init__(self) -> None:
@@ -121,13 +121,13 @@ class SingleCache(Generic[K, T]):
 
 
 class LastSeen(Generic[T]):
-    """A value as it was when somebody last looked at it; None before that."""
+    """The value that was passed to `changed` last; None before the first call."""
 
     def __init__(self) -> None:
         self.value: T | None = None
 
     def changed(self, now: T) -> bool:
-        """Look at the value, which is `now`; returns whether it differs from the last look. The first look differs."""
+        """Remember the value `now`; returns whether it differs from the last value. The first value always differs."""
         before, self.value = self.value, now
         return before is not now and before != now
 

@@ -59,7 +59,7 @@ log = logging.getLogger(__name__)
 
 LEASE, CLASSES = "elastic-operator", "priorityclasses"
 WRITTEN_OFTEN = ("nodes", "namespaces", "policies")
-"""Kinds that are written often and seldom with news: a node's status is written every few seconds."""
+"""Kinds whose objects are written often, and mostly without news: a node's status is written every few seconds."""
 ELECTION_SECONDS = 5.0
 """The first lists wait for the election, but no longer than this."""
 STUCK_SECONDS = 300.0
@@ -183,7 +183,7 @@ class Process:
                 for done in (election, leading):
                     if done.done() and not done.cancelled() and (error := done.exception()):
                         failed = True
-                        log.error("leading ended error=%s", error, exc_info=error)
+                        log.error("this process stopped leading because of an error error=%s", error, exc_info=error)
             finally:
                 await _run_to_completion(self._stand_down(displaced, leading, election))
             log.warning("not leading any more; standing by")
@@ -193,7 +193,7 @@ class Process:
     async def _stand_down(
         self, displaced: asyncio.Task[None], leading: asyncio.Task[None], election: asyncio.Task[None]
     ) -> None:
-        """End the leader's tasks, and then its lease: no other replica may begin before this one's last write."""
+        """End the leader's tasks, and then its lease: no other replica may begin before this replica's last write."""
         await _cancel_and_wait(displaced)
         await _cancel_and_wait(leading)
         await _cancel_and_wait(election)  # this hands the lease back; nothing is written any more
@@ -368,8 +368,7 @@ def identity() -> str:
     """The holder's name in the lease: the pod, whose containers run one after the other, or else this process alone
     (26).
 
-    A restarted container therefore has the lease of the container before it at once. The earlier container has
-    certainly ended.
+    So a restarted container has the lease of the container before it at once. That container has certainly ended.
     """
     return f"{os.environ.get('POD_NAME') or socket.gethostname()}_{os.environ.get('POD_UID') or os.urandom(4).hex()}"
 

@@ -1,8 +1,8 @@
-"""Quarantines a job, pod, policy or node at which the operator raises an error, while the pass goes on for all others
-(88).
+"""Quarantines a job, pod, policy or node that causes an error in the operator, while the pass continues for all other
+objects (88).
 
 controller-runtime recovers in the same way from a panic at one object of its queue. The error is logged and counted,
-and the object is tried again with back-off; a job or a policy also at once when its spec changes.
+and the operator tries the object again with back-off; a job or a policy also at once when its spec changes.
 """
 
 from __future__ import annotations
@@ -29,26 +29,27 @@ MAX_QUARANTINE_SECONDS = 1800.0
 MAX_ERROR_CHARACTERS = 300
 """The most characters of an error's own text in a message to users."""
 NO_PREEMPTION_SECONDS = 600.0
-"""After an error at a job's grant, no pods are preempted for the job until this long after its next try, because they
-would be preempted for nothing. The time ends earlier once pods of the job were created on idle GPUs.
+"""After an error at a job's grant, no pods are preempted for the job until this long after its next try, because the
+job could probably not use their room. The time ends earlier if pods of the job are created on idle GPUs.
 """
 KEPT_SECONDS = 3600.0
 """After this long without an error, an object begins again with the shortest wait."""
 MAX_VERSIONS = 3
-"""After this many specs at which an error was raised, an edited spec is still tried at once, but the edit does not end
-the time in which nothing is preempted for the job.
+"""After this many specs of a job have caused errors, an edited spec is still tried at once, but the edit does not end
+the time in which no pods are preempted for the job.
 """
 
 
 @dataclass(slots=True)
 class Fault:
-    """An error of the operator at one object. The object is left out until its next try, or while `version` holds.
+    """An error of the operator at one object. The object is left out until its next try, or until its version differs
+    from `version`.
 
-    `attempts` are its errors of this version (monotonic), `versions` counts its versions with errors.
+    `attempts` are the errors of this version (monotonic); `versions` counts the versions with errors.
 
-    `in_allocation`: the error came from the allocation of GPUs, so the object has no part in the next allocations.
-    Until `may_preempt_at` (monotonic) no pod is preempted for it. `is_reported`: the write of a status with this fault
-    was begun. `silent`: planning that status failed, too.
+    `in_allocation`: the error came from the allocation of GPUs, so the object takes no part in the next allocations.
+    Until `may_preempt_at` (monotonic) no pod is preempted for the object. `is_reported`: the write of a status with
+    this fault was begun. `silent`: planning this status failed, too.
     """
 
     version: object
@@ -75,8 +76,8 @@ class Quarantine:
         self._raised = 0
 
     def attempt(self, kind: str, uid: str, name: str, work: Callable[[], T]) -> T | None:
-        """The result of `work` for that object; None if the object is quarantined already, or now because `work`
-        raised.
+        """The result of `work` for that object; None if the object is quarantined, which an error of `work` also
+        causes.
         """
         if self.fault(uid) is not None:
             return None
@@ -113,7 +114,13 @@ class Quarantine:
             and not edited
             and now < previous.again_at_monotonic
         ):
-            log.error("planning its quarantine status failed, too %s=%s error=%r", kind, name, error, exc_info=error)
+            log.error(
+                "planning the status of a quarantined object failed, too %s=%s error=%r",
+                kind,
+                name,
+                error,
+                exc_info=error,
+            )
             previous.silent = True
             return previous
         earlier = previous.attempts if previous is not None and not edited else NEVER_FAILED
@@ -128,7 +135,14 @@ class Quarantine:
             " automatically, and at once after an edit of the spec. The operator's log has the traceback."
         )
         self._raised += 1
-        log.error("quarantined for %.0f s %s=%s error=%r", attempts.until - now, kind, name, error, exc_info=error)
+        log.error(
+            "an object is quarantined for %.0f s %s=%s error=%r",
+            attempts.until - now,
+            kind,
+            name,
+            error,
+            exc_info=error,
+        )
         may_preempt_at = previous.may_preempt_at if previous is not None else now
         if at_grant:
             may_preempt_at = attempts.until + NO_PREEMPTION_SECONDS
@@ -137,7 +151,7 @@ class Quarantine:
         return fault
 
     def fault(self, uid: str, version: object = None) -> Fault | None:
-        """Why the object is left out now; None if it is not, or if its next try is due."""
+        """Why the object is left out now; None if it is not left out, or if its next try is due."""
         if not self._faults:
             return None
         fault = self._faults.get(uid)
@@ -178,8 +192,8 @@ class Quarantine:
         return self._raised, sum(fault.again_at_monotonic > now for fault in self._faults.values())
 
     def next_try_monotonic(self, since: float) -> float:
-        """When (monotonic) the first object is tried again or may preempt again, of those objects that still waited for
-        that at `since`; infinity if there is none.
+        """When (monotonic) the first of the objects that waited at `since` is tried again, or may preempt again;
+        infinity if none waited.
         """
         times = (time for fault in self._faults.values() for time in (fault.again_at_monotonic, fault.may_preempt_at))
         return min((at for at in times if at > since), default=inf)

@@ -8,8 +8,9 @@ from elastic_api.status import MAX_AVOIDED, Change, ConditionType, JobStatus, Po
 from elastic_operator.plan.facts.job import MainContainer
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.facts.times import seconds
+from elastic_operator.plan.facts.waits import UNSCHEDULABLE_SECONDS
 from elastic_operator.plan.job.observe import observe
-from elastic_operator.plan.job.unplaceable import UNSCHEDULABLE_SECONDS, may_preempt_at
+from elastic_operator.plan.job.unplaceable import may_preempt_at
 from elastic_worker.contract import EXIT_DO_NOT_RETRY
 from tests.plan.jobs import (
     BOTH,

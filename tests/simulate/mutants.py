@@ -12,13 +12,14 @@ from unittest.mock import patch
 from elastic_operator.loop.reclaim.nominator import Nominator
 from elastic_operator.plan import demands, planner
 from elastic_operator.plan.allocation import allocate as allocating
-from elastic_operator.plan.allocation import assignments, queues, rounds, state
+from elastic_operator.plan.allocation import queues, rounds, state
 from elastic_operator.plan.allocation.accounts import Account, diverging_paths
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.preemption import candidates, preempt
 from elastic_operator.plan.allocation.preemption.candidates import Candidates, Unit, preempt_units
 from elastic_operator.plan.allocation.preemption.rules import PreemptionCheck
 from elastic_operator.plan.allocation.state import AllocationState
+from elastic_operator.plan.facts import pod_order
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, ForeignPod, JobDemand, Node, PodShape
 from elastic_operator.plan.facts.decisions import Nomination, Plan
 from elastic_operator.plan.facts.job import Job
@@ -280,7 +281,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "the scheduler's own preemption is done twice": _requests(lambda request: replace(request, preempts=False)),
     "a place is kept for ever": _instead((Reservation, "is_in_force", _holds_for_ever)),
     "masters go first": _instead(
-        *((module, "keep_order", _master_goes_first) for module in (queues, state, assignments))
+        *((module, "keep_order", _master_goes_first) for module in (queues, state, pod_order))
     ),
     **GUARDS,
 }

@@ -67,7 +67,7 @@ def test_no_pod_is_evicted_for_a_gang_that_is_only_partly_within_the_guarantee(s
         await world.advance(600)
         assert (bound(world, gang), len(evicted.times)) == (0, 0)
         notes = [event["note"] for event in world.server.all(kinds.EVENTS) if event["reason"] == "NoRoomForGang"]
-        assert [f"The {size} waiting pods of its gang" in note for note in notes] == [True]
+        assert [f"The {size} waiting pods of this pod's gang" in note for note in notes] == [True]
 
     run_scenario(scenario, seed=seed)
 

@@ -229,7 +229,9 @@ class Reflector(Generic[T]):
                     (anew.append if restarted else self.store.observe)(obj)
             await asyncio.sleep(0)
         if restarted:
-            logger.warning("history restarted path=%s revision=%s known=%d", self.path, revision, floor)
+            logger.warning(
+                "the API server's history restarted path=%s revision=%s known=%d", self.path, revision, floor
+            )
             self._highest = 0
             self.store.reset(anew, within=self._namespace)
         else:
@@ -308,7 +310,11 @@ class Reflector(Generic[T]):
             meta = decode_bare(raw).metadata
             self.store.on_error()
             logger.error(  # noqa: TRY400 - the message says all there is to say
-                "unreadable object path=%s namespace=%s name=%s reason=%s", self.path, meta.namespace, meta.name, error
+                "cannot read an object path=%s namespace=%s name=%s reason=%s",
+                self.path,
+                meta.namespace,
+                meta.name,
+                error,
             )
             return meta, None
         return obj.metadata, obj

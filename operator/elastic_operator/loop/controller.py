@@ -5,7 +5,8 @@ A pass awaits nothing, so it sees one state of the stores: the planner observes 
 the reconciler has each job's plan carried out, and the nominator keeps places for foreign pods. Every ten minutes the
 operator decides about everything again, even without an event.
 
-If many objects are new, they are read before the pass, with turns of the event loop in between.
+If many objects are new, the controller reads them before the pass, and lets other tasks of the event loop run in
+between.
 """
 
 from __future__ import annotations
@@ -38,16 +39,16 @@ from elastic_operator.plan.planner import PassDecisions, Planner
 log = logging.getLogger(__name__)
 
 LONGEST_WAIT_SECONDS = 120.0
-"""The longest time between two passes. A pass costs next to nothing while nothing changes. It finds work that has
-become due although no part of the operator announced the time.
+"""The longest time between two passes. While nothing changes, a pass costs next to nothing. It finds work that is due
+at a time which no part of the operator has announced.
 """
 LEAST_WAIT_SECONDS = 0.01
-"""The least time between two passes, in which the watches, the writes and the probes have their turn."""
+"""The least time between two passes, so that the watches, the writes and the probes run in between."""
 AFTER_ERROR_SECONDS = 1.0
 """The pause after a failed pass, whatever changes meanwhile: the next pass reads everything again, and may fail again.
 """
 BETWEEN_SLICES_SECONDS = 1.0
-"""A resync decides again on as many jobs as a pass makes plans for, once in this time."""
+"""The time between two slices of a resync. Each slice decides again on as many jobs as one pass makes plans for."""
 
 
 class WakeUp(NamedTuple):
@@ -141,9 +142,7 @@ class Controller:
             self.view.close()
 
     async def _read_ahead(self) -> None:
-        """If many objects are new, read them with turns for the watches and writes in between. The pass uses what was
-        read.
-        """
+        """If many objects are new, read them for the next pass, and let the watches and writes run in between."""
         try:
             now = self._clock.time()
             for _ in self.view.reader.foreign_pods.read_ahead(now):
@@ -190,7 +189,7 @@ class Controller:
         return self._next_wake_up(decisions, began_monotonic=began, began_epoch=now)
 
     def _next_wake_up(self, decisions: PassDecisions, *, began_monotonic: float, began_epoch: float) -> WakeUp:
-        """The first time at which a pass is due without an event. A new source of such times adds a line here."""
+        """When the next pass is due without an event. A new source of such times adds a line here."""
         reader, now_monotonic = self.view.reader, time.monotonic()
         seconds = {
             PassReason.ALLOCATION: decisions.until_epoch - began_epoch,
@@ -227,7 +226,7 @@ class Controller:
         self._reclaim_reporter.note_allocation(replace(decisions.inputs, now=now), allocation)
 
     def _forget_deleted(self, decisions: PassDecisions) -> None:
-        """Make the memories forget deleted jobs, if a job was deleted or everything is decided again."""
+        """Have all memories forget deleted jobs, if a job was deleted or everything is decided again."""
         present = self.view.jobs()
         if present is not self._present:  # unchanged means identical (23)
             self._present = present
@@ -256,7 +255,7 @@ class Controller:
         self._resync_at_monotonic = time.monotonic() + (BETWEEN_SLICES_SECONDS if self._to_resync else RESYNC_SECONDS)
 
     def forget(self) -> None:
-        """Forget all that was read and decided, so that the next pass does it again."""
+        """Forget all that was read and decided. The next pass reads and decides everything again."""
         self.view.forget()
         self.planner.forget()
         self.forecasts.forget()

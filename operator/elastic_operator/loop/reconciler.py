@@ -1,7 +1,7 @@
 """Makes and begins the plan of each job, and renews the messages on why jobs are not bigger.
 
-Thousands of jobs may change at once. So each pass makes plans for some jobs. The next passes follow at once, and make
-plans for the others.
+Thousands of jobs may change at once. So each pass makes plans for a limited number of jobs. The next passes follow at
+once, and make plans for the others.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from elastic_operator.pods.survivor_logs import SurvivorLogs
 log = logging.getLogger(__name__)
 
 RESYNC_SECONDS = 600.0
-"""Every job is decided on again at least this often, even without an event (91). Other controllers rely on their
-watches alone. With 120 s, this resync cost 3.5 % of a core among 10,000 pods.
+"""The operator decides on every job again at least this often, even without an event (91). Other controllers rely on
+their watches alone. A resync every 120 s cost 3.5 % of a core among 10,000 pods.
 """
 MAX_PLANS = 500
-"""The most plans of one pass. The next pass follows at once, and makes more."""
+"""The most plans that one pass makes. The next pass follows at once, and makes more."""
 
 
 class Reconciler:
@@ -47,7 +47,7 @@ class Reconciler:
     Args:
         wake: Called when another pass is needed.
         on_plan: Called with each new plan.
-        with_forecast: The status of a plan with its place in line, or with its answer.
+        with_forecast: Adds to the status of a plan the job's place in line, or the answer to the job's question.
     """
 
     def __init__(
@@ -94,14 +94,14 @@ class Reconciler:
     # -- what becomes of plans -----------------------------------------------------------------------------------------
 
     def refused(self, job: Job, error: PodRefused, needed: bool) -> None:
-        """Note that the API server would refuse the pods of the job for which others were to be evicted.
+        """Note that the API server would refuse the job's pods, for which pods of others were to be evicted.
 
-        If the job needs these pods for its minimum, that counts like a failed write.
+        If the job needs its pods for its minimum, the refusal counts like a failed write.
         """
         if needed:
             self.dispatcher.note(job, error)
             return
-        text = f"No pods are evicted for its growth: {pod_blocked(error.error.message)}"
+        text = f"No pods are evicted for the job's growth: {pod_blocked(error.error.message)}"
         self.dispatcher.executor.record_events(job, [Event("ScaleUpBlocked", text, "Warning")])
 
     def _quarantine_job(self, uid: str, error: Exception) -> Observation | None:
@@ -113,10 +113,10 @@ class Reconciler:
     def plan_all(self, decisions: PassDecisions, now: float) -> None:
         """Make the missing plans, as many as one pass has time for.
 
-        Jobs that get or lose pods come first, because a new leader makes plans for thousands of jobs. The next pass
-        follows at once if plans can be begun for jobs that are left. Jobs that back off are planned last: thousands of
-        them would otherwise cause pass after pass, and use up each pass's plans. While a plan is carried out, no other
-        plan can be begun for its job. The job is decided on again at the end.
+        Jobs that get or lose pods come first, because a new leader makes plans for thousands of jobs. Jobs that back
+        off come last: thousands of them would otherwise cause pass after pass, and use up each pass's plans. If jobs
+        remain whose plans can be begun, the next pass follows at once. While a plan is carried out, no other plan can
+        be begun for its job. The operator decides on the job again when the plan has ended.
         """
         all_obs = decisions.obs
         self.eviction_gate.begin_pass(all_obs, decisions.allocation, fresh=self.dispatcher.is_fresh())
@@ -132,7 +132,7 @@ class Reconciler:
         self.dispatcher.metrics.reclaim_unanswered.set(self.eviction_gate.awaiting_admission_checks)
 
     def _plan_or_quarantine(self, obs: Observation, allocation: Allocation, now: float) -> bool:
-        """Make and begin the job's plan; False if it is made already. If this fails, the job is quarantined."""
+        """Make and begin the job's plan; False if the last one is still valid. An error quarantines the job."""
         try:
             if self._planner.plans.is_up_to_date(obs, allocation, time.monotonic()):
                 return False
@@ -209,7 +209,7 @@ class Reconciler:
     # -- why a job is not bigger ---------------------------------------------------------------------------------------
 
     def renew_messages(self, decisions: PassDecisions, now: float, *, in_storm: bool = False) -> None:
-        """Renew the messages of some of the jobs whose message may be stale. Each plan of a job renews it, too.
+        """Renew the messages of some of the jobs whose message may be stale. A job's plan renews its message, too.
 
         `in_storm`: passes have woken each other for a while.
         """

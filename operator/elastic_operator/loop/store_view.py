@@ -21,12 +21,12 @@ from elastic_operator.read.reader import Reader
 log = logging.getLogger(__name__)
 
 FEW_JOBS = 16
-"""Up to this many new or changed jobs are read without a turn of the event loop: a large template takes 10 ms."""
+"""Up to this many new or changed jobs are read without letting other tasks run: a large template takes 10 ms."""
 
 
 class _Barred(NamedTuple):
-    """The jobs (uids) and namespaces that may not preempt because of answers about their pods (139), and the objects
-    that may not because of errors (88).
+    """The jobs (uids) and namespaces that may not preempt because of the API server's answers about their pods (139),
+    and the objects that may not preempt because of errors (88).
     """
 
     jobs: AbstractSet[str] = frozenset()
@@ -35,11 +35,11 @@ class _Barred(NamedTuple):
 
 
 class StoreView:
-    """The stores as one moment of the cluster: that of the last `refresh`.
+    """The cluster as the stores showed it at the last `refresh`.
 
     Args:
-        with_logs: The pods of a job (uid, namespace) with the content of their logs. A failed pod is shown as not
-            failed until its log was read.
+        with_logs: Adds the content of their logs to the pods of a job (uid, namespace). Until its log was read, a
+            failed pod is shown as running.
         pods_are_asked: Whether masters are asked, and logs read, of jobs with a node that is not Ready.
         report, answered: By a job's uid, its master's report, and when the master last answered.
         group: By a job's uid, the group that its pods' logs show.
@@ -108,7 +108,7 @@ class StoreView:
         self._held &= present
 
     def dirty(self) -> Collection[str] | None:
-        """The jobs (uids) that may have changed since the last refresh; None: any may have."""
+        """The jobs (uids) that may have changed since the last refresh; None: any job may have changed."""
         return self._dirty
 
     def _take_dirty(self) -> Collection[str] | None:
@@ -196,7 +196,9 @@ class StoreView:
         return job
 
     def unread(self) -> Iterator[str]:
-        """The new or changed jobs (uids), if there are more than `FEW_JOBS`. Each job still exists when it is named."""
+        """The new or changed jobs (uids), if there are more than `FEW_JOBS`. Jobs that are deleted meanwhile are left
+        out.
+        """
         changed = self._dirty_jobs.peek()
         found = [uid for uid in self.jobs() if (changed is None or uid in changed) and self._is_new(uid)]
         for uid in found if len(found) > FEW_JOBS else ():
@@ -212,7 +214,7 @@ class StoreView:
         return self.reader.settings.watches(body.metadata.namespace)
 
     def shape(self, job: Job) -> JobShape:
-        """The requirements of the job's pods of a node."""
+        """The requirements that the job's pods have of a node."""
         return self.reader.shapes.of(job)
 
     def assumed(self, uid: str) -> tuple[Member, ...]:
@@ -232,7 +234,7 @@ class StoreView:
         return self._may_preempt(job)
 
     def may_preempt_despite_errors(self, job: Job) -> bool:
-        """Whether pods may be preempted for the job, by the errors that it has caused in the operator (88)."""
+        """Whether pods may be preempted for the job, in spite of the errors that it has caused in the operator (88)."""
         return self._quarantine.may_preempt(job.uid, job.generation)
 
     # -- all else ------------------------------------------------------------------------------------------------------

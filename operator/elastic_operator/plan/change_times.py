@@ -1,4 +1,4 @@
-"""When time alone may change an allocation: growth that was delayed, waits that end, protection that ends."""
+"""Computes when time alone may change an allocation: delayed growth is due, a wait ends, a job's protection ends."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from elastic_operator.plan.facts.team import NO_POLICY, Team, Teams
 
 
 class ChangeTimes:
-    """The next such time of each job. It is computed again for jobs that changed, and when it has come (23)."""
+    """The next such time of each job. It is computed again when the job changes, and when the time has come (23)."""
 
     def __init__(self) -> None:
         self._demands: dict[str, JobDemand] = {}
@@ -44,8 +44,8 @@ class ChangeTimes:
 
 
 def next_change(inputs: AllocationInputs) -> float:
-    """The next time (epoch seconds) at which the allocation of the same input may change; infinity if there is
-    none.
+    """The next time (epoch seconds) at which the job may change the allocation, without any other change; infinity if
+    there is none.
     """
     return ChangeTimes().next(inputs)
 

@@ -16,10 +16,10 @@ from elastic_operator.plan.job_memory import JobMemory
 
 
 def renew_demand(view: ClusterView, memory: JobMemory, obs: Observation) -> None:
-    """Remember the job's demand; the same object as before while its inputs do not change.
+    """Make the job's demand, and remember it. While its inputs do not change, the demand stays the same object.
 
-    Inputs are compared by `==`: at once where they are the same objects. A new observation is compared
-    field by field, because another demand would cost an allocation.
+    The inputs are compared by `==`, which takes no time if they are the same objects. A new observation is compared
+    field by field, because a new demand would cost an allocation.
     """
     job = obs.job
     if not obs.wants_pods:
@@ -34,8 +34,8 @@ def renew_demand(view: ClusterView, memory: JobMemory, obs: Observation) -> None
 
 
 def demand_while_quarantined(view: ClusterView, memory: JobMemory, job: Job) -> JobDemand | None:
-    """The job's last demand, else a demand made from its pods. None if neither works: its pods then count as pods of
-    others.
+    """The job's last demand, or a demand made from its pods. None if neither can be made: then its pods count as
+    foreign pods.
 
     An error in this function does not prolong the job's quarantine.
     """

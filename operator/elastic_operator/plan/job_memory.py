@@ -1,4 +1,4 @@
-"""What the planner remembers of one job from pass to pass, beside its plan."""
+"""The planner's memory of one job from pass to pass, beside the job's plan."""
 
 from __future__ import annotations
 

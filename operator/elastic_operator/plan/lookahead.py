@@ -1,14 +1,18 @@
 """Examines a decision as if it were carried out, before any job loses a pod for it (143).
 
-The same input with the decision carried out is allocated once more: that is what the next pass would decide. A job
-gets nothing if the next pass would evict its new pods. If the next pass would give a job its evicted pods back, this
-pass does not evict them. Exception: the next pass would evict pods of a third job for that. This case is legitimate: an
-owner preempts the weakest job, and that job preempts an even weaker one. A decision that the next pass would undo is an
-error or a limit of the planner, so no job loses a pod for it. A decision by which no job loses a pod is not examined,
-because it can be undone without harm.
+The allocator runs once more, on the same input with the decision carried out. The second result is the decision of the
+next pass:
 
-The look ahead must not cost a job its rights. A job that was left out for ten seconds is served by the first decision.
-Jobs whose size then changes again and again are held (`flapping.py`).
+* The next pass would evict pods that this pass creates for a job: the job gets nothing in this pass.
+* The next pass would give a job back the pods that this pass evicts: this pass does not evict them.
+* The next pass would do so by evicting pods of a third job: this pass evicts nevertheless. An owner preempts the
+  weakest job, and that job preempts an even weaker one.
+
+A decision that the next pass would undo is an error or a limit of the planner, so no job loses a pod for it. A decision
+by which no job loses a pod is not examined, because undoing it does no harm.
+
+The look ahead must not cost a job its rights. So after ten seconds a job is not left out any more, whatever the next
+pass would decide. If the job's size then changes again and again, the job is held (`flapping.py`).
 """
 
 from __future__ import annotations
@@ -30,7 +34,7 @@ from elastic_operator.plan.job.remaining_pods import frozen_demand
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 PATIENCE_SECONDS = 10.0
-"""A job is left out for this long; then it is served by the first decision."""
+"""A job is left out for this long at most, unless it would have two masters."""
 DOUBT_SECONDS = 60.0
 """The time of the first doubt about a job is forgotten this long after the last doubt."""
 TWO_MASTERS = "The job would have two masters."
@@ -46,21 +50,21 @@ class _Doubt(NamedTuple):
 
 
 class LookaheadAllocator:
-    """Allocates again and again, like `Allocator`, and leaves out jobs for which the decision would not last.
+    """Allocates in each pass, like `Allocator`, and leaves out jobs for which the decision would not last.
 
-    `futile_preemptors` are the uids of preemptors for which the last allocation preempts a whole job for nothing (112).
+    `futile_preemptors` are the uids of preemptors for which the last allocation preempts a whole job in vain (112).
     """
 
     def __init__(self) -> None:
         self._now, self._next = Allocator(), Allocator()
         self._doubts: dict[str, _Doubt] = {}
-        """Jobs of which a decision would not have lasted, by uid."""
+        """The jobs (uids) for which a decision would not have lasted."""
         self.again_at_epoch = inf
-        """When (epoch seconds) the first of the jobs that were left out is served, if nothing else changes before."""
+        """When (epoch seconds) the first of the jobs that were left out is served again, if nothing else changes."""
 
     @property
     def futile_preemptors(self) -> frozenset[str]:
-        """The preemptors (uids) for which the last allocation preempts a whole job for nothing (112)."""
+        """The preemptors (uids) for which the last allocation preempts a whole job in vain (112)."""
         return self._now.futile_preemptors
 
     def allocate_unchecked(self, inputs: AllocationInputs) -> Allocation:

@@ -1,9 +1,9 @@
 """One pass over everything: observe each job, allocate for all, reconcile each job.
 
-The planner owns all that decisions remember from pass to pass: one `JobMemory` per job, and `Plans`. The view
-caches what it has read. The cost of a pass grows with the changes since the last pass: an unchanged thing stays the
-same object, so the next step skips it by identity (23). A property test checks that a planner with its caches decides
-like a planner without.
+The planner has all memory of decisions from pass to pass: one `JobMemory` for each job, and `Plans`. The view caches
+the facts that it has read. The cost of a pass grows with the changes since the last pass: an unchanged fact or decision
+stays the same object, so the next step skips it by identity (23). A property test checks that a planner with caches
+decides like a planner without them.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ MAX_BLAMES = 2
 class PassDecisions:
     """The result of one pass. All its decisions are of one moment, because a pass awaits nothing.
 
-    `obs` are all jobs by uid, and `inputs` is the input of the allocation. `is_new`: the allocation was made in this
-    pass. `until_epoch` is when time alone may change it. `report_only` is the allocation with the evictions
-    that `DryRun` only reports. `error` was raised by the look ahead (143) or in `report_only`; the pass skipped that
-    part.
+    `obs` are the observations of all jobs, by uid; `inputs` is the input of the allocation. `is_new`: the allocation
+    was made in this pass. `until_epoch`: when time alone may change the allocation. `report_only` is an allocation with
+    the evictions that the mode DryRun only reports. `error` is an error of the look ahead (143), or of `report_only`;
+    the pass skipped the part that failed.
     """
 
     policies: ResolvedPolicies
@@ -68,15 +68,15 @@ class PassDecisions:
 
 
 class Planner:
-    """Decides pass after pass. `timed` makes a context in which each allocation is made."""
+    """Makes the decisions of each pass. `timed` makes a context manager that measures an allocation."""
 
     def __init__(self, timed: Callable[[], AbstractContextManager[object]] = nullcontext) -> None:
         self._timed = timed
         self._jobs: dict[str, JobMemory] = {}
         self._observed_jobs = ObservedJobs()
         self._observe_at = DelayQueue()
-        """When a job is observed whatever the view says (epoch seconds): when time alone may change its observation, or
-        in the next pass.
+        """When (epoch seconds) a job is observed even if the view reports no change: when time alone may change its
+        observation, or in the next pass.
         """
         self.plans = Plans()
         self._inputs: SingleCache[tuple[object, ...], AllocationInputs] = SingleCache()
@@ -110,7 +110,7 @@ class Planner:
 
     @property
     def futile_preemptors(self) -> frozenset[str]:
-        """The preemptors (uids) for which the last allocation preempts a whole job for nothing (112)."""
+        """The preemptors (uids) for which the last allocation preempts a whole job in vain (112)."""
         return self._allocator.futile_preemptors
 
     # -- observe -------------------------------------------------------------------------------------------------------
@@ -137,7 +137,7 @@ class Planner:
         return self._observed_jobs.obs, self._take_inputs(view)
 
     def _to_observe(self, view: ClusterView) -> Collection[str]:
-        """The jobs (uids) to observe: their observation may differ from that of the last pass. The others are kept."""
+        """The jobs (uids) whose observation may differ from that of the last pass. All other observations are kept."""
         uids, dirty = view.jobs(), view.dirty()
         new: Collection[str] = ()
         if uids is not self._observed_jobs.uids:
@@ -185,7 +185,7 @@ class Planner:
     def quarantine(
         self, view: ClusterView, uid: str, error: Exception, *, in_allocation: bool = False, at_grant: bool = False
     ) -> Observation | None:
-        """Quarantine a job at which an error was raised. Returns its observation meanwhile; None if the job is
+        """Quarantine a job that has caused an error. Returns the observation of the quarantined job; None if the job is
         deleted.
         """
         if not view.quarantine(uid, error, in_allocation=in_allocation, at_grant=at_grant):
@@ -239,7 +239,7 @@ class Planner:
     def _allocate(
         self, view: ClusterView, obs: Mapping[str, Observation], inputs: AllocationInputs, reclaim: Reclaim
     ) -> PassDecisions:
-        """The decisions. The last allocation is kept as long as a new one would be equal."""
+        """The decisions. If a new allocation would be equal to the last one, the last one is kept."""
         last, stopped, now = self._decided, reclaim.stopped, view.now
         # An unchanged snapshot is the identical object (23).
         same = last is not None and inputs is last.inputs and stopped == last.stopped
@@ -262,7 +262,7 @@ class Planner:
         return self._decided
 
     def _look_ahead(self, inputs: AllocationInputs) -> tuple[Allocation, Exception | None]:
-        """The allocation with the look ahead; without it if only the look ahead fails."""
+        """The allocation with the look ahead. If only the look ahead fails, the allocation without it."""
         try:
             return self._allocator.allocate(inputs), None
         except Exception as error:  # noqa: BLE001 - it is returned
@@ -273,7 +273,7 @@ class Planner:
     def _report_only(
         self, inputs: AllocationInputs, error: Exception | None
     ) -> tuple[Allocation | None, Exception | None]:
-        """The evictions that the mode DryRun reports and does not carry out; None if it fails."""
+        """The allocation with the evictions that the mode DryRun only reports; None if it fails."""
         try:
             asked = replace(inputs, reclaiming=True, eviction_limits=EvictionLimits())
             return self._report_only_allocator.allocate(asked), error
@@ -317,7 +317,7 @@ def _inputs_of(
 
 
 def _to_allocate(inputs: AllocationInputs, now: float, reclaim: Reclaim) -> AllocationInputs:
-    """The input for the allocation. Culprits are searched for in the same one."""
+    """The input of the allocation. The search for culprits uses the same input."""
     limits = reclaim.eviction_limits(gpus_in(inputs))
     return replace(inputs, now=now, reclaiming=reclaim.stopped is None, eviction_limits=limits)
 
@@ -325,8 +325,8 @@ def _to_allocate(inputs: AllocationInputs, now: float, reclaim: Reclaim) -> Allo
 def _valid_until(obs: Observation, now: float) -> float:
     """When (epoch seconds) time alone may change the observation of the job.
 
-    The times of a status are whole seconds. So a status that is not written yet is made again each second, unless it
-    must be written before all other writes.
+    The times of a status are whole seconds. So a status that is not written yet is made again each second, unless the
+    status must be written before all other writes.
     """
     if obs.write_status_first:
         return -inf

@@ -74,7 +74,9 @@ class Plans:
                 self._outdated.pop(uid, None)
 
     def outdated_by(self, allocation: Allocation, all_obs: Mapping[str, Observation], at: float) -> Iterator[str]:
-        """The jobs (uids) that need another plan after a new allocation, and those at which it raises an error."""
+        """The jobs (uids) that need another plan after a new allocation. Jobs at which the allocation raises an error
+        are among them.
+        """
         for uid, obs in all_obs.items():
             try:
                 if self.is_up_to_date(obs, allocation, at):
@@ -84,7 +86,7 @@ class Plans:
             yield uid
 
     def is_up_to_date(self, obs: Observation, allocation: Allocation, at: float) -> bool:
-        """Whether another plan for the job would be the same, up to its wording."""
+        """Whether another plan for the job would be the same, apart from the words of its messages."""
         uid = obs.job.uid
         known = self._last.get(uid)
         if known is None or not known.is_current(obs, at):

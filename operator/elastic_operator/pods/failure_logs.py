@@ -1,11 +1,11 @@
-"""Reads the ends of the logs of failed pods. The planner sees a pod as failed once its log was read or proved
+"""Reads the ends of the logs of failed pods. The planner sees a pod as failed only after its log was read, or proved
 unreadable (14).
 
-torchrun's summary pushes the traceback out of the 2 kB that the kubelet keeps. So the end of the log is read instead,
-while the pod object still exists. A few logs are read at once, and fewer of one job, so that a job with thousands of
-pods takes neither all memory nor all turns. Logs of the pods that failed first are read first, because one of these
-pods is to blame. When the memory is full, the least recently used log is dropped; of one job, the log of the pod that
-failed last.
+torchrun's summary pushes the traceback out of the 2 kB that the kubelet keeps. So the operator reads the end of the log
+instead, while the pod object still exists. A few logs are read at once, and fewer of one job, so that a job with
+thousands of pods takes neither all memory nor all turns. The logs of the pods that failed first are read first, because
+one of these pods is to blame. When the memory is full, the least recently used log is dropped; of one job, the log of
+the pod that failed last.
 """
 
 from __future__ import annotations

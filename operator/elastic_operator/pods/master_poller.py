@@ -1,10 +1,10 @@
 """Asks the masters of Elastic jobs for the state of their groups: `GET /status` of the launcher, at the pod's address.
 
-A master is asked every half minute, and every second while its job changes. News of a group wakes the loop at once,
-which writes them into the job's status. The training's progress is passed on with them, or every half minute. A master
-is a tenant's process, so news beyond the token buckets of its job and its namespace is read later (96). A node that is
-not Ready is not given up while the master reports that its pods there train; the master is then asked every second
-(92).
+A master is asked every half minute, and every second while its job changes. News of a group wakes the loop at once, and
+the loop writes the news into the job's status. The training's progress is passed on with such news, or every half
+minute. A master is a tenant's process, so news beyond the token buckets of its job and its namespace is read later
+(96). While the master reports that pods on a node that is not Ready train, the node is not given up; meanwhile the
+master is asked every second (92).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 POLL_SECONDS = 30.0
 PROGRESS_SECONDS = 0.75 * POLL_SECONDS
-"""A report is passed on if it is this much later than the last one. In calm times that is each report."""
+"""A report without news is passed on if it is this much later than the last one. In calm times each report is."""
 FAST_POLL_SECONDS = 1.0
 MASTER_ANSWER_SECONDS = 2.0
 MAX_POLLS_AT_ONCE = 256
@@ -98,10 +98,10 @@ class MasterPoller:
         return polled.report if polled else None
 
     def last_answer_at(self, uid: str) -> float | None:
-        """When the job's master last answered, or began to be asked every second if that is later; None if it is not
-        asked so often.
+        """When the job's master last answered, or when the operator began to ask it every second, whichever is later;
+        None if the master is not asked every second.
 
-        Silence before that time does not count, because the master was rarely asked then.
+        Silence before that time does not count, because the master was rarely asked.
         """
         polled = self._polled.get(uid)
         if polled is None or polled.fast_since is None:

@@ -1,10 +1,10 @@
-"""Reads in logs whether the other pods of a Torchrun job, after a node became not Ready, are a group of their own
+"""Finds out from logs whether the other pods of a Torchrun job are a group of their own, after a node became not Ready
 (146).
 
-The master's log is read first, and the others only if it shows a group of exactly their number. So a group that stands
-still costs one log every five seconds, and a group that trains on costs each pod's log once. A log that is unreadable
-or too long shows nothing. All readers of logs share their turns, so the kubelets of one tenant do not hold up the
-others.
+The master's log is read first, and the other logs only if it shows a group of exactly the number of these pods. So a
+group that stands still costs one log every five seconds, and a group that trains on costs each pod's log once. A log
+that is unreadable or too long shows no group. All readers of logs share their turns, so the kubelets of one tenant do
+not hold up those of others.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pods that are being created: each counts from before its request is sent until the pod is seen (48).
+"""Pods that are being created. Each counts from the moment before its request is sent until the pod is observed (48).
 
 So no pass gives the pod's place to another pod (kube-scheduler: `cache.AssumePod`).
 """
@@ -15,7 +15,7 @@ from elastic_operator.read.counted_pod import Assumed, assumed_uid
 from elastic_operator.read.sums import PodIndex
 
 ASSUMED_SECONDS = 15.0
-"""A pod that was sent and is not seen counts for this long after the answer. A watch event takes far less (48)."""
+"""A pod that was sent and is not observed counts for this long after the answer. A watch event takes far less (48)."""
 
 
 class AssumedPods:
@@ -47,7 +47,7 @@ class AssumedPods:
         return uid
 
     def forget(self, namespace: str, name: str) -> None:
-        """Count an assumed pod no more: it was certainly not created, or it is seen."""
+        """Count an assumed pod no more, because it was certainly not created, or because it is observed now."""
         uid = assumed_uid(namespace, name)
         assumed = self._pods.pop(uid, None)
         if assumed is not None:

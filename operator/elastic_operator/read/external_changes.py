@@ -1,9 +1,9 @@
-"""Finds the time of the last change that the operator did not make. Without such a change, repeated decisions are a
-circle (143).
+"""Finds the time of the last external change: a change that the operator did not make. If a job's size changes again
+and again without an external change, the operator's decisions go in a circle (143).
 
-These changes are: a job is created, deleted, edited or ends; pods are lost or fail; a node is added, removed, opened or
-closed; a policy is edited; plain pods with GPUs are created, deleted or end; the API server begins or ceases to accept
-pods. The time is in memory only: for a new leader it is the time of its first refresh.
+External changes are: a job is created, deleted, edited or ends; pods are lost or fail; a node is added, removed, opened
+or closed; a policy is edited; plain pods with GPUs are created, deleted or end; the API server begins or ceases to
+accept pods. The time is in memory only: a new leader begins with the time of its first refresh.
 """
 
 from __future__ import annotations

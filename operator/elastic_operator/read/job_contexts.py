@@ -1,5 +1,5 @@
-"""The contexts of jobs: the facts outside a job that its plan depends on, such as nodes, teams, classes, and the last
-change of these.
+"""The contexts of jobs: the facts outside a job that the job's plan depends on, such as nodes, teams and classes, and
+the time of the last external change.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class JobContexts:
         self._last_seen: LastSeen[object] = LastSeen()
 
     def refresh(self, now: float) -> bool:
-        """Read the contexts at `now` (epoch seconds); returns whether any job's plan may be affected."""
+        """Read the contexts at `now` (epoch seconds). Returns whether the plan of any job may be affected."""
         teams = self._policies.refresh()
         unready, availability = self._nodes.refresh_unready(now), self._nodes.availability()
         self._external_changes.refresh(availability, teams, now)

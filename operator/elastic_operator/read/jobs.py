@@ -21,8 +21,8 @@ from elastic_operator.settings import Settings
 class JobInputs(NamedTuple):
     """The inputs of one job. Equal inputs give an equal job until a time in them comes.
 
-    `pods` are its own. While all its nodes are Ready, the time of the master's last answer and the group by the logs
-    are left out of `feedback`, so that they do not void the job.
+    `pods` are the job's own pods. While all nodes of the job are Ready, `feedback` lacks the time of the master's last
+    answer and the group by the logs, so that news of these does not make the operator read the job again.
     """
 
     body: objects.CustomObject
@@ -33,7 +33,7 @@ class JobInputs(NamedTuple):
 
 
 class InputsWithoutSpec(NamedTuple):
-    """The inputs of a job that is quarantined, or that only a finalizer keeps: only its pods count."""
+    """The inputs of a job that is quarantined, or deleted and kept by a finalizer. Only its pods count."""
 
     body: objects.CustomObject
     pods: tuple[OwnPod, ...]

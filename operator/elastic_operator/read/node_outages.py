@@ -1,4 +1,4 @@
-"""Finds at each refresh whether too many nodes are not Ready at once: then none of them is given up (86).
+"""Finds at each refresh whether too many nodes are not Ready at once. If so, none of them is given up (86).
 
 `plan/facts/node_outage.py` decides; this module remembers the earlier states for the decision.
 """
@@ -25,8 +25,8 @@ BIRTH_SECONDS = 60.0
 class UnreadyNode(NamedTuple):
     """A node that is not Ready.
 
-    `written` is when it became so by its status, `since` the time that the operator uses (29). `out_of_service`:
-    somebody has given the node up by that taint.
+    `written` is the time in the node's status when it stopped being Ready; `since` is the time that the operator uses
+    instead (29). `out_of_service`: whether the node has the taint of that name, so somebody has given it up.
     """
 
     written: float
@@ -39,7 +39,7 @@ Unready = Mapping[str, UnreadyNode]
 
 
 class NodeOutages:
-    """Remembers which nodes came back. At its first refresh it believes the nodes' own reports."""
+    """Remembers which nodes became Ready again. At its first refresh it believes the times in the nodes' statuses."""
 
     def __init__(self, stored: Store[objects.Node], clock: ServerClock, gpu_resources: Sequence[str]) -> None:
         self._stored, self._clock, self._gpu_resources = stored, clock, gpu_resources

@@ -30,12 +30,12 @@ class NodeAvailability(NamedTuple):
     closed: Mapping[str, str] = {}
 
     def why_closed(self, name: str) -> str:
-        """Why the node takes no new pods, in words; "" if it takes some."""
+        """Why the node takes no new pods, in words; "" if it takes new pods."""
         return self.closed.get(name, "") if name in self.names else "gone"
 
 
 class Nodes:
-    """The nodes at the last refresh. A node is made again only when a part of it changes.
+    """The nodes at the last refresh. A node is read again only when a part of it changes.
 
     A node at which the operator raises an error is closed: no pod is placed there, and pods that run there stay and
     count (88).
@@ -81,14 +81,16 @@ class Nodes:
         return {name: node for name, node in found.items() if node is not None}
 
     def misplaced(self, pods: tuple[OwnPod, ...]) -> dict[str, str]:
-        """The unbound pods (uids) whose pinned node accepts them no more, each with the reason."""
+        """The unbound pods (uids) that are pinned to a node which accepts them no more, each with the reason."""
         pinned = [(pod, pod.node) for pod in pods if not pod.bound and pod.node and pod.active]
         return {pod.uid: why for pod, node in pinned if (why := self._why_shut_out(pod, node))}
 
     def _why_shut_out(self, pod: OwnPod, node: str) -> str:
-        """Why a pod that is pinned to that node and not bound will not start there, in words; "" if it may (142).
+        """Why a pod that is pinned to that node, and not bound, will not start there, in words; "" if it may start
+        (142).
 
-        A lack of room counts only after the scheduler has reported it: until then it may have placed the pod already.
+        A lack of room counts only after kube-scheduler has reported it: before, kube-scheduler may have placed the pod
+        already.
         """
         if why := self.availability().why_closed(node):
             return f"node {node} accepts no more pods ({why})"
@@ -161,7 +163,9 @@ class Nodes:
         counted_elsewhere: Set[str],
         leaving: tuple[tuple[str, OwnPod], ...],
     ) -> Node:
-        """The node as read by that function, with its use by pods; the same object while neither changes."""
+        """The node as the function `as_fact` reads it, with its use by pods. While neither changes, it is the same
+        object.
+        """
         name, ledger = stored.metadata.name, self._ledger
         key = stored, as_fact, ledger.node_revision(name), ledger.own_pods_except(name, counted_elsewhere), leaving
         return self._known.get(name, key, lambda: ledger.with_use(as_fact(stored), counted_elsewhere, leaving=leaving))
@@ -169,8 +173,8 @@ class Nodes:
     def refresh_unready(self, now: float) -> Unready:
         """Read which nodes are not Ready.
 
-        The clock that wrote the time may be far behind. A node that was Ready at the last refresh cannot have been away
-        for much longer than since that refresh (`FirstSeen`). A node that is quarantined keeps its last answer.
+        The clock that wrote a node's time may be far behind. If a node was Ready at the last refresh, it stopped being
+        Ready hardly before that refresh, so `FirstSeen` corrects the time. A quarantined node keeps its last state.
         """
         has_news = self._last_seen.changed(self._revision())
         unready = self._find_unready() if has_news or self._unready != {} else {}

@@ -1,4 +1,6 @@
-"""Turns quota policies and namespaces of the stores into teams. They are made again only when one of them changes."""
+"""Turns quota policies and namespaces of the stores into teams. The teams are made again only when one of these
+changes.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,8 @@ log = logging.getLogger(__name__)
 class Policies:
     """The teams at the last refresh, `resolved`; `flavors` are the names of the flavors in the settings.
 
-    A policy at which the operator raises an error counts by its last version without an error (88). If only several
-    policies together cause the error, all teams stay as they are.
+    If a policy causes an error in the operator, the policy counts by its last version without an error (88). If only
+    several policies together cause the error, all teams stay as they are.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Puts the parts together that turn the stores into facts of `plan`. They read memory only, and write nothing."""
+"""Puts together the parts that turn the stores into facts for `plan`. They read memory only, and write nothing."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Makes the shapes of each job's pods, from its spec and the volumes, classes and flavors that it names.
+"""Makes the shapes of each job's pods, from the job's spec and the volumes, classes and flavors that the spec names.
 
-A shape is kept until one of these changes, because reading a template costs far more than finding it unchanged.
+A shape is kept until one of these changes, because it costs far more to read a template than to find it unchanged.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from elastic_operator.settings import Settings
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 WITHOUT_CLASSES = {ROLE_MASTER: 1, ROLE_WORKER: 0}
-"""Priorities of pods whose PriorityClass is not known (yet): the values of the operator's own classes (9)."""
+"""The priorities of pods whose PriorityClass is not known (yet). They are those of the operator's own classes (9)."""
 
 
 class _Key(NamedTuple):
-    """The inputs of a shape: the job's spec in its namespace, the volumes of the claims that it names, and the
-    priorities of its pods.
+    """The inputs of a shape: the job's spec and namespace, the volumes of the claims that the spec names, and the
+    priorities of the job's pods.
     """
 
     generation: int
@@ -58,7 +58,7 @@ class Shapes:
         self._shapes.drop_absent(present)
 
     def take_moved(self) -> Iterator[str]:
-        """Take the jobs (uids) whose volumes have changed since the last call of `of`. Only these must be read
+        """Take the jobs (uids) whose volumes have changed since the last call of `of`. Only these jobs must be read
         again.
         """
         if not self._volumes_seen.changed((self._claims.revision, self._volumes.revision)):
@@ -69,7 +69,7 @@ class Shapes:
                 yield uid
 
     def shape(self, job: Job, role: str) -> PodShape:
-        """The shape of a pod of that role, by the last answer of `of` for that job."""
+        """The shape of a pod of that role, from the last result of `of` for that job."""
         _, shape = self._shapes.peek(job.uid) or (None, None)
         assert shape is not None, "asked of jobs for which `of` was called"
         return shape.master if role == ROLE_MASTER else shape.worker

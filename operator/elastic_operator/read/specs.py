@@ -1,4 +1,4 @@
-"""Parses the jobs' specs and statuses. Each is parsed once: a spec by its generation, a status by its version."""
+"""Parses the jobs' specs and statuses, each once: a spec for each generation, a status for each resourceVersion."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Parsed:
-    """A job's spec of one generation; or the last readable one, with a message on why the present one is unreadable
-    (99).
+    """A job's spec of one generation. If that one is unreadable, `spec` is the last readable one, and `invalid` says
+    why (99).
 
     `warnings` are about fields and flags of torchrun that have no effect. Jobs with equal specs share one object (195).
     """
@@ -47,7 +47,7 @@ class Parsed:
         return self.spec is not None and self.spec.is_elastic
 
     def with_grace_up_to(self, seconds: int | None) -> JobSpec | None:
-        """The spec with the grace of its pods cut to that ceiling; None: unchanged."""
+        """The spec, with the grace of its pods cut to that many seconds; None: with the grace unchanged."""
         spec = self.spec
         if spec is None or seconds is None or spec.elasticity.grace_period_seconds <= seconds:
             return spec
@@ -92,10 +92,10 @@ class Specs:
         return parsed
 
     def _read(self, raw: dict[str, Any], *, has_run: bool) -> tuple[JobSpec, str]:
-        """The spec, with a warning if a job that has run has fields that are not known here (99).
+        """The spec; and a warning if a job that has run has fields which this release does not know (99).
 
-        It ran with these fields under a later release of the operator. A job that has not run must be edited first.
-        Raises InvalidSpecError.
+        Such a job ran with these fields under a later release of the operator. A job that has not run must be edited
+        instead. Raises InvalidSpecError.
         """
         read = partial(parse_spec, gpu_resources=self._gpu_resources, has_run=has_run)
         try:
@@ -125,7 +125,7 @@ class Specs:
 
 
 def _warnings(spec: JobSpec, unknown: str) -> Mapping[ConditionType, Reason]:
-    """The warnings about the spec itself; `unknown` is the one about its unknown fields."""
+    """The warnings about the spec itself; `unknown` is the warning about its unknown fields."""
     found = {
         ConditionType.FIELDS_IGNORED: Reason("NoSuchField", unknown),
         ConditionType.FLAGS_NOT_USED: Reason(SET_BY_OPERATOR, unused_flags(spec)),

@@ -1,4 +1,6 @@
-"""Pods by a common key, and sums over them, updated pod by pod: resources, host ports, and the owners of GPUs."""
+"""Pods by a common key, and sums over these pods: resources, host ports, and the owners of GPUs. Each change of a pod
+updates them.
+"""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from itertools import groupby
 from elastic_operator.plan.facts.allocation_inputs import JobDemand, Member
 from elastic_operator.plan.facts.decisions import Grant, Nomination, Plan, Slot
 from elastic_operator.plan.facts.job import Job
-from elastic_operator.plan.facts.roles import master_first
+from elastic_operator.plan.facts.pod_order import master_first
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.planner import PassDecisions, Planner

@@ -35,7 +35,7 @@ class Upkeep:
         self._news.set()
 
     async def run(self) -> None:
-        """Write until cancelled. If the due writes cannot be found by an error of our own, they wait for a change."""
+        """Write until cancelled. If the due writes cannot be computed, they wait for the next change."""
         while True:
             await waited_for(self._news, UPKEEP_RETRY_SECONDS if self._failures else None)
             self._news.clear()
@@ -47,8 +47,8 @@ class Upkeep:
             await asyncio.sleep(BETWEEN_SECONDS)
 
     async def _try(self, name: str, write: Callable[[], Awaitable[None]]) -> None:
-        """Write; a failed write is tried again, and keeps no other (88). If the object is deleted or exists already, a
-        watch brings the news.
+        """Write. A failed write is tried again later, and does not keep other writes from being made (88). If the
+        object is deleted or exists already, a watch brings the news.
         """
         try:
             await write()

@@ -2,8 +2,8 @@
 (161).
 
 Writing a status is expensive, and when the first job starts, all others move up. So a job's place is written at most
-every half a minute, positions are rounded, and at most two places of all jobs are written in a second, the front of the
-line first.
+once every 30 seconds, positions are rounded, and at most two places of all jobs are written in a second, those of the
+first jobs in line before the others.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from elastic_operator.plan.planner import PassDecisions
 log = logging.getLogger(__name__)
 
 REFRESH_SECONDS = 10.0
-"""The positions are worked out no more often than this."""
+"""The least time between two computations of the positions."""
 STARTS_SECONDS = 60.0
 """While jobs wait, their starts are estimated once in this time."""
 PLACE_WRITE_SECONDS = 30.0
@@ -49,7 +49,7 @@ class _Known:
     """The last place in a job's status, and when (monotonic) it was written; its estimates, and when each was
     written.
 
-    A job that has pods has no place. Its start is still to be compared with its estimates.
+    A job with pods has no place. Its estimates are kept until they are compared with its start.
     """
 
     place: QueuePosition | None

@@ -26,9 +26,9 @@ from elastic_operator.plan.planner import PassDecisions
 
 MAX_QUESTIONS_AT_ONCE, MORE_SECONDS = 3, 10.0
 ONE_SECONDS = 5.0
-"""An answer that takes longer than this, rests included, counts as several."""
+"""An answer that takes longer than this, rests included, costs more than one token of its namespace."""
 ASK_AGAIN_SECONDS = 1.0
-"""If the buckets of all namespaces that ask are empty, they are looked at again after this time."""
+"""If the buckets of all namespaces that ask are empty, the operator looks at them again after this time."""
 
 
 class WhatIfs:
@@ -45,7 +45,7 @@ class WhatIfs:
         """The last turn (monotonic) of each namespace whose bucket may not be full."""
 
     def with_answer(self, obs: Observation, status: JobStatus) -> JobStatus | None:
-        """The status with the answer to what the job asks now; None if it is still to be worked out."""
+        """The status with the answer to the job's present question; None if the answer is not known yet."""
         uid, written = obs.job.uid, obs.job.status
         if _is_answer_to(obs, written.forecast):
             self._answers.pop(uid, None)

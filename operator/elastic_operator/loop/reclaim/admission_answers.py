@@ -1,8 +1,8 @@
 """The API server's answers to dry runs of jobs' pods, and which jobs may preempt by these answers (139).
 
-A job whose pods are refused may not preempt for a while. Pods may pass the dry run, and be refused when they are
-created. If that happens again and again, the job may not preempt for a long time. An edited job may preempt at once,
-but repeated edits do not cause an eviction each time.
+A job whose pods are refused may not preempt for a while. If its pods pass the dry run, and are refused when they are
+created, again and again, the job may not preempt for a long time. After an edit, the job may preempt at once. Only a
+few edits have this effect, so that somebody who keeps editing does not cause an eviction each time.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from elastic_operator.plan.facts.times import NEVER_FAILED, Attempts, doubled
 log = logging.getLogger(__name__)
 
 PASSED_SECONDS = 60.0
-"""The dry run is repeated after this time, because quotas change. The old answer holds until the new one, as long as
-plans keep using it.
+"""The dry run is repeated after this time, because quotas change. The old answer holds until the new one arrives, as
+long as plans keep using it.
 """
 FIRST_REFUSED_SECONDS = 10.0
 MAX_REFUSED_SECONDS = 300.0
 """How long a job whose pods were refused may not preempt: at first, and doubled each time up to the longest."""
 MAX_EDITS = 3
-"""After each of this many edits a job in trouble is tried at once. After each further edit, nothing is preempted for it
-for an hour, doubled each time up to a day.
+"""After each of this many edits, a job whose pods are refused may preempt at once. After each further edit, it may not
+preempt for an hour, doubled each time up to a day.
 """
 
 
@@ -54,7 +54,7 @@ class _JobAnswers:
 
     `refusals` are the dry runs in a row that refused its own pods. `refused_later` is how often in a row pods passed
     the dry run and were refused at their creation. `edits` counts the edits while its pods were refused. Until
-    `backoff_until` it may not preempt for another reason than `refusals`.
+    `backoff_until` the job may not preempt, for other reasons than `refusals`.
     """
 
     passed: _Passed | None = None
@@ -69,7 +69,7 @@ class _JobAnswers:
         return max(self.refusals.until, self.backoff_until)
 
     def back_off(self, until: float) -> None:
-        """The job may not preempt until then, or for as long as it may not so far."""
+        """Let the job not preempt before `until`, nor before an earlier back-off ends."""
         self.backoff_until = max(self.backoff_until, until)
 
 
@@ -152,7 +152,9 @@ class AdmissionAnswers:
         answers.passed = _Passed(check.job.generation, roles, until, until)
 
     def refused(self, check: AdmissionCheck) -> None:
-        """Note that the pods would be refused. The refusal is not held against the job if others fill the quota."""
+        """Note that the pods would be refused. If pods of other jobs fill the quota, the refusal does not count in a
+        row.
+        """
         now, answers = time.monotonic(), self._answers_about(check.job.uid)
         answers.passed = None
         if check.besides:
@@ -161,7 +163,7 @@ class AdmissionAnswers:
             answers.refusals = answers.refusals.failed(now, FIRST_REFUSED_SECONDS, MAX_REFUSED_SECONDS)
 
     def back_off(self, uid: str, seconds: float) -> None:
-        """The job preempts no pods of others for that long at least."""
+        """Let the job preempt no pods of others for at least this many seconds."""
         self._answers_about(uid).back_off(time.monotonic() + seconds)
 
     def note_created(self, uid: str) -> None:
@@ -171,7 +173,7 @@ class AdmissionAnswers:
 
     def note_refused_create(self, job: Job) -> None:
         """Note that pods of the job were refused at their creation. If they had passed the dry run, pods of others may
-        have been evicted for nothing.
+        have been evicted in vain.
         """
         answers = self._jobs.get(job.uid)
         if answers is None or answers.passed is None:

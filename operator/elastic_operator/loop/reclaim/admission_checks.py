@@ -1,12 +1,12 @@
 """Asks whether the API server would accept the pods of a preemptor, before the first pod is evicted for it (139).
 
-`admission_answers` keeps the answers. If the job needs refused pods for its minimum, the answer counts like a refused
-creation; otherwise the job still grows into idle GPUs.
+`admission_answers` keeps the answers. If the job needs the refused pods for its minimum, the answer counts like a
+refused creation. Otherwise the job can still grow into idle GPUs.
 
-Each question is one to three requests. At most a few are under way at once, fewer of one namespace, and namespaces take
-turns: a namespace with slow webhooks or very many jobs must hold up neither the questions of others nor the writes that
-follow. Within a namespace, jobs without any question so far come first, then jobs in the order in which they are
-served.
+Each question is one to three requests. Only a few questions are under way at once, fewer of one namespace, and
+namespaces take turns: a namespace with slow webhooks or very many jobs must delay neither the questions of other
+namespaces nor the writes that follow. Within a namespace, jobs without an answer so far come first, then jobs in the
+order in which they are served.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ QUESTION_SECONDS = 5.0
 """If no plan has wanted a question for this long, the operator drops the question."""
 FIRST_NO_ANSWER_SECONDS = 1.0
 MAX_NO_ANSWER_SECONDS = 30.0
-"""How long no question is asked in a namespace after one without an answer: at first, and doubled each time up to the
-longest.
+"""How long no question is asked in a namespace after a question got no answer: at first, and doubled each time up to
+the longest.
 """
 MAX_CHECKS_AT_ONCE = 16
 """The most questions under way: half of the most writes (28)."""

@@ -5,8 +5,8 @@ No pod is evicted for a preemptor that cannot use the room: the API server is as
 evicted, because no pod is created either. While a failed pod's log is read, its job neither loses pods nor causes
 evictions: all of its pods may be replaced a moment later (14).
 
-Each change of size costs a job some time. So it waits, for a limited time, for the answers about all of its preemptors.
-Then it releases the pods whose preemptors can use the room, and releases the others later.
+Each change of size costs a job some time. So the job waits, for a limited time, for the answers about all of its
+preemptors. Then it releases the pods whose preemptors can use the room, and releases the other pods later.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from elastic_operator.plan.job.pods_to_create import pods_to_create
 ALL_ANSWERS_SECONDS = 10.0
 """The most seconds for which a job waits for the answers about all of its preemptors."""
 PENDING_SECONDS = 2.0
-"""The same limit if some of its pods are evicted for foreign pods, which need no dry run. With the longer
-limit, one node of a gang waited for 14 s: a job with one pod on it also had to shrink for another job.
+"""The same limit if some of the job's pods are evicted for foreign pods. It is shorter, because a foreign pod needs no
+dry run, and because the other pods of a gang wait for the node, too.
 """
 
 
@@ -127,7 +127,7 @@ class EvictionGate:
         return len(self._waits_since)
 
     def _without_answer(self, uid: str) -> frozenset[str]:
-        """The preemptors of that job's pods without an answer yet, which may be unable to use the room."""
+        """The preemptors of the job's pods about which there is no answer yet. They may be unable to use the room."""
         return frozenset(
             preemptor for preemptor in self._now.job_preemptors(uid) if not self._can_use_room(preemptor, uid)
         )

@@ -1,4 +1,4 @@
-"""Says whether pods of others may be evicted at all, and how many within a minute: the mode, the pause and the limits
+"""Decides from the mode, the pause and the limits whether pods of others may be evicted, and how many within a minute
 (43, 138).
 """
 
@@ -42,7 +42,7 @@ class LastMinute:
         return {pod: preemptor for pod, (_, preemptor) in self._evicted.items()}
 
     def seconds_until_relief(self) -> float:
-        """Seconds until the first of these evictions does not count any more; infinity without evictions."""
+        """Seconds until the first of these evictions counts no more; infinity without evictions."""
         first = next(iter(self._evicted.values()), None)
         return max(0.0, first[0] + MINUTE - time.monotonic()) if first else inf
 
@@ -68,7 +68,7 @@ class EvictionLimiter:
         self._settings, self._evicted = settings, evicted
         self._last_minute = LastMinute()
         self._waiting: dict[PreemptorKey, _HeldUp] = {}
-        """Preemptors that the limit for all holds up although it is large enough for them."""
+        """The preemptors that the cluster's limit holds up, although it is large enough for each of them."""
 
     @property
     def stopped(self) -> Reason | None:
@@ -98,8 +98,8 @@ class EvictionLimiter:
         )
 
     def _longest_waiting(self) -> tuple[PreemptorKey | None, int]:
-        """The preemptor that may use the limit for all alone, because it has waited longest and more than a minute; and
-        its number of pods.
+        """The preemptor for which the cluster's limit is reserved, because it has waited longest, and for more than a
+        minute; and the number of pods to evict for it. None and 0 if no preemptor has waited for so long.
         """
         first = min(self._waiting, key=lambda preemptor: self._waiting[preemptor].since, default=None)
         if first is None or time.monotonic() < self._waiting[first].since + MINUTE:
@@ -113,8 +113,8 @@ class EvictionLimiter:
         return frozenset(name for name, limit in (limits, limits_per_cluster) if limit is not None)
 
     def seconds_until_capacity(self, allocation: Allocation) -> float:
-        """Seconds until entries that wait for a limit on evictions may get more; infinity if there are none, or without
-        evictions.
+        """Seconds until the limits allow more evictions to an entry that waits for them; infinity if no entry waits, or
+        if there were no evictions.
         """
         if not allocation.held_up:
             return inf

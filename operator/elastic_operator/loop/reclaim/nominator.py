@@ -34,7 +34,7 @@ RENEW_SECONDS = 0.05
 NOMINATION_RETRY_SECONDS = 30.0
 """A pod that could not be nominated is not tried again for this long."""
 CHANGED_SECONDS = 0.5
-"""A pod that has changed meanwhile is not tried again for this long, so that the change is seen."""
+"""A pod that has changed meanwhile is not tried again for this long, so that the watch can bring the change."""
 
 
 class Nominator:
@@ -129,8 +129,8 @@ class Nominator:
     def _begin(self, nomination: Nomination) -> asyncio.Future[bool]:
         """The nomination of the pod, one for all jobs that make room for it.
 
-        Its result is False while the pod is being nominated for another node by an earlier pass: on this node no pod
-        may be evicted for it (145). After that nomination, everything is decided again.
+        Its result is False while the pod is being nominated for another node, by the decision of an earlier pass: no
+        pod on this node may be evicted for it (145). After the nomination under way, everything is decided again.
         """
         task = self._writing.get(nomination.uid)
         if task is None:
@@ -146,7 +146,7 @@ class Nominator:
         return task
 
     async def _guarded(self, uid: str, work: Awaitable[bool]) -> bool:
-        """The result of the work. After an error of the operator's own, the pod backs off, but no job (88)."""
+        """The result of the work. After an error of the operator's own, only this pod backs off, and no job (88)."""
         try:
             return await work
         except Exception as error:
@@ -176,7 +176,7 @@ class Nominator:
         if has_run_out:
             self._tell_expired(pod)
         self._metrics.nominations.inc()
-        text = f"Node {nomination.node} is reserved for it."
+        text = f"Node {nomination.node} is reserved for the pod."
         if nomination.evicts_from:
             victim_jobs = listed(sorted(nomination.evicts_from.values()))
             text += f" {pods(len(nomination.victims))} of {victim_jobs} will be evicted first."
@@ -195,7 +195,8 @@ class Nominator:
     async def _renew(self, before: objects.Pod, reserved: Reservation) -> bool:
         """Nominate the pod again, after a pause. In a gang the node may have changed (167).
 
-        Whenever kube-scheduler removes a nomination, it tries all waiting pods, and each of them may lose its own.
+        Whenever kube-scheduler removes a nomination, it tries all waiting pods, and each of these may lose its
+        nomination.
         """
         await asyncio.sleep(RENEW_SECONDS)
         pod = self._pods.get(before.metadata.uid)
@@ -236,7 +237,7 @@ class Nominator:
         self._events.record(pod_subject(pod), Event("ReservationExpired", text, "Warning"))
 
     async def _write(self, pod: objects.Pod, reservation: Reservation) -> bool:
-        """Write the reservation; returns whether that worked. If not, the pod is not tried again for a while."""
+        """Write the reservation; returns whether it was written. If not, the pod is not tried again for a while."""
         uid = pod.metadata.uid
         try:
             try:

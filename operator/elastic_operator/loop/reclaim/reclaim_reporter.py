@@ -69,7 +69,11 @@ class ReclaimReporter:
             why = one.reason
             kind = "pod" if entry.foreign_pod else "job"
             log.warning(
-                "waits for a limit on evictions %s=%s/%s reason=%r", kind, demand.namespace, demand.name, why.message
+                "a preemptor waits for a limit on evictions %s=%s/%s reason=%r",
+                kind,
+                demand.namespace,
+                demand.name,
+                why.message,
             )
             pod = self._pods.get(demand.uid) if entry.foreign_pod else None
             subject = pod_subject(pod) if pod is not None else self._job_of(demand.uid)
@@ -98,7 +102,7 @@ class ReclaimReporter:
             if pod is None:
                 continue
             text = (
-                f"The {len(uids)} waiting pods of its gang do not all fit into the room that its team is entitled to."
+                f"The {len(uids)} waiting pods of this pod's gang do not all fit into the room that its team may use."
                 " No pods are evicted for a part of a gang."
             )
             log.info(

@@ -1,7 +1,7 @@
 """Failed tries to carry out plans, per job: when the next try is due, and the message for the user meanwhile
 (controller-runtime: the rate limiter of a workqueue).
 
-The record is in memory only: a new leader makes it again by one failed try.
+The record is in memory only: a new leader learns of the error by one failed try.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ EVENT_ATTEMPTS = 5
 job gets an event about an error of its own objects. The status shows any other error at once (187).
 """
 MAX_NAME_TAKEN_SECONDS = 2.0
-"""The longest wait for a taken name. Mostly the object with the name is being deleted, and a user waits for the job."""
+"""The longest wait for a taken name. It is short: mostly the object with that name is being deleted, and a user waits.
+"""
 
 
 @dataclass(slots=True)
 class FailedWrite:
-    """The failures of one job: `pods_rejected_until_edit` holds for `generation` only, the other fields as long as
+    """The failures of one job. `pods_rejected_until_edit` holds for `generation` only; the other fields hold while
     tries fail.
 
     `attempts` are the tries that failed in a row (monotonic). Until `throttled_until` (monotonic) the API server has

@@ -1,4 +1,6 @@
-"""Leads a job's pods to their master by the job's Service, and writes the list of participating pods to the master."""
+"""Writes the address of a job's master into the EndpointSlice of the job's Service, and the list of participating pods
+into an annotation of the master.
+"""
 
 from __future__ import annotations
 
@@ -41,8 +43,8 @@ class Masters:
         self._stores.slices.observe(ensured)
 
     async def write_membership(self, job: Job, membership: Membership) -> None:
-        """Annotate the master with the participating pods. The write is repeated at once if somebody, such as its
-        kubelet, has changed the pod and not the annotation.
+        """Write the participating pods into the master's annotation. If somebody, such as the kubelet, has changed the
+        pod meanwhile, but not the annotation, the write is repeated at once.
         """
         pod = self._stores.pods.get(membership.uid)
         for tries in count(1):

@@ -33,10 +33,10 @@ class Account:
     `used` is the team's use once all leaving pods have left, `used_now` its use until then, and `leaving` the GPUs of
     the pods that are leaving already. `not_yet_held` is the part of `used` that no pod holds yet (166). `on_new_nodes`
     are the GPUs for pods that request new nodes: they count under limits only, from the end of the pass on (49).
-    `fixed` cannot be taken back (foreign pods, jobs that are not preemptible); `foreign` is used by pods that are not
-    our jobs'. `wanted_by_jobs` are the GPUs that our jobs want in all, `requested` the team's use if it got all that it
-    wants, `share` its fair share. `path` leads from this account to the top; `path_seen_by_others` is the part of the
-    path that counts for other teams (111).
+    `fixed` are the GPUs that cannot be taken back (of foreign pods, and of jobs that are not preemptible); `foreign`
+    are those of pods that belong to none of our jobs. `wanted_by_jobs` are the GPUs that our jobs want in all,
+    `requested` is the team's use if all its wishes were granted, `share` its fair share. `path` leads from this account
+    to the top; `path_seen_by_others` is the part of the path that counts for other teams (111).
     """
 
     def __init__(self, team: Team, flavor: str, parent: Account | None) -> None:
@@ -166,10 +166,10 @@ class Accounts:
         return found
 
     def _count_node(self, number: int, node: Node, *, is_open: bool, sign: int) -> None:
-        """Count the node's capacity, and the use there by pods that are not our members.
+        """Count the node's capacity, and the GPUs that pods on the node use, without the members of our jobs.
 
-        Of a node that takes no new pods only the GPUs in use count as capacity (35); `AllocationState.divide` adds our
-        members.
+        If a node takes no new pods, only its GPUs in use count as capacity (35); `AllocationState.divide` adds the GPUs
+        of our members.
         """
         for resource, flavor in self.flavor_of[number].items():
             self._without_jobs[flavor] += sign * node.allocatable.get(resource, 0) if is_open else 0
@@ -185,12 +185,12 @@ class Accounts:
                         account.leaving += gpus
 
     def renew_node(self, number: int, before: Node, after: Node, *, is_open: bool) -> None:
-        """Count a node again of which only the use has changed."""
+        """Count a node again whose use has changed, and nothing else."""
         self._count_node(number, before, is_open=is_open, sign=-1)
         self._count_node(number, after, is_open=is_open, sign=+1)
 
     def note_use(self) -> None:
-        """Record the use before anything is decided."""
+        """Record the use at the beginning of a pass, before the first decision."""
         for account in self._everybody():
             account.used_now = account.used + account.leaving
 
@@ -208,8 +208,8 @@ class Accounts:
             _divide(self.capacity[flavor], tops)
 
     def may_borrow(self, account: Account, need: int) -> bool:
-        """Whether every team still has the part of its idle guarantee that is not lent, after `need` more GPUs are used
-        here.
+        """Whether every team can still have the part of its guarantee that it does not lend, if this account uses
+        `need` more GPUs.
         """
         if self._lends_all[account.flavor] or account.entitlement(need) is Entitlement.GUARANTEED:
             return True

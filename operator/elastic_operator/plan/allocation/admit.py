@@ -23,8 +23,8 @@ from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 MAX_PODS_PLACED = 32
 """A pass makes room for at most this many foreign pods: if it served thousands, all jobs would wait for them (44).
 
-A gang is served as a whole or not at all. The next pass serves the others. It follows at once, because each pod that
-got a place is nominated, and that wakes the loop.
+A gang is served as a whole or not at all. The next pass serves the remaining pods. It follows at once, because each pod
+that got a place is nominated, and a nomination wakes the loop.
 """
 
 
@@ -40,9 +40,9 @@ def admit(state: AllocationState, entry: Entry) -> None:
 
 
 def _come_back(state: AllocationState, entry: Entry) -> None:
-    """Let a preempted job keep those members of its minimum that still have their room.
+    """Let a preempted job keep the members of its minimum whose room is still free.
 
-    The job must be allowed all of its minimum, and it must keep its master.
+    The limits must allow the job all of its minimum, and the job must keep its master.
     """
     if _may_use_idle(state, entry, entry.gpus_missing(entry.demand.minimum)):
         state.keep_again(entry, entry.demand.minimum)
@@ -100,8 +100,9 @@ def _place_where_reserved(state: AllocationState, entry: Entry) -> bool:
 def _keep_where_reserved(state: AllocationState, entry: Entry) -> bool:
     """Keep the room on the node that is reserved for a pod of a gang, if the node could be cleared (171).
 
-    In this pass perhaps no pod may be preempted there: the gang preempted a job of the team, and the job does not have
-    its minimum again from the team's other jobs yet. So the team holds less for a moment.
+    The rules may forbid in this pass what they allowed before: the gang preempted a job of a team, and the job does not
+    have its minimum again from the team's other jobs yet. For this moment the team holds less, so no pod of the team
+    may be preempted.
     """
     node = state.board.number.get(entry.reserved_node)
     if node is None or not entry.gang or not state.inputs.reclaiming:
@@ -120,8 +121,8 @@ def _may_use_idle(state: AllocationState, entry: Entry, need: int) -> bool:
 
 
 def _orders(entry: Entry) -> list[list[str]]:
-    """The orders of the missing pods that are worth trying: a master of another shape may take room that workers
-    need.
+    """The orders in which to seat the missing pods. If the master has another shape, it may take room that workers
+    need, so both orders are tried.
     """
     master, workers = entry.missing(entry.demand.minimum)
     roles = [ROLE_MASTER] * master + [ROLE_WORKER] * workers
@@ -129,8 +130,8 @@ def _orders(entry: Entry) -> list[list[str]]:
 
 
 def reserve_for_starving(state: AllocationState, entry: Entry) -> None:
-    """Hold room for a part of the entry's minimum, provided that all of it would fit on empty nodes and under the
-    limits (37).
+    """Hold room for a part of the entry's minimum, provided that the whole minimum would fit on empty nodes and under
+    the limits (37).
     """
     need, (master, workers) = entry.gpus_missing(entry.demand.minimum), entry.missing(entry.demand.minimum)
     supplies, account = Supplies(state), entry.account

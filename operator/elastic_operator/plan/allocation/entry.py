@@ -11,12 +11,11 @@ from elastic_operator.plan.allocation.free_resources import PodRequirements
 from elastic_operator.plan.allocation.node_board import Seat
 from elastic_operator.plan.facts.allocation_inputs import ForeignPod, JobDemand, Member
 from elastic_operator.plan.facts.decisions import Assignment
-from elastic_operator.plan.facts.roles import master_first
 from elastic_worker.contract import ROLE_MASTER
 
 
 class Victim(NamedTuple):
-    """A preempted pod: its job, the victim job, is to give it up for another entry, the preemptor."""
+    """A preempted pod. Its job, the victim job, gives the pod up for another entry, the preemptor."""
 
     victim_job: Entry
     pod: Member
@@ -40,7 +39,7 @@ class Entry:
     master: PodRequirements
     worker: PodRequirements
     equivalence_class: int = 0
-    """A number of all entries that may have the same nodes and preempt the same pods (`equivalence_key`)."""
+    """The same number for all entries that may have the same nodes and preempt the same pods (`equivalence_key`)."""
     account: Account | None = None
     """The account that is charged for the entry's GPUs; None: it requests none."""
     node_of: dict[str, int] = field(default_factory=dict)
@@ -55,9 +54,9 @@ class Entry:
     preempted: bool = False
     """Whether all its pods are preempted."""
     has_reserved_seats: bool = False
-    """Whether the entry is not served, but its seats are held for it (37)."""
+    """Whether the entry does not have its minimum, and seats are held for it (37)."""
     requests_nodes: bool = False
-    """Whether the entry requests new nodes, for what its minimum lacks (49)."""
+    """Whether the entry requests new nodes for the missing pods of its minimum (49)."""
     times_preempted: int = 0
     """The number of times that another team preempted pods of the entry in this pass."""
     preemptors: tuple[Entry, ...] = ()
@@ -67,7 +66,7 @@ class Entry:
     foreign_pod: ForeignPod | None = None
     """The foreign pod; None for a job."""
     assignment: Assignment | None = None
-    """Made when it is read after a pass, and void with each change and with each undone change."""
+    """Computed when it is first read after a pass. Each change of the entry voids it, and each undone change."""
 
     @property
     def is_foreign_pod(self) -> bool:
@@ -199,8 +198,3 @@ class Entry:
     def gpus(self) -> int:
         """The GPUs of the pods that the entry has and gets, by the requests in its present template."""
         return self.master.gpus * self.has_master + self.worker.gpus * (self.size - self.has_master)
-
-
-def keep_order(member: Member) -> tuple[bool, int, str]:
-    """Sorts members by preference to keep: the master, then workers by index."""
-    return *master_first(member), member.uid

@@ -1,11 +1,13 @@
 """The limits on evictions: how many pods of others may be evicted within a minute, for one team and for all teams
 (138).
 
-A step that would exceed a limit is left out, and the next preemptor is served. So growth and many small jobs are
-granted in slices. The pods for a minimum are preempted together: a job whose minimum needs more than a limit waits
-until an administrator raises the limit. A default limit never blocks a guarantee: each minute, one preemptor per team
-within its guarantee may exceed it. The limit for all is reserved for the first preemptor that it holds up for more than
-a minute, if the limit is large enough for its step.
+A preemption that would exceed a limit is skipped, and the next preemptor is tried. So a team that grows, or that has
+many small jobs, gets its GPUs in slices. All pods for a job's minimum are preempted together: if these are more than
+the limit, the job waits until an administrator raises the limit.
+
+A default limit never blocks a guarantee: each minute, one preemptor of each team may exceed the limit while the team
+stays within its guarantee. If the cluster's limit holds up a preemptor for more than a minute, the limit is reserved
+for the first such preemptor, provided that the limit allows its preemption at all.
 """
 
 from __future__ import annotations
@@ -23,9 +25,9 @@ from elastic_operator.plan.facts.text import Reason, pods
 
 @dataclass(frozen=True, slots=True)
 class EvictionRefusal:
-    """A step that a preemptor does not get, because `wanted` more pods of others would be evicted for it.
+    """A preemption that a limit forbids: `wanted` more pods of others would be evicted for the preemptor.
 
-    The limit `exceeded` allows `allowed` evictions within a minute; `left` of them are unused.
+    The limit `exceeded` allows `allowed` evictions within a minute, of which `left` are unused.
     """
 
     exceeded: EvictionLimit
@@ -35,7 +37,7 @@ class EvictionRefusal:
     needs_higher_limit: bool = False
     """Whether waiting does not help, because the limit itself is too low."""
     is_behind: bool = False
-    """Whether it waits behind another preemptor of its team, which waits for the limit."""
+    """Whether the preemptor waits behind an earlier one of its team, which waits for the limit."""
 
     @property
     def reason(self) -> Reason:
@@ -55,7 +57,7 @@ class EvictionRefusal:
 
 
 def preemptor_of(entry: Entry) -> PreemptorKey:
-    """The team and key under which the pods evicted for the entry are counted.
+    """The team and the key under which evictions for the entry are counted.
 
     Namespaces without a policy are one team (111), and the key of all pods of a gang is its name (144).
     """
@@ -108,10 +110,11 @@ class EvictionCount:
 def check_limits(
     limits: EvictionLimits, preemptor: Entry, evictions: EvictionCount, wanted: int, *, ahead: EvictionRefusal | None
 ) -> EvictionRefusal | None:
-    """The limit that forbids a preemptor its step, for which `wanted` pods would be evicted; None if no limit does.
+    """The refusal of a preemption for which `wanted` pods would be evicted; None if no limit forbids it.
 
-    `evictions` includes these pods. `ahead` is the step that an earlier preemptor of its team waits for, None if none
-    waits. Behind it a preemptor may continue, but may not start, unless the cluster's limit is reserved for it.
+    `evictions` includes these pods. `ahead` is the refusal of an earlier preemptor of the same team, which waits for a
+    limit; None if none waits. Behind such a preemptor, a later one may continue to preempt, but may not begin, unless
+    the cluster's limit is reserved for the later one.
     """
     who = preemptor_of(preemptor)
     entitled = preemptor.account is not None and preemptor.account.entitlement(0) is Entitlement.GUARANTEED

@@ -1,4 +1,4 @@
-"""Why a job is not bigger, or does not run: the reason and the sentence that users read.
+"""Says why a job is not bigger, or does not run: the reason and the sentence that users read.
 
 Each message states what the job requests, what is free, which limit applies, and one action. A message does not change
 while only time passes. This module reads the final state and decides nothing.
@@ -24,7 +24,7 @@ from elastic_operator.plan.facts.text import Reason, gpus, listed, pods
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 _SHOWN = 3
-"""This many names are spelled out; the rest is counted."""
+"""A message names at most this many things, and counts the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ _GROWS_LESS = (
 
 
 class Explainer:
-    """Answers for all jobs of one pass; numbers that several answers share are counted once."""
+    """Answers for all jobs of one pass. Numbers that several answers need are computed once."""
 
     def __init__(self, state: AllocationState) -> None:
         self._state = state
@@ -118,8 +118,8 @@ class Explainer:
         return Reason(lacking.code, text), requeue_at
 
     def _eviction_refusal(self, entry: Entry) -> EvictionRefusal | None:
-        """The step that a limit on evictions does not allow the entry; also known if the pass examined only an entry
-        with an equal wish.
+        """The refusal by a limit on evictions; None if no limit refused. If the pass examined only an entry with an
+        equal wish, that entry's refusal counts.
         """
         return self._state.victims.held_up.get(entry) or self._eviction_refusals.get(self._wants_alike(entry))
 

@@ -11,7 +11,7 @@ from elastic_operator.plan.facts.allocation_inputs import HostPort, Load, PodSha
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PodRequirements:
-    """A pod's shape as the board reads it; equal shapes share one object.
+    """A pod's shape in the form that the board compares with nodes. Equal shapes share one object.
 
     `nodes` are the open nodes that suit the pod, by number. `scarce` is the resource that nodes lack most often: GPUs,
     if the pod requests any.
@@ -30,9 +30,9 @@ class PodRequirements:
 
 
 class AllBut(Set[int]):
-    """These nodes without a few, in the same order.
+    """All of these nodes except a few, in the same order.
 
-    It keeps no copy of the nodes, because each job may avoid other nodes (198).
+    It shares the list of nodes instead of copying it, because each job may avoid different nodes (198).
     """
 
     __slots__ = ("_node_set", "_nodes", "_without")
@@ -109,7 +109,7 @@ class FreeResources:
 
 
 def total_of(loads: Iterable[Resources]) -> dict[str, int]:
-    """The sum of the loads. Most of them are the same object, so equal objects are counted and multiplied."""
+    """The sum of the loads. Many of them are the same object, which is counted, and multiplied by its count."""
     alike: dict[int, tuple[Resources, int]] = {}
     for load in loads:
         alike[id(load)] = (load, alike.get(id(load), (load, 0))[1] + 1)
@@ -121,7 +121,7 @@ def total_of(loads: Iterable[Resources]) -> dict[str, int]:
 
 
 def less(allocatable: Resources, *used: Resources) -> dict[str, int]:
-    """The rest of `allocatable` beside these loads; negative if they exceed it."""
+    """The part of `allocatable` that these loads leave; negative if they exceed it."""
     free = dict(allocatable)
     for load in used:
         for name, amount in load.items():

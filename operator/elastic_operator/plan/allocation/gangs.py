@@ -1,8 +1,8 @@
 """Gangs of foreign pods: all pods of a gang that wait get their places in one pass, or none does (144).
 
 A Job that needs all of its pods cannot work with some of them. So the operator preempts no pod for a part of a gang. A
-gang keeps the places that it was promised before, because the pods that held them are deleted. While its nodes are
-cleared, a gang is served before all others (171).
+gang keeps the places that were promised to it, because the pods there are being deleted already. While the nodes of a
+gang are cleared, the gang is served before all others (171).
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ A gang that gets nothing costs a plan for nearly all of its pods. The next pass 
 
 
 def serve_gang(state: AllocationState, gang: Sequence[Entry]) -> bool:
-    """Give each of these pods a place, or leave everything as it was.
+    """Give each of these pods a place, or change nothing.
 
-    Answers that pods do not fit are forgotten afterwards: they may not fit only because a part of the gang is seated.
+    Answers of this try that pods do not fit are forgotten afterwards: the pods may not fit only because a part of the
+    gang is seated.
     """
     name, this_pass = gang[0].gang, state.this_pass
     over_budget = this_pass.tried_gangs and this_pass.tried_pods + len(gang) > MAX_PODS
@@ -61,7 +62,7 @@ def gangs_being_cleared_for(state: AllocationState) -> list[str]:
 
 
 def split_gangs(state: AllocationState) -> frozenset[str]:
-    """The gangs with places for some of their pods only, not counting places that are promised already."""
+    """The gangs that got places for only some of their pods. Places that were promised before do not count."""
     return frozenset(name for name, gang in state.queues.gangs.items() if _is_split(gang))
 
 

@@ -65,7 +65,7 @@ def may_borrow_again(entry: Entry, right: Entitlement) -> bool:
 
 
 def _grow_freely(state: AllocationState, entry: Entry, size: int) -> bool:
-    """Grow into free room. Released members are kept again before new pods are seated."""
+    """Grow into free room. The job keeps released members again before it gets new pods."""
     if not entry.loses_members or entry.replaces_master:
         master, workers = entry.missing(size)
         return seat_all(state, entry, master=master, workers=workers)
@@ -81,8 +81,8 @@ def _grow_freely(state: AllocationState, entry: Entry, size: int) -> bool:
 def _grow_at_others_cost(state: AllocationState, entry: Entry, size: int) -> bool:
     """Grow by preemption of other teams' pods, if the job's team is entitled to these (33).
 
-    Each round tries again what the last one refused, because preemption may have become easier. While nothing has
-    changed, the answer is the same (180).
+    Each round tries again what the last round refused, because a preemption since then may have entitled the team to
+    more. While nothing has changed, the answer is the same (180).
     """
     master, workers = entry.missing(size)
     key, short = ("growth", refusal_key(state, entry), master), state.this_pass.infeasible

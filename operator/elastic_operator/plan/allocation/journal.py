@@ -1,6 +1,7 @@
-"""The journal of a pass: every change to board, accounts and entries, each with what undoes it.
+"""The journal of a pass: every change to board, accounts and entries, each with a function that undoes it.
 
-So plans are tried out and dropped, and one state serves pass after pass: the changes of the last pass are undone first.
+So the allocation can try plans and drop them, and one state serves all passes: each pass first undoes the changes of
+the last one.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ class Journal:
         self.do(partial(setattr, thing, attribute, value), undo=partial(setattr, thing, attribute, before))
 
     def renumber(self) -> None:
-        """Count the present state as another one: something has changed that the journal does not cover."""
+        """Give the present state another number, because something has changed that the journal does not cover."""
         self.moves += 1
         self.revision = self.moves
 
     def mark(self) -> int:
-        """This point, to roll back to. If two marks are equal, no change made between them stands."""
+        """The present point, to roll back to. If two marks are equal, all changes between them were undone."""
         return len(self._undo)
 
     def roll_back(self, mark: int = 0) -> None:

@@ -1,8 +1,8 @@
 """The free room on each node while a pass is decided, now and soon.
 
-*Soon* is the free room when all leaving pods have left; every placement must fit there. *Now* is the room that is free
-already; a placement that fits there too is ready. Every change can be undone, so plans are tried out and dropped. Other
-modules decide which pods are placed here and which are preempted.
+*Soon* is the room that is free once all leaving pods have left; every placement must fit into it. *Now* is the room
+that is free already; a placement that also fits into it is ready. Every change can be undone, so the allocation tries
+plans and drops them. Other modules decide which pods are placed and which are preempted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from elastic_operator.plan.facts.allocation_inputs import HostPort, Load, Node, 
 from elastic_operator.plan.facts.gpus import count_gpus
 
 _FEW_NODES = 16
-"""Up to this many candidates are sorted; more are looked up in the index of free GPUs."""
+"""Up to this many suitable nodes are sorted; more are looked up in the index of free GPUs."""
 
 
 class Seat(NamedTuple):
@@ -37,8 +37,8 @@ class Seat(NamedTuple):
 
 
 _MAX_SHAPES = 10_000
-"""The most shapes whose requirements are known. Equal shapes have one set of requirements, unless it was dropped for
-this limit: then the allocation does some work twice.
+"""The most shapes whose requirements are kept. Equal shapes have one requirements object, unless it was dropped because
+of this limit: then the allocation does some work twice.
 """
 
 
@@ -62,13 +62,13 @@ class NodeBoard:
             self._by_gpus.setdefault(self._gpus[i], []).append(i)
         self._requirements: dict[PodShape, PodRequirements] = {}
         self._suitable: dict[PodShape, tuple[tuple[int, ...], frozenset[int]]] = {}
-        """The nodes for pods that avoid none, twice: to iterate, and to look up. Each entry grows with the nodes, so
-        the key has only those parts of a shape that decide about nodes (198).
+        """The suitable nodes for pods that avoid no node, as a tuple and as a set. Its memory is proportional to the
+        number of nodes, so the key has only those parts of a shape that decide about nodes (198).
         """
         self._journal = journal
         self._infeasible = KnownInfeasible()
-        """Replaced, never changed: undoing a change brings the old knowledge back. Only freed room voids it; a
-        `PassMemo` would forget all of it with each pod that is seated.
+        """Each change makes a new object, so that undoing the change brings the old one back. It is void only when room
+        is freed; a `PassMemo` would be void with each pod that is seated.
         """
 
     # -- reading -----------------------------------------------------------------------------------------------------
@@ -137,7 +137,9 @@ class NodeBoard:
         return after.fits(requirements)
 
     def find(self, role: str, requirements: PodRequirements, near: Collection[int] = ()) -> Seat | None:
-        """The best seat for one such pod: free now, then in `near`, then fewest free GPUs left, then name."""
+        """The best seat for one such pod. In this order, the best node is free now, is in `near`, has the fewest free
+        GPUs, has the first name.
+        """
         soon = None
         for node in self._in_order(requirements, near):
             if self._soon[node].fits(requirements):
@@ -240,14 +242,14 @@ class NodeBoard:
         return self._now[node].fits(requirements)
 
     def use_now(self, requirements: PodRequirements, node: int) -> bool:
-        """Let a pod whose room is held use the room that is free now, if that is enough; returns whether it is."""
+        """Let a pod whose room is held use room that is free now. Returns whether there is enough of it."""
         if not self.is_free(requirements, node):
             return False
         self.keep_free(requirements, node)
         return True
 
     def keep_free(self, requirements: PodRequirements, node: int) -> None:
-        """Reserve for such a pod the room that is free now and room that becomes free, until its room is complete."""
+        """Reserve room for such a pod: what is free now, and what becomes free until the pod has all its room."""
         room, load = self._now[node], requirements.shape
         self._journal.do(partial(room.add_usage, load), undo=partial(room.remove_usage, load))
 
@@ -261,7 +263,7 @@ class NodeBoard:
         return False
 
     def is_infeasible(self, requirements: PodRequirements, count: int) -> bool:
-        """Whether `count` such pods are known not to fit. Forgotten whenever room becomes free."""
+        """Whether `count` such pods are known not to fit. This is forgotten whenever room becomes free."""
         return self._infeasible.covers(requirements, count)
 
     def remember_infeasible(self, requirements: PodRequirements, count: int) -> None:

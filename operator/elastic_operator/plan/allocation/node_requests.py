@@ -1,13 +1,14 @@
 """Decides which jobs request new nodes of autoscaled pools, by pods without a node that wait for kube-scheduler
 (49).
 
-A job requests nodes for the missing part of its minimum, if it got nothing in the pass and only room was missing. This
-is decided at the end of each pass, in the order of jobs. Such pods hold no room, and nothing is preempted for them.
-They count under the limits of their team, and the team's other jobs leave that much of the limit to them. Once there is
-room for the minimum, on a new node or an old node, the job has its seats there, and the scheduler binds the pods.
+A job requests nodes for the missing pods of its minimum, if the job got nothing in the pass and only room was missing.
+The requests are decided at the end of each pass, in the order of jobs. The pods of a request are provisioning pods.
+They hold no room, and nothing is preempted for them. Their GPUs count under the limits of their team, so the team's
+other jobs cannot use this part of the limits. Once there is room for the minimum, on new nodes or old ones, the job has
+its seats there, and kube-scheduler binds the pods.
 
-The scheduler would bind such a pod wherever it fits. So no such pod is created while it would fit into room that is
-meant for other pods.
+kube-scheduler binds a provisioning pod wherever it fits. So no provisioning pod is created while it would fit into room
+that is meant for other pods.
 """
 
 from __future__ import annotations
@@ -16,20 +17,21 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 
 from elastic_operator.plan.allocation.accounts import Account
-from elastic_operator.plan.allocation.entry import Entry, keep_order
+from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.node_board import Seat
 from elastic_operator.plan.allocation.refusal import Rule
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.allocation_inputs import Member
+from elastic_operator.plan.facts.pod_order import keep_order
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 _Places = Sequence[tuple[int, Collection[tuple[Entry, Seat]]]]
-"""The nodes with room that is meant for planned pods, and these pods."""
+"""The nodes with room that is meant for planned pods, each with these pods."""
 
 
 def is_requested_by_others(state: AllocationState, entry: Entry, need: int) -> bool:
-    """Whether `need` more GPUs would leave too few under the limits for the nodes that its team's other
-    jobs, of no lower priority, have requested.
+    """Whether `need` more GPUs for the entry would leave too few, under the limits, for the nodes that other jobs of
+    its team have requested. Jobs of lower priority do not count.
     """
     account, queues = entry.account, state.queues
     most = queues.provisioning_gpus[account] if account else 0
@@ -42,8 +44,9 @@ def is_requested_by_others(state: AllocationState, entry: Entry, need: int) -> b
 
 
 def _requested_by(state: AllocationState, account: Account, priority: int) -> int:
-    """The GPUs for which provisioning jobs of that priority or a higher one may request nodes now. Counted once between
-    two changes."""
+    """The GPUs for which jobs of that priority or a higher one may request nodes now. They are counted once between two
+    changes.
+    """
     known = state.this_pass.answers.get("requested", (account, priority))
     if known is None:
         first = (one for one in state.queues.provisioning[account] if one.demand.priority >= priority)
@@ -77,10 +80,10 @@ def request_nodes(state: AllocationState) -> None:
 
 
 def _would_rob(state: AllocationState, entry: Entry, to_come: _Places) -> bool:
-    """Whether any missing pod of the entry would fit into room for planned pods, or into GPUs that are kept for their
-    owners.
+    """Whether any missing pod of the entry would fit into room that is meant for planned pods, or into GPUs that are
+    kept for the teams that own them.
 
-    If all missing pods are pending already, kube-scheduler has rejected the room that is free now.
+    If all missing pods are pending already, kube-scheduler has tried the room that is free now, and rejected it.
     """
     master, workers = entry.missing(entry.demand.minimum)
     all_wait = len(entry.demand.provisioning_pods) >= master + workers

@@ -1,7 +1,7 @@
 """The memory of one pass, so that thousands of equivalent entries are not examined one by one (38).
 
-"N pods do not fit" holds longer than other answers: on the board until room is freed, for preemption until the next
-round, because within a round preemption hardly ever gets easier. If it does, the next round finds that.
+The answer "N pods do not fit" holds longer than other answers: on the board until room is freed, for preemption until
+the next round. Within a round, preemption hardly ever gets easier; if it does, the next round finds the room.
 
     name                        valid while                     voided by                         undone by
     PassState.answers           the state is the same           any change; other fair shares     undoing the change
@@ -11,8 +11,8 @@ round, because within a round preemption hardly ever gets easier. If it does, th
                                                                 node, a preemption there; a use
                                                                 of the preemptor's that fell
 
-Undoing a change brings back the answers of the state before it, where the last column says so. `KnownInfeasible` is
-replaced and not changed for that: the journal has the object that was valid before.
+Where the last column says so, undoing a change brings back the answers of the state before the change. For this
+purpose each change replaces the `KnownInfeasible` with a new object, and the journal has the old one.
 """
 
 from __future__ import annotations

@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 
 from elastic_operator.plan.allocation.accounts import Account, Accounts
-from elastic_operator.plan.allocation.entry import Entry, keep_order
+from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.node_board import NodeBoard
 from elastic_operator.plan.allocation.scale_up_queues import ScaleUpQueues
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, ForeignPod, JobDemand, JobShape
+from elastic_operator.plan.facts.pod_order import keep_order
 
 Order = tuple[int, bool, float, str]
 
@@ -47,8 +48,8 @@ class Queues:
     def renew(
         self, inputs: AllocationInputs, *, leave: Callable[[Entry], None], join: Callable[[Iterable[Entry]], None]
     ) -> None:
-        """Drop the entries of jobs that have changed (`leave` is called for each), and add their new
-        entries (`join`).
+        """Drop the entries of jobs that have changed, and add their new entries. `leave` is called with each dropped
+        entry, `join` with all new ones.
         """
         foreign_pods = {
             foreign_pod.uid: foreign_pod for foreign_pod in inputs.foreign_pods if not foreign_pod.unplannable
@@ -138,13 +139,13 @@ class Queues:
 
 
 def over_per_job_limit(entry: Entry, size: int) -> bool:
-    """Whether that size has more GPUs than one job of the team may have."""
+    """Whether a job of that size would have more GPUs than one job of its team may have."""
     most = entry.account.team.max_gpus_per_job if entry.account else None
     return most is not None and entry.demand.gpus_of_size(size) > most
 
 
 def _allowed_sizes(entry: Entry) -> tuple[int, ...]:
-    """The sizes that a job may have; also the sizes up to its present one."""
+    """The sizes that a job may have. Those up to its present size are always among them."""
     demand, has = entry.demand, len(entry.demand.members)
     limit = entry.account.team.max_gpus_per_job if entry.account else None
     if limit is None and not demand.shape.flavor_problem:
@@ -164,8 +165,8 @@ def _is_handled_first(entry: Entry) -> bool:
 
 
 def _order(job: JobDemand, *, in_turns: bool) -> Order:
-    """Sort key: priority, whether the job has its minimum, age, uid. If jobs take turns, the job that waits longest
-    counts as the oldest.
+    """Sort key: priority, whether the job has its minimum, age, uid. If the team's jobs take turns, the job that has
+    waited longest counts as the oldest.
     """
     at_minimum = bool(job.sizes) and not job.lacks_minimum
     holds = job.is_admitted or at_minimum

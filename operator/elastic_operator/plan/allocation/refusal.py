@@ -1,6 +1,7 @@
-"""Whether a team may use more GPUs for a job. All modules that grant GPUs ask this, and the explanation for users too.
+"""Decides whether a team may use more GPUs for a job. All modules that grant GPUs ask here, and the explanation for
+users does, too.
 
-The rules have one order. A caller may limit the rules that are checked; it then says why.
+The rules are always checked in the same order. A caller that has only some rules checked says why.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ IDLE = (Rule.LIMIT, Rule.LENDING)
 
 
 class Refusal(NamedTuple):
-    """A rule that `need` more GPUs would break, and whose guarantee or limit it is about."""
+    """A rule that more GPUs would break, and the account whose guarantee or limit they would exceed."""
 
     rule: Rule
     account: Account
@@ -38,10 +39,10 @@ class Refusal(NamedTuple):
 
 
 def refusal(accounts: Accounts, entry: Entry, need: int, *rules: Rule) -> Refusal | None:
-    """The first rule that keeps the job's team from using `need` more GPUs for it; only among `rules`, if any are
-    given.
+    """The first rule that keeps the job's team from using `need` more GPUs for the job; None if no rule does. If
+    `rules` are given, only these are checked.
 
-    Its account is the refusing one nearest to the job's.
+    If several accounts refuse, the result has the one nearest to the job's account.
     """
     if entry.account is None:
         return None

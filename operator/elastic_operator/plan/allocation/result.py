@@ -24,7 +24,7 @@ _KEEPS = "The job keeps its pods until the next change."
 class Allocation(Mapping[str, Grant]):
     """The grants, by the uid of the job. Reasons are put into words only when a grant is read (23).
 
-    It must not be read any more once its state serves the next pass.
+    It must not be read after the state has begun the next pass.
     """
 
     def __init__(self, state: AllocationState) -> None:
@@ -33,7 +33,9 @@ class Allocation(Mapping[str, Grant]):
         self._entries = {job.uid: state.queues.of(job.uid) for job in state.inputs.jobs}
         self._grants: dict[str, Grant] = {}
         self.would_not_last: Mapping[str, str] = {}
-        """The jobs (uids) that get nothing because it would not last, each with the reason in words (143)."""
+        """The jobs (uids) that get nothing because their part of the decision would not last, each with the reason in
+        words (143).
+        """
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)
@@ -154,7 +156,9 @@ class Allocation(Mapping[str, Grant]):
         return any(victim.preemptor.is_foreign_pod for victim in self._victims.get(uid, ()))
 
     def deferred(self, uid: str, waiting: Set[str]) -> frozenset[str]:
-        """The pods (uids) of the job whose release is put off while the jobs `waiting` are to get nothing (139)."""
+        """The pods (uids) of the job whose release is deferred while it is unknown whether the preemptors `waiting` can
+        use the room (139).
+        """
         preemptors = {victim.pod.uid: victim.preemptor.demand.uid for victim in self._victims.get(uid, ())}
         return deferred(self._entries[uid].demand, self.assignment(uid), preemptors, waiting)
 

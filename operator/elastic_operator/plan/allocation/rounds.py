@@ -1,7 +1,7 @@
 """The order in which jobs are served: by right, then by share value, then by the order within each team (32).
 
-Guarantees come first, then fair shares, then GPUs that no other team uses. In each of these rounds minima come before
-growth. The team with the lowest share value is served next, one job or one step at a time.
+A pass has three rounds: guarantees, fair shares, GPUs that no other team uses. In each round minima come before growth.
+The next team is always the one with the lowest share value, and it gets one job's minimum or one step of growth.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _MAX_REPETITIONS = 8
 def serve(state: AllocationState) -> None:
     """Serve all jobs and foreign pods.
 
-    The rounds are repeated while they change anything: GPUs that one team borrowed in the last round may be what
-    another team is now entitled to (32).
+    The rounds are repeated while they change anything, because another team may now be entitled to GPUs that a team
+    borrowed in the last round (32).
     """
     for _ in range(_MAX_REPETITIONS):
         before = state.journal.mark()
@@ -104,8 +104,8 @@ class Admissions:
     def _serve_gang(self, name: str, entitlement: Entitlement) -> None:
         """Serve all waiting pods of the gang, by the right that their team has to all of them together (144).
 
-        A gang that may be split is served pod by pod if the team is not guaranteed all of it, or if there is no room
-        for all.
+        A gang that may be split is served pod by pod, if its team has no guarantee for all its pods, or if there is no
+        room for all of them.
         """
         state = self._state
         gang = sorted((entry for entry in state.queues.gangs[name] if _waits(entry)), key=lambda entry: entry.rank)
@@ -134,12 +134,12 @@ class Admissions:
             state.this_pass.answers.put("refused", (entitlement, key))
 
     def _makes_do(self, entry: Entry) -> bool:
-        """Whether the GPUs that the entry has already are enough for its minimum."""
+        """Whether the GPUs of the entry's own pods are enough for its minimum."""
         return gives_within_team(self._state, entry, entry) >= entry.gpus_missing(entry.demand.minimum)
 
     def _reserve(self, entry: Entry) -> None:
-        """Hold room that becomes free for the first waiting entry of its team, once the entry has waited too long
-        (37).
+        """Hold room that becomes free for the entry, if it is the first waiting entry of its team and flavor and has
+        waited too long (37).
         """
         key = (entry.team, entry.demand.shape.flavor)
         if key not in self._reserved_for_starving:
@@ -168,15 +168,17 @@ def _waits(entry: Entry) -> bool:
 def _grow_all(state: AllocationState, entitlement: Entitlement) -> None:
     """One round of growth; each job grows for as long as it can.
 
-    A step by preemption may free more room than it needs. Then the jobs that found no room before are tried again in
-    their order. Otherwise jobs after them would get that room.
+    A step of growth that preempts pods may free more room than it needs. Then the jobs that found no room before are
+    tried again in their order; otherwise jobs that rank after them would get that room.
     """
     while _leaves_room(state, entitlement):
         pass
 
 
 def _leaves_room(state: AllocationState, entitlement: Entitlement) -> bool:
-    """Grow jobs in turn. End at the first step that leaves room for a job that was given up; False if there is none."""
+    """Grow jobs in turn, up to the first step that leaves room for a job that could not grow before. Returns whether
+    there was such a step.
+    """
     growers, changed = state.queues.scale_up, state.this_pass.changed
     queues = {account: growers.queue(account, changed) for account in growers.accounts()}
     for entry in changed | individually_limited(state):
@@ -207,7 +209,9 @@ def _grow_one(state: AllocationState, entitlement: Entitlement, queue: ScaleUpQu
 
 
 def _take_turns(state: AllocationState, entries: Iterable[Entry], serve_one: Callable[[Entry], None]) -> None:
-    """Serve the team with the lowest share value, its first job first. The same team is next while nothing changes."""
+    """Serve the first job of the team with the lowest share value, again and again. As long as nothing changes, the
+    same team is served.
+    """
     queues: dict[Account | None, list[Entry]] = {}
     for entry in sorted(entries, key=lambda entry: -entry.rank):
         queues.setdefault(entry.account, []).append(entry)

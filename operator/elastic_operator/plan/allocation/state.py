@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 
 from elastic_operator.plan.allocation.accounts import Accounts
-from elastic_operator.plan.allocation.entry import Entry, keep_order
+from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.journal import Journal
 from elastic_operator.plan.allocation.node_board import NodeBoard, Seat
 from elastic_operator.plan.allocation.pass_state import PassState
@@ -20,6 +20,7 @@ from elastic_operator.plan.allocation.queues import Queues
 from elastic_operator.plan.allocation.refusal import Refusal, Rule, refusal
 from elastic_operator.plan.allocation.victims import Victims
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, Load, Member
+from elastic_operator.plan.facts.pod_order import keep_order
 from elastic_worker.contract import ROLE_MASTER
 
 
@@ -48,9 +49,7 @@ class AllocationState:
         self._start(inputs)
 
     def renewed(self, inputs: AllocationInputs) -> AllocationState:
-        """Return the state for other inputs: this one brought up to date, or a new one if teams or nodes have
-        changed.
-        """
+        """The state for other inputs: this state brought up to date, or a new one if teams or nodes have changed."""
         if not _same_frame(self.inputs, inputs) or not self.board.has_same_nodes(inputs.nodes):
             return AllocationState(inputs)
         self.revision += 1
@@ -115,8 +114,8 @@ class AllocationState:
             )
 
     def _count_unplaced(self, entry: Entry) -> None:
-        """Count unpinned members without a node on the nodes where they fit best, so that no other entry gets that room
-        (10).
+        """Count each unpinned member without a node on the node where it fits best, so that no other entry gets its
+        room (10).
         """
         for member in entry.kept:
             if member.node is not None:
@@ -137,7 +136,7 @@ class AllocationState:
         del entry.node_of[member.uid], self.residents[node][member.uid]
 
     def _trim(self, entry: Entry) -> None:
-        """Release the members that a job must not keep: all, or those beyond its largest size."""
+        """Release the members that a job must not keep: all members, or those beyond its largest size."""
         if not entry.demand.wants:
             self.release_all(entry)
         elif entry.demand.sizes:
@@ -147,7 +146,7 @@ class AllocationState:
     def divide(self) -> None:
         """Compute the fair shares from the capacity and the wishes of all teams.
 
-        Of a node that takes no new pods only the GPUs in use count as capacity, those of jobs' members included (35).
+        If a node takes no new pods, only its GPUs in use count as capacity, those of jobs' members included (35).
         """
         self.journal.renumber()  # other shares entitle teams to other pods
         self.accounts.begin_division()
@@ -180,8 +179,8 @@ class AllocationState:
             entry.account.charge(gpus, fixed=not entry.demand.preemptible, not_yet_held=not_yet_held)
 
     def _charge_member(self, entry: Entry, member: Member, sign: int) -> None:
-        """Charge a member, unless its node is deleted: such a pod holds nothing, although its object still exists
-        (35).
+        """Charge a member, unless its node is deleted: a pod without its node holds no GPUs, although the pod's object
+        still exists (35).
         """
         if member.node is None or member.node in self.board.number:
             self.charge(entry, sign * member.gpus)
@@ -192,7 +191,7 @@ class AllocationState:
         self.this_pass.node_got_room(node)
 
     def undo_preemption(self, mark: int) -> None:
-        """Undo a try to preempt. Options that the try made more expensive are cheaper again."""
+        """Undo an attempt to preempt. Options that the attempt made more expensive are cheaper again."""
         if self.journal.mark() > mark:
             self.this_pass.options.clear()
         self.journal.roll_back(mark)
@@ -205,7 +204,7 @@ class AllocationState:
     # -- members -----------------------------------------------------------------------------------------------------
 
     def set_admitted(self, entry: Entry, admitted: bool) -> None:
-        """Record whether the entry has its minimum or keeps its pods without having it."""
+        """Record whether the entry has its minimum, or keeps its pods without a minimum."""
         if entry.admitted is not admitted:
             self.journal.set(entry, "admitted", admitted)
 
@@ -235,7 +234,7 @@ class AllocationState:
         self._change_kept(entry, member, tuple([m for m in entry.kept if m.uid != member.uid]), -1)
 
     def restore(self, entry: Entry, member: Member) -> None:
-        """Keep a released member after all."""
+        """Keep a member that was released in this pass."""
         at = bisect_right(entry.kept, keep_order(member), key=keep_order)
         self._change_kept(entry, member, (*entry.kept[:at], member, *entry.kept[at:]), +1)
 
@@ -263,7 +262,7 @@ class AllocationState:
             self.release(entry, member)
 
     def preempt_job(self, entry: Entry) -> None:
-        """Preempt the whole job: take all its members and seats for another one. The job may get them back later in the
+        """Preempt the whole job: release all its members and remove its seats. The job may get them back later in the
         pass, if room is left.
         """
         self.journal.set(entry, "preempted", True)
@@ -289,7 +288,7 @@ class AllocationState:
         return member.uid in self.residents[node] if node is not None else member in entry.kept
 
     def may_preempt_whole_jobs(self, entry: Entry) -> bool:
-        """Whether the entry may preempt whole jobs in this pass: not if it would lose the room again (112)."""
+        """Whether the entry may preempt whole jobs in this pass; False if it would lose their room again (112)."""
         return entry.demand.uid not in self.futile_preemptors
 
     def starves(self, entry: Entry) -> bool:

@@ -16,13 +16,13 @@ from elastic_operator.plan.facts.allocation_inputs import EvictionLimits, Member
 class Victims:
     """The pods that were preempted in one pass.
 
-    `pods`: by uid, each preempted pod with its last preemptor. `evictions` counts the evicted ones among them: not
-    those that their victim jobs keep after all. `held_up`: preemptors for which a limit on evictions allows no more.
-    `known_preemptors`: keys of preemptors for which pods were evicted within the last minute, or for which a part of a
-    limit is kept.
+    `pods`: by uid, each preempted pod with its last preemptor. `evictions` counts those of them that are evicted; pods
+    that their victim jobs keep after all are not. `held_up`: the preemptors for which a limit on evictions allows no
+    more. `known_preemptors`: the keys of the preemptors for which pods were evicted within the last minute, or for
+    which a part of a limit is reserved.
 
     Args:
-        keeps: Whether that job keeps that pod now.
+        keeps: Whether an entry keeps a pod now.
     """
 
     def __init__(self, journal: Journal, limits: EvictionLimits, *, keeps: Callable[[Entry, Member], bool]) -> None:
@@ -78,10 +78,10 @@ class Victims:
                 self._attribute([victim], preemptor)
 
     def pass_on(self, preemptor: Entry, node: int, new_preemptor: Entry, *, gpus: int) -> bool:
-        """Make `new_preemptor` the preemptor of the pods on that node that were preempted for `gpus` GPUs: it has the
-        room now.
+        """Make `new_preemptor` the preemptor of pods on the node with `gpus` GPUs in all, because it has their room
+        now.
 
-        False if the limits allow fewer evictions for it; the caller then rolls back.
+        Returns False if the limits do not allow these evictions for `new_preemptor`; the caller then rolls back.
         """
         lacking, passed, remaining = gpus, list[Victim](), list[Victim]()
         for victim in preemptor.victims:
@@ -102,8 +102,8 @@ class Victims:
         return check_limits(self._limits, new_preemptor, self.evictions, len(passed), ahead=None) is None
 
     def limits_on(self, preemptor: Entry) -> Hashable:
-        """A key of everything that decides whether a limit on evictions stops this preemptor, apart from what is equal
-        for its whole team.
+        """A key of everything that decides whether a limit on evictions stops this preemptor, apart from facts that are
+        equal for its whole team.
         """
         waits = self._ahead_of(preemptor) is not None
         if not (preemptor.victims or preemptor.gang or preemptor.demand.uid in self.known_preemptors):
@@ -115,7 +115,7 @@ class Victims:
 
     def note_if_held_up(self, preemptor: Entry, pods: Iterable[str]) -> bool:
         """Whether a limit on evictions forbids the eviction of these pods (uids) for the preemptor. If so, the
-        preemptor is held up until it is served after all.
+        preemptor is held up until it gets its room in another way.
         """
         wanted = len(self.evictions.evicted.keys() & set(pods))
         if not wanted:
@@ -126,10 +126,10 @@ class Victims:
         return found is not None
 
     def _ahead_of(self, preemptor: Entry) -> EvictionRefusal | None:
-        """The step for which an entry of the preemptor's team that ranks before the preemptor waits for a limit on
+        """The refusal of an entry of the preemptor's team that ranks before the preemptor and waits for a limit on
         evictions; None if none waits.
 
-        Else small preemptors would use up the limit each minute, and a large one would never pass (138).
+        Without this, small preemptors would use up the limit each minute, and a large one would never be served (138).
         """
         team = preemptor_of(preemptor).team
         for other, step in self.held_up.items():

@@ -24,11 +24,11 @@ SET_BY_OPERATOR = "SetByOperator"
 
 @dataclass(frozen=True, slots=True)
 class LastOutput:
-    """The last output of the process that failed first. `pod` is that process's pod, which may be another one than the
-    pod whose log this is.
+    """The last output of the process that failed first. `pod` is the pod of that process; the log of another pod may
+    contain it.
 
-    `exit_code` is negative for a signal. If the log names no rank, `rank` is None and the lines are those of the whole
-    container.
+    `exit_code` is negative for a signal. If the log names no rank, `rank` is None, and `lines` are the last lines of
+    the whole container.
     """
 
     pod: str
@@ -39,7 +39,7 @@ class LastOutput:
 
 @dataclass(frozen=True, slots=True)
 class MainContainer:
-    """State of a pod's main container; all None/False before it starts."""
+    """The state of a pod's main container. Before the container starts, all fields are None or False."""
 
     running_since: float | None = None
     exit_code: int | None = None
@@ -51,15 +51,17 @@ class MainContainer:
     waiting_container: str = ""
     """The container that the pod waits for: the main one, or an init container."""
     waiting_since: float | None = None
-    """The latest time at which an init container began or ended, or the volumes and network were there."""
+    """The latest time at which an init container began or ended, or at which volumes and network became ready."""
     is_on_its_way: bool = False
-    """Whether volumes and network are there and the kubelet names no trouble: an init container runs, or an image is
+    """Whether volumes and network are ready, and the kubelet reports no trouble: an init container runs, or an image is
     pulled (136).
     """
     is_consequence: bool = False
-    """Whether the log shows that it failed because another pod had failed."""
+    """Whether the log shows that the container failed because another pod had failed."""
     script_exit_code: int | None = None
-    """The exit code of the process that failed first in it, negative for a signal; None if the log names none."""
+    """The exit code of the first process of the container that failed, negative for a signal; None if the log names
+    none.
+    """
     last_output: LastOutput | None = None
     """None until the container has failed and its log was read."""
 
@@ -118,9 +120,10 @@ class OwnPod(Load):
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The pods (uids) that form one group by the logs of a Torchrun job's pods, which are read since then (146).
+    """The pods (uids) of a Torchrun job that form one group, by the logs of these pods. The logs are read since
+    `read_since` (146).
 
-    Empty if the logs show no group, or one of more or fewer pods.
+    `pods` is empty if the logs show no group, or a group of more or fewer pods.
     """
 
     read_since: float
@@ -129,7 +132,10 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Survivors:
-    """The running pods on Ready nodes, master first, and when the first of the other nodes stopped being Ready."""
+    """The running pods on Ready nodes, master first, and when the first of the other nodes stopped being Ready.
+
+    `since` is inf if that time is not known.
+    """
 
     pods: tuple[OwnPod, ...]
     since: float
@@ -142,8 +148,8 @@ class Survivors:
 
 @dataclass(frozen=True, slots=True)
 class Provisioning:
-    """The rules by which new nodes are requested: by pods that wait for the scheduler, after a delay, for a limited
-    time (49).
+    """The rules for requests of new nodes: after `delay_seconds`, pods wait for kube-scheduler, for at most
+    `timeout_seconds` (49).
     """
 
     delay_seconds: float = 30.0
@@ -152,9 +158,7 @@ class Provisioning:
 
 @dataclass(frozen=True, slots=True)
 class FlapWindow:
-    """The time from which nothing has changed from outside (epoch seconds), and whether jobs of the team take turns
-    (143).
-    """
+    """The time of the last external change (epoch seconds), and whether the jobs of the team take turns (143)."""
 
     no_external_change_since: float
     time_sharing: bool = False
@@ -169,7 +173,7 @@ class JobFeedback:
     pods_rejected: str = ""
     """Why the API server accepts no more of the job's pods for now (27)."""
     pods_rejected_until_edit: str = ""
-    """The refusal of this generation's pods by the API server, which will not accept them until the spec changes."""
+    """Why the API server refuses the pods of this generation. It will not accept them until the spec changes."""
     report: GroupReport | None = None
     """The last report of one of the job's masters."""
     pods_are_asked: bool = False
@@ -190,21 +194,22 @@ class JobContext:
 
     priority: int = 0
     unready: Mapping[str, float] = field(default_factory=dict)
-    """The nodes of its pods that are not Ready, each with the time at which it stopped being Ready."""
+    """The nodes of the job's pods that are not Ready, each with the time at which it stopped being Ready."""
     out_of_service: frozenset[str] = frozenset()
     """Those of these nodes that somebody has tainted as out of service."""
     node_outage: NodeOutage | None = None
     """Set if so many nodes are not Ready that none of them is given up (86)."""
     misplaced: Mapping[str, str] = field(default_factory=dict)
-    """The unbound pods whose planned node does not take them any more, with the reason (142), by uid."""
+    """The unbound pods (uids) whose planned node takes them no more, each with the reason (142)."""
     grace_ceiling: int | None = None
-    """The longest grace of a leaving pod of the job (seconds), whatever its spec says."""
+    """The longest grace of a leaving pod of the job (seconds). It limits the grace in the job's spec."""
     warnings: Mapping[ConditionType, Reason] = field(default_factory=dict)
-    """The parts of its spec that have no effect here, by the condition that says so: unknown fields (99), unused flags
-    (130), a class that gives it no priority (96), classes that its pods do not get (97), devices that are not counted.
+    """The parts of the job's spec that have no effect, by the condition that says so: unknown fields (99), unused flags
+    (130), a class that gives the job no priority (96), classes that the job's pods do not get (97), devices that are
+    not counted.
     """
     flap_window: FlapWindow | None = None
-    """Set if the job's size was changed often enough for it to matter (143)."""
+    """None unless the job is held, or its size has changed often enough to be held (143)."""
 
     @property
     def has_own_class(self) -> bool:
@@ -231,9 +236,9 @@ class Job:
     created: float
     status: JobStatus
     spec: JobSpec | None
-    """The spec; the last one that could be read if the present one cannot be, None if there is none (99)."""
+    """The spec. If the present one is unreadable, the last readable one; None if there is none (99)."""
     invalid: str = ""
-    """Why the present spec cannot be read, for the user; "" if it can."""
+    """Why the present spec is unreadable, in words for the user; "" if it is readable."""
     deleted: bool = False
     """Whether the job is deleted and kept by a finalizer."""
     pods: tuple[OwnPod, ...] = ()
@@ -248,9 +253,9 @@ class Job:
     provisioning: Provisioning | None = None
     """The rules by which the job's pods may request new nodes; None if they may not (49)."""
     start_seconds: int = 0
-    """How long its pods have to start on a node; 0 for no limit (136)."""
+    """How long the job's pods have to start on a node, in seconds; 0 for no limit (136)."""
     pruned_status_fields: frozenset[str] = frozenset()
-    """Fields of its status that the API server drops, because its definition is of an older release."""
+    """Fields of the job's status that the API server drops, because the CRD is of an older release."""
     what_if: str = ""
     """The value of the annotation by which a suspended job asks what it would get (160)."""
 

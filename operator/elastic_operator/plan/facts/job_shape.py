@@ -1,4 +1,4 @@
-"""Makes the shape of a job: finds the one flavor that all its pods can use, and keeps them to its nodes."""
+"""Makes the shape of a job: finds the one flavor that all its pods can use, and limits the pods to its nodes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def job_shape(
     flavors: Sequence[Flavor],
     priorities: tuple[int, int] = (1, 0),
 ) -> JobShape:
-    """The shapes of a job's pods. Pods with GPUs are kept to the nodes of the one flavor that suits all of them."""
+    """The shapes of a job's pods. Pods with GPUs are limited to the nodes of the one flavor that suits all of them."""
     with_gpus = [shape for shape in (master, worker) if shape.gpus]
     if not with_gpus:
         return JobShape(master, worker, "", "", priorities)
@@ -48,7 +48,7 @@ def _kept_to(shape: PodShape, flavor: Flavor) -> PodShape:
 
 
 def _problem(requested: Sequence[str], flavors: Sequence[Flavor], suits: bool) -> str:
-    """Why the flavor is not clear: several suit, or (not `suits`) none of those that have the resources."""
+    """Why the flavor is unclear: several flavors suit, or (not `suits`) no flavor with the resources suits."""
     resources = " and ".join(requested)
     choices = "; ".join(f"{_labels(flavor.node_selector)} for {flavor.name}" for flavor in flavors)
     if suits:

@@ -1,10 +1,11 @@
-"""Judges whether too many nodes became not Ready at once for any of them to count as lost (86). In
+"""Judges whether so many nodes became not Ready at once that none of them counts as lost (86). In
 kube-controller-manager's words: a zone in PartialDisruption.
 
-One machine that dies is one node that is not Ready. When many nodes fail within moments, it is more likely that the API
-server cannot hear them: a load balancer, a switch, the network. Their pods continue. To give these nodes up would end
-all jobs at once and start a second copy of each beside the first. Kubernetes' own node controller evicts no pod when
-all nodes of a zone are away, and slows down when more than 55 % are.
+A machine that dies makes one node not Ready. If many nodes become not Ready within moments, the more likely cause is
+that the API server cannot hear them: a load balancer, a switch, the network. Their pods continue to train. If the
+operator gave these nodes up, it would end all jobs at once and start a second copy of each beside the first.
+Kubernetes' own node controller evicts no pod when all nodes of a zone are not Ready, and slows down when more than 55 %
+are.
 """
 
 from __future__ import annotations
@@ -19,15 +20,16 @@ MIN_OUTAGE_NODES = 2
 WINDOW_SECONDS = 120.0
 """Nodes that became not Ready within this time of each other did so at once."""
 BACK_SECONDS = 300.0
-"""Once most nodes are back, the other nodes have this long to come back."""
+"""Once most nodes are Ready again, the other nodes have this long to become Ready again."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeTimes:
     """When one node last stopped being Ready, and when it came back (epoch seconds).
 
-    `not_ready_since` is None for a node that was always Ready, as far as is known. `ready_again_since` is None for a
-    node that did not come back, or not lately. `out_of_service`: somebody has given the node up by that taint.
+    `not_ready_since` is None for a node that was never seen as not Ready. `ready_again_since` is None for a node that
+    did not come back, or not within `BACK_SECONDS`. `out_of_service`: whether the node has the taint
+    node.kubernetes.io/out-of-service: somebody has given it up.
     """
 
     name: str
@@ -44,10 +46,10 @@ class NodeTimes:
 
 @dataclass(frozen=True, slots=True)
 class NodeOutage:
-    """Too many nodes are away at once. The nodes in `kept_nodes` are not given up before `until`; inf: not before most
-    nodes are back.
+    """Too many nodes are not Ready at once. The nodes in `kept_nodes` are not given up before `until` (epoch seconds);
+    inf: not before most nodes are Ready again.
 
-    A node that became not Ready earlier or later is judged alone.
+    A node that became not Ready earlier or later than these is judged alone.
     """
 
     unready: int
@@ -89,7 +91,7 @@ def _within(begin: float, time: float) -> bool:
 
 
 def _busiest(times: Sequence[float]) -> float:
-    """The start of the window that contains the most of these times."""
+    """The begin of the window of `WINDOW_SECONDS` that contains most of these times."""
     times = sorted(times)
     counts = (bisect_right(times, time + WINDOW_SECONDS) - index for index, time in enumerate(times))
     return max(zip(counts, times, strict=True), default=(0, 0.0))[1]

@@ -29,11 +29,11 @@ class Quota:
 
     guaranteed: int = 0
     borrow_limit: int | None = None
-    """How far the team may go above `guaranteed`; None = up to all idle GPUs, 0 = not at all."""
+    """How many GPUs above `guaranteed` the team may use; None = all idle GPUs."""
     weight: int = 1
     """The team's weight in sharing unguaranteed GPUs."""
     lend_limit: int | None = None
-    """How much of an idle guarantee others may use; None = all of it."""
+    """How many GPUs of an idle guarantee others may use; None = all of them."""
 
     @property
     def limit(self) -> int | None:
@@ -43,7 +43,8 @@ class Quota:
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """The sharers of one quota: the namespaces of a policy; else one namespace without a policy, or all of these (111).
+    """The namespaces that share one quota: those of a policy, one namespace without a policy, or all of these together
+    (111).
 
     A team with children owns no namespaces.
     """

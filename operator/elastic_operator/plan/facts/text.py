@@ -10,7 +10,7 @@ MAX_NAMED = 5
 
 
 class Reason(NamedTuple):
-    """Why something is as it is: one CamelCase word, as the reason of a condition or of an event, and a sentence."""
+    """The reason for a state: one CamelCase word, as the reason of a condition or of an event, and a sentence."""
 
     code: str
     message: str

@@ -21,11 +21,11 @@ from elastic_worker.contract import ROLE_MASTER
 READY_TRUE = frozenset({Phase.RUNNING, Phase.RESIZING, Phase.DEGRADED, Phase.SUSPENDED, Phase.SUCCEEDED})
 STALLED = frozenset({Phase.FAILED, Phase.INVALID_SPEC})
 TAKEN = frozenset({"QuotaReclaimed", "PreemptedByJob"})
-"""Reasons of changes that gave a job's room to others. Their messages name the others."""
+"""The reasons of changes by which a job lost pods to others. The messages of these changes name the others."""
 
 
 def with_conditions(obs: Observation, grant: Grant | None, now: float) -> JobStatus:
-    """The status with all its conditions. `obs.status` has its counts already; `obs.members` are the pods that stay."""
+    """The status with all its conditions. `obs.status` must have its counts; `obs.members` are the pods that stay."""
     ready, status, granted = _phase(obs, grant, now), obs.status, obs.status.target_replicas
     phase, stalled = ready.code, ready.code in STALLED
     admitted = Reason("Admitted", f"The job is granted {pods(granted)}.") if granted else Reason("NotAdmitted", "")
@@ -90,7 +90,7 @@ def _phase(obs: Observation, grant: Grant | None, now: float) -> Reason:
 
 
 def _suspended_by(status: JobStatus) -> str:
-    """The preemptors of its pods, if the operator preempted all pods."""
+    """The preemptors of the job's pods, if the operator preempted all of these."""
     last = status.history[0] if status.history else None
     return last.message if last is not None and last.to == 0 and last.reason in TAKEN else ""
 
@@ -154,7 +154,7 @@ def _silence(obs: Observation) -> str:
 
 
 def _kept(obs: Observation) -> str:
-    """A sentence if nodes are not Ready but not given up: too many are away (86), or its pods there train (92)."""
+    """A sentence if nodes are not Ready and not given up: too many are not Ready (86), or the pods there train (92)."""
     if obs.training_nodes:
         return (
             f" These nodes are not Ready: {listed(sorted(obs.training_nodes))}. The job's pods there still train, so"
@@ -210,7 +210,7 @@ def _held_name(obs: Observation) -> str:
 
 
 def _left_behind(obs: Observation) -> str:
-    """A sentence on foreign pods that use names of its pods while it has none, and the remedy (82)."""
+    """A sentence on foreign pods that use names of the job's pods while the job has no pods, with the remedy (82)."""
     if obs.members or not obs.job.foreign_names:
         return ""
     job, names = obs.job, sorted(obs.job.foreign_names)

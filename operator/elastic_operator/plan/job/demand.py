@@ -64,10 +64,10 @@ def with_members(demand: JobDemand, members: Sequence[Member]) -> JobDemand:
 
 
 def _split_off_provisioning_pods(demand: JobDemand, uids: Set[str]) -> JobDemand:
-    """The demand in which the pods of these uids, which have no node, are provisioning pods instead of members, if they
-    may request nodes.
+    """The demand in which these pods (uids), which have no node, are provisioning pods instead of members, if they may
+    request nodes.
 
-    They may while the job has fewer other members than its minimum (49).
+    They may request nodes while the job has fewer other members than its minimum (49).
     """
     members = tuple(member for member in demand.members if member.uid not in uids)
     if demand.node_request is None or len(members) == len(demand.members) or len(members) >= demand.minimum:
@@ -104,7 +104,7 @@ def _failed_size(failed: Retry | None, shape: JobShape) -> FailedSize | None:
 
 def _node_request(obs: Observation) -> NodeRequest | None:
     """When the job may request new nodes: some time after it began to wait, or after its last request brought no node
-    (49), and then for a limited time. None if it may not.
+    (49), and for a limited time. None if it may not request any.
 
     A job with some of its pods began to wait when it stopped being Ready. While a job is Ready, it has its minimum.
     """

@@ -1,8 +1,8 @@
 """Lost pods: how they are counted and described, and how long the job waits before it replaces them.
 
-Repeated losses make a job wait, depending on their cause (137). Losses that come together are one. The deletion or
-eviction of a running pod causes no wait, because somebody had a reason for it. A kubelet that refuses pods is the
-node's trouble: the job avoids that node for a while.
+Repeated losses make a job wait, depending on their cause (137). Losses that come together count as one. The deletion or
+eviction of a running pod causes no wait, because somebody had a reason for it. If a kubelet refuses pods, the node is
+to blame: the job avoids that node for a while.
 """
 
 from __future__ import annotations
@@ -35,10 +35,11 @@ REASONS = ("PodLost", MASTER_LOST)
 
 
 def record_lost_pods(obs: Observation, now: float) -> Observation:
-    """Record lost pods: there are fewer members than last reported. Without its master, an incarnation is over (13).
+    """Record lost pods: there are fewer members than last reported. If the master is lost, the incarnation is over
+    (13).
 
-    It is also over if it lost a node (47), unless the others have formed a group without that node (146). Nothing ends
-    the connections to a machine that is off, so the others would wait for it forever.
+    The incarnation is also over if a node is lost (47), unless the other pods have formed a group without that node
+    (146). Nothing ends the connections to a machine that is off, so the other pods would wait for it forever.
     """
     has_master = master_of(obs) is not None
     lost = lost_count(obs)
@@ -83,8 +84,8 @@ def count_losses(obs: Observation, lost: int, now: float, *, reason: str = "PodL
 
 
 def _is_seen_again(obs: Observation) -> bool:
-    """Whether a later replica judges the loss alike, even if successors exist by then: the status lists each pod with
-    its uid, the lost ones had run, and no pod is deleted that shows a cause.
+    """Whether a later leader judges the loss in the same way, even if successors of the pods exist by then: the status
+    lists each pod with its uid, the lost pods had run, and no pod is deleted that shows a cause.
     """
     if obs.to_delete or obs.status.pods_not_listed or not obs.status.pods:
         return False
@@ -98,8 +99,8 @@ def node_is_lost(obs: Observation) -> bool:
 
 
 def reported(obs: Observation) -> list[OwnPod]:
-    """The members that the last status lists. A pod created since does not hide the loss of another one, nor of one
-    whose name it has. A status of an older release has no uids.
+    """The members that the last status lists. They are compared by uid, so a pod that was created since hides no loss,
+    not even that of a pod with the same name. A status of an older release has no uids.
     """
     listed = {pod.name: pod.uid for pod in obs.status.pods}
     if not listed or obs.status.pods_not_listed:
@@ -110,10 +111,10 @@ def reported(obs: Observation) -> list[OwnPod]:
 def _is_excused(obs: Observation, lost: int, now: float) -> bool:
     """Whether the loss causes no wait: the pods ran and were deleted or evicted, or a node refused them (137).
 
-    More refusals by an avoided node are not excused, because the planner did not choose it. If more nodes refuse pods
-    than can be avoided, the pods are to blame; otherwise they would move from node to node forever. A pod that was
-    deleted before it ran is not excused, because its successor may be deleted at once again. Nor is a pod that the
-    status does not list, because it is unknown whether it ran.
+    Further refusals by a node that is avoided already are not excused, because the planner did not choose that node. If
+    more nodes refuse pods than can be avoided, the pods are to blame; otherwise they would move from node to node
+    forever. A pod that was deleted before it ran is not excused, because its successor may be deleted at once again. A
+    pod that the status does not list is not excused either, because it is unknown whether it ran.
     """
     gone = [deletion.pod for deletion in obs.to_delete if deletion.pod.incarnation == obs.status.incarnation]
     if node_is_lost(obs) or any(map(has_failed, gone)):
@@ -164,7 +165,7 @@ def _times_apart(times: Iterable[float]) -> int:
 
 
 def _wait_if_repeated(status: JobStatus, now: float, why: str, *, reasons: tuple[str, ...], excused: bool) -> JobStatus:
-    """The status with a wait, if pods are lost as fast as they are created (20)."""
+    """The status, with a wait if pods are lost as fast as they are created (20)."""
     lost = [seconds(c.time) for c in status.history if c.reason in reasons and not c.excused]
     before = _times_apart([now, *(time for time in lost if now - time <= JUST_CHANGED_SECONDS)]) - 1
     if excused or before < 2:

@@ -1,4 +1,4 @@
-"""Decides which nodes with pods of a job are lost, and for which nodes that are not Ready this is still open."""
+"""Decides which nodes with pods of a job are lost. For nodes that are not Ready, the decision may still be open."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from elastic_operator.plan.job.survivors import SURVIVOR_READ_SECONDS, decided_a
 
 
 def find_lost_nodes(obs: Observation, now: float) -> Observation:
-    """The observation with the nodes of its pods that are not Ready, the given-up ones among them (86, 92 and 146), and
-    when that may change.
+    """The observation with the nodes of the job's pods that are not Ready, which of them are given up (86, 92 and 146),
+    and when this may change.
     """
     context = obs.job.context
     if not context.unready:
@@ -42,14 +42,14 @@ def find_lost_nodes(obs: Observation, now: float) -> Observation:
 
 
 def _may_be_lost_at(obs: Observation) -> dict[str, float]:
-    """From when on each node that is not Ready may be given up (epoch seconds); -inf if it is out of service."""
+    """When each node that is not Ready may be given up (epoch seconds); -inf if it is out of service."""
     patience, context = obs.spec.recovery.node_loss_seconds, obs.job.context
     given_up = context.out_of_service
     return {node: -inf if node in given_up else since + patience for node, since in context.unready.items()}
 
 
 def _read_logs_of_survivors(obs: Observation, may_be_lost_at: Mapping[str, float], now: float) -> Observation:
-    """Start to read the logs of the job's pods on Ready nodes (146), or note when that is to begin."""
+    """Have the logs of the job's pods on Ready nodes read (146), or note when the reading is to begin."""
     staying = survivors(obs.job, obs.status)
     if staying is None:
         return obs

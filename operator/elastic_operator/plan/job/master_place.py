@@ -21,7 +21,7 @@ WAIT_FOR_NODE_SECONDS = 30.0
 def make_room_for_master(obs: Observation, grant: Grant, now: float) -> tuple[Observation, Grant]:
     """The grant without the highest worker, if the master has waited too long for a place.
 
-    The grant is unchanged if the other pods would then be fewer than the minimum.
+    If the job would then have less than its minimum, the grant is unchanged.
     """
     lost_at = obs.status.master_lost_time
     workers = [pod for pod in obs.members if pod.role != ROLE_MASTER and pod.uid in grant.assignment.keep]

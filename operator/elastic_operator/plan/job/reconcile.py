@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from elastic_api.pod_names import pod_name
 from elastic_operator.plan.facts.decisions import Assignment, CreatePod, Grant, Plan, Slot
-from elastic_operator.plan.facts.roles import master_first, master_in
+from elastic_operator.plan.facts.pod_order import master_first, master_in
 from elastic_operator.plan.job.finished import plan_finished, without_pods
 from elastic_operator.plan.job.master_place import make_room_for_master
 from elastic_operator.plan.job.master_report import merge_report

@@ -13,7 +13,7 @@ from math import inf
 
 from elastic_api.status import JobStatus
 from elastic_operator.plan.facts.job import Job, Survivors
-from elastic_operator.plan.facts.roles import master_first, master_in
+from elastic_operator.plan.facts.pod_order import master_first, master_in
 from elastic_operator.plan.job.observation import is_running
 
 SURVIVOR_READ_SECONDS = 20.0

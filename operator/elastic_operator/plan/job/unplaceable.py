@@ -13,17 +13,14 @@ from elastic_api.status import Retry, RetryCause
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.futility_backoff import backoff_seconds
 from elastic_operator.plan.facts.job import OwnPod
-from elastic_operator.plan.facts.roles import master_in
+from elastic_operator.plan.facts.pod_order import master_in
 from elastic_operator.plan.facts.text import listed
 from elastic_operator.plan.facts.times import doubled, end_of_wait, seconds
-from elastic_operator.plan.facts.waits import WAITS
+from elastic_operator.plan.facts.waits import UNSCHEDULABLE_SECONDS, WAITS
 from elastic_operator.plan.job.elastic_rules import next_master
 from elastic_operator.plan.job.losses import end_backoff_for_master, reported
 from elastic_operator.plan.job.observation import Observation, end_incarnation, master_of, replace_all
 from elastic_worker.contract import ROLE_MASTER
-
-UNSCHEDULABLE_SECONDS = 60.0
-"""A pod that the scheduler has not placed for this long is deleted (10)."""
 
 
 def recreate_misplaced_pods(obs: Observation, now: float) -> Observation:

@@ -1,7 +1,7 @@
-"""Decides whether the operator makes room for a pod of others that waits for GPUs, and reads its requirements.
+"""Decides whether the operator makes room for a foreign pod that waits for GPUs, and reads the pod's requirements.
 `foreign_pods` remembers the result.
 
-It makes room if the pod's scheduler honours nominations, and the pod lacks GPUs or has a promised node.
+The operator makes room if the pod's scheduler honours nominations, and the pod lacks GPUs or has a promised node.
 """
 
 from __future__ import annotations
@@ -81,11 +81,11 @@ def foreign_pod_of(
 
 
 def _is_ours_to_help(pod: objects.Pod, settings: Settings, *, promised: bool) -> bool:
-    """Whether the pod's scheduler honours nominations, and the pod lacks GPUs or has a node `promised`. Gated pods do
-    not count.
+    """Whether the pod's scheduler honours nominations, and the pod lacks GPUs or has a node `promised`. False for a pod
+    with scheduling gates.
 
-    If a reservation ran out and there are free GPUs, something else keeps the pod from them, and more GPUs would not
-    help.
+    If kube-scheduler does not report a lack of GPUs, something else keeps the pod from starting, and more GPUs would
+    not help.
     """
     spec = pod.spec
     if spec.scheduler_name not in settings.nominate_for or spec.scheduling_gates or pod.metadata.labels.queue:

@@ -1,7 +1,7 @@
-"""Reads the foreign pods: GPU pods without a node because GPUs are in use, of a scheduler that honours
-nominations.
+"""Reads the foreign pods that the operator makes room for: they have no node because GPUs are in use, and their
+scheduler honours nominations.
 
-Each is read (`foreign_pod`) again only when it or its surroundings change, or when a time in it comes.
+A pod is read again (`foreign_pod`) only when the pod or its context changes, or when a time in it comes.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ FEW_PODS = 100
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """A waiting pod with its reservation, as written and as in force, and the foreign pod made from both (None: no room
-    is made for it).
+    """A waiting pod with its reservation, as `written` and as in force (`reserved`), and the foreign pod made from
+    these (None: the operator makes no room for the pod).
 
-    It is valid until `until` (epoch seconds), if `key` stays the same.
+    The record is valid until `until` (epoch seconds), as long as `key` stays the same.
     """
 
     pod: objects.Pod
@@ -55,7 +55,7 @@ class _Waiting:
     until: float
     gang: str
     waits: bool
-    """Whether pods that make room for it still exist."""
+    """Whether pods that are deleted for it still exist."""
 
 
 class ForeignPods:
@@ -91,7 +91,7 @@ class ForeignPods:
         self.again_at_epoch = inf
 
     def refresh(self, now: float) -> tuple[ForeignPod, ...]:
-        """All foreign pods at `now` (epoch seconds); the same object while nothing of them changes."""
+        """All foreign pods at `now` (epoch seconds); the same object while none of them changes."""
         pods = self._ledger.waiting_foreign_pods()
         if not pods and not self._waiting:
             return self._all
@@ -139,10 +139,10 @@ class ForeignPods:
     def _renewable(self, now: float) -> tuple[tuple[objects.Pod, Reservation], ...]:
         """The pods whose nomination must be renewed now.
 
-        kube-scheduler removes the nomination of a pod at each failed try, and then tries all other pods again (45).
-        Renewed nominations would therefore cause one try after the other while pods still leave the node. So meanwhile
-        a nomination is renewed only if it protects something: if another pod without a node could take the room, or
-        kube-scheduler could preempt elsewhere for this pod.
+        kube-scheduler removes the nomination of a pod at each failed try, and then tries all other pods again (45). So
+        while pods still leave the node, each renewed nomination would cause another failed try. Meanwhile a nomination
+        is renewed only if it protects something: if another pod without a node could take the room, or if
+        kube-scheduler could preempt on another node for this pod.
         """
         rivals = any(not waiting.reserved.node for waiting in self._waiting.values())
         renewable = (waiting for waiting in self._waiting.values() if is_renewable(waiting.pod, waiting.reserved, now))
@@ -159,7 +159,7 @@ class ForeignPods:
         return first_backoffs
 
     def read_ahead(self, now: float) -> Iterator[None]:
-        """If many pods are new or changed, read one of them per step (91). The next refresh uses them."""
+        """If many pods are new or changed, read one of them per step (91). The next refresh uses the results."""
         changed = [pod for pod in self._ledger.waiting_foreign_pods() if not self._knows(pod)]
         for pod in changed if len(changed) > FEW_PODS else ():
             if (waiting := self._guarded(pod, self._waiting.get(pod.metadata.uid), now)) is not None:
@@ -171,7 +171,9 @@ class ForeignPods:
         return waiting is not None and waiting.pod is pod  # unchanged means identical (23)
 
     def _guarded(self, pod: objects.Pod, before: _Waiting | None, now: float) -> _Waiting | None:
-        """The pod as read now; None while it is quarantined: nothing is done for it, and its reservation stays (88)."""
+        """The pod as read now. None while it is quarantined: the operator does nothing for it, and its reservation
+        stays (88).
+        """
         meta = pod.metadata
         name = f"{meta.namespace}/{meta.name}"
         return self._quarantine.attempt("pod", meta.uid, name, lambda: self._read_pod(pod, before, now))
@@ -203,10 +205,11 @@ class ForeignPods:
     def _prolonged(
         self, reserved: Reservation, before: _Waiting | None, now: float, *, waits: bool, moved: bool
     ) -> Reservation:
-        """The reservation with its present end: its time begins when the pods that make room are deleted (145), and
-        again when it moves to another node of its gang (167).
+        """The reservation with its present end. Its time begins when the pods that make room are deleted (145), and
+        again when the reservation moves to another node of the gang (167).
 
-        It ends at the latest when one of these pods is overdue, because that pod's room then counts as used again (40).
+        It ends at the latest when one of these leaving pods is overdue, because the room of such a pod counts as used
+        again (40).
         """
         same = before is not None and before.reserved.node == reserved.node and before.reserved.since == reserved.since
         until = before.reserved.until if before is not None and same else 0.0

@@ -1,13 +1,13 @@
 """Decides which gangs of foreign pods are whole, so that places may be planned for them (144).
 
 The final number of a gang's pods is unknown: a controller creates them one by one, and kube-scheduler tries them one by
-one. So a gang counts as whole when it has not grown for a second and kube-scheduler has found no room for any of its
-pods. Of a gang that may be split, pods may wait for something else. It counts as whole once kube-scheduler has tried
-each of its pods (190).
+one. So a gang counts as whole when it has not grown for a second, and kube-scheduler has found no room for any of its
+pods. If a gang may be split, some of its pods may wait for something else than room; such a gang counts as whole once
+kube-scheduler has tried each of its pods (190).
 
-To find that there is no room for a large gang takes a plan for most of its pods. So a gang that got nothing backs off:
-for a second per 32 pods at first, twice as long each time, and a minute at most. Pods of a gang that backs off may use
-free room one by one; nothing is preempted for them.
+It takes a plan for most pods of a large gang to find that there is no room for the gang. So a gang that got nothing
+backs off: at first for a second per 32 pods, then twice as long each time, a minute at most. Meanwhile its pods may use
+free room one by one, and nothing is preempted for them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _Gang:
     """A gang with its waiting pods (uids). Times are epoch seconds.
 
     `first`: when it began to grow, for the first time or again. `grown`: when it last grew. `untried`: the pods that
-    kube-scheduler has not tried yet, and `tried` when these were last others. `backoff`: how often in a row it got
+    kube-scheduler has not tried yet; `tried`: when this set last changed. `backoff`: how often in a row the gang got
     nothing, and until when it backs off.
     """
 

@@ -1,9 +1,9 @@
 """The pods that may be preempted for a preemptor: the units that are preempted together, their costs, and their
 order.
 
-Within a team, a minimum may take pods of other jobs above their minima, whole jobs of strictly lower priority, and
-whole jobs whose turn is over. From another team it may take the same, and whole jobs of any priority, if it is entitled
-to that (`rules`). Growth takes from other teams only.
+Within its team, a job may preempt for its minimum: pods of other jobs above their minima, whole jobs of strictly lower
+priority, and whole jobs whose turn is over. If the job's team is entitled to it (`rules`), the job may preempt the same
+from another team, and whole jobs of any priority. For growth, a job preempts pods of other teams only.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from elastic_operator.plan.allocation.node_board import Seat
 from elastic_operator.plan.allocation.preemption.rules import PreemptionCheck
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.allocation_inputs import Load, Member
-from elastic_operator.plan.facts.roles import leaving_order
+from elastic_operator.plan.facts.pod_order import leaving_order
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 _LAST = 1 << 30
-"""The index of pods that do not exist yet: they are preempted before existing ones."""
+"""The index of pods that do not exist yet. Such pods are preempted before existing ones."""
 
 
 class UnitKind(IntEnum):
@@ -84,7 +84,9 @@ class Unit:
 
 
 def victim_order(entry: Entry, *, whole: bool = False) -> tuple[int, float, int]:
-    """The order in which jobs lose pods: see `Unit.victim_order`. A `whole` job loses the same in any mode."""
+    """Sort key: the job that loses pods first; see `Unit.victim_order`. If a `whole` job is preempted, the cost of a
+    change of size does not count: in any mode the job loses its work since the last checkpoint.
+    """
     demand = entry.demand
     return demand.priority, 0.0 if whole else demand.resize_cost, -entry.rank
 
@@ -120,7 +122,7 @@ class Candidates:
         return self._growing, self._max_kind
 
     def check(self, need: int) -> PreemptionCheck | None:
-        """A try to take that many GPUs from other teams; None for a preemptor that wants no GPUs."""
+        """A new check for a preemptor that lacks `need` GPUs; None for a preemptor that wants no GPUs."""
         account = self._preemptor.account
         return PreemptionCheck(account, need, growing=self._growing) if account else None
 
@@ -132,11 +134,11 @@ class Candidates:
         return any(gives_within_team(self._state, entry, self._preemptor) for entry in team)
 
     def nodes(self, check: PreemptionCheck | None) -> set[int]:
-        """The nodes on which one unit at least may be preempted by itself, as far as its account decides that.
+        """The nodes on which at least one unit may be preempted, if only the units' accounts are examined.
 
         An account that cannot give one GPU gives no larger unit either. While many jobs wait for planned pods, most
-        teams have no more to give, and the units of each node need not be examined to find that (185). Pods without
-        GPUs are units of 0 GPUs.
+        teams have no more GPUs to give, and this question about their accounts saves a look at each unit (185). A pod
+        without GPUs is a unit of 0 GPUs.
         """
         state, able = self._state, list[Entry]()
         for account in self._victim_accounts if check else ():
@@ -163,8 +165,8 @@ class Candidates:
         return sorted(able, key=lambda c: (-check.share_value(c.account) if c.account else 0.0, victim_order(c)))
 
     def on_node(self, node: int) -> Iterator[Unit]:
-        """The units on one node, each judged alone. The caller checks again which of them may be preempted
-        together.
+        """The units on one node that may be preempted, each judged alone. The caller checks which of them may be
+        preempted together.
         """
         here: dict[Entry, tuple[list[Member], list[Seat]]] = {}
         for entry, member in self._state.residents[node].values():
@@ -225,7 +227,7 @@ class Candidates:
             yield whole
 
     def _singles(self, entry: Entry, members: Sequence[Member], seats: Sequence[Seat]) -> list[Unit]:
-        """The units that are preempted one by one. After the first is preempted, the answer is the same without it."""
+        """The units that are preempted one by one. After the first unit is preempted, the answer has the others."""
         workers = [m for m in members if m.role != ROLE_MASTER]
         singles = [_of_seat(entry, s) for s in seats if s.role == ROLE_WORKER] + [
             self._of_member(entry, m) for m in workers
@@ -245,7 +247,7 @@ class Candidates:
         return [] if entry.admitted else [replace(unit, kind=UnitKind.INCOMPLETE) for unit in singles]
 
     def _whole(self, entry: Entry, members: Sequence[Member], seats: Sequence[Seat], *, besides: int) -> Unit | None:
-        """The unit of all pods of the job, if more of its pods are here than those preempted one by one."""
+        """The unit of all pods of the job; None if all of these pods can be preempted one by one."""
         if entry is self._preemptor or besides >= len(members) + len(seats):
             return None
         if entry.complete:
@@ -274,7 +276,7 @@ class Candidates:
 
 
 def gives_within_team(state: AllocationState, entry: Entry, preemptor: Entry) -> int:
-    """The GPUs that can be preempted from a job for the minimum of another job of its team, or for its own."""
+    """The GPUs that can be preempted from a job for the minimum of another job of its team, or for its own minimum."""
     if entry is preemptor:
         return 0 if entry.has_master else entry.spare * entry.worker.gpus
     if not entry.demand.preemptible or not entry.size:
@@ -301,8 +303,8 @@ def given_within_team(state: AllocationState, preemptor: Entry) -> int:
 
 
 def _yields_to(state: AllocationState, entry: Entry, preemptor: Entry) -> bool:
-    """Whether a whole job may be preempted for another job of its team: for one of higher priority, or for any if its
-    own turn is over.
+    """Whether a whole job may be preempted for another job of its team: the other job has a higher priority, or an
+    equal one and the first job's turn is over.
     """
     if not state.may_preempt_whole_jobs(preemptor):
         return False

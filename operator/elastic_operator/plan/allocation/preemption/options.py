@@ -2,8 +2,8 @@
 
 While the preemptor, or an equivalent one, preempts on other nodes, an option hardly ever gets cheaper. So options are
 found once for all equivalent preemptors. An option is checked again when pods are preempted on its node, and when it is
-the cheapest left (44). If none is left, they are searched once more if the preemptor's team, or a parent of it, uses
-less than in the search: the preemptor may be entitled to more pods of other teams since then (189).
+the cheapest remaining one (44). If no option remains, the search is repeated, provided that the preemptor's team, or a
+parent of it, uses less than during the search: the preemptor may now be entitled to more pods of other teams (189).
 """
 
 from __future__ import annotations
@@ -153,15 +153,16 @@ def _use_after(check: PreemptionCheck | None) -> tuple[int, ...]:
 
 
 def _uses_less(check: PreemptionCheck | None, found: FoundOptions) -> bool:
-    """Whether the preemptor will use less, at any level, than with the use that decided which options were found."""
+    """Whether the preemptor will use less, at any level, than the use that the search was made with."""
     return any(now < then for now, then in zip(_use_after(check), found.use_after, strict=True))
 
 
 def _is_promised(state: AllocationState, node: int, preemptor: Entry) -> bool:
-    """Whether pods are preempted there already for another foreign pod (46).
+    """Whether pods on the node are preempted already for another foreign pod (46).
 
-    kube-scheduler counts a pod that is nominated for a node as if it were there. So two such pods would keep each other
-    out until the room of both is free. The pods of one gang wait for all of it anyway.
+    kube-scheduler counts a nominated pod as if it were on its node. So if two pods were nominated for one node, each
+    would keep the other out until the room of both is free. The pods of one gang are the exception: they wait until all
+    the room of the gang is free anyway.
     """
     others = (entry for entry, _ in state.seated[node] if entry is not preemptor and entry.is_foreign_pod)
     others = (

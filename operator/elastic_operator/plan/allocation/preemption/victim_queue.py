@@ -1,7 +1,7 @@
 """The units that may be preempted under one account, the weakest first, listed once for all preemptions from it.
 
-While units are preempted, the order of two units changes only with the share values of their teams. So units whose
-order cannot change are kept in one heap, and only the first units of the heaps are compared.
+While units are preempted, the order of two units changes only if the share values of their teams change. So units whose
+order cannot change are in one heap, and only the first units of the heaps are compared.
 """
 
 from __future__ import annotations
