@@ -21,11 +21,11 @@ from elastic_api.job import GROUP, PLURAL, VERSION
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.backoff import Backoff
 from elastic_operator.cluster.errors import WITHOUT_RIGHTS, Forbidden
-from elastic_operator.cluster.lists import FIRST_LIST_SECONDS, is_up_to_date, pages
+from elastic_operator.cluster.lists import FIRST_LIST_SECONDS, drop_deleted_and_compare, pages
 from elastic_operator.cluster.reflector import in_namespace
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
-from elastic_operator.cluster.waiting import waited_for, waited_while_it_advances
+from elastic_operator.cluster.waiting import wait_while_it_advances, wait_with_timeout
 
 log = logging.getLogger(__name__)
 
@@ -127,7 +127,7 @@ class JobInformer:
         since = time.monotonic() if since is None else since
         backoff = Backoff()
         if self._running:
-            await waited_while_it_advances(self._swept, FIRST_LIST_SECONDS, lambda: self._pages)
+            await wait_while_it_advances(self._swept, FIRST_LIST_SECONDS, lambda: self._pages)
         while True:
             if self._as_of > since or await self._sweep():
                 return
@@ -135,7 +135,7 @@ class JobInformer:
 
     async def _watch_forever(self) -> None:
         backoff = Backoff()
-        await waited_for(self._may_watch, LATEST_WATCH_SECONDS)
+        await wait_with_timeout(self._may_watch, LATEST_WATCH_SECONDS)
         while True:
             started = time.monotonic()
             try:
@@ -201,7 +201,7 @@ class JobInformer:
             if await self._sweep():
                 backoff.reset()
                 await asyncio.sleep(BETWEEN_SWEEPS_SECONDS)
-                await waited_for(self._listed, SWEEP_SECONDS)
+                await wait_with_timeout(self._listed, SWEEP_SECONDS)
             else:
                 await asyncio.sleep(backoff.next())
 
@@ -241,7 +241,7 @@ class JobInformer:
     async def _compare(self, namespace: str, path: str) -> None:
         """Make the store equal to the jobs at `path`. Raises any error of the list."""
         newest = self.store.newest(within=namespace)
-        if newest and await is_up_to_date(self.store, self.session, path, newest=newest, within=namespace):
+        if newest and await drop_deleted_and_compare(self.store, self.session, path, newest=newest, within=namespace):
             return
         found: list[objects.CustomObject] = []
         async for page in pages(self.session, path):

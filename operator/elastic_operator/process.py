@@ -32,7 +32,7 @@ from elastic_operator.cluster.lease import Election, LeaderElector, in_own_threa
 from elastic_operator.cluster.metrics_access import MetricsAccess
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
-from elastic_operator.cluster.waiting import waited_for
+from elastic_operator.cluster.waiting import wait_with_timeout
 from elastic_operator.job_informer import EventSink, JobInformer
 from elastic_operator.loop.compose import make_controller
 from elastic_operator.loop.controller import Controller
@@ -158,7 +158,7 @@ class Process:
         """
         async with asyncio.TaskGroup() as group:
             group.create_task(self.watches.all[CLASSES].run())  # classes say whether this process may lead (81)
-            await waited_for(self.elector.known, ELECTION_SECONDS)
+            await wait_with_timeout(self.elector.known, ELECTION_SECONDS)
             for kind, watch in self.watches.all.items():
                 if kind != CLASSES:
                     group.create_task(watch.run())

@@ -59,7 +59,7 @@ class Fault:
     may_preempt_at: float
     versions: int = 1
     is_reported: bool = False
-    silent: bool = False
+    status_failed: bool = False
 
     @property
     def again_at_monotonic(self) -> float:
@@ -121,7 +121,7 @@ class Quarantine:
                 error,
                 exc_info=error,
             )
-            previous.silent = True
+            previous.status_failed = True
             return previous
         earlier = previous.attempts if previous is not None and not edited else NEVER_FAILED
         first = FIRST_ALLOCATION_SECONDS if in_allocation else FIRST_FAULT_SECONDS
@@ -161,7 +161,7 @@ class Quarantine:
             else None
         )
 
-    def barred_from_preemption(self) -> frozenset[tuple[str, bool]]:
+    def jobs_barred_from_preemption(self) -> frozenset[tuple[str, bool]]:
         """The objects (uids, any version) for which no pod is preempted now, each with whether it is also left out
         of the pass.
         """

@@ -315,7 +315,7 @@ def test_odd_labels_and_annotations_of_ours_are_not_believed(incarnation: str, n
 
 def test_a_node_is_told_in_the_planner_s_units():
     taint = {"key": "k", "effect": "NoSchedule"}
-    known = convert.node(node(gpus=4, spec={"unschedulable": True, "taints": [taint]}))
+    known = convert.node_facts(node(gpus=4, spec={"unschedulable": True, "taints": [taint]}))
     assert known.allocatable == {"nvidia.com/gpu": 4, "cpu": 8000, "pods": 110}
     assert known.taints == (model.Taint("k", "NoSchedule"),)
     assert (known.ready, known.usable) == (True, False)
@@ -328,4 +328,4 @@ def test_a_node_that_is_not_ready_is_so_since_its_condition_changed(state):
 
 
 def test_a_node_that_never_spoke_is_not_ready():
-    assert not convert.node(node(status={})).ready
+    assert not convert.node_facts(node(status={})).ready

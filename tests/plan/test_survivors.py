@@ -4,7 +4,7 @@ from math import inf
 
 import pytest
 
-from elastic_operator.plan.facts.job import Group, MainContainer
+from elastic_operator.plan.facts.job import MainContainer, TorchrunGroup
 from elastic_operator.plan.facts.node_outage import NodeOutage
 from elastic_operator.plan.job.survivors import SURVIVOR_READ_SECONDS
 from tests.plan.jobs import START, group, make_grant, make_job, make_pod, make_spec, plan, see, started, with_facts
@@ -18,7 +18,7 @@ DUE = 140
 
 def job_of(pods=PODS, *, asked=120.0, shown=frozenset(), **fields):
     """A job of which the logs are read since then, and show that these pods are a group."""
-    known = None if asked is None else Group(START + asked, shown)
+    known = None if asked is None else TorchrunGroup(START + asked, shown)
     return make_job(pods, status=started(3), group=known, pods_are_asked=True, **fields)
 
 
@@ -61,7 +61,7 @@ def test_a_node_is_given_up_later_where_it_is_asked_too_short_a_time(since):
     """A new leader, or a short nodeLossSeconds."""
     seen = see(job_of(asked=since), now=DUE, unready={"n2": 100})
     assert (seen.lost_nodes, seen.survivors.uids) == (frozenset(), LEFT)
-    asked = with_facts(seen.job, group=Group(START + DUE))
+    asked = with_facts(seen.job, group=TorchrunGroup(START + DUE))
     late = see(asked, now=DUE + SURVIVOR_READ_SECONDS, unready={"n2": 100})
     assert late.lost_nodes == {"n2"}
     assert see(asked, now=DUE + SURVIVOR_READ_SECONDS - 1, unready={"n2": 100}).requeue_at == (

@@ -87,7 +87,7 @@ async def test_only_trouble_is_warned_of(caplog, error, warnings):
     caplog.set_level(logging.INFO)
     dispatcher = await failed_write(error)
     assert [record.levelno >= logging.WARNING for record in caplog.records].count(True) == warnings
-    assert (dispatcher.failed_writes.of(make_job().uid).wait(0.0) > 0) == bool(warnings)
+    assert (dispatcher.failed_writes.failed_write(make_job().uid).wait(0.0) > 0) == bool(warnings)
 
 
 async def test_rejected_pods_clear_their_error_once_the_status_has_it():
@@ -103,7 +103,7 @@ async def test_rejected_pods_clear_their_error_once_the_status_has_it():
     meta = Meta(name=job.name, namespace=job.namespace, uid=job.uid, resource_version="1")
     dispatcher.start(objects.CustomObject(metadata=meta, status=objects.EMPTY), job, plan)
     await done.wait()
-    assert dispatcher.failed_writes.of(job.uid).pods_rejected == ""
+    assert dispatcher.failed_writes.failed_write(job.uid).pods_rejected == ""
 
 
 async def test_of_a_plan_that_is_cut_short_only_pods_that_may_exist_still_take_room():
@@ -131,7 +131,7 @@ async def test_pods_of_a_plan_that_could_not_be_begun_are_not_counted() -> None:
     meta = Meta(name=job.name, namespace=job.namespace, uid=job.uid, resource_version="1")
     plan = Plan(status=job.status, creates=(CreatePod(Slot("master", 0, "n1", True), 1, (1,)),))
     with pytest.raises(ZeroDivisionError):
-        dispatcher.start(objects.CustomObject(metadata=meta, status=objects.EMPTY), job, plan, gate=broken)
+        dispatcher.start(objects.CustomObject(metadata=meta, status=objects.EMPTY), job, plan, steps_before=broken)
     assert not ledger.assumed.of_job(job.uid)
 
 

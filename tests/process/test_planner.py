@@ -35,8 +35,8 @@ from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, Evic
 from elastic_operator.plan.facts.decisions import Slot
 from elastic_operator.plan.facts.team import DEFAULT_POLICY, Flavor, Quota
 from elastic_operator.plan.job.observation import Observation
+from elastic_operator.plan.last_plans import LastPlan
 from elastic_operator.plan.planner import PassDecisions, Planner
-from elastic_operator.plan.plans import Planned
 from elastic_operator.pods.failure_logs import FailureLogs
 from elastic_operator.read.convert import OUT_OF_SERVICE
 from elastic_operator.read.ledger import Ledger
@@ -368,7 +368,7 @@ def test_only_jobs_with_another_observation_or_a_due_plan_need_plans(history):
         getattr(world, what)(*how)
         decisions = world.decide()
         all_obs = decisions.obs
-        plans = {uid: world.planner.plans.of(uid) for uid in all_obs}
+        plans = {uid: world.planner.plans.last_plan(uid) for uid in all_obs}
         needed = {
             uid
             for uid, plan in plans.items()
@@ -380,7 +380,7 @@ def test_only_jobs_with_another_observation_or_a_due_plan_need_plans(history):
         dues = [plan.due for plan in world.planner.plans.all() if plan.due > -inf]
         assert world.planner.plans.next_due_monotonic() == min(dues, default=inf)
         for uid in sorted(needed)[:1]:
-            world.planner.plans.note(Planned(all_obs[uid], None, world.now + lasts, all_obs[uid].status))
+            world.planner.plans.note(LastPlan(all_obs[uid], None, world.now + lasts, all_obs[uid].status))
 
 
 def with_masters(jobs: int, *, size: int) -> World:
@@ -397,7 +397,7 @@ def test_a_pass_in_which_nothing_changes_looks_at_no_job():
     def calls(jobs: int) -> int:
         world = with_masters(jobs, size=3)
         for obs in world.decide().obs.values():
-            world.planner.plans.note(Planned(obs, None, inf, obs.status))
+            world.planner.plans.note(LastPlan(obs, None, inf, obs.status))
         return calls_of(lambda: list(world.planner.may_need_plans(world.decide(), world.now)))
 
     assert calls(40) == calls(10)
@@ -409,7 +409,7 @@ def test_a_pass_in_which_one_job_changes_costs_little_more_beside_many_others():
         first = world.decide()
         for obs in first.obs.values():
             assignment = first.allocation.find_assignment(obs.job.uid)
-            world.planner.plans.note(Planned(obs, assignment, inf, obs.status))
+            world.planner.plans.note(LastPlan(obs, assignment, inf, obs.status))
         world.job("job-0", 2, STATUSES[2], "")
         return calls_of(lambda: list(world.planner.may_need_plans(world.decide(), world.now)))
 
@@ -713,7 +713,7 @@ def test_only_the_jobs_are_looked_at_whose_claim_or_volume_changes_or_whose_pods
         world.pod(name, "master-0", "n1", "Running", False, True)
     world.look()
     reader, looks = world.stored.reader, set()
-    inputs, shape = reader.jobs.inputs, reader.shapes.of
+    inputs, shape = reader.jobs.inputs, reader.shapes.shape_of
     monkeypatch.setattr(reader.jobs, "inputs", lambda body, *how: looks.add(body.metadata.name) or inputs(body, *how))
     monkeypatch.setattr(reader.shapes, "of", lambda job: looks.add(job.name) or shape(job))
 

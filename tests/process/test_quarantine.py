@@ -55,10 +55,10 @@ def test_only_an_error_at_what_tells_of_the_first_one_silences_an_object():
     found = Quarantine()
     found.quarantine("job", "uid", "a/b", KeyError(), version=1)
     of_a_plan_under_way = found.quarantine("job", "uid", "a/b", KeyError(), version=1, at_grant=True)
-    assert not of_a_plan_under_way.silent
+    assert not of_a_plan_under_way.status_failed
     assert not found.may_preempt("uid", 1)
     of_a_plan_under_way.is_reported = True
-    assert found.quarantine("job", "uid", "a/b", KeyError(), version=1, at_grant=True).silent
+    assert found.quarantine("job", "uid", "a/b", KeyError(), version=1, at_grant=True).status_failed
 
 
 def test_an_edit_has_it_tried_again_at_once():

@@ -28,7 +28,7 @@ def read_specs() -> Specs:
 def test_equal_specs_are_parsed_once_and_are_one_object():
     found = read_specs()
     with patch.object(specs, "parse_spec", wraps=specs.parse_spec) as parse:
-        one, two, other = (found.of(job(name, maxReplicas=size)) for name, size in (("a", 4), ("b", 4), ("c", 5)))
+        one, two, other = (found.parse(job(name, maxReplicas=size)) for name, size in (("a", 4), ("b", 4), ("c", 5)))
     assert one is two
     assert other.spec is not None
     assert other.spec.max_replicas == 5
@@ -37,13 +37,13 @@ def test_equal_specs_are_parsed_once_and_are_one_object():
 
 def test_an_equal_spec_of_another_generation_is_another():
     found = read_specs()
-    assert [found.of(job(name, generation=number)).generation for name, number in (("a", 1), ("b", 2))] == [1, 2]
+    assert [found.parse(job(name, generation=number)).generation for name, number in (("a", 1), ("b", 2))] == [1, 2]
 
 
 def test_a_spec_is_not_kept_without_a_job():
     found = read_specs()
     for number in range(3):
-        found.of(job(f"a{number}", maxReplicas=4 + number))
+        found.parse(job(f"a{number}", maxReplicas=4 + number))
     found.forget_deleted({"a0"})
     assert [parsed.spec.max_replicas for parsed in found._equal.values()] == [4]
 
@@ -51,7 +51,7 @@ def test_a_spec_is_not_kept_without_a_job():
 def test_an_unreadable_spec_leaves_each_job_its_own_last_one():
     found = read_specs()
     for name, size in (("a", 4), ("b", 5)):
-        found.of(job(name, maxReplicas=size))
-    unreadable = [found.of(job(name, generation=2, maxReplicas=0)) for name in "ab"]
+        found.parse(job(name, maxReplicas=size))
+    unreadable = [found.parse(job(name, generation=2, maxReplicas=0)) for name in "ab"]
     assert [parsed.spec.max_replicas for parsed in unreadable] == [4, 5]
     assert all(parsed.invalid for parsed in unreadable)

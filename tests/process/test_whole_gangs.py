@@ -9,8 +9,8 @@ import pytest
 from elastic_operator.plan.facts.allocation_inputs import ForeignPod
 from elastic_operator.read.foreign.gang_key import gang_of, may_be_split
 from elastic_operator.read.foreign.whole_gangs import (
-    MAX_GANG_PODS,
     MAX_GROWING_SECONDS,
+    MAX_PODS_OF_A_GANG,
     MAX_UNTRIED_SECONDS,
     SETTLED_SECONDS,
     WholeGangs,
@@ -44,11 +44,11 @@ def held(
 def test_a_gang_is_held_back_until_it_has_not_grown_for_a_second() -> None:
     gangs, two, three = WholeGangs(), gang(2), gang(3)
     assert held(gangs, two, NOW) == {"g0", "g1"}
-    assert gangs.again_at == ceil(SETTLED)
+    assert gangs.again_at_epoch == ceil(SETTLED)
     assert len(held(gangs, three, SETTLED - 0.1)) == 3
     assert len(held(gangs, three, SETTLED)) == 3
     assert held(gangs, three, SETTLED + 1.0) == set()
-    assert gangs.again_at == float("inf")
+    assert gangs.again_at_epoch == float("inf")
 
 
 def test_one_that_grows_all_the_time_is_served_as_it_is_after_ten_seconds() -> None:
@@ -123,7 +123,7 @@ def test_one_that_may_be_split_is_served_without_pods_that_kube_scheduler_does_n
     waiting, untried = gang_that_may_be_split(3, 4)
     assert len(held(gangs, waiting, NOW + 5, untried)) == 3
     assert len(held(gangs, waiting, NOW + 5 + MAX_GROWING_SECONDS - 0.1, untried)) == 3
-    assert gangs.again_at == ceil(NOW + 5 + MAX_GROWING_SECONDS)
+    assert gangs.again_at_epoch == ceil(NOW + 5 + MAX_GROWING_SECONDS)
     assert held(gangs, waiting, NOW + 5 + MAX_GROWING_SECONDS, untried) == set()
 
 
@@ -146,9 +146,9 @@ def test_if_one_pod_of_a_gang_cannot_be_placed_no_pods_are_evicted_but_for_promi
 
 
 def test_a_gang_of_too_many_pods_is_not_served() -> None:
-    gangs, large = WholeGangs(), gang(MAX_GANG_PODS + 1)
+    gangs, large = WholeGangs(), gang(MAX_PODS_OF_A_GANG + 1)
     held(gangs, large, NOW)
-    assert len(held(gangs, large, SETTLED)) == MAX_GANG_PODS + 1
+    assert len(held(gangs, large, SETTLED)) == MAX_PODS_OF_A_GANG + 1
 
 
 def test_gang_without_room_backs_off_and_a_placed_gang_does_not() -> None:
@@ -159,15 +159,15 @@ def test_gang_without_room_backs_off_and_a_placed_gang_does_not() -> None:
         assert held(gangs, large, now) == set()
         first_backoffs = gangs.note_served(frozenset(), tried, now)
         assert first_backoffs == ([] if times else [frozenset(large["g"])])
-        times.append(gangs.again_at - now)
+        times.append(gangs.again_at_epoch - now)
         assert len(held(gangs, large, now)) == 64
-        now = gangs.again_at
+        now = gangs.again_at_epoch
     assert times == [2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 60.0]
     assert held(gangs, large, now) == set()
     gangs.note_served(frozenset({"g0"}), tried, now)
     assert held(gangs, large, now) == set()
     gangs.note_served(frozenset(), tried, now)
-    assert gangs.again_at == now + 2.0
+    assert gangs.again_at_epoch == now + 2.0
 
 
 def test_during_back_off_no_pods_are_evicted_for_promised_places_either() -> None:
@@ -183,7 +183,7 @@ def test_a_gang_that_was_not_tried_does_not_rest() -> None:
     held(gangs, gang(2), NOW)
     assert held(gangs, gang(2), SETTLED) == set()
     assert gangs.note_served(frozenset(), frozenset(), SETTLED) == []
-    assert gangs.again_at == ceil(SETTLED + 1.0)
+    assert gangs.again_at_epoch == ceil(SETTLED + 1.0)
     assert held(gangs, gang(2), SETTLED) == set()
 
 

@@ -30,7 +30,6 @@ from elastic_operator.plan.facts.allocation_inputs import (
 from elastic_operator.plan.facts.group_report import Goodput, GroupChange, GroupReport
 from elastic_operator.plan.facts.job import (
     FlapWindow,
-    Group,
     Job,
     JobContext,
     JobFeedback,
@@ -39,6 +38,7 @@ from elastic_operator.plan.facts.job import (
     OwnPod,
     Provisioning,
     Quarantined,
+    TorchrunGroup,
 )
 from elastic_operator.plan.facts.node_outage import NodeOutage
 from elastic_operator.plan.facts.team import Flavor, Quota, Team
@@ -129,7 +129,7 @@ JOBS = facts(
     pods=some(PODS),
     provisioning=maybe(facts(Provisioning)),
     quarantine=maybe(facts(Quarantined)),
-    feedback=facts(JobFeedback, report=maybe(REPORTS), group=maybe(facts(Group))),
+    feedback=facts(JobFeedback, report=maybe(REPORTS), group=maybe(facts(TorchrunGroup))),
     context=facts(
         JobContext,
         unready=st.dictionaries(WORDS, TIMES, max_size=2),

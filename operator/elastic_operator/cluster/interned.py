@@ -24,7 +24,7 @@ class Interned(dict[K, V]):
         super().__init__()
         self._limit = limit
 
-    def first(self, key: K, thing: V) -> V:
+    def intern(self, key: K, thing: V) -> V:
         """The first thing with that key: `thing`, if there is none yet."""
         shared = self.setdefault(key, thing)
         self.keep_limit()

@@ -48,7 +48,7 @@ def _list_in(body: bytes) -> List:
     return page
 
 
-async def is_up_to_date(
+async def drop_deleted_and_compare(
     store: Store[Any],
     session: Session,
     path: str,

@@ -82,7 +82,7 @@ class Container(Struct, frozen=True):
     restart_policy: str = ""
 
 
-class Anything(Struct, frozen=True):
+class AnyJson(Struct, frozen=True):
     """An object of which only the presence matters."""
 
 
@@ -119,7 +119,7 @@ class NodeAffinity(Struct, frozen=True):
 class PodAffinity(Struct, frozen=True):
     """affinity.podAffinity or podAntiAffinity: only whether any of it is required."""
 
-    required: tuple[Anything, ...] | None = msgspec.field(name=_REQUIRED, default=None)
+    required: tuple[AnyJson, ...] | None = msgspec.field(name=_REQUIRED, default=None)
 
 
 class Affinity(Struct, frozen=True):
@@ -182,7 +182,7 @@ class PodSpec(Struct, frozen=True):
     tolerations: tuple[Toleration, ...] | None = None
     topology_spread_constraints: tuple[SpreadConstraint, ...] | None = None
     volumes: tuple[Volume, ...] | None = None
-    resource_claims: tuple[Anything, ...] | None = None
+    resource_claims: tuple[AnyJson, ...] | None = None
     scheduling_gates: tuple[SchedulingGate, ...] | None = None
     scheduling_group: SchedulingGroup | None = None
     scheduler_name: str = ""

@@ -21,12 +21,12 @@ import msgspec
 
 from elastic_operator.cluster.backoff import Backoff
 from elastic_operator.cluster.errors import WITHOUT_RIGHTS, ClusterError, Expired, NotServed, Unreachable, error_event
-from elastic_operator.cluster.lists import FIRST_LIST_SECONDS, PAGE, is_up_to_date, pages
+from elastic_operator.cluster.lists import FIRST_LIST_SECONDS, PAGE, drop_deleted_and_compare, pages
 from elastic_operator.cluster.meta import Meta
 from elastic_operator.cluster.objects import pack
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store, T
-from elastic_operator.cluster.waiting import waited_while_it_advances
+from elastic_operator.cluster.waiting import wait_while_it_advances
 from elastic_operator.cluster.wire import BareMeta, decode_bare, decode_event
 
 PODS = "/api/v1/pods"
@@ -52,7 +52,7 @@ _SHORT_SECONDS = 1.0
 _RELIST_AFTER = 3
 """After this many failed watches in a row without one event, the resourceVersion itself may be wrong."""
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -146,7 +146,7 @@ class Reflector(Generic[T]):
                 else:
                     await self._pause(error)
             except Exception as error:
-                logger.exception("reflector failed path=%s", self.path)
+                log.exception("reflector failed path=%s", self.path)
                 self._revision = ""
                 await self._pause(error)
 
@@ -157,10 +157,10 @@ class Reflector(Generic[T]):
         since = time.monotonic() if since is None else since
         backoff = Backoff()
         if self._running:
-            await waited_while_it_advances(self.synced, FIRST_LIST_SECONDS, lambda: self._pages)
+            await wait_while_it_advances(self.synced, FIRST_LIST_SECONDS, lambda: self._pages)
         while True:
             try:
-                if self._as_of <= since and not (self.synced.is_set() and await self._is_up_to_date()):
+                if self._as_of <= since and not (self.synced.is_set() and await self._drop_deleted_and_compare()):
                     await self._list()
             except ClusterError as error:
                 if self._is_absent(error):
@@ -169,8 +169,8 @@ class Reflector(Generic[T]):
             else:
                 return
 
-    async def _is_up_to_date(self) -> bool:
-        return await is_up_to_date(
+    async def _drop_deleted_and_compare(self) -> bool:
+        return await drop_deleted_and_compare(
             self.store,
             self._session,
             self.path,
@@ -193,7 +193,7 @@ class Reflector(Generic[T]):
             return False
         if not self._absent:
             what = "kind not served" if not_served else "namespace deleted or without the operator's Role"
-            logger.warning("%s path=%s retry_in=%.0fs", what, self.path, self._absent_seconds)
+            log.warning("%s path=%s retry_in=%.0fs", what, self.path, self._absent_seconds)
         self._absent, self._revision, self.last_ok = True, "", time.monotonic()
         self.store.forget_all(within=self._namespace)
         self.synced.set()
@@ -204,7 +204,7 @@ class Reflector(Generic[T]):
         if self._backoff.failures >= _RELIST_AFTER:
             self._revision = ""
         seconds = self._backoff.next(at_least=error.retry_after if isinstance(error, ClusterError) else None)
-        logger.log(
+        log.log(
             logging.DEBUG if isinstance(error, Expired) else logging.WARNING,
             "watch interrupted path=%s retry_in=%.1fs reason=%s",
             self.path,
@@ -229,9 +229,7 @@ class Reflector(Generic[T]):
                     (anew.append if restarted else self.store.observe)(obj)
             await asyncio.sleep(0)
         if restarted:
-            logger.warning(
-                "the API server's history restarted path=%s revision=%s known=%d", self.path, revision, floor
-            )
+            log.warning("the API server's history restarted path=%s revision=%s known=%d", self.path, revision, floor)
             self._highest = 0
             self.store.reset(anew, within=self._namespace)
         else:
@@ -309,7 +307,7 @@ class Reflector(Generic[T]):
         except msgspec.ValidationError as error:
             meta = decode_bare(raw).metadata
             self.store.on_error()
-            logger.error(  # noqa: TRY400 - the message says all there is to say
+            log.error(  # noqa: TRY400 - the message says all there is to say
                 "cannot read an object path=%s namespace=%s name=%s reason=%s",
                 self.path,
                 meta.namespace,

@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from elastic_operator.cluster.clock import ServerClock
-from elastic_operator.cluster.waiting import waited_for
+from elastic_operator.cluster.waiting import wait_with_timeout
 from elastic_operator.loop import reconciler
 from elastic_operator.loop.batching import MAX_BACKED_UP_SECONDS, Batching
 from elastic_operator.loop.forecast.forecasts import Forecasts
@@ -130,7 +130,7 @@ class Controller:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(MAX_BACKED_UP_SECONDS):
                         await self._until_not_backed_up()
-                await waited_for(self._awake, wake_up.seconds)
+                await wait_with_timeout(self._awake, wake_up.seconds)
                 woken_by = PassReason.EVENT if self._awake.is_set() else wake_up.reason
                 log.debug("the next pass begins, reason=%s", woken_by)
         finally:

@@ -25,8 +25,8 @@ from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.job.observation import Observation
+from elastic_operator.plan.last_plans import LastPlan
 from elastic_operator.plan.planner import PassDecisions, Planner
-from elastic_operator.plan.plans import Planned
 from elastic_operator.pods.launcher_target import target_of
 from elastic_operator.pods.master_poller import MasterPoller
 from elastic_operator.pods.survivor_logs import SurvivorLogs
@@ -60,7 +60,7 @@ class Reconciler:
         poller: MasterPoller,
         survivors: SurvivorLogs,
         wake: Callable[[], None],
-        on_plan: Callable[[Planned], None],
+        on_plan: Callable[[LastPlan], None],
         with_forecast: Callable[[Observation, JobStatus], JobStatus],
     ) -> None:
         self._planner, self._view, self.dispatcher, self.eviction_gate = planner, view, dispatcher, eviction_gate
@@ -154,29 +154,29 @@ class Reconciler:
         assert body is not None, "a pass awaits nothing, so the job is still there"
         try:
             assignment = allocation.find_assignment(job.uid)
-            deferred = self.eviction_gate.deferred(job.uid)
+            deferred = self.eviction_gate.deferred_release(job.uid)
             release = frozenset(assignment.release) - deferred.pods if assignment is not None else ()
             plan = self._planner.plan_in_quarantine(job, release, now)
             waits, wait = bool(deferred.pods), NOT_FRESH_SECONDS if deferred.pods else RESYNC_SECONDS
             fault = self._quarantine.fault(job.uid, job.generation)
-            silent = fault is not None and fault.silent
+            silent = fault is not None and fault.status_failed
             if not silent and (
                 job.status != JobStatus() or not body.status.unpack()
             ):  # otherwise the spec cannot be read, and the status is kept
                 if fault is not None:
                     fault.is_reported = True
-                gate = partial(self.eviction_gate.gate, job.uid, plan) if plan.deletes else _no_gate
-                wait = min(self.dispatcher.start(body, job, plan, gate=gate), wait if waits else inf)
+                gate = partial(self.eviction_gate.steps_before, job.uid, plan) if plan.deletes else _no_steps
+                wait = min(self.dispatcher.start(body, job, plan, steps_before=gate), wait if waits else inf)
             status = plan.status
         except Exception:
             log.exception("planning the status of a quarantined job failed, too job=%s", job.key)
             assignment, wait, status = None, RESYNC_SECONDS, job.status
-        self._note(Planned(obs, assignment, self._due_after(wait, job), status))
+        self._note(LastPlan(obs, assignment, self._due_after(wait, job), status))
 
     def _plan(self, obs: Observation, allocation: Allocation, now: float) -> None:
         """Make and begin the job's plan."""
         job = obs.job
-        grant, deferred = allocation.get(job.uid), self.eviction_gate.deferred(job.uid)
+        grant, deferred = allocation.get(job.uid), self.eviction_gate.deferred_release(job.uid)
         assignment = grant.assignment if grant is not None else None
         if grant is not None:
             grant = deferred.grant(grant, obs)
@@ -186,10 +186,12 @@ class Reconciler:
         body = self._stores.jobs.get(job.uid)
         assert body is not None, "a pass awaits nothing, so the job is still there"
         evicts = grant is not None and (bool(grant.assignment.release) or not deferred.pods)
-        gate = partial(self.eviction_gate.gate, job.uid, plan) if evicts else _no_gate
-        wait = min(self.dispatcher.start(body, job, plan, gate=gate), NOT_FRESH_SECONDS if deferred.pods else inf)
+        gate = partial(self.eviction_gate.steps_before, job.uid, plan) if evicts else _no_steps
+        wait = min(
+            self.dispatcher.start(body, job, plan, steps_before=gate), NOT_FRESH_SECONDS if deferred.pods else inf
+        )
         again = min(wait, plan.requeue_at - now if plan.requeue_at is not None else inf)
-        self._note(Planned(obs, assignment, self._due_after(again, job), plan.status))
+        self._note(LastPlan(obs, assignment, self._due_after(again, job), plan.status))
         self._poller.follow(job.uid, target_of(obs, plan, now))
         self._survivors.follow(job.uid, job.namespace, obs.survivors)
 
@@ -197,7 +199,7 @@ class Reconciler:
         """When (monotonic) the job is planned again: in that many seconds, or at the end of a plan under way."""
         return inf if self.dispatcher.busy(job.uid) else time.monotonic() + seconds
 
-    def _note(self, planned: Planned) -> None:
+    def _note(self, planned: LastPlan) -> None:
         """Note a plan that was made and begun: its status says why the job is not bigger, and metrics show the plan."""
         self._planner.plans.note(planned)
         self.reason_messages.renewed(planned.obs.job.uid)
@@ -215,7 +217,7 @@ class Reconciler:
         """
         allocation = decisions.allocation
         for uid in self.reason_messages.take(in_storm=in_storm):
-            previous = self._planner.plans.of(uid)
+            previous = self._planner.plans.last_plan(uid)
             # An unchanged observation is the identical object (23).
             if previous is None or previous.obs is not decisions.obs.get(uid) or previous.obs.job.quarantine:
                 continue
@@ -233,7 +235,7 @@ class Reconciler:
             self._plan(obs, allocation, now)
 
 
-def _no_gate() -> None:
+def _no_steps() -> None:
     """The gate of plans that need no step before their first write."""
 
 

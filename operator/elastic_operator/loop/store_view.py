@@ -12,7 +12,7 @@ from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.memory import KeyedCache, LastSeen, SingleCache
 from elastic_operator.plan.facts.allocation_inputs import ForeignPod, JobShape, Member, Node
 from elastic_operator.plan.facts.group_report import GroupReport
-from elastic_operator.plan.facts.job import Group, Job, JobFeedback, OwnPod
+from elastic_operator.plan.facts.job import Job, JobFeedback, OwnPod, TorchrunGroup
 from elastic_operator.plan.job.remaining_pods import flavor_in_use
 from elastic_operator.plan.policies.resolve import ResolvedPolicies
 from elastic_operator.read.jobs import InputsWithoutSpec, JobInputs
@@ -24,7 +24,7 @@ FEW_JOBS = 16
 """Up to this many new or changed jobs are read without letting other tasks run: a large template takes 10 ms."""
 
 
-class _Barred(NamedTuple):
+class _PreemptionBars(NamedTuple):
     """The jobs (uids) and namespaces that may not preempt because of the API server's answers about their pods (139),
     and the objects that may not preempt because of errors (88).
     """
@@ -56,7 +56,7 @@ class StoreView:
         *,
         report: Callable[[str], GroupReport | None] = lambda _: None,
         answered: Callable[[str], float | None] = lambda _: None,
-        group: Callable[[str], Group | None] = lambda _: None,
+        group: Callable[[str], TorchrunGroup | None] = lambda _: None,
         pods_are_asked: bool = False,
         may_preempt: Callable[[Job], bool] = lambda _: True,
         may_not_preempt: Callable[[], tuple[AbstractSet[str], AbstractSet[str]]] = lambda: (frozenset(), frozenset()),
@@ -69,7 +69,7 @@ class StoreView:
         self.now = 0.0
         self.settings = reader.settings.allocation
         self._known: KeyedCache[JobInputs | InputsWithoutSpec, Job] = KeyedCache()
-        self._barred_seen: LastSeen[_Barred] = LastSeen()
+        self._last_bars: LastSeen[_PreemptionBars] = LastSeen()
         self._mine: SingleCache[int, AbstractSet[str]] = SingleCache()
         """The jobs (uids) that are served."""
         self._dirty_jobs = self._ledger.dirty_jobs
@@ -112,10 +112,10 @@ class StoreView:
         return self._dirty
 
     def _take_dirty(self) -> Collection[str] | None:
-        previous = self._barred_seen.value or _Barred()
-        now = _Barred(*self._may_not_preempt(), self._quarantine.barred_from_preemption())
-        if self._barred_seen.changed(now):
-            self._mark_barred(previous, now)
+        previous = self._last_bars.value or _PreemptionBars()
+        now = _PreemptionBars(*self._may_not_preempt(), self._quarantine.jobs_barred_from_preemption())
+        if self._last_bars.changed(now):
+            self._mark_bar_changes(previous, now)
         if self._external_change_seen.changed(self.reader.external_changes.since):
             self._dirty_jobs.mark(*self._held)
         jobs = self._dirty_jobs.take()
@@ -125,7 +125,7 @@ class StoreView:
         by_uid = (key for key in jobs if isinstance(key, str))
         return {*by_uid, *(job.metadata.uid for job in named if job is not None)}
 
-    def _mark_barred(self, previous: _Barred, now: _Barred) -> None:
+    def _mark_bar_changes(self, previous: _PreemptionBars, now: _PreemptionBars) -> None:
         """Mark the jobs for which pods may be preempted now, or not any more."""
         jobs, namespaces = now.jobs ^ previous.jobs, now.namespaces ^ previous.namespaces
         self._dirty_jobs.mark(*jobs, *(uid for uid, _ in now.quarantined ^ previous.quarantined))
@@ -178,12 +178,12 @@ class StoreView:
         if fault is not None or meta.deletion_timestamp is not None:
             without_spec = InputsWithoutSpec(body, self._ledger.own_pods(uid), fault)
             return self._known.get(uid, without_spec, self.reader.jobs.job_without_spec, without_spec)
-        own, specs, failed = self._ledger.own_pods(uid), self.reader.specs, self._failed_writes.of(uid)
-        reads_no_log = specs.status(body).finished or specs.of(body).reports_failures
+        own, specs, failed = self._ledger.own_pods(uid), self.reader.specs, self._failed_writes.failed_write(uid)
+        reads_no_log = specs.status(body).finished or specs.parse(body).reports_failures
         feedback = JobFeedback(
             write_error=failed.message,
             pods_rejected=failed.pods_rejected,
-            pods_rejected_until_edit=failed.refusal(meta.generation),
+            pods_rejected_until_edit=failed.rejection(meta.generation),
             report=self._report(uid),
             pods_are_asked=self._pods_are_asked,
             last_answer_at=self._answered(uid),
@@ -215,7 +215,7 @@ class StoreView:
 
     def shape(self, job: Job) -> JobShape:
         """The requirements that the job's pods have of a node."""
-        return self.reader.shapes.of(job)
+        return self.reader.shapes.shape_of(job)
 
     def assumed(self, uid: str) -> tuple[Member, ...]:
         """The pods of that job that are being created."""
@@ -233,7 +233,7 @@ class StoreView:
         """Whether pods may be preempted for the job, by the API server's answers about its own pods (139)."""
         return self._may_preempt(job)
 
-    def may_preempt_despite_errors(self, job: Job) -> bool:
+    def may_preempt_after_faults(self, job: Job) -> bool:
         """Whether pods may be preempted for the job, in spite of the errors that it has caused in the operator (88)."""
         return self._quarantine.may_preempt(job.uid, job.generation)
 

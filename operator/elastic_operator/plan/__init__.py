@@ -76,7 +76,7 @@ Of taking GPUs:
     victim          a pod that was preempted for a preemptor; its victim job may keep it after all (kueue: target)
     unit            pods of one job that are preempted together: one worker, or the whole job (kube-scheduler: victims)
     option          the units to preempt so that one pod fits onto one node (kube-scheduler calls this a candidate)
-    give back       keep pods after all, where their preemptors fit elsewhere (kueue: fill back)
+    fill back       keep pods after all, where their preemptors fit elsewhere (kueue: fill back)
     eviction limit  the most evictions within a minute
     held up         of a preemptor: an eviction limit keeps it from preempting now
     nomination      a node for a foreign pod, written into its status (kube-scheduler: nominatedNodeName). The node is
@@ -84,7 +84,7 @@ Of taking GPUs:
 
 Of what fails or waits:
     fault           an error of the operator's own at one object, which is quarantined: others are served without it
-    trouble         why the last write for a job failed, while it is tried again (`loop.writes.failed_writes`)
+    write error     why the last write for a job failed, while it is tried again (`loop.writes.failed_writes`)
     avoid           of a job: to get no pod on a node whose kubelet refused pods of the job
     back-off        a time in which nothing is tried for a foreign pod or a gang (kube-scheduler: backoff)
     doubt           of a job: the next pass would undo this pass's decision about it, so the job is skipped (143)

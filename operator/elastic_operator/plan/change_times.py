@@ -34,7 +34,7 @@ class ChangeTimes:
             self._forget_all_but({job.uid for job in inputs.jobs})
         for uid in {*changed, *self._times.due(inputs.now)}:
             job = self._demands[uid]
-            self._times.set(uid, _next_change(job, self._teams.of(job.namespace), inputs))
+            self._times.set(uid, _next_change(job, self._teams.team_of(job.namespace), inputs))
         return self._times.next()
 
     def _forget_all_but(self, present: set[str]) -> None:

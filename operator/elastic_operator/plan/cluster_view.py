@@ -61,7 +61,7 @@ class ClusterView(Protocol):
     def may_preempt(self, job: Job) -> bool:
         """Whether pods may be preempted for the job, by the API server's answers about the job's own pods (139)."""
 
-    def may_preempt_despite_errors(self, job: Job) -> bool:
+    def may_preempt_after_faults(self, job: Job) -> bool:
         """Whether pods may be preempted for the job, in spite of the errors that it has caused in the operator (88)."""
 
     def nodes(self, members: AbstractSet[str], leaving: Sequence[tuple[str, OwnPod]]) -> tuple[Node, ...]:

@@ -28,7 +28,7 @@ def renew_demand(view: ClusterView, memory: JobMemory, obs: Observation) -> None
         memory.demanded.get((obs, flavor), _demand_of_held, job, pods, flavor)
         memory.good = None
         return
-    may_preempt = view.may_preempt(job) and view.may_preempt_despite_errors(job)
+    may_preempt = view.may_preempt(job) and view.may_preempt_after_faults(job)
     key = obs, view.shape(job), view.assumed(job.uid), may_preempt
     memory.good = memory.demanded.get(key, _demand_with, *key)
 

@@ -42,7 +42,7 @@ _MAX_DECISIONS = 3
 """A pass is decided at most this many times; the last decision stands."""
 
 
-class _Doubt(NamedTuple):
+class _DoubtedStep(NamedTuple):
     """When a job was to be left out: for the first time, and for the last one (epoch seconds)."""
 
     since: float
@@ -57,7 +57,7 @@ class LookaheadAllocator:
 
     def __init__(self) -> None:
         self._now, self._next = Allocator(), Allocator()
-        self._doubts: dict[str, _Doubt] = {}
+        self._doubts: dict[str, _DoubtedStep] = {}
         """The jobs (uids) for which a decision would not have lasted."""
         self.again_at_epoch = inf
         """When (epoch seconds) the first of the jobs that were left out is served again, if nothing else changes."""
@@ -92,7 +92,7 @@ class LookaheadAllocator:
     def _is_left_out(self, uid: str, why: str, now: float) -> bool:
         """Whether the job is left out: for ten seconds at most, or for as long as it would have two masters."""
         since = self._doubts[uid].since if uid in self._doubts else now
-        self._doubts[uid] = _Doubt(since, now)
+        self._doubts[uid] = _DoubtedStep(since, now)
         return why == TWO_MASTERS or now < since + PATIENCE_SECONDS
 
     def _forget_old(self, now: float) -> None:
@@ -186,7 +186,7 @@ def _applied(job: JobDemand, assignment: Assignment, now: float) -> JobDemand:
 def _made(job: JobDemand, assignment: Assignment) -> Iterator[Member]:
     for slot in assignment.create:
         uid = f"{job.uid}/{slot.role}/{slot.index}"
-        yield Member.of(uid, slot.role, slot.index, slot.node, job.shape_of(slot.role))
+        yield Member.from_load(uid, slot.role, slot.index, slot.node, job.shape_of(slot.role))
 
 
 def _node_after(node: Node, came: list[ForeignPod], gpu_resources: tuple[str, ...]) -> Node:

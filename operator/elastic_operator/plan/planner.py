@@ -37,9 +37,9 @@ from elastic_operator.plan.job.observe import observe
 from elastic_operator.plan.job.quarantined import plan_in_quarantine
 from elastic_operator.plan.job.reconcile import reconcile
 from elastic_operator.plan.job_memory import JobMemory
+from elastic_operator.plan.last_plans import LastPlans
 from elastic_operator.plan.lookahead import LookaheadAllocator
 from elastic_operator.plan.observed_jobs import ObservedJobs
-from elastic_operator.plan.plans import Plans
 from elastic_operator.plan.policies.resolve import ResolvedPolicies
 
 MAX_BLAMES = 2
@@ -78,7 +78,7 @@ class Planner:
         """When (epoch seconds) a job is observed even if the view reports no change: when time alone may change its
         observation, or in the next pass.
         """
-        self.plans = Plans()
+        self.plans = LastPlans()
         self._inputs: SingleCache[tuple[object, ...], AllocationInputs] = SingleCache()
         self._allocator, self._report_only_allocator = LookaheadAllocator(), Allocator()
         self._change_times = ChangeTimes()

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from elastic_operator.build.torchrun_group import GroupRank, last_rank
 from elastic_operator.cluster import api_requests
 from elastic_operator.cluster.errors import ClusterError
-from elastic_operator.plan.facts.job import Group, OwnPod, Survivors
+from elastic_operator.plan.facts.job import OwnPod, Survivors, TorchrunGroup
 from elastic_operator.pods.failure_logs import LOG_READ_SECONDS, MAX_OF_JOB, WAIT_SECONDS, FailureLogs
 from elastic_worker.contract import MAIN_CONTAINER
 
@@ -37,7 +37,7 @@ class _LogReading:
     job_uid: str
     namespace: str
     survivors: Survivors
-    group: Group
+    group: TorchrunGroup
     stepped: float
     known: GroupRank | None = None
     task: asyncio.Task[None] | None = None
@@ -60,13 +60,13 @@ class SurvivorLogs:
         self._dirty_jobs = logs.dirty_jobs
         self._readings: dict[str, _LogReading] = {}
 
-    def group(self, uid: str) -> Group | None:
+    def group(self, uid: str) -> TorchrunGroup | None:
         """The group that the logs of the job's pods show since they are read; None if they are not read."""
         reading = self._readings.get(uid)
         if reading is None:
             return None
         if by := self._stepped() - reading.stepped:
-            reading.group = Group(reading.group.read_since + by, reading.group.pods)
+            reading.group = TorchrunGroup(reading.group.read_since + by, reading.group.pods)
             reading.stepped = self._stepped()
         return reading.group
 
@@ -76,7 +76,9 @@ class SurvivorLogs:
         if survivors is None:
             self._forget(uid)
         elif reading is None:
-            self._readings[uid] = reading = _LogReading(uid, namespace, survivors, Group(self._now()), self._stepped())
+            self._readings[uid] = reading = _LogReading(
+                uid, namespace, survivors, TorchrunGroup(self._now()), self._stepped()
+            )
             reading.task = asyncio.create_task(self._read_periodically(reading))
         else:
             reading.survivors = survivors
@@ -112,7 +114,7 @@ class SurvivorLogs:
                 )
                 shown = frozenset()
             if shown != reading.group.pods:
-                reading.group = Group(reading.group.read_since, shown)
+                reading.group = TorchrunGroup(reading.group.read_since, shown)
                 self._dirty_jobs.mark(reading.job_uid)
                 self._changed()
             await asyncio.sleep(READ_AGAIN_SECONDS)

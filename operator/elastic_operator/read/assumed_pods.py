@@ -39,7 +39,7 @@ class AssumedPods:
         """
         self.forget(namespace, name)
         uid = assumed_uid(namespace, name)
-        member = Member.of(uid, slot.role, slot.index, slot.node, shape)
+        member = Member.from_load(uid, slot.role, slot.index, slot.node, shape)
         self._pods[uid] = Assumed(member, job_uid, namespace, name, inf)
         self._by_job.add(job_uid, uid)
         self._by_node.add(slot.node, uid)

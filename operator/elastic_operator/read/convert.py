@@ -74,7 +74,7 @@ def epoch(time: str) -> float:
     return datetime.fromisoformat(time).timestamp() if time else 0.0
 
 
-def node(node: Node) -> model.Node:
+def node_facts(node: Node) -> model.Node:
     """The node, without its use by pods (`Ledger.with_use`)."""
     return model.Node(
         name=node.metadata.name,
@@ -152,14 +152,14 @@ def _pin(term: SelectorTerm) -> str | None:
     return None
 
 
-def ended(pod: Pod) -> bool:
+def is_ended(pod: Pod) -> bool:
     """Whether the pod has ended and holds no resources."""
     return pod.status.phase in ("Succeeded", "Failed")
 
 
-def waits(pod: Pod) -> bool:
+def waits_for_node(pod: Pod) -> bool:
     """Whether the pod has no node yet and has not ended."""
-    return not pod.spec.node_name and pod.metadata.deletion_timestamp is None and not ended(pod)
+    return not pod.spec.node_name and pod.metadata.deletion_timestamp is None and not is_ended(pod)
 
 
 def unschedulable(pod: Pod) -> str:

@@ -44,7 +44,7 @@ class CountedPod:
         others counts on its nominated node: otherwise the operator would create pods in that room, and kube-scheduler
         would preempt these, too.
         """
-        if self.own is not None or convert.ended(self.pod):
+        if self.own is not None or convert.is_ended(self.pod):
             return False
         comes = (self.orphan or self.nominated) and self.pod.metadata.deletion_timestamp is None
         return bool(self.pod.spec.node_name) or comes
@@ -53,7 +53,7 @@ class CountedPod:
     def plain(self) -> bool:
         """Whether this pod belongs to no job, and uses a node or may use one later."""
         may_run = bool(self.pod.spec.node_name) or self.pod.metadata.deletion_timestamp is None
-        return self.controller_uid is None and may_run and not convert.ended(self.pod)
+        return self.controller_uid is None and may_run and not convert.is_ended(self.pod)
 
     def counts_like(self, other: CountedPod) -> bool:
         """Whether the two states of a pod count the same in all sums."""

@@ -20,7 +20,7 @@ from elastic_operator.read.nodes import Nodes
 from elastic_operator.read.pod_priority import PodPriorities
 from elastic_operator.read.policies import Policies
 from elastic_operator.read.priority import Priority, priority_of
-from elastic_operator.read.specs import Parsed, Specs, class_named_by
+from elastic_operator.read.specs import ParsedSpec, Specs, class_named_by
 from elastic_operator.read.uncounted_devices import UncountedDevices
 from elastic_operator.settings import Settings
 
@@ -54,9 +54,9 @@ class JobContexts:
         outage, class_of = self._nodes.outages.present, self._uncounted.class_of()
         return self._last_seen.changed((self._classes.revision, unready, outage, availability, teams, class_of))
 
-    def of(self, body: objects.CustomObject, pods: tuple[OwnPod, ...]) -> JobContext:
+    def context_of(self, body: objects.CustomObject, pods: tuple[OwnPod, ...]) -> JobContext:
         """The context of one job with these pods."""
-        parsed = self._specs.of(body)
+        parsed = self._specs.parse(body)
         priority, unready = self._priority(self._specs.class_name(body)), self._nodes.unready_of(pods)
         return JobContext(
             priority=priority.value,
@@ -69,7 +69,7 @@ class JobContexts:
             flap_window=self._flap_window(body),
         )
 
-    def _warnings(self, parsed: Parsed, priority: Priority) -> Mapping[ConditionType, Reason]:
+    def _warnings(self, parsed: ParsedSpec, priority: Priority) -> Mapping[ConditionType, Reason]:
         found = {
             ConditionType.DEVICES_NOT_COUNTED: self._uncounted.why(parsed.device_requests),
             ConditionType.PRIORITY_IGNORED: priority.ignored,
@@ -101,5 +101,5 @@ class JobContexts:
             return None
         resolved, default = self._policies.resolved, self._settings.allocation.default_team
         teams = self._teams.get(resolved, Teams, resolved.teams, resolved.team_of, default)
-        team = teams.of(body.metadata.namespace)
+        team = teams.team_of(body.metadata.namespace)
         return FlapWindow(self._external_changes.since, team.quantum_seconds is not None)

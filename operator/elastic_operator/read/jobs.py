@@ -59,7 +59,7 @@ class Jobs:
 
     def inputs(self, body: objects.CustomObject, pods: tuple[OwnPod, ...], feedback: JobFeedback) -> JobInputs:
         """The inputs of one job now."""
-        context = self._contexts.of(body, pods)
+        context = self._contexts.context_of(body, pods)
         if not context.unready:
             feedback = replace(feedback, pods_are_asked=False, last_answer_at=None, group=None)
         return JobInputs(body, pods, self._ledger.foreign_names(body.metadata.uid), context, feedback)
@@ -67,7 +67,7 @@ class Jobs:
     def job(self, inputs: JobInputs) -> Job:
         """One job, from its inputs."""
         meta, context = inputs.body.metadata, inputs.context
-        parsed = self._specs.of(inputs.body)
+        parsed = self._specs.parse(inputs.body)
         return Job(
             namespace=meta.namespace,
             name=meta.name,

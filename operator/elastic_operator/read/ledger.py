@@ -277,7 +277,7 @@ class Ledger:
                 "cannot read a pod; its requests count as used pod=%s/%s", pod.metadata.namespace, pod.metadata.name
             )
             self._on_error()
-            is_own = before is not None and before.own is not None and not convert.ended(pod)
+            is_own = before is not None and before.own is not None and not convert.is_ended(pod)
             if before is not None and is_own and pod.spec.node_name in ("", before.node):
                 return before
             return unread(pod, before.load if before else self._load(quantities_of(pod), frozenset()))
@@ -290,7 +290,7 @@ class Ledger:
         load = before.load if before and same else self._load(convert.requests_of(pod), convert.host_ports_of(pod))
         owner = controlling_job(pod)
         own = self._own(pod, owner, load)
-        waits = owner is None and convert.waits(pod) and load.gpus > 0
+        waits = owner is None and convert.waits_for_node(pod) and load.gpus > 0
         was_own = before is not None and (before.own is not None or before.orphan)
         orphan = was_own and owner is not None and self._job_of(owner.uid) is None
         claims, node = owner.uid if owner else None, convert.node_of(pod)
@@ -310,7 +310,7 @@ class Ledger:
     def _load(self, requests: Resources, host_ports: frozenset[HostPort]) -> Load:
         """The load, with one object for equal loads, because the allocator adds up thousands of them in each pass."""
         load = Load(requests, count_gpus(requests, self._gpu_resources), host_ports)
-        return self._loads.first((tuple(sorted(requests.items())), host_ports), load)
+        return self._loads.intern((tuple(sorted(requests.items())), host_ports), load)
 
     def _place_of(self, pod: Pod, owner: OwnerReference | None) -> tuple[str, int] | None:
         """Role and index of a pod of ours; None for foreign pods, even if they name a job."""

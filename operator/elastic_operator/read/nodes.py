@@ -97,7 +97,7 @@ class Nodes:
         stored = self._stored.named(node) if pod.unschedulable else None
         if stored is None:
             return ""
-        fact = self._attempt(stored, lambda: convert.node(stored))
+        fact = self._attempt(stored, lambda: convert.node_facts(stored))
         if fact is None:
             return ""
         has, used = fact.allocatable, self._ledger.bound_use(node)
@@ -110,7 +110,7 @@ class Nodes:
 
     def _judge(self, node: objects.Node) -> str | None:
         """Why the node takes no new pods; None while it is quarantined."""
-        return self._attempt(node, lambda: convert.node(node).why_closed)
+        return self._attempt(node, lambda: convert.node_facts(node).why_closed)
 
     def _attempt(self, node: objects.Node, work: Callable[[], T]) -> T | None:
         return self._quarantine.attempt("node", node.metadata.uid, node.metadata.name, work)
@@ -143,7 +143,7 @@ class Nodes:
     def _read_node(
         self, stored: objects.Node, counted_elsewhere: Set[str], leaving: tuple[tuple[str, OwnPod], ...]
     ) -> Node | None:
-        node = self._attempt(stored, lambda: self._with_use(convert.node, stored, counted_elsewhere, leaving))
+        node = self._attempt(stored, lambda: self._with_use(convert.node_facts, stored, counted_elsewhere, leaving))
         return node if node is not None else self._closed(stored, counted_elsewhere, leaving)
 
     def _closed(

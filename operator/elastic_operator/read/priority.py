@@ -29,7 +29,7 @@ def priority_of(class_name: str, classes: Store[objects.PriorityClass], settings
     A missing class is no mistake of the job: somebody may have deleted the class while the job runs.
     """
     if not class_name:
-        default = next((c for c in classes.values() if c.global_default), None)
+        default = next((priority_class for priority_class in classes.values() if priority_class.global_default), None)
         return Priority(default.value if default else 0)
     if not settings.job_may_name(class_name):
         return Priority(0, Reason("PriorityClassNotAllowed", not_allowed(class_name, settings)))

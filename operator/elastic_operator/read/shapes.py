@@ -74,7 +74,7 @@ class Shapes:
         assert shape is not None, "asked of jobs for which `of` was called"
         return shape.master if role == ROLE_MASTER else shape.worker
 
-    def of(self, job: Job) -> JobShape:
+    def shape_of(self, job: Job) -> JobShape:
         """The shapes of the job's pods; the same object while they do not change."""
         last, _ = self._shapes.peek(job.uid) or (None, None)
         claims = last.volumes if last is not None and last.generation == job.generation else _claims(job)
@@ -106,7 +106,9 @@ class Shapes:
         if class_name := theirs or ours:
             named = self._classes.named(class_name)
             return named.value if named else WITHOUT_CLASSES[role]
-        return next((c.value for c in self._classes.values() if c.global_default), 0)
+        return next(
+            (priority_class.value for priority_class in self._classes.values() if priority_class.global_default), 0
+        )
 
     def _claim_state(self, namespace: str, name: str) -> Literal["bound", "unbound", "zonal"]:
         claim = self._claims.named(name, namespace)

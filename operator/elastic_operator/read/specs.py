@@ -25,7 +25,7 @@ from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
-class Parsed:
+class ParsedSpec:
     """A job's spec of one generation. If that one is unreadable, `spec` is the last readable one, and `invalid` says
     why (99).
 
@@ -60,8 +60,8 @@ class Specs:
 
     def __init__(self, first_seen: FirstSeen, gpu_resources: Sequence[str]) -> None:
         self._first_seen, self._clock, self._gpu_resources = first_seen, first_seen.clock, gpu_resources
-        self._parsed: KeyedCache[int, Parsed] = KeyedCache()
-        self._equal: WeakValueDictionary[tuple[int, bool, bytes], Parsed] = WeakValueDictionary()
+        self._parsed: KeyedCache[int, ParsedSpec] = KeyedCache()
+        self._equal: WeakValueDictionary[tuple[int, bool, bytes], ParsedSpec] = WeakValueDictionary()
         """The readable specs in use, by generation, whether the job has run, and text (195)."""
         self._statuses: KeyedCache[tuple[str, int], JobStatus] = KeyedCache()
 
@@ -70,12 +70,12 @@ class Specs:
         self._parsed.drop_absent(present)
         self._statuses.drop_absent(present)
 
-    def of(self, body: objects.CustomObject) -> Parsed:
+    def parse(self, body: objects.CustomObject) -> ParsedSpec:
         """The job's spec; the same object while its generation does not change."""
         meta = body.metadata
         return self._parsed.get(meta.uid, meta.generation, self._parse, body)
 
-    def _parse(self, body: objects.CustomObject) -> Parsed:
+    def _parse(self, body: objects.CustomObject) -> ParsedSpec:
         generation, has_run = body.metadata.generation, self.status(body).start_time is not None
         key = generation, has_run, body.spec.text
         known = self._equal.get(key)
@@ -84,9 +84,9 @@ class Specs:
         try:
             spec, unknown = self._read(body.spec.unpack(), has_run=has_run)
             prints = {role: fingerprint(spec, role) for role in (ROLE_MASTER, ROLE_WORKER)}
-            parsed = Parsed(generation, spec, "", prints, device_requests_of(spec), _warnings(spec, unknown))
+            parsed = ParsedSpec(generation, spec, "", prints, device_requests_of(spec), _warnings(spec, unknown))
         except InvalidSpecError as error:
-            _, last = self._parsed.peek(body.metadata.uid) or (None, Parsed(generation, None, ""))
+            _, last = self._parsed.peek(body.metadata.uid) or (None, ParsedSpec(generation, None, ""))
             return replace(last, generation=generation, invalid=str(error))
         self._equal[key] = parsed
         return parsed
@@ -108,7 +108,7 @@ class Specs:
 
     def class_name(self, body: objects.CustomObject) -> str | None:
         """The PriorityClass that the job names; if the spec is unreadable, the one of its last readable spec."""
-        spec = self.of(body).spec
+        spec = self.parse(body).spec
         return spec.priority_class_name if spec is not None else class_named_by(body)
 
     def status(self, body: objects.CustomObject) -> JobStatus:

@@ -43,7 +43,7 @@ class SnapshotJob:
     shape: JobShape | None = None
     assumed: tuple[Member, ...] = ()
     may_preempt: bool = True
-    may_preempt_despite_errors: bool = True
+    may_preempt_after_faults: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def _job(view: ClusterView, obs: Observation) -> SnapshotJob:
         shape=view.shape(job) if obs.wants_pods and not job.quarantine else None,
         assumed=tuple(replace(pod, gpus=0) for pod in view.assumed(job.uid)),
         may_preempt=view.may_preempt(job),
-        may_preempt_despite_errors=view.may_preempt_despite_errors(job),
+        may_preempt_after_faults=view.may_preempt_after_faults(job),
     )
 
 

@@ -65,9 +65,9 @@ class SnapshotView:
         """Whether pods could be preempted for it, by the API server's answers about its own pods."""
         return self._jobs[job.uid].may_preempt
 
-    def may_preempt_despite_errors(self, job: Job) -> bool:
+    def may_preempt_after_faults(self, job: Job) -> bool:
         """Whether pods could be preempted for it, by the errors that it had caused in the operator."""
-        return self._jobs[job.uid].may_preempt_despite_errors
+        return self._jobs[job.uid].may_preempt_after_faults
 
     def nodes(
         self,

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Container, Mapping
 
 from elastic_operator.cluster.errors import AlreadyExists, ClusterError, NotFound
-from elastic_operator.cluster.waiting import waited_for
+from elastic_operator.cluster.waiting import wait_with_timeout
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class Upkeep:
     async def run(self) -> None:
         """Write until cancelled. If the due writes cannot be computed, they wait for the next change."""
         while True:
-            await waited_for(self._news, UPKEEP_RETRY_SECONDS if self._failures else None)
+            await wait_with_timeout(self._news, UPKEEP_RETRY_SECONDS if self._failures else None)
             self._news.clear()
             try:
                 for name, write in self._due().items():

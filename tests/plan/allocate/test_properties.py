@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from elastic_operator.plan.allocation.accounts import Entitlement
 from elastic_operator.plan.allocation.allocate import allocate
-from elastic_operator.plan.allocation.preemption.preempt import give_back
+from elastic_operator.plan.allocation.preemption.preempt import fill_back
 from elastic_operator.plan.allocation.rounds import Admissions
 from elastic_operator.plan.allocation.seating import seat_all
 from elastic_operator.plan.allocation.state import AllocationState
@@ -155,7 +155,7 @@ def test_no_minimum_takes_a_pod_that_it_does_not_need(inputs):
     minima = Admissions(state)
     for entitlement in Entitlement:
         minima.serve(entitlement)
-        give_back(state)
+        fill_back(state)
     for entry in state.queues.entries:
         for member in list(state.released(entry)):
             if entry.kept and entry.fits_more(1) and state.fits_back(entry, member):

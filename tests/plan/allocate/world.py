@@ -54,7 +54,7 @@ def make_members(job, on, master, worker):
         shape = worker if role == "worker" else master
         if node != "-":
             where = None if node == "?" else node
-            members.append(Member.of(f"{job}-{role[0]}{number}", role, number, where, shape))
+            members.append(Member.from_load(f"{job}-{role[0]}{number}", role, number, where, shape))
     return tuple(members)
 
 
@@ -154,7 +154,7 @@ def _applied(job: JobDemand, grant: Grant, only_ready: bool) -> JobDemand:
     for slot in () if waits else slots[: reached[-1] - len(members)] if reached else slots:
         shape = job.shape_of(slot.role)
         uid = f"{job.uid}-{slot.role[0]}{slot.index}"
-        members.append(Member.of(uid, slot.role, slot.index, slot.node, shape))
+        members.append(Member.from_load(uid, slot.role, slot.index, slot.node, shape))
     return replace(
         job, members=tuple(members), undelayed_size=grant.assignment.replicas, is_admitted=grant.assignment.replicas > 0
     )

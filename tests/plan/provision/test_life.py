@@ -142,7 +142,7 @@ def test_pods_that_the_planner_cannot_judge_wait_once_the_scheduler_has_judged_t
 
 def test_pods_that_are_being_created_wait_too():
     job = waiting_job([make_pod("master-0")], status=make_status(replicas=1))
-    new = Member.of("being-created", "worker", 3, None, Load({"nvidia.com/gpu": 1}, 1))
+    new = Member.from_load("being-created", "worker", 3, None, Load({"nvidia.com/gpu": 1}, 1))
     found = with_members(demand(job), [new])
     assert ([m.uid for m in found.members], found.provisioning_pods) == (["uid-master-0"], (new,))
     assert found.used_indices == {3}

@@ -157,12 +157,12 @@ def test_a_job_grows_that_may_take_whole_jobs_although_one_before_it_may_not():
     state = AllocationState(make_inputs((make_node("n1", 4),), jobs, teams=teams))
     state.futile_preemptors = frozenset({"first"})
     serve(state)
-    assert [state.queues.of(uid).size for uid in ("first", "second")] == [1, 2]
+    assert [state.queues.entry_of(uid).size for uid in ("first", "second")] == [1, 2]
 
 
 def test_a_job_grows_although_one_before_it_leaves_the_limit_to_a_job_of_a_priority_in_between():
     elsewhere = make_shape(node_selector={"pool": "new"})
-    waits = Member.of("waits", "master", 0, None, elsewhere)
+    waits = Member.from_load("waits", "master", 0, None, elsewhere)
     jobs = (
         make_job("low", 1, 3, team="red", on="n1"),
         make_job("high", 1, 3, team="red", on="n1 n1", priority=9),

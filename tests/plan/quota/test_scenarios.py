@@ -163,7 +163,7 @@ def _job(job, age):
     gang = job["minAvailable"]
     low = gang if isinstance(gang, int) else len(job["pods"])
     members = tuple(
-        Member.of(f"{job['name']}-{i}", "worker" if i else "master", max(0, i - 1), pod["node"], shape)
+        Member.from_load(f"{job['name']}-{i}", "worker" if i else "master", max(0, i - 1), pod["node"], shape)
         for i, pod in enumerate(job["pods"])
         if pod["state"] == "Running"
     )

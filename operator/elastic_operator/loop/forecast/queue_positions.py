@@ -58,7 +58,7 @@ class _Known:
 
 
 @dataclass(slots=True)
-class _Waiting:
+class _WaitingJob:
     """A job in line at the last refresh, with the last estimate of its start (epoch seconds)."""
 
     job: JobDemand
@@ -74,7 +74,7 @@ class QueuePositions:
         self._metrics = metrics
         self.moved = False
         self._known: dict[str, _Known] = {}
-        self._line: dict[str, _Waiting] = {}
+        self._line: dict[str, _WaitingJob] = {}
         """The jobs that wait, the front of the lines first."""
         self._is_refreshed = False
         self._to_lose: dict[str, None] = {}
@@ -115,7 +115,7 @@ class QueuePositions:
         places, previous = positions(jobs, decisions.allocation), self._line
         self._line = {}
         for job in sorted(jobs, key=lambda job: places[job.uid]):
-            waiting = previous.get(job.uid) or _Waiting(job, 0)
+            waiting = previous.get(job.uid) or _WaitingJob(job, 0)
             waiting.job, waiting.position = job, places[job.uid]
             self._line[job.uid] = waiting
         self._drop_places(decisions)
@@ -169,7 +169,7 @@ class QueuePositions:
         self.moved = self.moved or not self._writes.has("")
         return due
 
-    def _note_if_new(self, waiting: _Waiting, now: float) -> bool:
+    def _note_if_new(self, waiting: _WaitingJob, now: float) -> bool:
         """Whether the job's place is to be written now. An error at one job keeps no other from its place."""
         job = waiting.job
         try:

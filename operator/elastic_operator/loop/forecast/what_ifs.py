@@ -17,7 +17,7 @@ from elastic_operator.loop.store_view import StoreView
 from elastic_operator.memory import drop_absent
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.times import status_time
-from elastic_operator.plan.forecast.answer import Answer, demand_if_resumed, work_out
+from elastic_operator.plan.forecast.answer import Answer, answer_steps, demand_if_resumed
 from elastic_operator.plan.forecast.ends import known_ends
 from elastic_operator.plan.forecast.starts import Steps, of_now
 from elastic_operator.plan.forecast.status import queue_position, with_answer
@@ -102,7 +102,7 @@ class WhatIfs:
         """The steps of the job's answer."""
         demand = demand_if_resumed(obs, self._view.shape(obs.job), now)
         inputs = of_now(decisions.inputs, decisions.allocation, now)
-        return work_out(inputs, demand, known_ends(decisions.obs.values(), now))
+        return answer_steps(inputs, demand, known_ends(decisions.obs.values(), now))
 
     def end(self, obs: Observation, found: Answer, now: float) -> None:
         """Keep the job's answer. A pass may have asked for it again meanwhile."""

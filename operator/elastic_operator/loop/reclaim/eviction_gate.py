@@ -24,7 +24,7 @@ from elastic_operator.loop.reclaim.admission_check import AdmissionCheck
 from elastic_operator.loop.reclaim.admission_checks import AdmissionChecks
 from elastic_operator.loop.reclaim.eviction_limiter import EvictionLimiter
 from elastic_operator.loop.reclaim.nominator import Nominator
-from elastic_operator.loop.writes.dispatch import Gate
+from elastic_operator.loop.writes.dispatch import StepsBefore
 from elastic_operator.memory import drop_absent
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import CreatePod, Grant, Plan
@@ -41,7 +41,7 @@ dry run, and because the other pods of a gang wait for the node, too.
 
 
 @dataclass(frozen=True, slots=True)
-class Deferred:
+class DeferredRelease:
     """The pods (uids) of a job whose release is deferred, and the preemptors (uids) that wait for their room."""
 
     pods: frozenset[str] = frozenset()
@@ -101,7 +101,7 @@ class EvictionGate:
         """Forget deleted jobs; `present` are the uids of the existing ones."""
         drop_absent(present, self._waits_since)
 
-    def deferred(self, uid: str) -> Deferred:
+    def deferred_release(self, uid: str) -> DeferredRelease:
         """The pods of that job whose release is deferred, because it is not known that their preemptors can use the
         room.
 
@@ -110,16 +110,16 @@ class EvictionGate:
         allocation = self._now
         released = allocation.assignment(uid).release if uid in allocation else ()
         if released and self._reads(uid):
-            return Deferred(frozenset(released))
+            return DeferredRelease(frozenset(released))
         waiting = self._without_answer(uid) if released and self._fresh else frozenset()
         if not released or (self._fresh and not waiting):
             self._waits_since.pop(uid, None)
-            return Deferred()
+            return DeferredRelease()
         now = time.monotonic()
         longest = PENDING_SECONDS if allocation.has_pending_preemptors(uid) else ALL_ANSWERS_SECONDS
         if not self._fresh or now < self._waits_since.setdefault(uid, now) + longest:
-            return Deferred(frozenset(released))
-        return Deferred(allocation.deferred(uid, waiting), waiting)
+            return DeferredRelease(frozenset(released))
+        return DeferredRelease(allocation.pods_to_defer(uid, waiting), waiting)
 
     @property
     def awaiting_admission_checks(self) -> int:
@@ -132,7 +132,7 @@ class EvictionGate:
             preemptor for preemptor in self._now.job_preemptors(uid) if not self._can_use_room(preemptor, uid)
         )
 
-    def gate(self, uid: str, plan: Plan) -> Gate | None:
+    def steps_before(self, uid: str, plan: Plan) -> StepsBefore | None:
         """Begin the steps before the plan is carried out: foreign pods are nominated, then the deletions are counted
         under the limits on evictions.
         """
@@ -140,7 +140,7 @@ class EvictionGate:
         pods = {pod.uid: taken[pod.uid] for pod in plan.deletes if pod.uid in taken}
         if uid in self._waits_since and plan.deletes:
             self._waits_since[uid] = time.monotonic()
-        nominated = self._nominator.gate(uid)
+        nominated = self._nominator.steps_before(uid)
 
         async def counted() -> bool:
             if nominated is not None and not await nominated():
@@ -173,7 +173,7 @@ class EvictionGate:
             return False
         if not creates:
             return True
-        roles, order = Counter(create.role for create in creates), self._now.rank(uid)
+        roles, order = Counter(create.role for create in creates), self._now.position(uid)
         return self._admission_checks.have_passed(
             obs.job, roles, partial(self._admission_check, uid), victim_job=victim_job, order=order
         )

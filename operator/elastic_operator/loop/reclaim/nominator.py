@@ -16,7 +16,7 @@ from elastic_operator.cluster.events import EventRecorder, pod_subject
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.loop.reclaim.nominate import nominate
-from elastic_operator.loop.writes.dispatch import Gate
+from elastic_operator.loop.writes.dispatch import StepsBefore
 from elastic_operator.memory import drop_older_half
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.decisions import Event, Nomination
@@ -94,7 +94,7 @@ class Nominator:
         """Whether pods on that node are about to be evicted for a foreign pod."""
         return node in self._cleared_nodes
 
-    def gate(self, job_uid: str) -> Gate | None:
+    def steps_before(self, job_uid: str) -> StepsBefore | None:
         """Begin to nominate the pods for which the job releases pods; None if there are none to nominate."""
         nominations = [nomination for nomination in self._by_victim_job.get(job_uid, ()) if nomination.is_new]
         if not nominations:

@@ -17,7 +17,7 @@ from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, JobD
 
 
 @dataclass(slots=True)
-class _Waiting:
+class _WaitingPreemptor:
     """An entry that wants GPUs `since` (monotonic); `caused_evictions`: pods of others were or are evicted for it."""
 
     since: float
@@ -36,7 +36,7 @@ class ReclaimTimes:
         clock: Callable[[], float] = lambda: time.monotonic(),
     ) -> None:
         self._metrics, self._is_bound, self._clock = metrics, is_bound, clock
-        self._waiting: dict[str, _Waiting] = {}
+        self._waiting: dict[str, _WaitingPreemptor] = {}
         self._growing: frozenset[str] = frozenset()
         self._evicted: frozenset[str] = frozenset()
 
@@ -47,7 +47,7 @@ class ReclaimTimes:
         jobs = {job.uid: job for job in inputs.jobs if _lacks_minimum(job)}
         self._end(pods.keys() | jobs.keys(), {job.uid for job in inputs.jobs}, now)
         for uid in (*pods, *jobs):
-            self._waiting.setdefault(uid, _Waiting(now, is_pod=uid in pods))
+            self._waiting.setdefault(uid, _WaitingPreemptor(now, is_pod=uid in pods))
         if evictions or self._evicted:
             self._count_evicted(inputs, {pod for uid in evictions for pod in allocation.assignment(uid).release})
         if evictions or self._growing:

@@ -34,7 +34,7 @@ NOT_FRESH_SECONDS = 1.0
 LOGGED_ATTEMPTS = 20
 """Of a job's writes that fail in a row, these are logged: the first one, the one with the event, one in this many."""
 
-Gate = Callable[[], Awaitable[bool]]
+StepsBefore = Callable[[], Awaitable[bool]]
 """Awaited before a plan is carried out. If its result is False, the plan is dropped."""
 
 
@@ -43,8 +43,8 @@ class _Work:
     """A plan under way, and the job's status as the API server has it.
 
     `writes_status`: the job's status is among the writes. `clears`: if the plan succeeds, the job's failed writes are
-    forgotten, unless another write has failed since the plan began with `tries` of them. `gate`: see `Gate`. `sent`
-    collects the names of pods that may have been created.
+    forgotten, unless another write has failed since the plan began with `tries` of them. `gate`: see `StepsBefore`.
+    `sent` collects the names of pods that may have been created.
     """
 
     job: Job
@@ -54,7 +54,7 @@ class _Work:
     writes_status: bool = True
     clears: bool = True
     tries: int = 0
-    gate: Gate | None = None
+    steps_before: StepsBefore | None = None
     sent: set[str] = field(default_factory=set)
 
 
@@ -103,11 +103,11 @@ class Dispatcher:
     def backing_off(self) -> Set[str]:
         """The jobs (uids) for which no plan can be started now, because their next try is not due."""
         failed, now = self.failed_writes, time.monotonic()
-        return {uid for uid in failed.uids() if failed.of(uid).wait(now) > 0}
+        return {uid for uid in failed.uids() if failed.failed_write(uid).wait(now) > 0}
 
     def wait(self, uid: str, now: float) -> float:
         """Seconds from `now` (monotonic) until a plan can be started for the job; inf while one is under way."""
-        return inf if self.busy(uid) else self.failed_writes.of(uid).wait(now)
+        return inf if self.busy(uid) else self.failed_writes.failed_write(uid).wait(now)
 
     async def stop(self) -> None:
         """Cancel the plans under way."""
@@ -122,7 +122,7 @@ class Dispatcher:
         job: Job,
         plan: Plan,
         *,
-        gate: Callable[[], Gate | None] = lambda: None,
+        steps_before: Callable[[], StepsBefore | None] = lambda: None,
     ) -> float:
         """Start to carry the plan out, if it has writes. Returns the seconds until the operator decides on the job
         again; inf if nothing is due until `on_done` is called or a store changes.
@@ -135,7 +135,7 @@ class Dispatcher:
         delay = self.status_times.write_delay(body, plan)
         if delay > 0 and not _acts(plan):
             return delay
-        failed = self.failed_writes.of(uid)
+        failed = self.failed_writes.failed_write(uid)
         if (wait := failed.wait(time.monotonic())) > 0:
             return min(wait, self._write_status_only(body, job, plan))
         may_create = self.is_fresh()
@@ -146,7 +146,13 @@ class Dispatcher:
         writes_status = bool(delay <= 0 or plan.creates or plan.deletes)
         stored_status, tries = body.status.unpack(), failed.attempts.times
         work = _Work(
-            job, plan, stored_status, may_create=may_create, writes_status=writes_status, tries=tries, gate=gate()
+            job,
+            plan,
+            stored_status,
+            may_create=may_create,
+            writes_status=writes_status,
+            tries=tries,
+            steps_before=steps_before(),
         )
         self._assume(job, plan)  # last: nothing forgets these pods if the plan is not begun
         self._begin(work)
@@ -164,7 +170,7 @@ class Dispatcher:
         """
         only = Plan(status=plan.status, events=plan.events)
         delay = inf if plan.write_status_first else self.status_times.write_delay(body, only)
-        delay = max(delay, self.failed_writes.of(job.uid).throttled_until - time.monotonic())
+        delay = max(delay, self.failed_writes.failed_write(job.uid).throttled_until - time.monotonic())
         if delay > 0:
             return delay
         if self.status_times.may_write_status_only(job.uid):
@@ -201,7 +207,7 @@ class Dispatcher:
     async def _carry_out(self, work: _Work) -> None:
         job = work.job
         try:
-            if work.gate is not None and not await work.gate():
+            if work.steps_before is not None and not await work.steps_before():
                 return
             with self.metrics.reconcile.time():
                 await self.executor.carry_out(
@@ -221,7 +227,7 @@ class Dispatcher:
             self.metrics.reconcile_errors.inc()
             self.on_internal_error(job.uid, error)
         else:
-            were_refused = self.failed_writes.of(job.uid).attempts.times != work.tries  # by a dry run (139)
+            were_refused = self.failed_writes.failed_write(job.uid).attempts.times != work.tries  # by a dry run (139)
             if work.clears and not were_refused:
                 self.failed_writes.clear(job)
             if work.plan.creates:

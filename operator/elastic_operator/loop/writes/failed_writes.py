@@ -48,7 +48,7 @@ class FailedWrite:
         """Seconds until the job may be tried again."""
         return max(0.0, self.attempts.until - now)
 
-    def refusal(self, generation: int) -> str:
+    def rejection(self, generation: int) -> str:
         """The API server's refusal of this generation; "" if there is none."""
         return self.pods_rejected_until_edit if self.generation == generation else ""
 
@@ -81,7 +81,7 @@ class FailedWrites:
                 pods_rejected_until_edit=record.pods_rejected_until_edit, generation=record.generation
             )
 
-    def of(self, uid: str) -> FailedWrite:
+    def failed_write(self, uid: str) -> FailedWrite:
         """The job's failed writes; an empty record if there are none."""
         return self._jobs.get(uid, _NONE)
 

@@ -29,7 +29,7 @@ class Masters:
     def __init__(self, session: Session, stores: Stores) -> None:
         self._session, self._stores = session, stores
 
-    async def route(self, job: Job, route: Route) -> None:
+    async def write_endpoint_slice(self, job: Job, route: Route) -> None:
         """Write the job's EndpointSlice, by which its Service leads to this master and to no other pod (6)."""
         service = self._stores.services.named(service_name(job.name), job.namespace)
         if service is None:

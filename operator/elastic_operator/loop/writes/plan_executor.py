@@ -74,7 +74,7 @@ class PlanExecutor:
             await self._creator.create_all(job, plan.creates, sent)
             plan = replace(plan, status=with_created(plan.status, job, plan.creates, pods()))
         if plan.route is not None:
-            await self._masters.route(job, plan.route)
+            await self._masters.write_endpoint_slice(job, plan.route)
         if (
             writes_status
             and not plan.write_status_first

@@ -49,7 +49,7 @@ class _Times:
     written: float = 0.0
     behind_since: float | None = None
     """When the status began to lag behind the state of the job's pods; None if it does not."""
-    alone_from: float = -inf
+    may_write_alone_at: float = -inf
     """When the status may be written again alone, without other writes of the plan."""
 
 
@@ -102,9 +102,9 @@ class StatusTimes:
         made `MESSAGE_SECONDS` later.
         """
         known, now = self._of(uid), time.monotonic()
-        if now < known.alone_from:
+        if now < known.may_write_alone_at:
             return False
-        known.alone_from = now + MESSAGE_SECONDS
+        known.may_write_alone_at = now + MESSAGE_SECONDS
         return True
 
     def _of(self, uid: str) -> _Times:

@@ -52,13 +52,15 @@ class Account:
         self.own_path: tuple[Account, ...] = (self,)
         self.path_seen_by_others = self.path[1:] if parent and not team.has_policy else self.path
         self.paths_to: dict[Account, tuple[tuple[Account, ...], tuple[Account, ...]]] = {}
-        self.used = self.used_now = self.leaving = self.not_yet_held = self.on_new_nodes = self.fixed = self.foreign = 0
+        self.used_soon = self.used_now = self.leaving = self.not_yet_held = self.on_new_nodes = self.fixed = (
+            self.foreign
+        ) = 0
         self.wanted_by_jobs = self.requested = self.share = 0
 
     def charge(self, gpus: int, *, fixed: bool = False, not_yet_held: bool = False) -> None:
         """Count that many GPUs more (negative: fewer) as used, here and in all accounts above."""
         for account in self.path:
-            account.used += gpus
+            account.used_soon += gpus
             if fixed:
                 account.fixed += gpus
             if not_yet_held:
@@ -70,7 +72,7 @@ class Account:
         """
         entitlement = Entitlement.GUARANTEED
         for account in self.path_seen_by_others:
-            after = account.used + need
+            after = account.used_soon + need
             if after > account.share and after > account.guaranteed:
                 return Entitlement.BORROWED
             if after > account.guaranteed:
@@ -126,7 +128,7 @@ class Accounts:
         for number, node in enumerate(board.nodes):
             self._count_node(number, node, is_open=number in board.open_set, sign=+1)
 
-    def of(self, namespace: str, flavor: str) -> Account:
+    def account_of(self, namespace: str, flavor: str) -> Account:
         """The account that pods of that namespace are charged to."""
         key = (namespace, flavor)
         if key not in self._by_namespace:
@@ -175,13 +177,13 @@ class Accounts:
             self._without_jobs[flavor] += sign * node.allocatable.get(resource, 0) if is_open else 0
             for namespace, held in node.used_by.items():
                 if gpus := sign * held.get(resource, 0):
-                    account = self.of(namespace, flavor)
+                    account = self.account_of(namespace, flavor)
                     account.charge(gpus, fixed=True)
                     account.foreign += gpus
                     self._without_jobs[flavor] += 0 if is_open else gpus
             for namespace, held in node.leaving_by.items():
                 if gpus := sign * held.get(resource, 0):
-                    for account in self.of(namespace, flavor).path:
+                    for account in self.account_of(namespace, flavor).path:
                         account.leaving += gpus
 
     def renew_node(self, number: int, before: Node, after: Node, *, is_open: bool) -> None:
@@ -192,7 +194,7 @@ class Accounts:
     def note_use(self) -> None:
         """Record the use at the beginning of a pass, before the first decision."""
         for account in self._everybody():
-            account.used_now = account.used + account.leaving
+            account.used_now = account.used_soon + account.leaving
 
     def begin_division(self) -> None:
         """Set `capacity` and `requested` to the parts that do not depend on our jobs' places."""
@@ -223,7 +225,7 @@ class Accounts:
 def _promised(account: Account, path: Sequence[Account], more: int) -> int:
     """The largest of: GPUs used, GPUs withheld from lending (guarantee - lend limit), and the sum over the children."""
     kept = account.guaranteed - account.quota.lend_limit if account.quota.lend_limit is not None else 0
-    used = account.used + (more if account in path else 0)
+    used = account.used_soon + (more if account in path else 0)
     return max(used, kept, sum(_promised(child, path, more) for child in account.children))
 
 

@@ -22,7 +22,7 @@ def mark_ready(state: AllocationState) -> None:
     Foreign pods with a nomination are first, then jobs in their order. kube-scheduler keeps the room of a nominated pod
     even while only a part of the room is free, so the operator creates no pod in it.
     """
-    for entry in sorted(state.this_pass.changed, key=lambda entry: (not entry.nominated_node, entry.rank)):
+    for entry in sorted(state.this_pass.changed, key=lambda entry: (not entry.held_node, entry.position)):
         if entry.seats:
             seats = [seat._replace(ready=_can_be_made_now(state, entry, seat)) for seat in entry.seats]
             state.journal.set(entry, "seats", tuple(seats))
@@ -32,7 +32,7 @@ def _can_be_made_now(state: AllocationState, entry: Entry, seat: Seat) -> bool:
     """Whether the pod has room and exceeds no limit although leaving pods have not left yet."""
     requirements = entry.requirements(seat.role)
     if not (seat.ready or state.board.use_now(requirements, seat.node_number)):
-        if entry.nominated_node:
+        if entry.held_node:
             state.board.keep_free(requirements, seat.node_number)
         return False
     path = entry.account.path if entry.account else ()

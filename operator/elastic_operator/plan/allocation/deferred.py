@@ -13,7 +13,7 @@ from elastic_operator.plan.facts.decisions import Assignment
 from elastic_worker.contract import ROLE_MASTER
 
 
-def deferred(
+def pods_to_defer(
     demand: JobDemand, assignment: Assignment, preemptors: Mapping[str, str], waiting: Set[str]
 ) -> frozenset[str]:
     """The pods (uids) to release later, while some preemptors are `waiting`; `preemptors` maps a pod to the uid of its

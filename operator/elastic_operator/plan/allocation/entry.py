@@ -30,7 +30,7 @@ class Entry:
     """
 
     demand: JobDemand
-    rank: int
+    position: int
     """The position in the order of jobs, 0 first."""
     team: str
     """The name of the entry's team."""
@@ -89,7 +89,7 @@ class Entry:
         return self.foreign_pod.reserved if self.foreign_pod is not None else ""
 
     @property
-    def nominated_node(self) -> str:
+    def held_node(self) -> str:
         """The node that is reserved for the foreign pod, by the operator's nomination or another one; "" for none."""
         return self.foreign_pod.reserved or self.foreign_pod.nominated if self.foreign_pod is not None else ""
 
@@ -122,12 +122,12 @@ class Entry:
         return had_master and self.loses_members and any(seat.role == ROLE_MASTER for seat in self.seats)
 
     @property
-    def complete(self) -> bool:
+    def has_minimum(self) -> bool:
         """Whether the entry has, or gets, its minimum. A job that gets no new pods counts as complete with any size."""
         return self.size >= self.demand.minimum and (self.has_master or not self.demand.sizes)
 
     @property
-    def spare(self) -> int:
+    def spare_workers(self) -> int:
         """The number of workers that the job can lose without falling below its minimum.
 
         A job without a master counts as if it had one, because its new master is still to be created.

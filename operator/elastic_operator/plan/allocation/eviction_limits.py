@@ -24,7 +24,7 @@ from elastic_operator.plan.facts.text import Reason, pods
 
 
 @dataclass(frozen=True, slots=True)
-class EvictionRefusal:
+class EvictionLimitHit:
     """A preemption that a limit forbids: `wanted` more pods of others would be evicted for the preemptor.
 
     The limit `exceeded` allows `allowed` evictions within a minute, of which `left` are unused.
@@ -96,7 +96,7 @@ class EvictionCount:
         """The number of pods that are evicted for that team."""
         return self._of_team[team]
 
-    def of(self, preemptor: PreemptorKey) -> int:
+    def of_preemptor(self, preemptor: PreemptorKey) -> int:
         """The number of pods that are evicted for that preemptor."""
         return self._of_preemptor[preemptor]
 
@@ -108,8 +108,8 @@ class EvictionCount:
 
 
 def check_limits(
-    limits: EvictionLimits, preemptor: Entry, evictions: EvictionCount, wanted: int, *, ahead: EvictionRefusal | None
-) -> EvictionRefusal | None:
+    limits: EvictionLimits, preemptor: Entry, evictions: EvictionCount, wanted: int, *, ahead: EvictionLimitHit | None
+) -> EvictionLimitHit | None:
     """The refusal of a preemption for which `wanted` pods would be evicted; None if no limit forbids it.
 
     `evictions` includes these pods. `ahead` is the refusal of an earlier preemptor of the same team, which waits for a
@@ -118,7 +118,7 @@ def check_limits(
     """
     who = preemptor_of(preemptor)
     entitled = preemptor.account is not None and preemptor.account.entitlement(0) is Entitlement.GUARANTEED
-    first = evictions.of_team(who.team) == evictions.of(who)
+    first = evictions.of_team(who.team) == evictions.of_preemptor(who)
     for name, limit, counted in (
         (EvictionLimit.PER_TEAM, limits.per_team, evictions.of_team(who.team)),
         (EvictionLimit.PER_CLUSTER, limits.per_cluster - limits.withheld_from(who), evictions.per_cluster),
@@ -127,7 +127,7 @@ def check_limits(
         if wanted and counted > limit and not (lenient and first):
             most = limits.per_cluster if name is EvictionLimit.PER_CLUSTER else limit
             left = max(0, limit - counted + wanted)
-            return EvictionRefusal(name, wanted, most, left, needs_higher_limit=wanted > most and not lenient)
+            return EvictionLimitHit(name, wanted, most, left, needs_higher_limit=wanted > most and not lenient)
     if wanted and ahead and who != limits.longest_waiting and who not in evictions.recent_preemptors:
         return replace(ahead, wanted=wanted, is_behind=True)
     return None

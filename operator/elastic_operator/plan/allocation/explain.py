@@ -13,7 +13,7 @@ from functools import cached_property
 from elastic_api.status import SizeReason
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.equivalence import equivalence_key
-from elastic_operator.plan.allocation.eviction_limits import EvictionRefusal
+from elastic_operator.plan.allocation.eviction_limits import EvictionLimitHit
 from elastic_operator.plan.allocation.explain_nodes import why_waiting, with_time_of_request
 from elastic_operator.plan.allocation.explain_quota import used_by_others, why_no_flavor, why_quota, why_too_large
 from elastic_operator.plan.allocation.node_requests import may_request_nodes
@@ -106,7 +106,7 @@ class Explainer:
             return Reason(SizeReason.SCALE_UP_DELAYED, text), demand.next_growth(self._state.now)
         if refused := why_quota(self._state, entry, size, _wanted(need)):
             return refused, None
-        if limited := self._eviction_refusal(entry):
+        if limited := self._eviction_limit_hit(entry):
             why = limited.reason
             return Reason(why.code, f"{_wanted(need)}. {why.message}"), None
         lacking = self._why_no_room(need)
@@ -117,14 +117,14 @@ class Explainer:
             text = f"{text} {_MAY_NOT_PREEMPT}"
         return Reason(lacking.code, text), requeue_at
 
-    def _eviction_refusal(self, entry: Entry) -> EvictionRefusal | None:
+    def _eviction_limit_hit(self, entry: Entry) -> EvictionLimitHit | None:
         """The refusal by a limit on evictions; None if no limit refused. If the pass examined only an entry with an
         equal wish, that entry's refusal counts.
         """
-        return self._state.victims.held_up.get(entry) or self._eviction_refusals.get(self._wants_alike(entry))
+        return self._state.victims.held_up.get(entry) or self._eviction_limit_hits.get(self._wants_alike(entry))
 
     @cached_property
-    def _eviction_refusals(self) -> Mapping[Hashable, EvictionRefusal]:
+    def _eviction_limit_hits(self) -> Mapping[Hashable, EvictionLimitHit]:
         return {self._wants_alike(entry): one for entry, one in self._state.victims.held_up.items()}
 
     def _wants_alike(self, entry: Entry) -> Hashable:
@@ -138,11 +138,11 @@ class Explainer:
         """The role that is hardest to place, and the number of its pods."""
         master, workers = entry.missing(size)
         if entry.master is entry.worker:
-            return _Need(entry, size, ROLE_WORKER, workers + master, self._supplies.of(entry.worker))
-        lone_master = _Need(entry, size, ROLE_MASTER, 1, self._supplies.of(entry.master))
+            return _Need(entry, size, ROLE_WORKER, workers + master, self._supplies.supply_for(entry.worker))
+        lone_master = _Need(entry, size, ROLE_MASTER, 1, self._supplies.supply_for(entry.master))
         if master and (not workers or not lone_master.supply.fitting):
             return lone_master
-        return _Need(entry, size, ROLE_WORKER, workers, self._supplies.of(entry.worker))
+        return _Need(entry, size, ROLE_WORKER, workers, self._supplies.supply_for(entry.worker))
 
     def _why_no_room(self, need: _Need) -> Reason:
         supply = need.supply

@@ -9,7 +9,7 @@ from elastic_api.status import SizeReason
 from elastic_operator.plan.allocation.accounts import Account
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.queues import over_per_job_limit
-from elastic_operator.plan.allocation.refusal import Rule
+from elastic_operator.plan.allocation.quota_refusal import Rule
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.team import DEFAULT_POLICY
 from elastic_operator.plan.facts.text import Reason, gpus
@@ -35,7 +35,7 @@ def why_quota(state: AllocationState, entry: Entry, size: int, wanted: str) -> R
     """A limit of its team, or of a team above it, or the guarantee that a job which is not preemptible must
     not pass.
     """
-    refused = state.refusal(entry, entry.gpus_missing(size))
+    refused = state.quota_refusal(entry, entry.gpus_missing(size))
     if refused is None:
         return None
     over = refused.account
@@ -60,7 +60,7 @@ def why_quota(state: AllocationState, entry: Entry, size: int, wanted: str) -> R
 def _over_quota(entry: Entry, over: Account, wanted: str, need: int) -> Reason:
     """The team would use more than the limit, alone or with the pods that wait for new nodes (49)."""
     borrow, name, uses = over.quota.borrow_limit, policy(over), f"uses {_used(over)}{_on_new_nodes(over)}"
-    is_outranked = over is entry.account and over.used + need <= over.limit and not entry.admitted
+    is_outranked = over is entry.account and over.used_soon + need <= over.limit and not entry.admitted
     action = "Wait, or give the job a higher priority." if is_outranked else ""
     if not over.team.has_policy:
         text = f"{wanted}; {name} may use {gpus(over.limit)} and {uses}. {action or no_policy(entry)}"
@@ -86,7 +86,7 @@ def used_by_others(entry: Entry, size: int, wanted: str, usable: str) -> Reason:
         text = f"{wanted}; {usable}, and pods of other teams use the rest. Wait."
         return Reason(SizeReason.HIGHER_PRIORITY_JOBS, text)
     need, judged = entry.gpus_missing(size), (*account.path_seen_by_others, account)
-    beyond = next((one for one in judged if one.used + need > max(one.share, one.guaranteed)), account)
+    beyond = next((one for one in judged if one.used_soon + need > max(one.share, one.guaranteed)), account)
     use = f"uses {_used(beyond)}; its fair share is {beyond.share} ({beyond.guaranteed} guaranteed)"
     text = f"{wanted}; {usable}, and pods of other teams use the rest; {policy(beyond)} {use}."
     if not account.team.has_policy:
@@ -97,7 +97,9 @@ def used_by_others(entry: Entry, size: int, wanted: str, usable: str) -> Reason:
 def _used(account: Account) -> str:
     """The team's use. For all namespaces without a policy together, also the part of plain pods."""
     foreign = account.foreign_below if account.children and not account.team.has_policy else 0
-    return f"{account.used}, {foreign} of them by pods that belong to no job" if foreign else str(account.used)
+    return (
+        f"{account.used_soon}, {foreign} of them by pods that belong to no job" if foreign else str(account.used_soon)
+    )
 
 
 def _on_new_nodes(account: Account) -> str:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from elastic_operator.plan.allocation.admit import MAX_PODS_PLACED, admit
+from elastic_operator.plan.allocation.admit import MAX_NOMINATIONS_PER_PASS, admit
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.state import AllocationState
 
-MAX_PODS = 256
+MAX_GANG_PODS_PER_PASS = 256
 """A pass looks for places for gangs of this many pods in all, and for one gang at least.
 
 A gang that gets nothing costs a plan for nearly all of its pods. The next pass tries the other gangs.
@@ -27,8 +27,8 @@ def serve_gang(state: AllocationState, gang: Sequence[Entry]) -> bool:
     gang is seated.
     """
     name, this_pass = gang[0].gang, state.this_pass
-    over_budget = this_pass.tried_gangs and this_pass.tried_pods + len(gang) > MAX_PODS
-    if this_pass.pods_placed >= MAX_PODS_PLACED or (over_budget and name not in this_pass.tried_gangs):
+    over_budget = this_pass.tried_gangs and this_pass.tried_pods + len(gang) > MAX_GANG_PODS_PER_PASS
+    if this_pass.pods_placed >= MAX_NOMINATIONS_PER_PASS or (over_budget and name not in this_pass.tried_gangs):
         return False
     this_pass.tried_pods += len(gang)
     this_pass.tried_gangs.add(name)
@@ -69,5 +69,5 @@ def split_gangs(state: AllocationState) -> frozenset[str]:
 def _is_split(gang: set[Entry]) -> bool:
     if any(entry.may_be_split for entry in gang):
         return False
-    placed = any(entry.admitted and not entry.nominated_node for entry in gang)
+    placed = any(entry.admitted and not entry.held_node for entry in gang)
     return placed and not all(entry.admitted for entry in gang)

@@ -21,7 +21,7 @@ _MAX_TIMES_PREEMPTED = 2
 
 def round_sizes_down(state: AllocationState) -> None:
     """Shrink each job that lies between two allowed sizes to the lower one."""
-    for entry in sorted(state.queues.partial | state.this_pass.changed, key=lambda entry: entry.rank):
+    for entry in sorted(state.queues.between_sizes | state.this_pass.changed, key=lambda entry: entry.position):
         if entry.admitted and entry.demand.sizes and entry.size not in entry.demand.sizes:
             below = [n for n in entry.demand.sizes if n < entry.size]
             if below:
@@ -47,7 +47,7 @@ def grow(state: AllocationState, entry: Entry, entitlement: Entitlement) -> bool
     right = account.entitlement(need)
     if right > entitlement:
         return False
-    refused = state.refusal(entry, need)
+    refused = state.quota_refusal(entry, need)
     if (
         not may_borrow_again(entry, right)
         or (refused and refused.is_final)
@@ -70,7 +70,7 @@ def _grow_freely(state: AllocationState, entry: Entry, size: int) -> bool:
         master, workers = entry.missing(size)
         return seat_all(state, entry, master=master, workers=workers)
     mark = state.journal.mark()
-    state.keep_again(entry, size)
+    state.fill_back_to(entry, size)
     master, workers = entry.missing(size)
     if seat_all(state, entry, master=master, workers=workers):
         return True

@@ -177,20 +177,22 @@ class NodeBoard:
             one.name in self.number and _same_but_use(one, self.nodes[self.number[one.name]]) for one in nodes
         )
 
-    def renew(self, nodes: Iterable[Node]) -> Iterator[tuple[int, Node, Node]]:
-        """Bring the use of the same nodes up to date. Yields each node that changed: number, before, after."""
-        changed = [(self.number[one.name], one) for one in nodes if self.nodes[self.number[one.name]] is not one]
-        if changed:
-            self._infeasible = KnownInfeasible()
-            known = list(self.nodes)
-            for number, after in changed:
-                before, known[number] = known[number], after
-                self._soon[number].replace((before.used,), before.used_ports, (after.used,), after.used_ports)
-                old, new = (before.used, before.leaving), (after.used, after.leaving)
-                self._now[number].replace(old, _ports_now(before), new, _ports_now(after))
-                self._reindex(number)
-                yield number, before, after
-            self.nodes = tuple(known)
+    def renew(self, nodes: Iterable[Node]) -> list[tuple[int, Node, Node]]:
+        """Bring the use of the same nodes up to date. Returns the nodes that changed: number, before, after."""
+        numbered = ((self.number[node.name], node) for node in nodes)
+        changed = [(number, self.nodes[number], node) for number, node in numbered if self.nodes[number] is not node]
+        if not changed:
+            return []
+        self._infeasible = KnownInfeasible()
+        renewed = list(self.nodes)
+        for number, before, after in changed:
+            renewed[number] = after
+            self._soon[number].replace((before.used,), before.used_ports, (after.used,), after.used_ports)
+            old, new = (before.used, before.leaving), (after.used, after.leaving)
+            self._now[number].replace(old, _ports_now(before), new, _ports_now(after))
+            self._reindex(number)
+        self.nodes = tuple(renewed)
+        return changed
 
     def place_members(self, members: Sequence[Load], node: int) -> None:
         """Count loads that are on the node from the start. This cannot be undone."""

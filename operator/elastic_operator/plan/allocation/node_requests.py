@@ -19,7 +19,7 @@ from collections.abc import Collection, Sequence
 from elastic_operator.plan.allocation.accounts import Account
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.node_board import Seat
-from elastic_operator.plan.allocation.refusal import Rule
+from elastic_operator.plan.allocation.quota_refusal import Rule
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.allocation_inputs import Member
 from elastic_operator.plan.facts.pod_order import keep_order
@@ -35,12 +35,12 @@ def is_requested_by_others(state: AllocationState, entry: Entry, need: int) -> b
     """
     account, queues = entry.account, state.queues
     most = queues.provisioning_gpus[account] if account else 0
-    if account is None or not most or state.refusal(entry, need + most, Rule.LIMIT) is None:
+    if account is None or not most or state.quota_refusal(entry, need + most, Rule.LIMIT) is None:
         return False
     requested = _requested_by(state, account, entry.demand.priority)
     if entry in queues.provisioning[account] and may_request_nodes(state, entry):
         requested -= entry.gpus_missing(entry.demand.minimum)
-    return requested > 0 and state.refusal(entry, need + requested, Rule.LIMIT) is not None
+    return requested > 0 and state.quota_refusal(entry, need + requested, Rule.LIMIT) is not None
 
 
 def _requested_by(state: AllocationState, account: Account, priority: int) -> int:
@@ -66,7 +66,7 @@ def may_request_nodes(state: AllocationState, entry: Entry) -> bool:
         demand.provisioning_pods or state.now >= demand.node_request.begins_at
     ):
         return False
-    return state.refusal(entry, entry.gpus_missing(entry.demand.minimum), Rule.GUARANTEE, Rule.LIMIT) is None
+    return state.quota_refusal(entry, entry.gpus_missing(entry.demand.minimum), Rule.GUARANTEE, Rule.LIMIT) is None
 
 
 def request_nodes(state: AllocationState) -> None:
@@ -74,7 +74,7 @@ def request_nodes(state: AllocationState) -> None:
     may_lack = state.queues.unserved | state.this_pass.changed
     entries = [entry for entry in may_lack if entry.demand.node_request is not None]
     places = [(node, seated) for node, seated in enumerate(state.seated) if seated] if entries else []
-    for entry in sorted(entries, key=lambda entry: entry.rank):
+    for entry in sorted(entries, key=lambda entry: entry.position):
         if may_request_nodes(state, entry) and not _would_rob(state, entry, places):
             state.request_nodes(entry)
 
@@ -88,7 +88,7 @@ def _would_rob(state: AllocationState, entry: Entry, to_come: _Places) -> bool:
     master, workers = entry.missing(entry.demand.minimum)
     all_wait = len(entry.demand.provisioning_pods) >= master + workers
     missing = [entry.master] * master + [entry.worker] * bool(workers)
-    keeps = state.refusal(entry, entry.gpus_missing(entry.demand.minimum), Rule.LENDING)
+    keeps = state.quota_refusal(entry, entry.gpus_missing(entry.demand.minimum), Rule.LENDING)
     if keeps and any(state.board.fits(requirements, node) for requirements in missing for node in requirements.nodes):
         return True
     for node, seated in to_come:

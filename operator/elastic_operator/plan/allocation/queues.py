@@ -39,7 +39,7 @@ class Queues:
         self.unserved: set[Entry] = set()
         self.scale_up = ScaleUpQueues()
         self.handled_first: set[Entry] = set()
-        self.partial: set[Entry] = set()
+        self.between_sizes: set[Entry] = set()
         self.provisioning: dict[Account, set[Entry]] = {}
         self.provisioning_gpus: Counter[Account] = Counter()
         """The GPUs of the whole minima of `provisioning`, including the part that the entries have."""
@@ -69,9 +69,9 @@ class Queues:
             self._classify(entry, inputs.now)
         self.entries = tuple(sorted(known.values(), key=self._order.__getitem__))
         for rank, entry in enumerate(self.entries):
-            entry.rank = rank
+            entry.position = rank
 
-    def of(self, uid: str) -> Entry:
+    def entry_of(self, uid: str) -> Entry:
         """The entry of a job."""
         return self._by_uid[uid]
 
@@ -84,11 +84,11 @@ class Queues:
         job = _as_job(one) if isinstance(one, ForeignPod) else one
         shape = job.shape
         master, worker = self._board.requirements(shape.master), self._board.requirements(shape.worker)
-        rules = self._accounts.teams.of(job.namespace)
+        rules = self._accounts.teams.team_of(job.namespace)
         team = rules.name
         entry = Entry(job, 0, team, job.sizes, master, worker, foreign_pod=foreign_pod)
         if shape.flavor and shape.flavor in self._accounts.capacity and (master.gpus or worker.gpus):
-            entry.account = self._accounts.of(job.namespace, shape.flavor)
+            entry.account = self._accounts.account_of(job.namespace, shape.flavor)
             self.by_account.setdefault(entry.account, []).append(entry)
         foreign = foreign_pod and (foreign_pod.preempts, foreign_pod.reserved, foreign_pod.may_be_split)
         rights = shape.flavor, job.priority, job.preemptible, foreign
@@ -114,7 +114,7 @@ class Queues:
             if not self.gangs[entry.gang]:
                 del self.gangs[entry.gang]
         self.scale_up.discard(entry)
-        for group in (self.unserved, self.handled_first, self.partial):
+        for group in (self.unserved, self.handled_first, self.between_sizes):
             group.discard(entry)
         if entry.account and entry in self.provisioning.get(entry.account, ()):
             self.provisioning[entry.account].remove(entry)
@@ -122,7 +122,7 @@ class Queues:
 
     def _classify(self, entry: Entry, now: float) -> None:
         demand = entry.demand
-        entry.admitted = not demand.sizes or (bool(entry.sizes) and demand.wants and entry.complete)
+        entry.admitted = not demand.sizes or (bool(entry.sizes) and demand.wants and entry.has_minimum)
         if _is_handled_first(entry):
             self.handled_first.add(entry)
         if demand.provisioning_pods and entry.account and demand.sizes:
@@ -135,7 +135,7 @@ class Queues:
         elif entry.next_size is not None:
             self.scale_up.add(entry, now)
         if entry.admitted and entry.size not in demand.sizes:
-            self.partial.add(entry)
+            self.between_sizes.add(entry)
 
 
 def over_per_job_limit(entry: Entry, size: int) -> bool:
@@ -157,7 +157,7 @@ def _allowed_sizes(entry: Entry) -> tuple[int, ...]:
 
 def _is_handled_first(entry: Entry) -> bool:
     """Whether the entry must release members in any case, has members without a node, or is a nominated pod."""
-    if entry.nominated_node:
+    if entry.held_node:
         return True
     demand = entry.demand
     too_many = bool(demand.sizes) and len(entry.kept) > demand.sizes[-1] - (not entry.has_master)

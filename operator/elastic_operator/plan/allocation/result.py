@@ -9,9 +9,9 @@ from typing import Any
 from elastic_api.status import SizeReason
 from elastic_operator.plan.allocation.accounts import Accounts
 from elastic_operator.plan.allocation.assignments import assignment_of
-from elastic_operator.plan.allocation.deferred import deferred
+from elastic_operator.plan.allocation.deferred import pods_to_defer
 from elastic_operator.plan.allocation.entry import Entry, Victim
-from elastic_operator.plan.allocation.eviction_limits import EvictionRefusal
+from elastic_operator.plan.allocation.eviction_limits import EvictionLimitHit
 from elastic_operator.plan.allocation.explain import Explainer
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, PreemptorKey
@@ -30,7 +30,7 @@ class Allocation(Mapping[str, Grant]):
     def __init__(self, state: AllocationState) -> None:
         self._own, self._revision = state, state.revision
         self._explainer = Explainer(state)
-        self._entries = {job.uid: state.queues.of(job.uid) for job in state.inputs.jobs}
+        self._entries = {job.uid: state.queues.entry_of(job.uid) for job in state.inputs.jobs}
         self._grants: dict[str, Grant] = {}
         self.would_not_last: Mapping[str, str] = {}
         """The jobs (uids) that get nothing because their part of the decision would not last, each with the reason in
@@ -105,7 +105,7 @@ class Allocation(Mapping[str, Grant]):
         if not self._state.inputs.foreign_pods:
             return ()
         placed = (entry for entry in self._state.queues.entries if entry.is_foreign_pod and entry.seats)
-        return tuple(_nomination(self._state, e) for e in placed if e.nominated_node == e.reserved_node)
+        return tuple(_nomination(self._state, e) for e in placed if e.held_node == e.reserved_node)
 
     @cached_property
     def evictions(self) -> Mapping[str, Mapping[str, str]]:
@@ -113,7 +113,8 @@ class Allocation(Mapping[str, Grant]):
         Each has these preemptors: uid to name.
         """
         losing = sorted(
-            (e for e in self._state.this_pass.changed if e.loses_members and e.preemptors), key=lambda entry: entry.rank
+            (e for e in self._state.this_pass.changed if e.loses_members and e.preemptors),
+            key=lambda entry: entry.position,
         )
         found = ((e.demand.uid, _named(filter(e.is_eviction_by, e.preemptors))) for e in losing)
         return {uid: preemptors for uid, preemptors in found if preemptors and self.assignment(uid).release}
@@ -137,9 +138,9 @@ class Allocation(Mapping[str, Grant]):
         return found
 
     @cached_property
-    def held_up(self) -> tuple[tuple[Entry, EvictionRefusal], ...]:
+    def held_up(self) -> tuple[tuple[Entry, EvictionLimitHit], ...]:
         """The entries that a limit on evictions holds up, in the order in which jobs are served (138)."""
-        return tuple(sorted(self._state.victims.held_up.items(), key=lambda one: one[0].rank))
+        return tuple(sorted(self._state.victims.held_up.items(), key=lambda one: one[0].position))
 
     @property
     def tried_gangs(self) -> frozenset[str]:
@@ -149,18 +150,20 @@ class Allocation(Mapping[str, Grant]):
     def job_preemptors(self, uid: str) -> tuple[str, ...]:
         """The jobs (uids) for which pods of that job are preempted, in the order in which jobs are served."""
         preemptors = {victim.preemptor for victim in self._victims.get(uid, ())}
-        return tuple(one.demand.uid for one in sorted(preemptors, key=lambda one: one.rank) if not one.is_foreign_pod)
+        return tuple(
+            one.demand.uid for one in sorted(preemptors, key=lambda one: one.position) if not one.is_foreign_pod
+        )
 
     def has_pending_preemptors(self, uid: str) -> bool:
         """Whether pods of that job are preempted for foreign pods."""
         return any(victim.preemptor.is_foreign_pod for victim in self._victims.get(uid, ()))
 
-    def deferred(self, uid: str, waiting: Set[str]) -> frozenset[str]:
+    def pods_to_defer(self, uid: str, waiting: Set[str]) -> frozenset[str]:
         """The pods (uids) of the job whose release is deferred while it is unknown whether the preemptors `waiting` can
         use the room (139).
         """
         preemptors = {victim.pod.uid: victim.preemptor.demand.uid for victim in self._victims.get(uid, ())}
-        return deferred(self._entries[uid].demand, self.assignment(uid), preemptors, waiting)
+        return pods_to_defer(self._entries[uid].demand, self.assignment(uid), preemptors, waiting)
 
     def is_at_others_cost(self, uid: str) -> bool:
         """Whether pods of other jobs are preempted for the job."""
@@ -170,9 +173,9 @@ class Allocation(Mapping[str, Grant]):
         """The GPUs of the pods that are preempted for the job, in its own team and in others."""
         return sum(victim.pod.gpus for victim in self._state.victims.taken_for(self._entries[uid]))
 
-    def rank(self, uid: str) -> int:
+    def position(self, uid: str) -> int:
         """The job's position in the order in which jobs are served."""
-        return self._entries[uid].rank
+        return self._entries[uid].position
 
     def find_assignment(self, uid: str) -> Assignment | None:
         """The assignment; None for a job that is not in the input."""

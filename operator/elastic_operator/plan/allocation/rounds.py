@@ -16,7 +16,7 @@ from elastic_operator.plan.allocation.equivalence import individually_limited, m
 from elastic_operator.plan.allocation.gangs import gangs_being_cleared_for, serve_gang
 from elastic_operator.plan.allocation.grow import grow, may_borrow_again, round_sizes_down
 from elastic_operator.plan.allocation.preemption.candidates import given_within_team, gives_within_team
-from elastic_operator.plan.allocation.preemption.preempt import give_back
+from elastic_operator.plan.allocation.preemption.preempt import fill_back
 from elastic_operator.plan.allocation.scale_up_queues import ScaleUpQueue
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.allocation.turn_order import lowest_first
@@ -36,9 +36,9 @@ def serve(state: AllocationState) -> None:
         admissions = Admissions(state)
         for entitlement in Entitlement:
             admissions.serve(entitlement)
-            give_back(state)
+            fill_back(state)
             _grow_all(state, entitlement)
-            give_back(state)
+            fill_back(state)
         round_sizes_down(state)
         if state.journal.mark() == before:
             break
@@ -66,13 +66,15 @@ class Admissions:
         state.this_pass.begin_round()
         for name in gangs_being_cleared_for(state):
             self._serve_gang(name, entitlement)
-        while waiting := [c for c in (state.queues.unserved | state.this_pass.changed) - self._tried if _waits(c)]:
+        while waiting := [
+            entry for entry in (state.queues.unserved | state.this_pass.changed) - self._tried if _waits(entry)
+        ]:
             last: dict[str, int] = {}
             for entry in waiting:
                 if entry.demand.is_admitted:
-                    last[entry.team] = max(entry.rank, last.get(entry.team, -1))
+                    last[entry.team] = max(entry.position, last.get(entry.team, -1))
             for first in (True, False):
-                some = [entry for entry in waiting if (entry.rank <= last.get(entry.team, -1)) is first]
+                some = [entry for entry in waiting if (entry.position <= last.get(entry.team, -1)) is first]
                 _take_turns(state, some, lambda entry: self._serve(entry, entitlement))
 
     def _serve(self, entry: Entry, entitlement: Entitlement) -> None:
@@ -81,8 +83,8 @@ class Admissions:
             return
         self._tried.add(entry)
         self._state.victims.held_up.pop(entry, None)
-        for other in sorted(self._state.this_pass.preempted, key=lambda other: other.rank):
-            if other.team == entry.team and other.rank < entry.rank and _waits(other):
+        for other in sorted(self._state.this_pass.preempted, key=lambda other: other.position):
+            if other.team == entry.team and other.position < entry.position and _waits(other):
                 self._serve(other, entitlement)
         if entry.gang:
             self._serve_gang(entry.gang, entitlement)
@@ -108,7 +110,7 @@ class Admissions:
         room for all of them.
         """
         state = self._state
-        gang = sorted((entry for entry in state.queues.gangs[name] if _waits(entry)), key=lambda entry: entry.rank)
+        gang = sorted((entry for entry in state.queues.gangs[name] if _waits(entry)), key=lambda entry: entry.position)
         self._tried.update(gang)
         if not gang or name in state.split_gangs:
             return
@@ -156,7 +158,7 @@ def _right(state: AllocationState, entry: Entry, need: int) -> Entitlement:
     if right is Entitlement.GUARANTEED:
         return right
     if state.starves(entry):  # GPUs of its team's jobs are held for it once they are free
-        return entry.account.entitlement(need - (entry.account.used - entry.account.foreign))
+        return entry.account.entitlement(need - (entry.account.used_soon - entry.account.foreign))
     given = given_within_team(state, entry)
     return entry.account.entitlement(need - given) if given else right
 
@@ -213,7 +215,7 @@ def _take_turns(state: AllocationState, entries: Iterable[Entry], serve_one: Cal
     same team is served.
     """
     queues: dict[Account | None, list[Entry]] = {}
-    for entry in sorted(entries, key=lambda entry: -entry.rank):
+    for entry in sorted(entries, key=lambda entry: -entry.position):
         queues.setdefault(entry.account, []).append(entry)
 
     def serve_some(account: Account | None) -> bool:

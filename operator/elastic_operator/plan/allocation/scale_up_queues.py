@@ -114,7 +114,7 @@ class ScaleUpQueue:
         grow either. Jobs that rank before it may still grow: fewer jobs wait before them for a limit on evictions.
         """
         self.has_given_up = True
-        while key in self._heads and self._heads[key].entry.rank >= entry.rank:
+        while key in self._heads and self._heads[key].entry.position >= entry.position:
             self._advance(key)
 
     def _advance(self, key: Hashable) -> None:

@@ -17,7 +17,7 @@ from elastic_operator.plan.allocation.journal import Journal
 from elastic_operator.plan.allocation.node_board import NodeBoard, Seat
 from elastic_operator.plan.allocation.pass_state import PassState
 from elastic_operator.plan.allocation.queues import Queues
-from elastic_operator.plan.allocation.refusal import Refusal, Rule, refusal
+from elastic_operator.plan.allocation.quota_refusal import QuotaRefusal, Rule, quota_refusal
 from elastic_operator.plan.allocation.victims import Victims
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, Load, Member
 from elastic_operator.plan.facts.pod_order import keep_order
@@ -65,7 +65,7 @@ class AllocationState:
         self.this_pass = PassState(self.journal)
         self.victims = Victims(self.journal, inputs.eviction_limits, keeps=self.keeps)
         self.queues.renew(inputs, leave=self._leave, join=self._join)
-        entries = sorted(self.queues.handled_first, key=lambda entry: entry.rank)
+        entries = sorted(self.queues.handled_first, key=lambda entry: entry.position)
         for entry in entries:
             self._count_unplaced(entry)
         self.accounts.note_use()
@@ -163,15 +163,15 @@ class AllocationState:
         pod is seated once there is room now or soon (41). Until then the pod is served like any entry, and preempts the
         pods on that node.
         """
-        node = self.board.number.get(entry.nominated_node)
+        node = self.board.number.get(entry.held_node)
         if node is None or (entry.reserved_node and not self.board.fits(entry.master, node)):
             return
         self.seat(entry, Seat(ROLE_MASTER, node, ready=self.board.is_free(entry.master, node)))
         self.set_admitted(entry, True)
 
-    def refusal(self, entry: Entry, need: int, *rules: Rule) -> Refusal | None:
+    def quota_refusal(self, entry: Entry, need: int, *rules: Rule) -> QuotaRefusal | None:
         """The rule that keeps the job's team from using `need` more GPUs for it: see `refusal`."""
-        return refusal(self.accounts, entry, need, *rules)
+        return quota_refusal(self.accounts, entry, need, *rules)
 
     def charge(self, entry: Entry, gpus: int, *, not_yet_held: bool = False) -> None:
         """Count that many GPUs more (or fewer) as used by the job's team."""
@@ -233,7 +233,7 @@ class AllocationState:
         """Give up a kept member."""
         self._change_kept(entry, member, tuple([m for m in entry.kept if m.uid != member.uid]), -1)
 
-    def restore(self, entry: Entry, member: Member) -> None:
+    def fill_back(self, entry: Entry, member: Member) -> None:
         """Keep a member that was released in this pass."""
         at = bisect_right(entry.kept, keep_order(member), key=keep_order)
         self._change_kept(entry, member, (*entry.kept[:at], member, *entry.kept[at:]), +1)
@@ -297,20 +297,20 @@ class AllocationState:
 
     def fits_back(self, entry: Entry, member: Member) -> bool:
         """Whether the room of a released member is still free, and its team may still use it."""
-        return self.has_its_room(entry, member) and not self.refusal(entry, member.gpus, Rule.LIMIT)
+        return self.has_its_room(entry, member) and not self.quota_refusal(entry, member.gpus, Rule.LIMIT)
 
     def has_its_room(self, entry: Entry, member: Member) -> bool:
         """Whether the room of a released member is still free."""
         node = entry.node_of.get(member.uid)
         return node is None or self.board.fits_load(member, node)
 
-    def keep_again(self, entry: Entry, size: int) -> None:
+    def fill_back_to(self, entry: Entry, size: int) -> None:
         """Keep released members whose room is still free, up to that size. If the job had a master, none is kept
         without the master.
         """
         for member in list(self.released(entry)):
             if entry.size < size and self.fits_back(entry, member):
-                self.restore(entry, member)
+                self.fill_back(entry, member)
             elif member.role == ROLE_MASTER:
                 return
 
@@ -342,7 +342,7 @@ class AllocationState:
             self.seated[seat.node_number].append((entry, seat))
         else:
             self.seated[seat.node_number].remove((entry, seat))
-        self.charge(entry, sign * entry.requirements(seat.role).gpus, not_yet_held=not entry.nominated_node)
+        self.charge(entry, sign * entry.requirements(seat.role).gpus, not_yet_held=not entry.held_node)
         self._note_change(entry)
 
 

@@ -52,7 +52,7 @@ class Supplies:
         self._known: dict[PodRequirements, Supply] = {}
         self._counts_alone: dict[tuple[str | None, PodRequirements], Mapping[int, int]] = {}
 
-    def of(self, requirements: PodRequirements) -> Supply:
+    def supply_for(self, requirements: PodRequirements) -> Supply:
         """The supply for pods of that shape."""
         if requirements not in self._known:
             self._known[requirements] = self._count(requirements)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import partial
 
 from elastic_operator.plan.allocation.entry import Entry, Victim
-from elastic_operator.plan.allocation.eviction_limits import EvictionCount, EvictionRefusal, check_limits, preemptor_of
+from elastic_operator.plan.allocation.eviction_limits import EvictionCount, EvictionLimitHit, check_limits, preemptor_of
 from elastic_operator.plan.allocation.journal import Journal
 from elastic_operator.plan.facts.allocation_inputs import EvictionLimits, Member
 
@@ -29,7 +29,7 @@ class Victims:
         self._journal, self._limits, self._keeps = journal, limits, keeps
         self.pods: dict[str, Victim] = {}
         self.evictions = EvictionCount(limits.evicted_last_minute)
-        self.held_up: dict[Entry, EvictionRefusal] = {}
+        self.held_up: dict[Entry, EvictionLimitHit] = {}
         self.known_preemptors = frozenset(
             preemptor.key for preemptor in (*self.evictions.recent_preemptors, limits.longest_waiting) if preemptor
         )
@@ -109,7 +109,12 @@ class Victims:
         if not (preemptor.victims or preemptor.gang or preemptor.demand.uid in self.known_preemptors):
             return waits
         who = preemptor_of(preemptor)
-        return waits, self.evictions.of(who), who in self.evictions.recent_preemptors, self._limits.withheld_from(who)
+        return (
+            waits,
+            self.evictions.of_preemptor(who),
+            who in self.evictions.recent_preemptors,
+            self._limits.withheld_from(who),
+        )
 
     # -- limits --------------------------------------------------------------------------------------------------------
 
@@ -125,7 +130,7 @@ class Victims:
             self.held_up[preemptor] = found
         return found is not None
 
-    def _ahead_of(self, preemptor: Entry) -> EvictionRefusal | None:
+    def _ahead_of(self, preemptor: Entry) -> EvictionLimitHit | None:
         """The refusal of an entry of the preemptor's team that ranks before the preemptor and waits for a limit on
         evictions; None if none waits.
 
@@ -133,7 +138,7 @@ class Victims:
         """
         team = preemptor_of(preemptor).team
         for other, step in self.held_up.items():
-            if step.needs_higher_limit or other.admitted or other.rank >= preemptor.rank:
+            if step.needs_higher_limit or other.admitted or other.position >= preemptor.position:
                 continue
             if preemptor_of(other).team == team:
                 return step

@@ -212,7 +212,7 @@ class Member(Load):
     node: str | None
 
     @staticmethod
-    def of(uid: str, role: str, index: int, node: str | None, load: Load) -> Member:
+    def from_load(uid: str, role: str, index: int, node: str | None, load: Load) -> Member:
         """The member with that load."""
         return Member(load.requests, load.gpus, load.host_ports, uid=uid, role=role, index=index, node=node)
 

@@ -119,7 +119,7 @@ class OwnPod(Load):
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class TorchrunGroup:
     """The pods (uids) of a Torchrun job that form one group, by the logs of these pods. The logs are read since
     `read_since` (146).
 
@@ -132,10 +132,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Survivors:
-    """The running pods on Ready nodes, master first, and when the first of the other nodes stopped being Ready.
-
-    `since` is inf if that time is not known.
-    """
+    """The running pods on Ready nodes, master first, and when the first of the other nodes stopped being Ready."""
 
     pods: tuple[OwnPod, ...]
     since: float
@@ -184,7 +181,7 @@ class JobFeedback:
     """When the master last answered, or when the operator began to ask it every second, if that is later; None: it is
     not asked every second (92).
     """
-    group: Group | None = None
+    group: TorchrunGroup | None = None
     """The group that the logs of the job's pods show since they are read; None: they are not read (146)."""
 
 

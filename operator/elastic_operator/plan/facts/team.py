@@ -66,7 +66,7 @@ class Team:
     """False for namespaces without a policy."""
 
 
-class Aged(Protocol):
+class HasAge(Protocol):
     """The part of a team or a policy that `by_age` reads: its creation (epoch seconds), and its name."""
 
     @property
@@ -75,7 +75,7 @@ class Aged(Protocol):
     def name(self) -> str: ...
 
 
-def by_age(one: Aged) -> tuple[float, str]:
+def by_age(one: HasAge) -> tuple[float, str]:
     """A key to sort teams or policies that are otherwise equal: the older first; at equal age, by name (177).
 
     Policies that are applied together have the same age, because Kubernetes writes times in whole seconds.
@@ -114,6 +114,6 @@ class Teams:
             self._others[name] = replace(self._default, name=name)
         return self._others[name]
 
-    def of(self, namespace: str) -> Team:
+    def team_of(self, namespace: str) -> Team:
         """The team that the namespace belongs to."""
         return self.named(self.name_of(namespace))

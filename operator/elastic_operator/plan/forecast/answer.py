@@ -57,7 +57,7 @@ def demand_if_resumed(obs: Observation, shape: JobShape, now: float) -> JobDeman
     return replace(demand_of(replace(obs, job=replace(obs.job, spec=spec)), shape), waiting_since=now)
 
 
-def work_out(inputs: AllocationInputs, job: JobDemand, ends: Mapping[str, float]) -> Steps[Answer]:
+def answer_steps(inputs: AllocationInputs, job: JobDemand, ends: Mapping[str, float]) -> Steps[Answer]:
     """The answer for a job that asks: what it would get now; if nothing, when it would start."""
     resumed = with_job(inputs, job)
     yield
@@ -102,8 +102,8 @@ def _borrowed(job: JobDemand, gpus: int, accounts: Accounts) -> int:
     """The GPUs of the job that are not within its team's guarantee."""
     if not gpus:
         return 0
-    own = accounts.of(job.namespace, job.shape.flavor)
-    return min(gpus, max(0, own.used - own.guaranteed))
+    own = accounts.account_of(job.namespace, job.shape.flavor)
+    return min(gpus, max(0, own.used_soon - own.guaranteed))
 
 
 def _lenders(job: JobDemand, borrowed: int, accounts: Accounts) -> Iterator[tuple[str, int]]:
@@ -113,9 +113,9 @@ def _lenders(job: JobDemand, borrowed: int, accounts: Accounts) -> Iterator[tupl
     """
     if not borrowed:
         return
-    own = accounts.of(job.namespace, job.shape.flavor)
+    own = accounts.account_of(job.namespace, job.shape.flavor)
     leaves = [account for account in accounts.all(job.shape.flavor) if not account.children]
-    beyond = sum(max(0, account.used - account.guaranteed) for account in leaves)
+    beyond = sum(max(0, account.used_soon - account.guaranteed) for account in leaves)
     nobodys = max(0, accounts.capacity[job.shape.flavor] - sum(account.guaranteed for account in leaves))
     most = min(borrowed, beyond - nobodys)
     idle = {account.team.name: _lendable(account) for account in leaves if account is not own}
@@ -125,5 +125,5 @@ def _lenders(job: JobDemand, borrowed: int, accounts: Accounts) -> Iterator[tupl
 
 
 def _lendable(account: Account) -> int:
-    idle = max(0, account.guaranteed - account.used)
+    idle = max(0, account.guaranteed - account.used_soon)
     return idle if account.quota.lend_limit is None else min(idle, account.quota.lend_limit)

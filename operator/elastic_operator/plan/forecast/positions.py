@@ -22,7 +22,7 @@ def queued_jobs(jobs: Iterable[JobDemand], allocation: Allocation) -> list[JobDe
     A job whose flavor is not clear is not among them: it gets nothing before somebody edits it.
     """
     found = [job for job in jobs if _waits(job) and not allocation.assignment(job.uid).replicas]
-    return sorted(found, key=lambda job: allocation.rank(job.uid))
+    return sorted(found, key=lambda job: allocation.position(job.uid))
 
 
 def positions(queued: Iterable[JobDemand], allocation: Allocation) -> dict[str, int]:

@@ -126,7 +126,7 @@ def _turning_points(inputs: AllocationInputs, jobs: Iterable[JobDemand]) -> Iter
     """
     teams = inputs.find_teams()
     for job in jobs:
-        times = _turning_times(job, teams.of(job.namespace), inputs.settings.starvation_seconds)
+        times = _turning_times(job, teams.team_of(job.namespace), inputs.settings.starvation_seconds)
         yield from (time for time in times if time > inputs.now)
 
 

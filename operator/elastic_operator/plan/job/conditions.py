@@ -20,7 +20,7 @@ from elastic_worker.contract import ROLE_MASTER
 
 READY_TRUE = frozenset({Phase.RUNNING, Phase.RESIZING, Phase.DEGRADED, Phase.SUSPENDED, Phase.SUCCEEDED})
 STALLED = frozenset({Phase.FAILED, Phase.INVALID_SPEC})
-TAKEN = frozenset({"QuotaReclaimed", "PreemptedByJob"})
+PREEMPTION_REASONS = frozenset({"QuotaReclaimed", "PreemptedByJob"})
 """The reasons of changes by which a job lost pods to others. The messages of these changes name the others."""
 
 
@@ -92,7 +92,7 @@ def _phase(obs: Observation, grant: Grant | None, now: float) -> Reason:
 def _suspended_by(status: JobStatus) -> str:
     """The preemptors of the job's pods, if the operator preempted all of these."""
     last = status.history[0] if status.history else None
-    return last.message if last is not None and last.to == 0 and last.reason in TAKEN else ""
+    return last.message if last is not None and last.to == 0 and last.reason in PREEMPTION_REASONS else ""
 
 
 def _why_it_needs_an_edit(obs: Observation) -> str:
@@ -110,8 +110,8 @@ def _group_phase(obs: Observation, now: float) -> Reason:
     status = obs.status
     running = sum(is_running(pod) for pod in obs.members)
     text = f"{running} of {pods(status.target_replicas)} run."
-    trouble = "; ".join(filter(None, [*why_pods_wait(obs, now), _held_name(obs), _left_behind(obs)]))
-    text = f"{text} {trouble}".strip() + _kept(obs)
+    why_not_ready = "; ".join(filter(None, [*why_pods_wait(obs, now), _held_name(obs), _left_behind(obs)]))
+    text = f"{text} {why_not_ready}".strip() + _kept(obs)
     if not _enough(obs):
         if running == 0:
             again = status.incarnation > 1 and status.restarts > 0
@@ -129,7 +129,7 @@ def _group_phase(obs: Observation, now: float) -> Reason:
             Phase.RUNNING, f"{pods(status.target_replicas)} {run} with world size {status.world_size}.{extra}"
         )
     lost = bool(status.history) and status.history[0].reason in LOSSES
-    return Reason(Phase.DEGRADED if lost or trouble else Phase.RESIZING, text)
+    return Reason(Phase.DEGRADED if lost or why_not_ready else Phase.RESIZING, text)
 
 
 def _failed_before(obs: Observation) -> str:

@@ -225,7 +225,7 @@ def was_deleted_before_exit(pod: OwnPod) -> bool:
 
 def _group_had_just_changed(obs: Observation, failed_at: float) -> bool:
     """Whether a pod joined, left or was lost shortly before (13). The first pods of an incarnation do not count."""
-    changes = [seconds(c.time) for c in obs.status.history if c.from_ > 0 and c.to > 0]
+    changes = [seconds(change.time) for change in obs.status.history if change.from_ > 0 and change.to > 0]
     master = next((p for p in present_pods(obs) if p.role == ROLE_MASTER), None)
     if master and master.main.running_since is not None:
         started = master.main.running_since

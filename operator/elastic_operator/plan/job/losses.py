@@ -166,7 +166,7 @@ def _times_apart(times: Iterable[float]) -> int:
 
 def _wait_if_repeated(status: JobStatus, now: float, why: str, *, reasons: tuple[str, ...], excused: bool) -> JobStatus:
     """The status, with a wait if pods are lost as fast as they are created (20)."""
-    lost = [seconds(c.time) for c in status.history if c.reason in reasons and not c.excused]
+    lost = [seconds(change.time) for change in status.history if change.reason in reasons and not change.excused]
     before = _times_apart([now, *(time for time in lost if now - time <= JUST_CHANGED_SECONDS)]) - 1
     if excused or before < 2:
         return status

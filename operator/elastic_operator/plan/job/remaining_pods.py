@@ -113,7 +113,7 @@ def flavor_in_use(
 
 def member_of(pod: OwnPod) -> Member:
     """The live pod as a member."""
-    return Member.of(pod.uid, pod.role, pod.index, pod.node, pod)
+    return Member.from_load(pod.uid, pod.role, pod.index, pod.node, pod)
 
 
 def _shape_of(pod: OwnPod) -> PodShape:

@@ -40,7 +40,7 @@ FEW_PODS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class _Waiting:
+class _WaitingPod:
     """A waiting pod with its reservation, as `written` and as in force (`reserved`), and the foreign pod made from
     these (None: the operator makes no room for the pod).
 
@@ -83,7 +83,7 @@ class ForeignPods:
     ) -> None:
         self._ledger, self._settings, self._nodes, self._quarantine = ledger, settings, nodes, quarantine
         self._clock, self._volumes, self._backoff, self._is_being_cleared = clock, volumes, backoff, is_being_cleared
-        self._waiting: dict[str, _Waiting] = {}
+        self._waiting: dict[str, _WaitingPod] = {}
         self._gangs, self._places = WholeGangs(), GangNodes()
         self._all: tuple[ForeignPod, ...] = ()
         self.expired: tuple[objects.Pod, ...] = ()
@@ -109,7 +109,7 @@ class ForeignPods:
         untried = {uid for uid, pod in in_gangs.items() if convert.is_untried(pod)}
         instead = self._gangs.without_unsettled(gangs, untried, now)
         self.again_at_epoch = min((waiting.until for waiting in self._waiting.values()), default=inf)
-        self.again_at_epoch = min(self.again_at_epoch, self._gangs.again_at)
+        self.again_at_epoch = min(self.again_at_epoch, self._gangs.again_at_epoch)
         self.expired = tuple(waiting.pod for waiting in self._waiting.values() if waiting.reserved.has_run_out(now))
         self.renewable = self._renewable(now)
         ours = ((uid, waiting.foreign_pod) for uid, waiting in self._waiting.items() if waiting.foreign_pod is not None)
@@ -118,7 +118,7 @@ class ForeignPods:
             self._all = foreign_pods
         return self._all
 
-    def _note_bound(self, before: Mapping[str, _Waiting], uids: Set[str], now: float) -> None:
+    def _note_bound(self, before: Mapping[str, _WaitingPod], uids: Set[str], now: float) -> None:
         """Note the pods of gangs that were bound since the last refresh, each with the node that was kept for it.
 
         Args:
@@ -155,7 +155,7 @@ class ForeignPods:
     def note_served(self, uids: Set[str], tried: Set[str], now: float) -> list[frozenset[str]]:
         """Note the pods (uids) that got places in a pass; see `WholeGangs.note_served`."""
         first_backoffs = self._gangs.note_served(uids, tried, now)
-        self.again_at_epoch = min(self.again_at_epoch, self._gangs.again_at)
+        self.again_at_epoch = min(self.again_at_epoch, self._gangs.again_at_epoch)
         return first_backoffs
 
     def read_ahead(self, now: float) -> Iterator[None]:
@@ -170,7 +170,7 @@ class ForeignPods:
         waiting = self._waiting.get(pod.metadata.uid)
         return waiting is not None and waiting.pod is pod  # unchanged means identical (23)
 
-    def _guarded(self, pod: objects.Pod, before: _Waiting | None, now: float) -> _Waiting | None:
+    def _guarded(self, pod: objects.Pod, before: _WaitingPod | None, now: float) -> _WaitingPod | None:
         """The pod as read now. None while it is quarantined: the operator does nothing for it, and its reservation
         stays (88).
         """
@@ -178,7 +178,7 @@ class ForeignPods:
         name = f"{meta.namespace}/{meta.name}"
         return self._quarantine.attempt("pod", meta.uid, name, lambda: self._read_pod(pod, before, now))
 
-    def _read_pod(self, pod: objects.Pod, before: _Waiting | None, now: float) -> _Waiting:
+    def _read_pod(self, pod: objects.Pod, before: _WaitingPod | None, now: float) -> _WaitingPod:
         context = self._context(pod)
         seen = before if before is not None and before.pod is pod else None
         written, gang = (seen.written, seen.gang) if seen else (reservation_of(pod), gang_of(pod))
@@ -193,7 +193,7 @@ class ForeignPods:
         foreign_pod, until = foreign_pod_of(pod, gang, reserved, context, self._settings, now)
         if before is not None and before.foreign_pod == foreign_pod:
             foreign_pod = before.foreign_pod
-        return _Waiting(pod, written, reserved, key, foreign_pod, until, gang, waits)
+        return _WaitingPod(pod, written, reserved, key, foreign_pod, until, gang, waits)
 
     def _context(self, pod: objects.Pod) -> PodContext:
         meta, nominated = pod.metadata, pod.status.nominated_node_name
@@ -203,7 +203,7 @@ class ForeignPods:
         )
 
     def _prolonged(
-        self, reserved: Reservation, before: _Waiting | None, now: float, *, waits: bool, moved: bool
+        self, reserved: Reservation, before: _WaitingPod | None, now: float, *, waits: bool, moved: bool
     ) -> Reservation:
         """The reservation with its present end. Its time begins when the pods that make room are deleted (145), and
         again when the reservation moves to another node of the gang (167).

@@ -28,7 +28,7 @@ MAX_UNTRIED_SECONDS = 60.0
 """A gang that may be split waits for this long in all until kube-scheduler has tried each of its pods, and for
 `MAX_GROWING_SECONDS` while it tries no further pod. On a busy machine it tries thirteen pods a second.
 """
-MAX_GANG_PODS = 1_000
+MAX_PODS_OF_A_GANG = 1_000
 PODS_A_SECOND, MAX_GANG_BACKOFF_SECONDS = 32, 60.0
 
 
@@ -66,9 +66,9 @@ class WholeGangs:
         self._gangs: dict[str, _Gang] = {}
         self._in_this_pass: dict[str, frozenset[str]] = {}
         """The gangs that this pass may serve, and their pods (uids) that have no place yet."""
-        self._instead: KeyedCache[tuple[ForeignPod, bool], ForeignPod] = KeyedCache()
+        self._replaced: KeyedCache[tuple[ForeignPod, bool], ForeignPod] = KeyedCache()
         """By uid of a pod whose gang cannot be served: the pod to plan for instead."""
-        self.again_at = inf
+        self.again_at_epoch = inf
 
     def without_unsettled(
         self, waiting: Mapping[str, Mapping[str, ForeignPod | None]], untried: Set[str], now: float
@@ -83,7 +83,7 @@ class WholeGangs:
             now: Epoch seconds.
         """
         before, instead = self._gangs, dict[str, ForeignPod]()
-        self._gangs, self._in_this_pass, self.again_at = {}, {}, inf
+        self._gangs, self._in_this_pass, self.again_at_epoch = {}, {}, inf
         for name, pods in waiting.items():
             gang = before.get(name)
             if gang is None or gang.grown > now:
@@ -94,8 +94,8 @@ class WholeGangs:
             if gang.untried != pods.keys() & untried:
                 gang = replace(gang, untried=frozenset(pods.keys() & untried), tried=now)
             self._gangs[name] = gang
-            self.again_at = min(
-                self.again_at, *(ceil(time) for time in (gang.settled_at, gang.backoff.until) if now < time), inf
+            self.again_at_epoch = min(
+                self.again_at_epoch, *(ceil(time) for time in (gang.settled_at, gang.backoff.until) if now < time), inf
             )
             can_be_served = now >= gang.settled_at and _can_be_served(pods.values())
             backs_off = can_be_served and now < gang.backoff.until <= now + MAX_GANG_BACKOFF_SECONDS + 1
@@ -107,8 +107,8 @@ class WholeGangs:
             for uid, pod in pods.items() if not is_planned or len(pods) == 1 else ():
                 if pod is not None and (backs_off or not pod.has_reservation):
                     may_preempt = pod.may_preempt and is_planned
-                    instead[uid] = self._instead.get(uid, (pod, may_preempt), _alone, pod, may_preempt)
-        self._instead.drop_absent(instead.keys())
+                    instead[uid] = self._replaced.get(uid, (pod, may_preempt), _without_gang, pod, may_preempt)
+        self._replaced.drop_absent(instead.keys())
         return instead
 
     def note_served(self, uids: Set[str], tried: Set[str], now: float) -> list[frozenset[str]]:
@@ -124,10 +124,10 @@ class WholeGangs:
             elif name in tried:
                 backoff = gang.backoff.failed(now, len(pods) / PODS_A_SECOND, MAX_GANG_BACKOFF_SECONDS)
                 self._gangs[name] = replace(gang, backoff=replace(backoff, until=ceil(backoff.until)))
-                self.again_at = min(self.again_at, ceil(backoff.until))
+                self.again_at_epoch = min(self.again_at_epoch, ceil(backoff.until))
                 first_backoffs += [pods] if not gang.backoff.times else []
             else:  # its turn did not come: a pass serves only so many gangs
-                self.again_at = min(self.again_at, ceil(now + SETTLED_SECONDS))
+                self.again_at_epoch = min(self.again_at_epoch, ceil(now + SETTLED_SECONDS))
         self._in_this_pass = {}
         return first_backoffs
 
@@ -141,9 +141,9 @@ def _can_be_served(pods: Collection[ForeignPod | None]) -> bool:
     """Whether the gang is not too large, and either all of its pods wait for GPUs alone or it may be split."""
     waiting = [pod for pod in pods if pod is not None]
     all_wait = len(waiting) == len(pods) or all(pod.may_be_split for pod in waiting)
-    return len(waiting) <= MAX_GANG_PODS and all_wait and not any(pod.unplannable for pod in waiting)
+    return len(waiting) <= MAX_PODS_OF_A_GANG and all_wait and not any(pod.unplannable for pod in waiting)
 
 
-def _alone(pod: ForeignPod, may_preempt: bool) -> ForeignPod:
+def _without_gang(pod: ForeignPod, may_preempt: bool) -> ForeignPod:
     """The pod as one without a gang."""
     return replace(pod, gang="", may_preempt=may_preempt)

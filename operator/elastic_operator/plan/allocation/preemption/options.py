@@ -15,7 +15,7 @@ from heapq import heapify, heappop, heappush
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.equivalence import equivalence_key
 from elastic_operator.plan.allocation.pass_state import FoundOptions
-from elastic_operator.plan.allocation.preemption.candidates import Candidates, Unit, UnitKind, unit_order
+from elastic_operator.plan.allocation.preemption.candidates import Candidates, UnitKind, VictimUnit, unit_order
 from elastic_operator.plan.allocation.preemption.rules import PreemptionCheck
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_worker.contract import ROLE_WORKER
@@ -26,7 +26,7 @@ class Option:
     """One pod fits onto the node if these units are preempted."""
 
     node: int
-    units: tuple[Unit, ...]
+    units: tuple[VictimUnit, ...]
     price: tuple[float, ...]
 
 
@@ -74,7 +74,7 @@ class Options:
 
     def _search(self, role: str, check: PreemptionCheck | None) -> list[tuple[tuple[float, ...], int]]:
         nodes = self._preemptor.requirements(role).node_set & (
-            self._candidates.nodes(check) if self._only is None else {self._only}
+            self._candidates.nodes_with_victims(check) if self._only is None else {self._only}
         )
         options = (self._option(role, node, check) for node in nodes)
         found = [(option.price, option.node) for option in options if option is not None]
@@ -126,7 +126,7 @@ class Options:
         state, preemptor, candidates = self._state, self._preemptor, self._candidates
         if preemptor.is_foreign_pod and _is_promised(state, node, preemptor):
             return None
-        pool, chosen = list(candidates.on_node(node)), list[Unit]()
+        pool, chosen = list(candidates.on_node(node)), list[VictimUnit]()
         if not pool or not _fits_without(state, preemptor, role, node, pool):
             return None
         trial = check.copy() if check else None
@@ -168,7 +168,7 @@ def _is_promised(state: AllocationState, node: int, preemptor: Entry) -> bool:
     others = (
         entry for entry in others if not state.this_pass.current_gang or entry.gang != state.this_pass.current_gang
     )
-    return any(other.nominated_node or other.victims for other in others)
+    return any(other.held_node or other.victims for other in others)
 
 
 def _as_they_leave(entry: Entry) -> Iterable[int]:
@@ -179,7 +179,9 @@ def _as_they_leave(entry: Entry) -> Iterable[int]:
     )
 
 
-def _needed(state: AllocationState, preemptor: Entry, role: str, node: int, chosen: list[Unit]) -> list[Unit]:
+def _needed(
+    state: AllocationState, preemptor: Entry, role: str, node: int, chosen: list[VictimUnit]
+) -> list[VictimUnit]:
     for unit in chosen[::-1]:
         fewer = [other for other in chosen if other is not unit]
         if fewer and _fits_without(state, preemptor, role, node, fewer):
@@ -187,7 +189,7 @@ def _needed(state: AllocationState, preemptor: Entry, role: str, node: int, chos
     return chosen
 
 
-def _price(units: Sequence[Unit], node: int, check: PreemptionCheck | None, *, gang: bool) -> tuple[float, ...]:
+def _price(units: Sequence[VictimUnit], node: int, check: PreemptionCheck | None, *, gang: bool) -> tuple[float, ...]:
     """Sort key: cheap kinds first, then few GPUs lost. Among whole jobs first those of the team with the highest share
     value, then those of low priority.
 
@@ -205,7 +207,7 @@ def _price(units: Sequence[Unit], node: int, check: PreemptionCheck | None, *, g
     return kind, *lost, value, *order, node
 
 
-def _fits_without(state: AllocationState, preemptor: Entry, role: str, node: int, units: Sequence[Unit]) -> bool:
+def _fits_without(state: AllocationState, preemptor: Entry, role: str, node: int, units: Sequence[VictimUnit]) -> bool:
     whole = {unit.entry for unit in units if unit.whole}
     loads = [load for unit in units if unit.whole or unit.entry not in whole for load in unit.loads]
     return state.board.fits_without(preemptor.requirements(role), node, loads)

@@ -64,12 +64,14 @@ class PreemptionCheck:
         if self._is_beyond_share():
             return frozenset()
         trial, found = self.copy(), set[Account]()
-        rest = [account for account in accounts if account is not self.preemptor and account.used > account.guaranteed]
+        rest = [
+            account for account in accounts if account is not self.preemptor and account.used_soon > account.guaranteed
+        ]
         while more := [account for account in rest if trial.may(account, 1, not_yet_held=True)]:
             found.update(more)
             rest = [account for account in rest if account not in found]
             for account in more:
-                trial.count_victims(account, pods=max(1, account.used - account.guaranteed), not_yet_held=0)
+                trial.count_victims(account, pods=max(1, account.used_soon - account.guaranteed), not_yet_held=0)
         return frozenset(found)
 
     def may(self, victim_account: Account, gpus: int, *, not_yet_held: bool = False, ends_job: bool = False) -> bool:
@@ -130,4 +132,4 @@ class PreemptionCheck:
         return self._held(account) + account.not_yet_held - self._not_yet_held.get(account, 0)
 
     def _held(self, account: Account) -> int:
-        return account.used - account.not_yet_held - self._pods.get(account, 0)
+        return account.used_soon - account.not_yet_held - self._pods.get(account, 0)
