@@ -41,7 +41,6 @@ Words, with the field's word in brackets where it differs:
     assumed         of a pod: its create was sent, and it is not observed yet (kube-scheduler: assumed pod)
     own, foreign    of a pod: its controller is one of our jobs; it is of somebody else
     overdue         of a pod: its deletion takes longer than its grace
-    held            of a gang's place: kept by a nomination, even after another pod of the gang took it
     whole           of a gang: no further pod of it is expected (kube-scheduler: PodGroup with minCount pods)
     external change a change that the operator did not make
 """
