@@ -72,10 +72,10 @@ def frozen_demand(demand: JobDemand) -> JobDemand:
 
 
 def demand_of_pods(job: Job, pods: Sequence[OwnPod], flavor: str) -> JobDemand:
-    """The demand of a job of which only these pods are known. All their GPUs are of that flavor.
+    """The demand of a job of which only these pods are known. All GPUs of these pods are of that flavor.
 
-    A job that may still run has the smallest size that its pods were made for as its minimum, below which it is stopped
-    as a whole.
+    If the job may still run, its minimum is the smallest size that its pods were made for. Below this size the job is
+    stopped as a whole.
     """
     runs = not (job.deleted or job.status.finished)
     master = next((pod for pod in pods if pod.role == ROLE_MASTER), None)

@@ -58,8 +58,8 @@ def _is_starting(obs: Observation) -> bool:
 def record_change(obs: Observation, grant: Grant, now: float) -> Observation:
     """Record a new target in the history, with an event. Shrinking is written down before it is done.
 
-    Growth is not (25): a replica that finds the new pods without the status decides the same again, and no pod waits
-    for a write.
+    Growth is written down later (25): a replica that finds the new pods, but not the status, makes the same decision
+    again, and no pod waits for a write.
     """
     before, after, status = obs.status.target_replicas, grant.assignment.replicas, obs.status
     if before == after or obs.finishing:

@@ -1,10 +1,10 @@
-"""Nodes that are not Ready but whose pods train, by the report of an Elastic job's master (92).
+"""Finds nodes that are not Ready but whose pods train, by the report of an Elastic job's master (92).
 
-A node is Ready if its kubelet reaches the API server. The pods of a node that only the API server cannot hear train on.
-To give the node up would cost the job its work, and start a second copy of the pod beside the first. So the master is
-asked, and believed while it answers, except about pods that are being deleted. If a user makes the master lie, the only
-effect is that pods stay on a node that takes no new pods. In Torchrun mode there is no master to ask. A node that is
-deleted or tainted out-of-service is lost, whatever the master says.
+A node is Ready if its kubelet reaches the API server. If only the API server cannot hear a node, the pods there train
+on. To give the node up would cost the job its work, and start a second copy of each pod beside the first. So the
+operator asks the master, and believes it while it answers, except about pods that are being deleted. If a user makes
+the master lie, the only effect is that pods stay on a node that takes no new pods. In Torchrun mode there is no master
+to ask. A node that is deleted or tainted out-of-service is lost, whatever the master says.
 """
 
 from __future__ import annotations

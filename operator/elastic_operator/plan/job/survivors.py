@@ -1,10 +1,10 @@
 """Finds the pods of a Torchrun job that train on after the loss of a node. They are not replaced (146).
 
-Nothing ends the connections to a machine that is off. So the other pods may wait for that machine forever. Then all
-pods are replaced (47). If the connections did end, torchrun forms a smaller group within seconds. Process 1 of each pod
-writes its group into the log (`build/torchrun_group.py`): if all these pods are one group of exactly their number, they
-have no connection to another pod. The logs are read before the node is given up, so by default no pod waits longer than
-without this rule.
+Nothing ends the connections to a machine that is off, so the other pods may wait for that machine forever. If they do,
+all pods are replaced (47). If the connections have ended, torchrun forms a smaller group within seconds. Process 1 of
+each pod writes its group into the log (`build/torchrun_group.py`): if all these pods are one group of exactly their
+number, they have no connection to another pod. The logs are read before the node is given up, so by default this rule
+makes no pod wait longer.
 """
 
 from __future__ import annotations

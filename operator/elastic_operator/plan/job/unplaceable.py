@@ -1,7 +1,7 @@
 """Handles pods that the API server refuses, or that get no node.
 
-They are deleted and created again later, even without an edit. If only the chosen node was wrong, they are created
-again at once.
+The operator deletes these pods and creates them again later, even without an edit. If only the chosen node was wrong,
+it creates them again at once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from elastic_worker.contract import ROLE_MASTER
 
 
 def recreate_misplaced_pods(obs: Observation, now: float) -> Observation:
-    """Pods planned for a node that has closed or filled since, and not bound to it, are created elsewhere (142).
+    """Create pods elsewhere that are not bound, and whose planned node has closed or filled since (142).
 
     They have done no work and nothing is to blame, so no loss is counted and no back-off begins. The hold (143) of a
     job without other pods ends. If the master is among them, the other pods of a Torchrun job have not trained yet, and
@@ -66,10 +66,11 @@ def delete_rejected_pods(obs: Observation, now: float) -> Observation:  # noqa: 
 
 
 def back_off_after_rejection(obs: Observation, now: float) -> Observation:
-    """Back off after the API server has refused pods of the job. It is asked for more pods again later (27).
+    """Back off after the API server has refused pods of the job. The operator tries to create pods again later (27).
 
     Pods below the minimum are deleted meanwhile, because they may block other jobs, such as a second job under the same
-    quota. If pods of the job are being deleted, they may be what blocks it, so nothing is done until they are removed.
+    quota. If pods of the job are being deleted, these may be the obstacle, so the operator waits until they are
+    removed.
     """
     leaving = any(pod.deleting_since is not None for pod in obs.job.pods)
     if not obs.job.feedback.pods_rejected or leaving or obs.spec.suspend:
@@ -131,12 +132,14 @@ def back_off(obs: Observation, now: float, staying: tuple[OwnPod, ...], cause: R
     """Keep only the pods `staying`, and try again later. Keep none if they lack the master or are fewer than the
     minimum.
 
-    If the scheduler cannot place the others, fewer than the minimum stay, too. Pods that wait for their next master
-    stay, and it counts as one of them: `elastic_rules.end_without_master` limits their wait.
+    If the cause is that the scheduler cannot place the other pods, fewer than the minimum may stay, too. Pods that wait
+    for their next master stay, and that master counts as one of them: `elastic_rules.end_without_master` limits their
+    wait.
 
-    The failed size, or any size if no pod is left, is tried again after `WAITS` plus up to half, by the job's uid, so
-    that two competing jobs do not retry in step. If no new node came, sizes are tried meanwhile, but no new nodes are
-    requested. Tries whose pods the scheduler placed nowhere have a count of their own (139).
+    The failed size, or any size if no pod is left, is tried again after the wait in `WAITS`. Up to half of the wait is
+    added, depending on the job's uid, so that two competing jobs do not retry in step. If no new node came, sizes are
+    tried meanwhile, but no new nodes are requested. Tries whose pods the scheduler placed nowhere have a count of their
+    own (139).
     """
     before, unplaced = obs.status.failed_size, cause is RetryCause.UNSCHEDULABLE
     attempt = before.attempt + 1 if before and (before.cause is cause or not unplaced) else 1

@@ -50,7 +50,7 @@ class _Below:
 class PolicyUsage:
     """The accounts of one pass, and how many jobs each team has. It must not be read after the next pass has begun.
 
-    `stopped` is why nothing is reclaimed now; None if it is.
+    `stopped` says why no GPUs are reclaimed now; None if they are.
     """
 
     def __init__(self, accounts: Accounts, jobs: Iterable[JobDemand], *, stopped: Reason | None = None) -> None:
@@ -102,7 +102,7 @@ class PolicyUsage:
     def status(
         self, name: str, generation: int, problems: Sequence[Reason], *, before: PolicyStatus, now: float
     ) -> PolicyStatus:
-        """The status that a policy should have that had that generation and these problems at the pass.
+        """The status of a policy that had this generation and these problems in the pass.
 
         `before` is the one that it has, `now` is in epoch seconds.
         """
