@@ -715,7 +715,7 @@ def test_only_the_jobs_are_looked_at_whose_claim_or_volume_changes_or_whose_pods
     reader, looks = world.stored.reader, set()
     inputs, shape = reader.jobs.inputs, reader.shapes.shape_of
     monkeypatch.setattr(reader.jobs, "inputs", lambda body, *how: looks.add(body.metadata.name) or inputs(body, *how))
-    monkeypatch.setattr(reader.shapes, "of", lambda job: looks.add(job.name) or shape(job))
+    monkeypatch.setattr(reader.shapes, "shape_of", lambda job: looks.add(job.name) or shape(job))
 
     def looked_at():
         looks.clear()

@@ -169,7 +169,7 @@ def _assert_needed(state, entry, member):
     seats = [(other, seat) for other in state.queues.entries for seat in other.seats]
     for other, seat in seats:
         state.unseat(other, seat)
-    state.restore(entry, member)
+    state.fill_back(entry, member)
     seated = all(
         seat_all(state, other, master=s.role != ROLE_WORKER, workers=int(s.role == ROLE_WORKER)) for other, s in seats
     )

@@ -185,7 +185,7 @@ class LibraryJob(Cluster):
         elif state.is_broken:
             process.waits = True
         elif self._has_lost_a_peer(process):
-            process.send(process_reports.Lost(state.generation))
+            state.report_cut_off()
         self.look()
 
     def look(self):

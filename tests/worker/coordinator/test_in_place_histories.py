@@ -37,6 +37,9 @@ BOUND = [*JOIN, *3 * [("round",), ("steps", 1)], ("round",), ("deliver", 0), ("c
 @example(
     happenings=[("write_membership", {0}), ("settle",), ("crash", 0), *2 * [("deliver", 0)]], fewest=1
 )  # the others wait
+@example(
+    happenings=[("write_membership", {0}), *4 * [("round",)], ("lose", 1)], fewest=1
+)  # a pod is lost in the last step before the others go over
 @given(happenings=st.lists(HAPPENINGS, min_size=20, max_size=80), fewest=FEWEST)
 def test_whatever_happens_in_the_end_all_that_can_train_do(happenings, fewest):
     job = LibraryJob(fewest=fewest)

@@ -21,7 +21,7 @@ from elastic_worker.library.line_state import LineState, Turn, Verdict
 from elastic_worker.protocol.codec import Message
 from elastic_worker.protocol.orders import AttemptKey
 from elastic_worker.protocol.process_orders import GroupPlace
-from elastic_worker.protocol.process_reports import Hello, Lost, Position, SavedAlone, Waits
+from elastic_worker.protocol.process_reports import Hello, Position, SavedAlone, Waits
 from elastic_worker.protocol.reports import Unformed
 
 log = logging.getLogger(__name__)
@@ -129,7 +129,7 @@ class LauncherLine:
                 if self._state.is_broken or self._state.is_leaving:
                     return True
                 if waited == HINT_SECONDS:
-                    self.send(Lost(self._state.generation))
+                    self._state.report_cut_off()
                 self._changed.wait(0.5)
                 waited = 0.0 if self._state.is_away else waited + 0.5
         return False

@@ -137,6 +137,19 @@ class LineState:
         self._update_must_ask()
         self._actions.send(process_reports.Lost(self.generation))
 
+    def report_cut_off(self) -> None:
+        """Report that a peer's connection has ended, so that the present step cannot be completed.
+
+        If the process is bound for a next group, that group cannot have its state after this step (202). A process
+        without a place there needs no further step.
+        """
+        place = self._verdict.place if self._verdict is not None else None
+        if place is not None and place.rank < 0:
+            self._break()
+            self._update_must_ask()
+            return
+        self._actions.send(process_reports.Lost(place.generation if place is not None else self.generation))
+
     def take_formed(self, key: AttemptKey, formed: Any) -> bool:
         """Take the group formed for that change; False if the change was given up meanwhile."""
         if self._key != key:
