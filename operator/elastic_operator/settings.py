@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from enum import StrEnum
-from functools import cached_property
 from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -235,9 +234,9 @@ class Settings(ApiModel):
     logging: Logging = Logging()
     """How the operator logs."""
 
-    @cached_property
+    @property
     def allocation(self) -> AllocationSettings:
-        """The settings that allocations depend on."""
+        """The settings that allocations depend on. It is made at each call: `model_copy` would copy a kept one."""
         uncovered, is_shared = self._uncovered(), not self.default_policy.per_namespace
         return AllocationSettings(
             gpu_resources=tuple(dict.fromkeys(resource for flavor in self.flavors for resource in flavor.resources)),
