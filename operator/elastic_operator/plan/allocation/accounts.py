@@ -2,7 +2,8 @@
 
 Teams form a forest. An account is one team's book for one flavor, and a charge to it is charged to all accounts above
 it. To other teams, all namespaces without a policy are one team; their own shares count only among themselves (111).
-`used` counts every GPU that a bound pod holds or a planned pod will hold. Pods of ours that leave count in `leaving`.
+`used_soon` counts every GPU that a bound pod holds or a planned pod will hold. Pods of ours that leave count in
+`leaving`.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ class Entitlement(IntEnum):
 class Account:
     """One team's book for one flavor, in GPUs.
 
-    `used` is the team's use once all leaving pods have left, `used_now` its use until then, and `leaving` the GPUs of
-    the pods that are leaving already. `not_yet_held` is the part of `used` that no pod holds yet (166). `on_new_nodes`
-    are the GPUs for pods that request new nodes: they count under limits only, from the end of the pass on (49).
-    `fixed` are the GPUs that cannot be taken back (of foreign pods, and of jobs that are not preemptible); `foreign`
-    are those of pods that belong to none of our jobs. `wanted_by_jobs` are the GPUs that our jobs want in all,
-    `requested` is the team's use if all its wishes were granted, `share` its fair share. `path` leads from this account
+    `used_soon` is the team's use once all leaving pods have left, `used_now` its use until then, and `leaving` the GPUs
+    of the pods that are leaving already. `not_yet_held` is the part of `used_soon` that no pod holds yet (166).
+    `on_new_nodes` are the GPUs for pods that request new nodes: they count under limits only, from the end of the pass
+    on (49). `fixed` are the GPUs that cannot be taken back (of foreign pods, and of jobs that are not preemptible);
+    `foreign` are those of pods that belong to none of our jobs. `wanted_by_jobs` are the GPUs that our jobs want in
+    all, `requested` is the team's use if all its wishes were granted, `share` its fair share. `path` leads from this account
     to the top; `path_seen_by_others` is the part of the path that counts for other teams (111).
     """
 
