@@ -51,7 +51,7 @@ class TrainingProcess:
     """The line of a process, without delays, and the place of its main thread: in a step, or at a boundary."""
 
     def __init__(self, trainees):
-        self.trainees, self.waits = trainees, True
+        self.trainees, self.waits, self.is_out = trainees, True, False
         self.forming = deque()
         """Groups whose connections are being made, each on a separate thread."""
         self.trainee = trainees.add(process_reports.Hello(0, IN_PLACE).to_json(), self)
@@ -315,7 +315,8 @@ class LibraryJob(Cluster):
 
     def _take_turn(self, uid, process):
         state = process.state
-        before, at, is_whole = state.generation, state.boundaries_passed, not state.is_broken
+        before, at = state.generation, state.boundaries_passed
+        is_whole = not state.is_broken and not process.is_out  # a process outside has no step: it gets the state
         turn = state.ask()
         if turn is None:
             process.waits = False
@@ -330,6 +331,7 @@ class LibraryJob(Cluster):
         if turn.leave:
             self._go(uid)
         elif turn.is_out:
+            process.is_out = True
             process.send(process_reports.Waits())
         elif place is not None and turn.verdict.formed is None:
             state.lose()
@@ -340,7 +342,7 @@ class LibraryJob(Cluster):
             meets_in = self.names.setdefault(place.generation, turn.verdict.formed)
             assert meets_in == turn.verdict.formed, f"{uid} is in {turn.verdict.formed}, others in {meets_in}"
             assert state.boundaries_passed == 0, "it counts the boundaries of the group before"
-            process.waits = False
+            process.waits = process.is_out = False
             process.send(process_reports.Joined(place.generation))
 
     def _stepped(self, process):

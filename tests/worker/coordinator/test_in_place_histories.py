@@ -40,6 +40,13 @@ BOUND = [*JOIN, *3 * [("round",), ("steps", 1)], ("round",), ("deliver", 0), ("c
 @example(
     happenings=[("write_membership", {0}), *4 * [("round",)], ("lose", 1)], fewest=1
 )  # a pod is lost in the last step before the others go over
+@example(
+    happenings=[
+        *[("arrive", 5), ("write_membership", {0, 1, 2, 5}), *3 * [("round",)], ("settle",)],
+        *[("lose", 2), ("write_membership", {0}), ("settle",)],
+    ],
+    fewest=1,
+)  # two pods are left out of a broken group, at different steps, and join the next one
 @given(happenings=st.lists(HAPPENINGS, min_size=20, max_size=80), fewest=FEWEST)
 def test_whatever_happens_in_the_end_all_that_can_train_do(happenings, fewest):
     job = LibraryJob(fewest=fewest)

@@ -36,8 +36,8 @@ class Account:
     `on_new_nodes` are the GPUs for pods that request new nodes: they count under limits only, from the end of the pass
     on (49). `fixed` are the GPUs that cannot be taken back (of foreign pods, and of jobs that are not preemptible);
     `foreign` are those of pods that belong to none of our jobs. `wanted_by_jobs` are the GPUs that our jobs want in
-    all, `requested` is the team's use if all its wishes were granted, `share` its fair share. `path` leads from this account
-    to the top; `path_seen_by_others` is the part of the path that counts for other teams (111).
+    all, `requested` is the team's use if all its wishes were granted, `share` its fair share. `path` leads from this
+    account to the top; `path_seen_by_others` is the part of the path that counts for other teams (111).
     """
 
     def __init__(self, team: Team, flavor: str, parent: Account | None) -> None:
