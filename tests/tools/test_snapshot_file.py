@@ -187,7 +187,7 @@ def test_sets_are_written_in_order_so_that_equal_snapshots_have_equal_files():
 
 def test_a_file_says_what_it_is_and_leaves_out_what_goes_without_saying():
     document = json.loads(snapshot_file.encode(make_cluster_snapshot([make_node("n1")], [])))
-    assert (document["kind"], document["version"]) == ("ClusterSnapshot", 8)
+    assert (document["kind"], document["version"]) == ("ClusterSnapshot", 9)
     assert document["cluster"]["nodes"][0]["name"] == "n1"
     assert "unschedulable" not in document["cluster"]["nodes"][0]
 
@@ -234,11 +234,11 @@ def with_job(**fields):
             "f: kind: 'World': is version 7 of a snapshot, of an older release: must be ClusterSnapshot; take it again",
         ),
         (lambda _: {"kind": ["World"]}, "f: kind: ['World']: must be ClusterSnapshot"),
-        (lambda d: d | {"version": 2}, "f: version: 2: must be 8; take the snapshot with this version"),
-        (lambda d: d | {"version": True}, "f: version: True: must be 8"),
+        (lambda d: d | {"version": 2}, "f: version: 2: must be 9; take the snapshot with this version"),
+        (lambda d: d | {"version": True}, "f: version: True: must be 9"),
         (lambda _: [1], "f: kind: None: must be ClusterSnapshot"),
         (lambda d: d | {"more": 1}, "f: is no snapshot: Object contains unknown field `more`"),
-        (lambda d: {"kind": d["kind"], "version": 8}, "missing required field `cluster`"),
+        (lambda d: {"kind": d["kind"], "version": 9}, "missing required field `cluster`"),
         (lambda d: d | {"cluster": d["cluster"] | {"now": "noon"}}, "f: is no snapshot: cluster.now: Expected"),
         (lambda d: d | {"cluster": d["cluster"] | {"nodez": []}}, "f: cluster.nodez: must be absent"),
         (
