@@ -63,6 +63,14 @@ def test_equal_texts_of_two_specs_are_one_string():
     assert one["image"] is two["image"]
 
 
+def test_a_spec_nested_hundreds_of_levels_is_unpacked():
+    """The API server stores 10,000 levels, and the operator's command raises Python's limit so far."""
+    deep: dict[str, object] = {}
+    for _ in range(300):
+        deep = {"a": deep}
+    assert objects.Packed(deep).unpack() == deep
+
+
 def test_the_memory_of_equal_parts_is_bounded(monkeypatch):
     monkeypatch.setattr(interned, "parts", Interned(limit=50))
     for number in range(200):

@@ -210,7 +210,11 @@ class Packed:
 
     def unpack(self) -> dict[str, Any]:
         """The object, decoded again at each call."""
-        decoded: dict[str, Any] = from_json(self.text)  # it makes one string of equal short ones, also of two objects
+        decoded: dict[str, Any]
+        try:
+            decoded = from_json(self.text)  # it makes one string of equal short ones, also of two objects
+        except ValueError:  # it reads 200 levels, and the API server stores 10,000
+            decoded = msgspec.json.decode(self.text)
         return decoded
 
 
