@@ -131,7 +131,7 @@ def test_a_pod_that_is_not_there_yet_is_waited_for_aloud(
 
     def joined(text: str) -> None:
         say(text)
-        if "waited for" in text:
+        if "waiting for it" in text:
             add_pod(api, job, "toy-worker-7")
 
     monkeypatch.setattr(command.screen, "note", joined)

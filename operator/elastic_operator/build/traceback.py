@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
+from elastic_operator.build.torchrun_group import is_announcement
 from elastic_worker.last_lines import shown
 
 TAIL_LINES = 500
@@ -92,7 +93,7 @@ def last_lines_of(log_tail: str) -> tuple[str, ...]:
     If torchrun's summary names its rank, prefixed lines of other ranks and of torchrun are left out. Otherwise they are
     the last lines of the whole container.
     """
-    lines = log_tail[-MAX_LOG:].splitlines()
+    lines = [line for line in log_tail[-MAX_LOG:].splitlines() if not is_announcement(line)]
     summary = _summary(lines)
     if not summary:
         return shown(lines)
