@@ -20,7 +20,7 @@ from devcluster.progress import Progress
 
 DEFAULT_NAME = "demo"
 QUOTA_NAME = "demo-quota"
-"""As in the Makefile. Two clusters: neither demo ends what somebody runs on the other's."""
+"""The names of the Makefile. The demos use two clusters, so that neither ends what runs on the other's."""
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__, pretty_exceptions_enable=False)
 
@@ -55,7 +55,7 @@ def quota_demo(
     rounds: Annotated[int, typer.Option(min=1, help="How often the owner comes back for its GPUs.")] = 1,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write what happened there, for machines.")] = None,
 ) -> None:
-    """Three teams, six GPUs: one lends, and gets back what is its own when it asks; the other's training goes on."""
+    """Three teams, six GPUs: one lends GPUs and gets them back when it needs them; the other's training continues."""
     console = Console(width=140, highlight=False)
     started = time.monotonic()
     progress = Progress()

@@ -13,7 +13,7 @@ COLUMNS = ("change", "runtime.mode", "from epoch", "to epoch", "training stood s
 
 
 def show_costs(console: Console, trainings: Mapping[str, list[Epoch]]) -> None:
-    """A row for each change of each training; `trainings` by their mode. The first changes of all come first."""
+    """Print a row for each change of each training, `trainings` by their mode. The first changes of all come first."""
     table = Table(title="What a change of size cost (epochs take 1 s)", expand=False)
     for column in COLUMNS:
         table.add_column(column, justify="right")

@@ -1,5 +1,5 @@
-"""The main demo: a job of one to three pods on two nodes, one of them cordoned. It grows when the node is given back to
-the cluster, shrinks when the node is drained, and trains all the while: first under torchrun, then in Elastic mode."""
+"""The main demo: a job of one to three pods on two nodes, one of them cordoned. It grows when the node is uncordoned,
+shrinks when the node is drained, and trains all the time: first under torchrun, then in Elastic mode."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PANELS = {RuntimeMode.TORCHRUN: "Torchrun mode", RuntimeMode.ELASTIC: "Elastic m
 
 
 def run(kube: Kube, *, gpus: int, nodes: tuple[str, str], console: Console, picture: Path) -> None:
-    """The scenario in each mode, and what it cost; DemoError where the cluster does not do as told."""
+    """Run the scenario in each mode, and show its cost. Raises DemoError if the cluster does not behave as expected."""
     trainings: dict[RuntimeMode, list[Epoch]] = {}
     for mode, name in PANELS.items():
         console.rule(f"the job in {name}", align="left")
@@ -37,7 +37,7 @@ def run(kube: Kube, *, gpus: int, nodes: tuple[str, str], console: Console, pict
 
 
 def _train(kube: Kube, mode: RuntimeMode, *, gpus: int, second: str, console: Console) -> list[Epoch]:
-    """The job's epochs on one node, on two, and on one again. In the end the job may have both nodes."""
+    """Train on one node, on two, and on one again; return the epochs. In the end the job may have both nodes."""
     small, big = gpus, 2 * gpus
     _start_afresh(kube, second)
     kube.kubectl("apply", "-n", NAMESPACE, "-f", "-", input_text=manifest(mode, gpus))
@@ -56,7 +56,7 @@ def _train(kube: Kube, mode: RuntimeMode, *, gpus: int, second: str, console: Co
 
 
 def _start_afresh(kube: Kube, second: str) -> None:
-    """No job of an earlier run, and the second node not yet there."""
+    """Remove the job of an earlier run, and cordon the second node."""
     kube.kubectl("delete", "eptj", JOB, "-n", NAMESPACE, "--ignore-not-found", "--wait", "--timeout=120s")
     kube.kubectl("delete", "pods", "-n", NAMESPACE, "-l", f"elastic-pytorch.dev/job-name={JOB}", "--wait")
     script = kube.kubectl(
@@ -68,7 +68,7 @@ def _start_afresh(kube: Kube, second: str) -> None:
 
 
 def manifest(mode: RuntimeMode, gpus: int) -> str:
-    """The example in that mode, with this cluster's GPUs per pod and a checkpoint of its own: it begins at epoch 0."""
+    """The example in that mode, with this cluster's GPUs per pod and a new checkpoint: it begins at epoch 0."""
     job = yaml.safe_load((EXAMPLE / "job.yaml").read_text())
     container = job["spec"]["template"]["spec"]["containers"][0]
     checkpoint = f"/checkpoints/{JOB}-{mode.lower()}-{time.time():.0f}.pt"

@@ -1,4 +1,4 @@
-"""From nothing to a running operator: the cluster, the image from the Dockerfile, the chart, as a user would."""
+"""Installs a running operator from nothing, as a user would: the cluster, the image from the Dockerfile, the chart."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def local_cluster(*, name: str, nodes: int, gpus: int, progress: Progress) -> tu
 
 
 def install_operator(kube: Kube, progress: Progress, *extra: str, chart: Path = CHART) -> None:
-    """helm install or upgrade, from the built image, and wait until it is up. `extra` are more words for helm."""
+    """Install or upgrade with helm, from the built image, and wait until it runs. `extra` are more words for helm."""
     content = projectimage.build(progress).parent.name
     with progress.step("helm install: the operator, from the image just built, into the cluster"):
         kube.helm(
             *("upgrade", "--install", RELEASE, str(chart), "--namespace", NAMESPACE, "--create-namespace"),
             *_image("image", projectimage.ref("operator")),
             *_image("workerImage", projectimage.ref("worker")),
-            # The tags are always the same: what changes, and rolls the pods, is the content.
+            # The tags are always the same; a digest of the content changes, and rolls the pods.
             *("--set", f"podAnnotations.image={content}"),
             *("--wait", "--timeout", "180s", *extra),
         )

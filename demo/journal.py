@@ -1,4 +1,4 @@
-"""Reads a training job's log: epochs, world sizes, and pauses of the training. Pure text work."""
+"""Reads epochs, world sizes and pauses from a training job's log. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Epoch:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """A change of the group: training stood still for `seconds`, and `repeated` epochs were done again."""
+    """A change of the group: training paused for `seconds`, and `repeated` epochs were done again."""
 
     seconds: float
     before: Epoch
@@ -39,15 +39,15 @@ class Pause:
 
 @dataclass
 class Journal:
-    """The epochs of a job through the replacements of its master: the lines of a deleted pod stay here."""
+    """The epochs of a job across the replacements of its master: lines of a deleted pod are kept."""
 
     epochs: list[Epoch] = field(default_factory=list)
     _logs: dict[str, str] = field(default_factory=dict)
 
     def note(self, uid: str, log: str) -> None:
-        """The log of the pod of that uid, as it was just read.
+        """Note the log of a pod, as it was just read.
 
-        While a pod is being removed, its kubelet returns nothing, or a line of its own. So the longest log counts.
+        While a pod is being removed, its kubelet returns nothing, or an error as a line. So the longest log counts.
         """
         self._logs[uid] = max(self._logs.get(uid, ""), log, key=len)
         found = (epoch for log in self._logs.values() for epoch in epochs_of(log.splitlines()))
@@ -70,7 +70,7 @@ def epochs_of(lines: Iterable[str]) -> list[Epoch]:
 
 
 def pauses_of(epochs: list[Epoch]) -> list[Pause]:
-    """One for each time the world size changed."""
+    """A pause for each change of the world size."""
     return [
         Pause(after.time - before.time, before, after)
         for before, after in pairwise(epochs)

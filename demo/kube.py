@@ -29,7 +29,7 @@ class Kube:
     helm_path: str
 
     def run(self, *words: str, input_text: str = "") -> str:
-        """Run a program against this cluster; its output. DevclusterError with its complaint if it fails."""
+        """Run a program against this cluster; return its output. Raises DevclusterError with its error."""
         return shell.run(*words, env={"KUBECONFIG": str(self.kubeconfig)}, input_text=input_text)
 
     def kubectl(self, *words: str, input_text: str = "") -> str:
@@ -47,7 +47,7 @@ class Kube:
 
 
 def wait_for(what: str, look: Callable[[], T | None], *, seconds: float, pause: float = 0.3) -> T:
-    """Wait until `look` finds something, and return it; DemoError after `seconds`."""
+    """Wait until `look` returns something, and return that. Raises DemoError after `seconds`."""
     deadline = time.monotonic() + seconds
     while (found := look()) is None:
         if time.monotonic() > deadline:

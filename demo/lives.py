@@ -1,4 +1,4 @@
-"""The lives of pods, from the events of a watch: created, waiting, nominated, bound, deleted, removed. Pure."""
+"""Records the steps of pods from the events of a watch: created, waiting, nominated, bound, deleted, removed. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from elastic_api.template import GPU_RESOURCES
 
 
 class Step(StrEnum):
-    """The visible steps of a pod, in the words of the timeline."""
+    """The visible steps of a pod, as the timeline prints them."""
 
     CREATED = "created"
     WAITS = "waits: the scheduler finds no room"
@@ -39,12 +39,12 @@ class Life:
         return f"{self.namespace}/{self.name}"
 
     def at(self, step: Step) -> float | None:
-        """When that was first seen, None if it was not."""
+        """When the step was first seen, None if it was not."""
         return self.seen.get(step)
 
     @property
     def alive(self) -> bool:
-        """Whether it is neither being deleted nor at its end."""
+        """Whether the pod is neither being deleted nor ended."""
         return all(step not in self.seen for step in (Step.EVICTED, Step.ENDED, Step.GONE))
 
 
@@ -62,14 +62,14 @@ class Sighting:
 
 
 class Register:
-    """The lives of all pods seen so far, and what was seen of them, in order."""
+    """The lives of all pods seen so far, and all sightings in order."""
 
     def __init__(self) -> None:
         self.lives: dict[str, Life] = {}
         self.sightings: list[Sighting] = []
 
     def note(self, pod: Mapping[str, Any], *, seconds: float) -> None:
-        """A pod as the API has it."""
+        """Note the present state of a pod."""
         meta, spec, status = pod["metadata"], pod["spec"], pod.get("status") or {}
         life = self.lives.setdefault(meta["uid"], Life(meta["namespace"], meta["name"], gpus_of(spec)))
         life.node = spec.get("nodeName") or status.get("nominatedNodeName") or life.node

@@ -1,4 +1,4 @@
-"""Trainings as a picture: epochs over time, one colour per world size, gaps where training stood still. SVG."""
+"""Draws trainings: epochs over time, one colour per world size, gaps where the training paused. SVG."""
 
 from __future__ import annotations
 

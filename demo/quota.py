@@ -72,7 +72,7 @@ def run(
 
 
 def _start_afresh(cluster: Cluster, kube: Kube) -> None:
-    """The teams, their policies, the training script; nothing of an earlier demo."""
+    """Create the teams, their policies and the training script; remove an earlier demo."""
     for team in TEAMS:
         cluster.shared_claim(team)
         kube.kubectl("delete", PLURAL, "--all", "-n", team, "--wait", "--timeout=120s")
@@ -159,11 +159,11 @@ def _a_node_is_lost(stage: Stage, cluster: Cluster) -> None:
         cluster.wait_ready()
 
 
-# -- what people do ----------------------------------------------------------------------------------------------------
+# -- actions of users --------------------------------------------------------------------------------------------------
 
 
 def _apply_job(stage: Stage, team: str) -> None:
-    """The example, with a checkpoint of its own: each demo begins at epoch 0. Elastic mode is told where it lies."""
+    """Apply the example with a new checkpoint, so that each demo begins at epoch 0. Elastic mode gets its path."""
     job = yaml.safe_load((FOLDER / "job.yaml").read_text())
     pod = job["spec"]["template"]["spec"]
     container, fresh = pod["containers"][0], f"{JOB}-{time.time():.0f}.pt"
@@ -194,7 +194,7 @@ def _shown(path: Path) -> str:
     return str(path.relative_to(REPOSITORY))
 
 
-# -- what there is to see ----------------------------------------------------------------------------------------------
+# -- observations ------------------------------------------------------------------------------------------------------
 
 
 def _alive(stage: Stage, team: str) -> list[Life]:
@@ -206,7 +206,7 @@ def _notebooks_that_run(stage: Stage) -> list[Life]:
 
 
 def _pods(stage: Stage, team: str, *, phase: Phase) -> int:
-    """Pods of the team's job, 0 as long as it is not in that phase."""
+    """The number of pods of the team's job, 0 while it is not in that phase."""
     status = stage.status(team, JOB)
     return status.replicas if any(c.type == "Ready" and c.reason == phase for c in status.conditions) else 0
 
@@ -217,7 +217,7 @@ def _show_limit(stage: Stage) -> None:
 
 
 def _team_c_is_as_it_was(stage: Stage) -> None:
-    """The same two pods since the beginning, and the same answer to why there are no more."""
+    """Check that team-c has the same two pods since the beginning, and the same reason for not having more."""
     lives = stage.witness.lives(TEAM_C)
     stage.check(
         f"team-c's job to have the same {SMALL} pods since the beginning",
@@ -233,7 +233,7 @@ def _team_c_is_as_it_was(stage: Stage) -> None:
 
 
 def _only_workers_left(stage: Stage, before: list[Life]) -> None:
-    """Of the pods that there were, the master and one worker are still there."""
+    """Check that the master and one worker of the earlier pods still exist."""
     left, kept = [life.name for life in before if not life.alive], [life.name for life in before if life.alive]
     stage.check(
         f"{BIG - SMALL} workers of {BIG} pods to have gone, not the master",
@@ -244,7 +244,7 @@ def _only_workers_left(stage: Stage, before: list[Life]) -> None:
 
 
 def _training_went_on_from_its_checkpoint(stage: Stage) -> None:
-    """Where changes wait for a checkpoint, nothing is done again."""
+    """Check that no epoch is repeated if changes wait for a checkpoint."""
     pauses = pauses_of(stage.timeline.epochs)
     most, but = (1, " but the one under way") if stage.way is Way.TORCHRUN else (0, "")
     stage.check(
@@ -255,7 +255,7 @@ def _training_went_on_from_its_checkpoint(stage: Stage) -> None:
 
 
 def _both_sides_were_told(stage: Stage) -> list[str]:
-    """The events of who lost and who gained; and the job's history says the same."""
+    """Check the events of the job that lost GPUs and of the pods that got them, and the job's history."""
     stage.expect("events on who lost and on who gained", lambda: all(_events(stage)))
     lost, gained = _events(stage)
     stage.check("who lost to be told for whom", all(f"{TEAM_B}/" in note for note in lost), lost)
@@ -267,6 +267,6 @@ def _both_sides_were_told(stage: Stage) -> list[str]:
 
 
 def _events(stage: Stage) -> tuple[list[str], list[str]]:
-    """What team-a's job was told, and what team-b's pods were."""
+    """The events of team-a's job, and those of team-b's pods."""
     lost = [note for about, note in stage.events(TEAM_A, RECLAIMED) if about == JOB]
     return lost, [note for _, note in stage.events(TEAM_B, RECLAIMED)]

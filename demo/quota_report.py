@@ -1,4 +1,4 @@
-"""What the quota demo shows at its end, and writes down for machines."""
+"""The report of the quota demo, for readers and as JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from demo.stage import Done
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a team got back, what those who lost and gained were `told`, the training, and what came true on the way."""
+    """The GPUs that a team got back, the events (`told`), the training, and the expectations that came true."""
 
     taken_back: TakenBack
     told: Sequence[str]
@@ -26,11 +26,11 @@ class Report:
 
     @property
     def world_sizes(self) -> list[int]:
-        """On how many processes the job trained, one after the other."""
+        """The numbers of processes on which the job trained, in order."""
         return [size for size, _ in groupby(epoch.world_size for epoch in self.epochs)]
 
     def as_json(self) -> dict[str, Any]:
-        """All of it; times in seconds."""
+        """The whole report; times are in seconds."""
         return {
             "steps": [{"expected": done.expected, "seconds": round(done.seconds, 3)} for done in self.done],
             "worldSizes": self.world_sizes,

@@ -30,7 +30,7 @@ class Reclaim:
     running_after: float | None
 
     def as_json(self) -> dict[str, object]:
-        """For machines: the same, seconds rounded to milliseconds."""
+        """The reclaim for JSON, with seconds rounded to milliseconds."""
         return {
             "pod": self.pod,
             "node": self.node,
@@ -58,12 +58,12 @@ class TakenBack:
         return quantile((found for one in self.reclaims if (found := seconds(one)) is not None), share)
 
     def running_after(self, share: float) -> float:
-        """The same, for the time until its container runs."""
+        """The seconds from creation to a running container that this share of the pods does not exceed."""
         return self.after(share, lambda one: one.running_after)
 
     @property
     def ratio(self) -> float:
-        """Evicted GPUs per requested GPU: 1.0 is what is needed, more is too much."""
+        """Evicted GPUs per requested GPU: 1.0 is enough, more is too much."""
         return self.evicted_gpus / self.requested_gpus
 
 

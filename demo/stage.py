@@ -1,5 +1,6 @@
-"""What the quota demo looks at while it goes on: one team's training, the pods of all teams, and what the cluster says
-of the jobs. A failed expectation ends the demo with the expected and the actual state.
+"""The state that the quota demo observes: one team's training, the pods of all teams, and the status of the jobs.
+
+A failed expectation ends the demo with the expected and the actual state.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from elastic_api.job import GROUP, PLURAL, VERSION
 from elastic_api.status import ConditionType, JobStatus
 
 EXPECT_SECONDS = 240.0
-"""Far more than anything here takes."""
+"""The limit of each wait, far more than any of them takes."""
 REPEAT_SECONDS = 20.0
 SHOWN = (Step.WAITS, Step.NOMINATED, Step.BOUND, Step.EVICTED, Step.GONE)
 
@@ -36,7 +37,7 @@ class Way(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """An expectation that came true, `seconds` after it was first looked for."""
+    """An expectation that came true `seconds` after the wait began."""
 
     expected: str
     seconds: float
@@ -44,7 +45,7 @@ class Done:
 
 @dataclass
 class Stage:
-    """The cluster of the demo, with a clock beside it. `quiet` are namespaces whose pods are not worth a line."""
+    """The cluster of the demo, with a clock. `quiet` are namespaces whose pods get no lines."""
 
     kube: Kube
     timeline: Timeline
@@ -55,23 +56,23 @@ class Stage:
     done: list[Done] = field(default_factory=list)
 
     def act(self, title: str) -> None:
-        """The next part of the story."""
+        """Announce the next part of the demo."""
         self.console.rule(title, align="left")
 
     def say(self, event: str) -> None:
-        """What is done now."""
+        """Print an action."""
         self.look()
         self.timeline.say(event, style="bold")
 
     def look(self) -> None:
-        """Look once, and tell what is new, in the order of time."""
+        """Read once, and print all news in the order of time."""
         for sighting in self.witness.news():
             if sighting.step in SHOWN and sighting.life.namespace not in self.quiet:
                 self.timeline.say(str(sighting), style="yellow", at=sighting.seconds)
         self.timeline.look()
 
     def expect(self, expected: str, holds: Callable[[], bool], *, seconds: float = EXPECT_SECONDS) -> None:
-        """Wait until it holds. DemoError with what the cluster says after `seconds`."""
+        """Wait until the expectation holds. Raises DemoError with the cluster's state after `seconds`."""
         self.look()
         self.timeline.say(f"waiting for: {expected}", style="italic")
         started = reported = time.monotonic()
@@ -91,13 +92,13 @@ class Stage:
         self.done.append(Done(expected, time.monotonic() - started))
 
     def check(self, expected: str, holds: bool, instead: object) -> None:
-        """It holds now, or the demo ends."""
+        """Raise DemoError unless the expectation holds now."""
         if not holds:
             raise DemoError(f"expected {expected}; instead: {instead}\n{self.standing()}")
         self.done.append(Done(expected, 0.0))
 
     def expect_training(self, what: str, *, world_size: int, more_epochs: int) -> None:
-        """The job of the timeline trains so many epochs more on so many processes."""
+        """Wait until the job of the timeline has trained `more_epochs` epochs on `world_size` processes."""
         since = self.timeline.last_epoch_time()
         self.expect(what, lambda: self.timeline.trained(world_size=world_size, since=since) >= more_epochs)
 
@@ -107,12 +108,12 @@ class Stage:
         return JobStatus.model_validate(found.get("status") or {})
 
     def limited_by(self, namespace: str, job: str) -> tuple[str, str]:
-        """The column LIMITED BY, and the sentence behind it."""
+        """The column LIMITED BY, and its sentence."""
         condition = self.status(namespace, job).condition(ConditionType.FULL_SIZE)
         return (condition.reason, condition.message) if condition else ("", "")
 
     def events(self, namespace: str, reason: str) -> list[tuple[str, str]]:
-        """The namespace's events of that reason: whom they are about, and what they say."""
+        """The namespace's events of a reason: their objects and messages."""
         selector = f"--field-selector=reason={reason}"
         listed: dict[str, Any] = json.loads(
             self.kube.kubectl("get", "events.events.k8s.io", "-n", namespace, selector, "-o", "json")
@@ -120,7 +121,7 @@ class Stage:
         return [(event["regarding"]["name"], event.get("note", "")) for event in listed["items"]]
 
     def standing(self) -> str:
-        """What a person would look at first."""
+        """The state that a user would look at first."""
         looks = (
             ("get", "gpuquotapolicies"),
             ("get", PLURAL, "--all-namespaces"),

@@ -1,4 +1,4 @@
-"""A live timeline of one job: what the cluster says of it and what its pods log, a line for each change."""
+"""A live timeline of one job, from its status and its pods' logs, with a line for each change."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EVENT_WIDTH = 84
 
 @dataclass
 class Timeline:
-    """Reads the job again and again; prints what changed."""
+    """Reads the job repeatedly; prints the changes."""
 
     kube: Kube
     namespace: str
@@ -38,11 +38,11 @@ class Timeline:
 
     @property
     def epochs(self) -> list[Epoch]:
-        """What the job has trained so far, in order of time."""
+        """The epochs that the job has trained so far, in order of time."""
         return self.journal.epochs
 
     def say(self, event: str, *, style: str = "", at: float | None = None) -> None:
-        """A line of the timeline: time (`at` seconds after the start, else now), event, pods, world size, epoch."""
+        """Print a line: time (`at` seconds after the start, else now), event, pods, world size, epoch."""
         _, pods, _ = self._shown
         last = self.epochs[-1] if self.epochs else None
         trained = f"epoch {last.number} on {last.world_size} processes" if last else "no epoch yet"
@@ -52,7 +52,7 @@ class Timeline:
         self.console.print(Text.assemble((stamp, "dim"), "  ", (text, style), " ", (where, "cyan")))
 
     def status(self) -> dict[str, Any]:
-        """The job's status, {} before it has one or is there."""
+        """The job's status, {} before it has one or exists."""
         try:
             found = self.custom.get_namespaced_custom_object(GROUP, VERSION, self.namespace, PLURAL, self.job)
         except ApiException as error:
@@ -84,11 +84,11 @@ class Timeline:
         self.journal.note(pod.metadata.uid, text or "")  # the client returns None for a log that is still empty
 
     def last_epoch_time(self) -> float:
-        """When the last epoch ended, on the clock of the pods; 0.0 before there was one."""
+        """The time at which the last epoch ended, on the clock of the pods; 0.0 before the first one."""
         return self.epochs[-1].time if self.epochs else 0.0
 
     def trained(self, *, world_size: int, since: float) -> int:
-        """Epochs after that time on so many processes."""
+        """The epochs after a time on that many processes."""
         return sum(epoch.time > since and epoch.world_size == world_size for epoch in self.epochs)
 
     def until(self, what: str, *, world_size: int, more_epochs: int, seconds: float = 240.0) -> None:

@@ -1,4 +1,4 @@
-"""A thread that watches the pods of some namespaces while a demo goes on, and keeps a register of their lives."""
+"""A thread that watches the pods of some namespaces during a demo, and keeps a register of their lives."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ PAUSE_SECONDS = 0.5
 class Witness:
     """Lives of the pods of `namespaces`; seconds count from `started` of the monotonic clock.
 
-    A context manager: it watches inside. A watch that breaks is begun anew with a list, so nothing is missed but the
-    times in between.
+    It watches within its context. A broken watch is followed by a list, so only the times in between are missed.
     """
 
     def __init__(self, kube: Kube, namespaces: Collection[str], *, started: float) -> None:
@@ -47,11 +46,11 @@ class Witness:
         self._watch.stop()  # type: ignore[no-untyped-call]
 
     def lives(self, namespace: str) -> list[Life]:
-        """The pods of a namespace, those that are gone too, in the order in which they were first seen."""
+        """The pods of a namespace, removed ones included, in the order in which they were first seen."""
         return [life for life in list(self._register.lives.values()) if life.namespace == namespace]
 
     def news(self) -> list[Sighting]:
-        """What was seen since the last call."""
+        """The sightings since the last call."""
         found = self._register.sightings[self._told :]
         self._told += len(found)
         return found
@@ -64,7 +63,7 @@ class Witness:
                 self._stop.wait(PAUSE_SECONDS)
 
     def _list(self) -> str:
-        """Note all pods there are; the resource version to watch from."""
+        """Note all existing pods; return the resource version to watch from."""
         listed = self._core.api_client.sanitize_for_serialization(self._core.list_pod_for_all_namespaces())
         self._register.note_all([pod for pod in listed["items"] if self._cares(pod)], seconds=self._now())
         version: str = listed["metadata"]["resourceVersion"]

@@ -38,7 +38,7 @@ Name = Annotated[str, typer.Option("--name", envvar="NAME", help="The cluster; s
 
 
 class Fault(StrEnum):
-    """What `fault` can do; a node takes all of them, a part the first four."""
+    """The faults that `fault` knows. All of them apply to a node, the first four to a part."""
 
     KILL = "kill"
     RESTART = "restart"
@@ -82,7 +82,7 @@ def up(
 
 @app.command()
 def env(name: Name = names.DEFAULT_NAME) -> None:
-    """Print what a shell needs to reach a cluster: `eval "$(make env)"`, then plain kubectl and helm."""
+    """Print the shell's variables for a cluster: after `eval "$(make env)"`, plain kubectl and helm reach it."""
     _say_environment(Cluster.attach(name))
 
 
@@ -113,7 +113,7 @@ def build() -> None:
 
 @app.command()
 def prepare() -> None:
-    """Do once what takes long: packages, programs, torch, the images. Later calls find it all in the cache."""
+    """Do the slow steps once: packages, programs, torch, the images. Later calls find all of it in the cache."""
     progress = Progress()
     machine.ensure(progress)
     cache.check_room("bin", "images", *("torch" for _ in torchtree.TREES))

@@ -1,4 +1,4 @@
-"""The few requests that the cluster itself makes of its API server; tests bring a client of their own."""
+"""The few requests to the API server that the cluster itself needs; tests have their own client."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Api:
         return cls(server=server, context=context)
 
     def get(self, path: str) -> Any:
-        """The object or list at `path`, None where there is none."""
+        """The object or list at `path`, None if it does not exist."""
         try:
             return json.loads(self._send("GET", path, None))
         except urllib.error.HTTPError as error:
@@ -54,7 +54,7 @@ class Api:
             yield from map(json.loads, answer)
 
     def create(self, path: str, body: Mapping[str, Any]) -> None:
-        """Create an object in the collection `path`; one of that name that exists is left as it is."""
+        """Create an object in the collection `path`; an existing object of that name stays unchanged."""
         try:
             self._send("POST", path, json.dumps(body).encode())
         except urllib.error.HTTPError as error:
@@ -62,7 +62,7 @@ class Api:
                 raise DevclusterError(f"POST {path}: {error.read().decode(errors='replace')}") from error
 
     def delete(self, path: str) -> None:
-        """Delete the object at `path` and wait until it is removed; fine if there is none."""
+        """Delete the object at `path` and wait until it is removed. A missing object is no error."""
         try:
             self._send("DELETE", path, None)
         except urllib.error.HTTPError as error:

@@ -1,7 +1,7 @@
 """Builds the programs of the cluster (Kubernetes, etcd, helm, kwok) from Go modules, once per content of their files.
 
-Nothing is downloaded but Go modules, through the machine's own Go settings. Which Go it is: golang.py. Each of tools/*/
-is a module of its own, so that one program's dependencies do not move another's.
+Only Go modules are downloaded, through the machine's Go settings. golang.py chooses the Go. Each folder of tools/ is a
+separate module, so that one program's dependencies do not change another's.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ PARALLEL_COMPILES = "2"
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """A patch of others' source: in `file`, each `before` becomes `after`."""
+    """A patch of third-party source: in `file`, each `before` becomes `after`."""
 
     file: str
     before: str
     after: str
 
     def apply(self, source: Path) -> None:
-        """Change the file in that folder. Raises DevclusterError if it has nothing to mend."""
+        """Change the file in that folder. Raises DevclusterError if the text is not found."""
         path = source / self.file
         text = path.read_text() if path.is_file() else ""
         if self.before not in text:
-            raise DevclusterError(f"{self.file}: lacks the text that an edit of devcluster/binaries.py mends: adapt it")
+            raise DevclusterError(f"{self.file}: lacks the text that an edit of devcluster/binaries.py needs: adapt it")
         path.write_text(text.replace(self.before, self.after))
 
 
 @dataclass(frozen=True, slots=True)
 class GoModule:
-    """One folder of tools/: which programs come from which packages, and how they are linked.
+    """One folder of tools/: its programs, their packages, and how they are linked.
 
     `files` of the module `source` are copied beside the programs, each under the last part of its path. The programs
-    are built from a copy of it that has the `edits`.
+    are built from a copy of that module with the `edits`.
     """
 
     name: str
@@ -60,7 +60,7 @@ class GoModule:
     edits: tuple[Edit, ...] = ()
 
     def folder(self) -> Path:
-        """Where its go.mod and go.sum are."""
+        """The folder with its go.mod and go.sum."""
         return TOOLS / self.name
 
     def entry_name(self) -> str:
@@ -76,7 +76,7 @@ class GoModule:
 
 
 def _version_flags(version: str) -> tuple[str, ...]:
-    """Without them the programs say version v0.0.0-master and clients that parse it fail."""
+    """The linker flags that set the version. Without them it is v0.0.0-master, which clients fail to parse."""
     major, minor, _ = version.removeprefix("v").split(".")
     values = {
         "gitVersion": version,
@@ -101,7 +101,7 @@ KUBERNETES_PROGRAMS = (
 
 
 def kubernetes(release: str) -> GoModule:
-    """The module of that release, such as 1.36. Raises DevclusterError where there is none."""
+    """The module of a release, such as 1.36. Raises DevclusterError for an unknown release."""
     if release not in KUBERNETES:
         raise DevclusterError(f"kubernetes={release!r}: write one of {', '.join(KUBERNETES)}")
     return GoModule(
@@ -127,8 +127,8 @@ KWOK = GoModule(
         "kustomize/stage/node/heartbeat-with-lease/node-heartbeat-with-lease.yaml",
         "kustomize/stage/pod/fast/pod-ready.yaml",
     ),
-    # KWOK asks for all objects again whenever one of its watches ends, and then plays all of their stages again. A busy
-    # API server ends watches all the time: of 2,200 deletions, 1,300 were of pods that were gone already.
+    # KWOK lists all objects again whenever one of its watches ends, and then repeats all of their stages. A busy API
+    # server ends watches often: of 2,200 deletions, 1,300 were of pods that no longer existed.
     edits=(
         Edit(
             "pkg/utils/informer/informer.go",
@@ -145,7 +145,7 @@ KWOK = GoModule(
         ),
     ),
 )
-# Neither are these: one lists the contents of a release's images, the other is a registry to test them with.
+# These are not in MODULES either: one lists the contents of a release's images, the other is a registry for tests.
 SYFT = GoModule(
     name="syft",
     packages={"syft": "github.com/anchore/syft/cmd/syft"},
@@ -174,7 +174,7 @@ class Programs:
 
 
 def ensure(progress: Progress, *, release: str = DEFAULT_KUBERNETES) -> Programs:
-    """All programs, with that release of Kubernetes, built if the cache lacks them.
+    """Return all programs, with that release of Kubernetes; build those that the cache lacks.
 
     Raises DevclusterError if there is no Go, a build fails, or the release is not one of `KUBERNETES`.
     """

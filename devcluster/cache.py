@@ -1,6 +1,6 @@
 """The cache of downloads and builds between runs. An entry appears atomically.
 
-An entry's name contains a hash of all its inputs, so an entry is never changed: another content has another name.
+An entry's name contains a hash of all its inputs, so an entry is never changed: other content has another name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from devcluster.errors import DevclusterError
 KEY_LENGTH = 16
 GIGABYTE = 1 << 30
 ROOM_GIGABYTES = {"bin": 7, "images": 2, "torch": 6}
-"""The space of each kind of entry on an empty disk, Go's and uv's own caches included: measured, and rounded up."""
+"""The space of each kind of entry on an empty disk, with the caches of Go and uv: measured, and rounded up."""
 
 
 def root() -> Path:
@@ -72,8 +72,8 @@ def lock(name: str) -> Iterator[None]:
 def entry(name: str, build: Callable[[Path], None]) -> Path:
     """The directory `name` in the cache, made by `build(directory)` if it is not there.
 
-    `build` works in a directory beside it, which is renamed when it returns; a build that breaks, or is told to stop,
-    leaves nothing. Two processes that want the same entry: the second waits and finds it made.
+    `build` works in a directory beside it, which is renamed when it returns; a build that fails or is stopped leaves
+    nothing. If two processes want the same entry, the second waits for the first.
     """
     path = root() / name
     if path.is_dir():

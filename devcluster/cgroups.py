@@ -1,8 +1,7 @@
-"""Each node's pods live in a cgroup of the node's own, which must exist before kubelet starts, in either version of
-cgroups.
+"""Makes the cgroup of each node, in which its pods live. It must exist before kubelet starts.
 
-With version 1 that is a cgroup in every hierarchy, named ones included; with version 2 one, whose parent hands down its
-controllers. Which hierarchies there are is read from the mount table.
+With version 1 of cgroups it is a cgroup in every hierarchy, named ones included; with version 2 a single one, whose
+parent passes its controllers on. The hierarchies are read from the mount table.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ MOUNTS = Path("/proc/self/mounts")
 WANTED_CONTROLLERS = ("cpuset", "cpu", "io", "memory", "hugetlb", "pids")
 REMOVE_SECONDS = 5.0
 WEIGHT_FILES = {"cpu.shares": 16 * 1024, "cpu.weight": 16 * 100}
-"""A node is a machine: where the CPU is short, all its pods together count as much as 16 processes, not as one."""
+"""CPU weight of a node. It is a whole machine, so all its pods together count as 16 processes, not as one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hierarchy:
-    """A mounted hierarchy: where, which version, and with version 1 whether cpusets must be filled in."""
+    """A mounted hierarchy: its path, its version, and with version 1 whether cpusets must be filled in."""
 
     root: Path
     version: int
@@ -31,7 +30,7 @@ class Hierarchy:
 
 
 def hierarchies(mounts: str) -> list[Hierarchy]:
-    """Those that kubelet will use, read in the text of a mount table: all of version 1 if any, else version 2."""
+    """The hierarchies that kubelet will use, from a mount table's text: all of version 1 if any, else version 2."""
     found = []
     for line in mounts.splitlines():
         _, root, kind, options, *_ = line.split()
@@ -44,7 +43,7 @@ def hierarchies(mounts: str) -> list[Hierarchy]:
 
 
 def make(name: str) -> None:
-    """The cgroup `name` below the root of every hierarchy."""
+    """Make the cgroup `name` below the root of every hierarchy."""
     for hierarchy in hierarchies(MOUNTS.read_text()):
         folder = hierarchy.root / name
         if hierarchy.version == 2:
@@ -67,7 +66,7 @@ def pids(name: str) -> list[int]:
 
 
 def remove(name: str) -> None:
-    """Remove the cgroup `name` and all below. A killed process leaves it a moment after its death: waits for that."""
+    """Remove the cgroup `name` and all below it. Waits for killed processes, which leave it after their death."""
     end = time.monotonic() + REMOVE_SECONDS
     while folders := list(_folders(name)):
         for folder in folders:
@@ -80,7 +79,7 @@ def remove(name: str) -> None:
 
 
 def _folders(name: str) -> Iterator[Path]:
-    """Deepest first. Containers come and go meanwhile: what vanishes while it is looked at is left out."""
+    """The cgroup's folders, the deepest first. Folders that vanish meanwhile are left out, since containers end."""
     roots = {hierarchy.root / name for hierarchy in hierarchies(MOUNTS.read_text())}
     # If both versions are mounted, runc may also have made a cgroup in version 2.
     for line in MOUNTS.read_text().splitlines():
@@ -92,7 +91,7 @@ def _folders(name: str) -> Iterator[Path]:
 
 
 def give_weight(folder: Path) -> None:
-    """Let a node's cgroup count as much as a machine's processes do."""
+    """Give a node's cgroup the CPU weight of a machine's processes."""
     for name, weight in WEIGHT_FILES.items():
         if (folder / name).exists():
             (folder / name).write_text(str(weight))

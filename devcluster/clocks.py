@@ -1,9 +1,9 @@
-"""Shifts the wall clock of running processes, as if the machine they run on had another time.
+"""Shifts the wall clock of running processes, as if their machine had another time.
 
-A program, in Go as in Python, asks for the time in the vDSO, code that the kernel puts into each process. Its copy in
-one process can be written over from outside like any other code, as debuggers do: `clock_gettime` then asks the kernel,
-and adds the shift if it was asked for the wall clock. Monotonic clocks go on as ever. Forked processes inherit that;
-a new program in the process does not.
+Programs in Go and Python read the time through the vDSO, code that the kernel maps into each process. The copy in one
+process can be overwritten from outside like any other code, as debuggers do: `clock_gettime` then calls the kernel, and
+adds the shift if the wall clock was requested. Monotonic clocks are unchanged. Forked processes inherit the shift; a
+new program in the process does not.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from devcluster.errors import DevclusterError
 
 FUNCTION = b"__vdso_clock_gettime"
 DYNAMIC_SYMBOLS = 11
-"""The type of that section of an ELF file."""
+"""The type of the section with the dynamic symbols in an ELF file."""
 SECTION, SYMBOL = struct.Struct("<IIQQQQIIQQ"), struct.Struct("<IBBHQQ")
 
 
 def shift(pids: Iterable[int], seconds: int) -> None:
-    """Set the wall clock of these processes ahead by that much; a process that has ended meanwhile is no error."""
+    """Set the wall clock of these processes ahead by `seconds`; a process that has ended meanwhile is no error."""
     if platform.machine() != "x86_64":
         raise DevclusterError(f"the clock of a process can be shifted on x86_64 only, and this is {platform.machine()}")
     for pid in pids:
@@ -67,7 +67,7 @@ def _code(seconds: int) -> bytes:
 
 
 def _vdso(pid: int) -> tuple[int, int] | None:
-    """Where the process has it in its memory."""
+    """The vDSO's addresses in the process's memory."""
     for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
         if line.endswith("[vdso]"):
             begin, _, end = line.split()[0].partition("-")

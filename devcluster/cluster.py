@@ -10,7 +10,7 @@
 
 `Cluster.up(name="crd-tests", nodes=0)` is a control plane only; it returns when the API server is ready, while its
 controllers may still be starting (a new namespace gets its service account a little later). A cluster that is up
-already is used unchanged; one that is incomplete or has other settings is made anew. The cluster outlives the process
+already is used unchanged; one that is incomplete or has other settings is recreated. The cluster outlives the process
 that started it; `Cluster.attach(name)` finds it again.
 """
 
@@ -81,10 +81,10 @@ class Cluster:
     ) -> Cluster:
         """Bring the cluster `name` up, with `nodes` nodes of `gpus` GPUs each; return when nodes and GPUs are ready.
 
-        The nodes have the images of these `targets` of the Dockerfile, the base image and pause, built if need be.
+        The nodes have the images of these `targets` of the Dockerfile, the base image and pause, built if missing.
         `torch_tree` names the tree in tools/torch/ that pods with GPUs see, "" for none; `kubernetes` is a release of
-        `binaries.KUBERNETES`. With `network_policies` they are enforced. The flags are added to those of the control
-        plane's programs. Raises DevclusterError when the machine cannot run it.
+        `binaries.KUBERNETES`. `network_policies` says whether these are enforced. The flags are added to those of the
+        control plane's programs. Raises DevclusterError if the machine cannot run the cluster.
         """
         progress = progress or Progress()
         layout = Layout(names.check_name(name))
@@ -111,20 +111,20 @@ class Cluster:
                 return running_cluster
             if layout.state_file.exists():
                 why = "is stopped or has other settings"
-                progress.say(f"cluster {name} {why}: it is deleted with all its jobs and made anew")
+                progress.say(f"cluster {name} {why}: it is deleted with all its jobs and recreated")
             _take_down(layout, progress)
             return _bring_up(layout, wanted, programs, archives, progress)
 
     @classmethod
     def attach(cls, name: str = names.DEFAULT_NAME) -> Cluster:
-        """The running cluster `name`. Raises DevclusterError when there is none."""
+        """The running cluster `name`. Raises DevclusterError if there is none."""
         layout = Layout(names.check_name(name))
         found = settings.load(layout)
         programs = binaries.ensure(Progress(), release=found.kubernetes)
         return cls(layout, found, programs, Api.connect(port=found.port, pki_folder=layout.pki))
 
     def down(self, *, progress: Progress | None = None) -> None:
-        """Give everything back: see `take_down`."""
+        """Take the cluster down: see `take_down`."""
         take_down(self.layout.name, progress=progress)
 
     def __enter__(self) -> Cluster:
@@ -146,14 +146,14 @@ class Cluster:
         return self.programs["kubectl"]
 
     def node(self, name: str) -> NodeFaults:
-        """The node n1, n2, ..., to break and to mend it: see `NodeFaults`."""
+        """The node n1, n2, ..., with methods to break and repair it: see `NodeFaults`."""
         if name not in self.settings.node_names():
             known = ", ".join(self.settings.node_names()) or "none"
             raise DevclusterError(f"node={name!r}: cluster {self.layout.name!r} has no such node (it has: {known})")
         return NodeFaults(self.layout, self.settings, self.programs, name)
 
     def part(self, name: str) -> PartFaults:
-        """etcd, apiserver, controller-manager, scheduler, kwok; or n1/kubelet and the like: `node.PROGRAMS`."""
+        """The faults of etcd, apiserver, controller-manager, scheduler, kwok, or NODE/PROGRAM, such as n1/kubelet."""
         return PartFaults.named(self.layout, self.settings, self.programs, name)
 
     def compact(self) -> int:
@@ -169,7 +169,7 @@ class Cluster:
         _wait_for_api_server(self.layout, self.api)
 
     def restore(self, backup: Path) -> None:
-        """Restore the whole cluster from such a copy: the control plane and all kubelets are started anew."""
+        """Restore the whole cluster from such a copy: the control plane and all kubelets are restarted."""
         parts = [self.part(part.partition("/")[2]) for part in control_plane.PARTS]
         for part in reversed(parts):
             part.kill()
@@ -193,7 +193,7 @@ class Cluster:
         lease_seconds: int = fakenodes.LEASE_SECONDS,
         progress: Progress | None = None,
     ) -> list[str]:
-        """Add `count` nodes that KWOK plays, PREFIX1 and so on; their names, once they are Ready. See `fakenodes`."""
+        """Add `count` nodes simulated by KWOK, PREFIX1 and so on; return their names once they are Ready."""
         return fakenodes.add(
             self.api,
             self.layout,
@@ -217,7 +217,7 @@ class Cluster:
         self._set_loaded(archive)
 
     def _loaded(self, archive: Path) -> str:
-        """The identity of the archive of this file name that was loaded last; "" for none."""
+        """The identity of the last loaded archive with this file name; "" for none."""
         try:
             return (self.layout.loaded / archive.name).read_text()
         except FileNotFoundError:
@@ -247,10 +247,9 @@ class Cluster:
 
 
 def take_down(name: str, *, progress: Progress | None = None) -> None:
-    """End the cluster `name`, or the leftovers of a crashed run: processes, namespaces, links, mounts, cgroups,
-    files.
+    """Remove the cluster `name`, also after a crash: processes, namespaces, links, mounts, cgroups, files.
 
-    Kernel settings are given back with the last cluster. The logs stay until the next cluster of this name.
+    Kernel settings are restored with the last cluster. The logs stay until the next cluster of this name.
     """
     machine.check()
     layout = Layout(names.check_name(name))

@@ -1,6 +1,6 @@
-"""Runs a command of this project. An error that a person can mend ends it with one line, never with a traceback.
+"""Runs a command of this project. An error that the user can correct ends it with one line, never with a traceback.
 
-So does a signal: the command cleans up first, and its exit status shows the signal.
+A signal also ends it with one line: the command cleans up first, and its exit status shows the signal.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def run(app: Callable[[], object], *, program: str) -> None:
 
 
 class _Stopped(BaseException):
-    """Stopped by a signal. No handler on the way mistakes this for its own error."""
+    """A signal stopped the command. This is no Exception, so that no handler of errors catches it."""
 
     def __init__(self, number: int) -> None:
         self.number = number

@@ -1,6 +1,6 @@
 """The control plane: etcd, API server, controller manager and scheduler in a namespace, and the forwarder to it.
 
-Each part can be started again by itself; its command follows from the cluster's layout and settings only.
+Each part can be restarted alone; its command follows from the cluster's layout and settings only.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ API_SERVER = f"{network.CONTROL_PLANE}/apiserver"
 CONTROLLER_MANAGER = f"{network.CONTROL_PLANE}/controller-manager"
 SCHEDULER = f"{network.CONTROL_PLANE}/scheduler"
 FORWARDER = f"{network.CONTROL_PLANE}/forwarder"
-# In the order of their start. The clients end at once if the API server does not know them yet.
+# The parts in the order of their start. The clients end at once if the API server does not know them yet.
 SERVERS = (ETCD, API_SERVER, FORWARDER)
 CLIENTS = (CONTROLLER_MANAGER, SCHEDULER)
 PARTS = (*SERVERS, *CLIENTS)
@@ -27,7 +27,7 @@ PARTS = (*SERVERS, *CLIENTS)
 ETCD_URL = "http://127.0.0.1:2379"
 INTERNAL_URL = f"https://{names.BRIDGE_ADDRESS}:{names.API_PORT}"
 PACKAGE_PARENT = Path(__file__).parent.parent
-# The default of 20 a second makes a hundred nodes that join wait for half a minute.
+# With the default of 20 requests a second, a hundred new nodes would wait for half a minute.
 UNTHROTTLED = ("--kube-api-qps=500", "--kube-api-burst=500")
 
 
@@ -59,7 +59,7 @@ def write_pki(layout: Layout, settings: Settings) -> None:
 
 
 def write_kubeconfig(layout: Layout, name: str, client: pki.Pair) -> None:
-    """The kubeconfig NAME of a program inside the cluster's network."""
+    """Write the kubeconfig NAME of a program inside the cluster's network."""
     pki.write_kubeconfig(
         kubeconfig_of(layout, name),
         server=INTERNAL_URL,
@@ -70,12 +70,12 @@ def write_kubeconfig(layout: Layout, name: str, client: pki.Pair) -> None:
 
 
 def kubeconfig_of(layout: Layout, name: str) -> Path:
-    """Where a program's kubeconfig is."""
+    """The path of a program's kubeconfig."""
     return layout.pki / f"{name}.kubeconfig"
 
 
 def start(layout: Layout, settings: Settings, programs: Programs, *, part: str) -> None:
-    """Start one part; one that runs already is left alone."""
+    """Start one part, unless it already runs."""
     anchor = network.anchor(layout, network.CONTROL_PLANE)
     if part == FORWARDER:
         command = [sys.executable, "-m", "devcluster.forwarder", str(settings.port), str(anchor)]
@@ -103,13 +103,13 @@ def _etcd(layout: Layout, programs: Programs) -> list[str]:
         f"--listen-client-urls={ETCD_URL}",
         f"--advertise-client-urls={ETCD_URL}",
         "--listen-peer-urls=http://127.0.0.1:2380",
-        # The data lives no longer than the cluster; a killed etcd loses nothing, only a crashed machine would.
+        # The data is not needed after the cluster. A killed etcd loses nothing; only a crashed machine would.
         "--unsafe-no-fsync",
     ]
 
 
 def etcd_data(layout: Layout) -> Path:
-    """Where etcd keeps all of the cluster's objects."""
+    """The folder in which etcd keeps all of the cluster's objects."""
     return layout.folder / "etcd"
 
 
@@ -163,7 +163,7 @@ def _controller_manager(layout: Layout, programs: Programs) -> list[str]:
         f"--service-cluster-ip-range={names.SERVICE_CIDR}",
         f"--cluster-cidr={names.POD_CIDR}",
         "--allocate-node-cidrs=false",
-        # A lost node is noticed in seconds, not in the default minute, so that tests need not wait.
+        # A lost node is noticed within seconds instead of the default minute, so that tests need not wait.
         "--node-monitor-grace-period=12s",
         "--node-monitor-period=2s",
         *UNTHROTTLED,

@@ -1,4 +1,4 @@
-"""Pretends that a node has GPUs: a kubelet device plugin that advertises nvidia.com/gpu.
+"""Simulates the GPUs of a node: a kubelet device plugin that advertises nvidia.com/gpu.
 
 A container that gets GPUs gets NVIDIA_VISIBLE_DEVICES and, read-only, a torch tree, as a GPU vendor's runtime injects
 its driver. GPUs listed in a file are reported as unhealthy. Run inside a node as `python -m devcluster.device_plugin`.
@@ -43,7 +43,7 @@ class Gpus:
     torch: Path | None = None
 
     def device_id(self, index: int) -> str:
-        """The id of GPU `index`, unlike that of any other node."""
+        """The id of GPU `index`, unique in the cluster."""
         return f"{self.prefix}-gpu-{index}"
 
     def sick(self) -> frozenset[int]:
@@ -113,7 +113,7 @@ def _handler(gpus: Gpus, stopped: threading.Event) -> grpc.GenericRpcHandler:
 
 
 def _register() -> None:
-    # gRPC would make an authority of the socket's path, which kubelet refuses.
+    # gRPC would derive an authority from the socket's path, which kubelet refuses.
     options = [("grpc.default_authority", "localhost")]
     with grpc.insecure_channel(f"unix://{KUBELET_SOCKET}", options=options) as channel:
         register: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(
@@ -123,7 +123,7 @@ def _register() -> None:
 
 
 def _kubelet_instance() -> tuple[int, int] | None:
-    """Differs after each start of kubelet, which makes its socket anew and forgets every plugin."""
+    """An identity that differs after each start of kubelet, which recreates its socket and forgets every plugin."""
     try:
         status = KUBELET_SOCKET.stat()
     except OSError:
@@ -132,7 +132,7 @@ def _kubelet_instance() -> tuple[int, int] | None:
 
 
 def serve_one_kubelet(gpus: Gpus) -> None:
-    """Wait for a kubelet, serve it, return when another has taken its place."""
+    """Wait for a kubelet, serve it, and return when another one has taken its place."""
     while (instance := _kubelet_instance()) is None:
         time.sleep(KUBELET_POLL_SECONDS)
     SOCKET.unlink(missing_ok=True)

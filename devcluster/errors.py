@@ -1,5 +1,5 @@
-"""The one exception that a person is meant to read: what could not be done, and what to do instead."""
+"""The exception whose message is for the user: what could not be done, and what to do instead."""
 
 
 class DevclusterError(RuntimeError):
-    """Something the person at the keyboard can change: the message says what and how."""
+    """An error that the user can correct; the message says what to change and how."""

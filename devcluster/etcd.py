@@ -1,4 +1,4 @@
-"""Compacts etcd's history, by etcd's JSON interface beside gRPC."""
+"""Compacts etcd's history through the JSON interface that etcd offers beside gRPC."""
 
 from __future__ import annotations
 

@@ -1,13 +1,14 @@
-"""Nodes that are objects only, played by KWOK: no kubelet, no container, any number, beside real nodes or alone.
+"""Nodes that are objects only, simulated by KWOK, in any number, without kubelets and containers.
 
     cluster = Cluster.up(name="many", nodes=0)
     names = cluster.add_fake_nodes(125, gpus=8)          # k1 ... k125; returns when they are Ready
     cluster.add_fake_nodes(2, prefix="spare", labels={"pool": "spare"})
     cluster.part("kwok").freeze()                        # they are all lost; thaw() brings them back
 
-A pod that is bound to such a node (by the scheduler, or by its nodeName) is Running and Ready at once; a deleted one is
-removed at once, whatever its grace period. Pods run until they are deleted: none ends or fails by itself, and none has
-a log. Real pods must be kept away from these nodes, the operator's too: they carry no taint, but the label type=kwok.
+They can be used with real nodes or without. A pod that is bound to such a node (by the scheduler, or by its nodeName)
+is Running and Ready at once; a deleted one is removed at once, whatever its grace period. Pods run until they are
+deleted: none ends or fails by itself, and none has a log. Real pods, the operator's included, must be kept away from
+these nodes: they have no taint, but the label type=kwok.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from devcluster.progress import Progress
 PART = f"{network.CONTROL_PLANE}/kwok"
 ANNOTATION = "kwok.x-k8s.io/node"
 POD_CIDR = "10.245.0.0/16"
-# Renewed after a quarter of it, so that the controller manager, patient for 12 s, may miss one.
+# A lease is renewed after a quarter of its duration, so the controller manager, which waits for 12 s, may miss one.
 LEASE_SECONDS = 20
-# For clusters whose controller manager is more patient than that: renewed every 10 s, as kubelets renew theirs.
+# For clusters whose controller manager waits longer: a lease is renewed every 10 s, as by kubelets.
 KUBELETS_LEASE_SECONDS = 40
 READY_SECONDS = 120.0
 PARALLEL_REQUESTS = 8
@@ -47,7 +48,7 @@ def add(
     lease_seconds: int,
     progress: Progress,
 ) -> list[str]:
-    """Add PREFIX1 ... PREFIXcount, those that exist left as they are; return their names when all are Ready.
+    """Add PREFIX1 ... PREFIXcount, and return their names when all are Ready. Existing nodes stay unchanged.
 
     `lease_seconds` is how long a node's lease lasts; the first call decides for all.
     """
@@ -67,7 +68,7 @@ def add(
 
 
 def start(layout: Layout, progress: Progress, *, lease_seconds: int = LEASE_SECONDS) -> None:
-    """Start kwok, building it if need be; one that runs already is left alone."""
+    """Start kwok, unless it already runs; build it if it is missing."""
     folder = binaries.ensure_module(binaries.KWOK, progress)
     kubeconfig = control_plane.kubeconfig_of(layout, "kwok")
     if not kubeconfig.exists():

@@ -1,4 +1,4 @@
-"""Breaks parts of a running cluster on purpose, and mends them: whole nodes, and single programs."""
+"""Breaks parts of a running cluster on purpose, and repairs them: whole nodes, and single programs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from devcluster.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class NodeFaults:
-    """The faults of a node. Its name is n1, n2, ..."""
+    """The faults of one node, whose name is n1, n2, ..."""
 
     layout: Layout
     settings: Settings
@@ -25,59 +25,55 @@ class NodeFaults:
     name: str
 
     def kill(self) -> None:
-        """Switch the node off at once, with all its pods, without notice to the API server. Cluster.wait_ready waits
-        after a restart.
-        """
+        """Switch the node off at once, with all its pods, without notice to the API server."""
         node.kill(self.layout, self.name)
 
     def restart(self) -> None:
-        """Switch the node off and on again; images and finished containers stay. Returns before the node is Ready."""
+        """Switch the node off and on; images and ended containers stay. Returns before the node is Ready."""
         node.restart(self.layout, self.settings, self.programs, self.name)
 
     def freeze(self) -> None:
-        """Stop every process of the node, in containers too, where it is."""
+        """Stop every process of the node, in containers too (SIGSTOP)."""
         processes.send(node.pids(self.layout, self.name), signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Let them run on."""
+        """Let the node's processes continue."""
         processes.send(node.pids(self.layout, self.name), signal.SIGCONT)
 
     def cut_off(self) -> None:
-        """Pull its network cable: no packet passes, connections stay open on both sides."""
+        """Disconnect the node from the network: no packet passes, and connections stay open on both sides."""
         network.cut(self.layout, self.name)
 
     def heal(self) -> None:
-        """Put its network cable back."""
+        """Reconnect the node to the network."""
         network.heal(self.layout, self.name)
 
     def part_from(self, other: str) -> None:
-        """Drop all packets between this node and another one, and their pods; both still reach the API server."""
+        """Drop all packets between this node with its pods and another one; both still reach the API server."""
         network.part(self.layout, self.name, self._another(other))
 
     def join(self, other: str) -> None:
-        """Let packets pass between the two again."""
+        """Let packets pass again between this node and another one."""
         network.join(self.layout, self.name, self._another(other))
 
     def silence_dns(self) -> None:
-        """Let look-ups of the node's pods get no answer: each waits for its time-out."""
+        """Drop DNS queries of the node's pods: each waits for its timeout."""
         network.silence_dns(self.layout, self.name)
 
     def refuse_dns(self) -> None:
-        """Let look-ups be refused at once again."""
+        """Refuse DNS queries at once again."""
         network.refuse_dns(self.layout, self.name)
 
     def fill_disk(self) -> None:
-        """Fill the disk that kubelet and emptyDirs are on; kubelet finds out within 10 s, and evicts all pods."""
+        """Fill the disk of kubelet and of emptyDirs; kubelet notices it within 10 s, and evicts all pods."""
         kubeletdisks.fill(self.layout, self.name)
 
     def free_disk(self) -> None:
-        """Make room on it again; kubelet takes pods again some 15 s later."""
+        """Free the disk; kubelet accepts pods again some 15 s later."""
         kubeletdisks.free(self.layout, self.name)
 
     def take_image(self, ref: str) -> None:
-        """Remove an image, REGISTRY/REPOSITORY:TAG, which cannot be pulled from anywhere. Its running containers run
-        on.
-        """
+        """Remove an image, REGISTRY/REPOSITORY:TAG, which cannot be pulled from anywhere. Its containers continue."""
         node.remove_image(self.layout, self.name, ref)
 
     def give_image(self, archive: Path) -> None:
@@ -85,7 +81,7 @@ class NodeFaults:
         node.load_image(self.layout, self.name, archive)
 
     def set_clock(self, seconds: int) -> None:
-        """Set the node's clock so far ahead of this machine's (behind, if negative), for all its processes.
+        """Set the node's clock ahead of this machine's by `seconds` (behind, if negative), for all its processes.
 
         A program that is started later has the right time until it is set again.
         """
@@ -116,7 +112,7 @@ class PartFaults:
 
     @classmethod
     def named(cls, layout: Layout, settings: Settings, programs: Programs, name: str) -> PartFaults:
-        """etcd, apiserver, controller-manager, scheduler, kwok, or NODE/PROGRAM. DevclusterError for other names."""
+        """The faults of etcd, apiserver, controller-manager, scheduler, kwok, NODE/PROGRAM. Raises DevclusterError."""
         short = {part.split("/")[1]: part for part in (*control_plane.PARTS, fakenodes.PART)}
         of_nodes = [f"{n}/{program}" for n in settings.node_names() for program in node.programs_of(settings)]
         if name not in short and name not in of_nodes:
@@ -125,19 +121,19 @@ class PartFaults:
         return cls(layout, settings, programs, short.get(name, name))
 
     def kill(self) -> None:
-        """Send SIGKILL, and wait for its end. Containers outlive their kubelet and containerd."""
+        """Send SIGKILL, and wait for the program's end. Containers outlive their kubelet and containerd."""
         processes.kill_all(self._pids)
 
     def freeze(self) -> None:
-        """Stop it where it is: its connections stay open and nothing answers."""
+        """Stop the program (SIGSTOP): its connections stay open, and nothing answers."""
         processes.send(self._pids(), signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Let it run on."""
+        """Let the program continue."""
         processes.send(self._pids(), signal.SIGCONT)
 
     def restart(self) -> None:
-        """Kill it if it runs, and start it. Returns when the process exists, before it is ready."""
+        """Kill the program if it runs, and start it. Returns when the process exists, before it is ready."""
         self.kill()
         if self.part in control_plane.PARTS:
             control_plane.start(self.layout, self.settings, self.programs, part=self.part)
@@ -147,9 +143,9 @@ class PartFaults:
             node.start_part(self.layout, self.settings, self.programs, self.part)
 
     def runs(self) -> bool:
-        """Whether it runs."""
+        """Whether the program runs."""
         return bool(self._pids())
 
     def _pids(self) -> list[int]:
-        """Only the program itself: containerd's shims carry its mark and must live on."""
+        """The pid of the program alone: containerd's shims carry its mark, and must survive."""
         return [process.pid for process in processes.find(self.layout, self.part) if process.leads]

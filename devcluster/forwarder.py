@@ -1,8 +1,8 @@
-"""Carries connections from a loopback port to a port of the loopback in another network namespace.
+"""Forwards connections from a loopback port to a loopback port of another network namespace.
 
-Run by the control plane as `python -m devcluster.forwarder PORT ANCHOR_PID`, for the API server. It listens first and
-then moves itself into the namespace: the listening socket stays where it was made, new connections are made where it
-is now. `... PORT PID TARGET` reaches another port than the API server's.
+The control plane runs it as `python -m devcluster.forwarder PORT ANCHOR_PID`, for the API server. It listens first and
+then enters the namespace: the listening socket stays in the old namespace, new connections are made in the new one.
+`... PORT PID TARGET` reaches another port than the API server's.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CLONE_NEWNET = 0x40000000
 
 
 def enter_network(pid: int) -> None:
-    """Move this thread into the network namespace of `pid`. Raises OSError when it must not."""
+    """Move this thread into the network namespace of `pid`. Raises OSError without the permission."""
     libc = ctypes.CDLL(None, use_errno=True)
     descriptor = os.open(Path(f"/proc/{pid}/ns/net"), os.O_RDONLY)
     try:

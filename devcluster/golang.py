@@ -1,9 +1,7 @@
-"""Finds the Go that builds the cluster's programs: the machine's if it is new enough, else a pinned one in the
-cache.
+"""Finds the Go that builds the cluster's programs: the machine's if it is new enough, else a pinned one in the cache.
 
-Debian's own is often too old. Go 1.21 and newer fetches the toolchain of a go.mod by itself, unless that is switched
-off (GOTOOLCHAIN=local). So its version is asked in the folder that is built. An older Go does not know that line of
-go.mod.
+Debian's Go is often too old. Go 1.21 and newer fetches the toolchain of a go.mod by itself, unless that is switched off
+(GOTOOLCHAIN=local). So `go version` is run in the folder that is built. An older Go does not know that line of go.mod.
 """
 
 from __future__ import annotations
@@ -27,13 +25,13 @@ def ensure(progress: Progress, *, module: Path) -> str:
     if go and found >= wanted:
         return go
     here = f"{go} is {_dotted(found)}" if go else "there is no `go` on PATH"
-    progress.say(f"Go {_dotted(wanted)} or newer is needed and {here}: a pinned one is taken")
+    progress.say(f"Go {_dotted(wanted)} or newer is needed and {here}: a pinned one is used")
     try:
         return str(_pinned(progress) / "go" / "bin" / "go")
     except DevclusterError as error:
         raise DevclusterError(
-            f"Go {_dotted(wanted)} or newer is needed, {here}, and the pinned one cannot be installed ({error}): mend "
-            "that, or put a newer `go` on PATH"
+            f"Go {_dotted(wanted)} or newer is needed, {here}, and the pinned one cannot be installed ({error}): "
+            "correct that, or put a newer `go` on PATH"
         ) from error
 
 

@@ -1,8 +1,7 @@
-"""The nodes' changes of the machine itself, counted per cluster, and reverted when the last cluster with nodes
-ends.
+"""Changes of the machine that nodes need, counted per cluster and reverted with the last cluster that has nodes.
 
 These are kernel settings (those that kubelet and kube-proxy write, and a limit that several clusters would reach), and
-folders that serve as mount points. A file in /run remembers the former state. A restart of the machine resets its
+folders that serve as mount points. A file in /run records the former state. A restart of the machine resets its
 settings, and removes the file.
 """
 
@@ -86,7 +85,7 @@ def _give_settings_back(record: HostChanges) -> None:
 
 def _give_folders_back(record: HostChanges) -> None:
     for folder in sorted(record.folders, key=len, reverse=True):
-        # A folder that another program has begun to use is not ours any more.
+        # A folder that another program uses by now must stay.
         with contextlib.suppress(OSError):
             Path(folder).rmdir()
 

@@ -1,8 +1,8 @@
-"""Makes the images that no registry has: `pause`, which every pod needs, and the base of the project's own.
+"""Makes the images that no registry has: `pause`, which every pod needs, and the base of the project's images.
 
-Both are archives in the cache. The base is a minimal Debian with Python from the machine's own Debian mirror; its
-folder is kept too, because torch is compiled with the very Python that will run it. An image of a user's, who has
-installed more packages in it, is made from these (`with_packages`).
+Both are archives in the cache. The base is a minimal Debian with Python from the machine's Debian mirror; its folder is
+kept too, because torch is compiled with the same Python that will run it. `with_packages` makes an image as a user's
+would be, with more packages installed.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ BASE_SUITE = "bookworm"
 BASE_PYTHON = "3.11"
 BASE_PACKAGES = ("ca-certificates", "python3", "python3-venv")
 PACKAGES_INSIDE = f"usr/local/lib/python{BASE_PYTHON}/dist-packages"
-# Contents that do not belong in an image: kernel file systems, package lists, what debootstrap downloaded, and the one
-# file that is another one each time, a cache of ldconfig's.
+# Contents that do not belong in an image: kernel file systems, package lists, debootstrap's downloads, and ldconfig's
+# cache, the only file that differs each time.
 LEFT_OUT_BELOW = (
     "dev/",
     "proc/",
@@ -68,7 +68,7 @@ def base(progress: Progress) -> Base:
         ):
             rootfs = folder / "rootfs"
             debootstrap(rootfs, include=BASE_PACKAGES)
-            # Archives of packages are of no use any more.
+            # The archives of packages are not needed any more.
             shell.run("chroot", rootfs, "apt-get", "clean")
             oci.write_archive(folder / "base.tar", rootfs=rootfs, ref=BASE_REF, leave_out=left_out)
 
@@ -84,7 +84,7 @@ def with_packages(progress: Progress, *, packages: Path, ref: str) -> Path:
     def build(folder: Path) -> None:
         with progress.step(f"making the image {ref}"):
             rootfs = folder / "rootfs"
-            # Links are enough: they are only read, and then removed.
+            # Hard links are enough, since the files are only read, and then removed.
             shell.run("cp", "--archive", "--link", found.rootfs, rootfs)
             shell.run("cp", "--archive", "--link", f"{packages}/.", rootfs / PACKAGES_INSIDE)
             oci.write_archive(folder / "image.tar", rootfs=rootfs, ref=ref, leave_out=left_out)
@@ -98,7 +98,7 @@ def with_packages(progress: Progress, *, packages: Path, ref: str) -> Path:
 
 def debootstrap(target: Path, *, include: Sequence[str]) -> None:
     """A minimal Debian with these packages, in the folder `target`."""
-    # It mounts /proc in there: in a mount namespace of its own, no mount is left behind if it is stopped.
+    # debootstrap mounts /proc there: in a separate mount namespace, no mount remains if it is stopped.
     apart = ("unshare", "--mount", "--propagation", "private")
     what = ("--variant=minbase", f"--include={','.join(include)}", BASE_SUITE)
     shell.run(*apart, "debootstrap", *what, target, *_debian_mirror())

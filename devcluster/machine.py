@@ -24,13 +24,13 @@ def check() -> None:
 
 
 def ensure(progress: Progress) -> None:
-    """Check the machine, and install what it lacks to build and to run. Whatever builds or starts begins with this."""
+    """Check the machine, and install missing packages. Commands that build or start something begin with this."""
     check()
     packages.ensure(progress)
 
 
 def free_port(name: str) -> int:
-    """The first free loopback port from the cluster's own on. Raises DevclusterError when none is free."""
+    """The first free loopback port, from the cluster's first port on. Raises DevclusterError if none is free."""
     first = names.first_port(name)
     for port in range(first, first + PORTS_TRIED):
         with socket.socket() as candidate:

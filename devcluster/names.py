@@ -1,7 +1,7 @@
-"""Derives every name, address, port and path of a cluster from its NAME, so that two clusters never meet.
+"""Derives every name, address, port and path of a cluster from its NAME, so that two clusters never collide.
 
-A cluster's links and addresses live in network namespaces of its own, where every cluster may use the same ones; names
-that the whole machine sees (the loopback port, cgroups, paths, marks of processes) contain the name.
+A cluster's links and addresses are in its own network namespaces, so every cluster may use the same ones; names that
+the whole machine sees (the loopback port, cgroups, paths, marks of processes) contain the name.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ SERVICE_CIDR = "10.96.0.0/16"
 API_SERVICE_ADDRESS = "10.96.0.1"
 API_PORT = 6443
 
-# The loopback port is looked for from here on, below the kernel's ephemeral ports (32768 and up).
+# The search for a loopback port begins here, below the kernel's ephemeral ports (32768 and up).
 FIRST_PORT = 20000
 PORTS = 10000
 
 
 def check_name(name: str) -> str:
-    """`name` itself. Raises DevclusterError when it cannot be a cluster's name."""
+    """Return `name`. Raises DevclusterError if it cannot be a cluster's name."""
     if NAME_RULE.fullmatch(name) is None:
         raise DevclusterError(
             f"name={name!r} cannot name a cluster: write at most 20 of a-z, 0-9 and -, beginning with a letter"
@@ -47,12 +47,12 @@ def first_port(name: str) -> int:
 
 
 def node_name(number: int) -> str:
-    """n1, n2, ... for 1, 2, ..."""
+    """The name of a node: n1 for 1."""
     return f"n{number}"
 
 
 def node_number(node: str) -> int:
-    """2 for n2. Raises DevclusterError for what is no node's name."""
+    """The number of a node: 2 for n2. Raises DevclusterError if `node` is no node's name."""
     match = NODE_RULE.fullmatch(node)
     if match is None or int(match[1]) > MAX_NODES:
         raise DevclusterError(f"node={node!r} is not a node: write n1, n2, ... up to n{MAX_NODES}")
@@ -70,7 +70,7 @@ def node_pod_cidr(number: int) -> str:
 
 
 def node_link(node: str) -> str:
-    """The bridge's end of the node's cable."""
+    """The link of the node on the bridge's side."""
     return f"port-{node}"
 
 
@@ -82,17 +82,17 @@ class Layout:
 
     @property
     def folder(self) -> Path:
-        """Everything the cluster writes."""
+        """The folder of all files of the cluster."""
         return cache.root() / "clusters" / check_name(self.name)
 
     @property
     def logs(self) -> Path:
-        """One file for each process; kept when the cluster goes down, until the next one of this name."""
+        """The folder with one log for each process; it stays until the next cluster of this name."""
         return self.folder / "logs"
 
     @property
     def pki(self) -> Path:
-        """Keys, certificates and the programs' kubeconfigs."""
+        """The folder of keys, certificates and the programs' kubeconfigs."""
         return self.folder / "pki"
 
     @property
@@ -102,12 +102,12 @@ class Layout:
 
     @property
     def loaded(self) -> Path:
-        """Which archives the nodes have."""
+        """The folder that records which archives the nodes have."""
         return self.folder / "loaded"
 
     @property
     def kubeconfig(self) -> Path:
-        """The administrator's, through the loopback port."""
+        """The administrator's kubeconfig, through the loopback port."""
         return self.folder / "kubeconfig"
 
     @property

@@ -1,7 +1,7 @@
-"""The cluster's network: a namespace with a bridge (the control plane's), a namespace for each node, cables between.
+"""The cluster's network: the control plane's namespace with a bridge, and a namespace for each node, linked by veths.
 
 Namespaces are held by anchor processes and have no names, so they end with their anchor and leave no mount behind;
-links end with their namespace. The machine's own network is not touched.
+links end with their namespace. The machine's network is not changed.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from devcluster.errors import DevclusterError
 from devcluster.names import Layout
 
 CONTROL_PLANE = "control-plane"
-# Mounts made inside are not seen outside.
+# Mounts made inside are not visible outside.
 UNSHARE = ("unshare", "--net", "--mount", "--propagation", "private")
 
 
 def anchor(layout: Layout, owner: str) -> int:
-    """The pid that holds the namespaces of a node or of the control plane. Raises DevclusterError when it is not up."""
+    """The pid that holds the namespaces of a node or of the control plane. Raises DevclusterError if it is not up."""
     pid = processes.leader(layout, f"{owner}/anchor")
     if pid is None:
         raise DevclusterError(f"{owner} of cluster {layout.name!r} is not running; start it first")
@@ -26,7 +26,7 @@ def anchor(layout: Layout, owner: str) -> int:
 
 
 def start_control_plane_network(layout: Layout) -> None:
-    """The control plane's namespace, with the bridge to which nodes are connected."""
+    """Start the control plane's namespace, with the bridge to which nodes are connected."""
     pid = processes.start(layout, f"{CONTROL_PLANE}/anchor", ["sleep", "infinity"], before=UNSHARE)
     if _has_link(pid, names.BRIDGE):
         return
@@ -35,13 +35,13 @@ def start_control_plane_network(layout: Layout) -> None:
     inside(pid, "ip", "address", "add", f"{names.BRIDGE_ADDRESS}/{names.BRIDGE_PREFIX_LENGTH}", "dev", names.BRIDGE)
     inside(pid, "ip", "link", "set", names.BRIDGE, "up")
     inside(pid, "sysctl", "-qw", "net.ipv4.ip_forward=1")
-    # No DNS server runs here. Every look-up must be refused at once: one whose refusal is rate-limited takes 5 s, and
-    # torch looks up the name of every peer.
+    # No DNS server runs here. Every query must be refused at once: one whose refusal is rate-limited takes 5 s, and
+    # torch resolves the name of every peer.
     inside(pid, "sysctl", "-qw", "net.ipv4.icmp_ratelimit=0")
 
 
 def start_node_network(layout: Layout, node: str, *, mount_script: Path) -> None:
-    """A node's namespaces: its mounts as `mount_script` makes them, its cable to the bridge, the routes of its pods."""
+    """Start a node's namespaces, with the mounts of `mount_script`, the link to the bridge, and its pods' routes."""
     number = names.node_number(node)
     bridge_side = anchor(layout, CONTROL_PLANE)
     node_side = processes.start(layout, f"{node}/anchor", ["sh", mount_script], before=UNSHARE)
@@ -57,46 +57,46 @@ def start_node_network(layout: Layout, node: str, *, mount_script: Path) -> None
 
 
 def cut(layout: Layout, node: str) -> None:
-    """Pull the node's cable: packets vanish without an error."""
+    """Disconnect the node: packets are dropped without an error."""
     inside(anchor(layout, CONTROL_PLANE), "ip", "link", "set", names.node_link(node), "nomaster")
 
 
 def heal(layout: Layout, node: str) -> None:
-    """Put the cable back."""
+    """Reconnect the node."""
     inside(anchor(layout, CONTROL_PLANE), "ip", "link", "set", names.node_link(node), "master", names.BRIDGE)
 
 
 def part(layout: Layout, node: str, other: str) -> None:
-    """No packet passes between two nodes or their pods any more; each still reaches all else."""
+    """Drop all packets between two nodes and their pods; each still reaches all other addresses."""
     for one, peer in ((node, other), (other, node)):
         _set_rule(layout, one, f"parted-from-{peer}", f"ip saddr {_addresses(peer)} drop")
 
 
 def join(layout: Layout, node: str, other: str) -> None:
-    """Let packets pass between them again."""
+    """Let packets pass between two nodes again."""
     for one, peer in ((node, other), (other, node)):
         _set_rule(layout, one, f"parted-from-{peer}", "")
 
 
 def silence_dns(layout: Layout, node: str) -> None:
-    """Let look-ups from the node and its pods vanish."""
+    """Drop DNS queries from the node and its pods."""
     rule = f"ip saddr {_addresses(node)} meta l4proto {{ tcp, udp }} th dport 53 drop"
     _set_rule(layout, CONTROL_PLANE, f"silent-dns-{node}", rule)
 
 
 def refuse_dns(layout: Layout, node: str) -> None:
-    """Let look-ups be refused again."""
+    """Refuse DNS queries again."""
     _set_rule(layout, CONTROL_PLANE, f"silent-dns-{node}", "")
 
 
 def _addresses(node: str) -> str:
-    """The node's and its pods', for a rule."""
+    """The addresses of the node and its pods, for a rule."""
     number = names.node_number(node)
     return f"{{ {names.node_address(number)}, {names.node_pod_cidr(number)} }}"
 
 
 def _set_rule(layout: Layout, owner: str, table: str, rule: str) -> None:
-    """What comes to a node or the control plane is filtered by this rule, in a table of its own; by none for "".
+    """Filter incoming packets of a node or of the control plane by this rule, in a separate table; "" removes it.
 
     Dropped packets give the sender no error, unlike with a filter on the sender's side.
     """
@@ -108,7 +108,7 @@ def _set_rule(layout: Layout, owner: str, table: str, rule: str) -> None:
 
 
 def inside(pid: int, *command: str) -> str:
-    """Run a command in the network and mount namespaces of an anchor; its output."""
+    """Run a command in the network and mount namespaces of an anchor; return its output."""
     return shell.run("nsenter", "--target", str(pid), "--net", "--mount", *command)
 
 

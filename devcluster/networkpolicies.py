@@ -1,10 +1,10 @@
 """The network policies of a cluster for the pods of one node, as a ruleset for nft: objects in, text out.
 
-The rules sit where packets are forwarded. There, kube-proxy has put a pod's address in place of a Service's, and what a
-node itself sends to its pods (kubelet's probes) does not pass. A packet between two pods of the node has to pass both
-pods' rules; between nodes, the sender's on its node and the receiver's on the other. A packet that is not allowed is
-dropped, which differs from all other errors: a closed port refuses. Connections that exist outlive a policy that would
-not allow them.
+The rules apply where packets are forwarded. There, kube-proxy has replaced a Service's address by a pod's, and packets
+from a node to its own pods (kubelet's probes) do not pass. A packet between two pods of the node has to pass both pods'
+rules; between nodes, the sender's rules on its node and the receiver's on the other. A packet that is not allowed is
+dropped, which differs from all other errors: a closed port refuses. Existing connections outlive a policy that does not
+allow them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ENDED = ("Succeeded", "Failed")
 
 @dataclass(frozen=True, slots=True)
 class Direction:
-    """The words that one direction has in a policy and in a rule. `own` is the side of the pod that is selected."""
+    """The keywords of one direction in a policy and in a rule. `own` is the side of the selected pod."""
 
     policy_type: str
     rules: str
@@ -36,14 +36,14 @@ EGRESS = Direction(policy_type="Egress", rules="egress", peers="to", own="saddr"
 
 @dataclass(frozen=True, slots=True)
 class Pods:
-    """The pods that have an address of their own, and the labels of the namespaces."""
+    """The pods that have their own address, and the labels of the namespaces."""
 
     items: Sequence[Object]
     namespace_labels: Mapping[str, Mapping[str, str]]
 
     @classmethod
     def of(cls, pods: Iterable[Object], namespaces: Iterable[Object]) -> Pods:
-        """In the order of their addresses; what runs in its node's network, or has ended, is no pod here."""
+        """The pods in the order of their addresses, without those in their node's network and those that have ended."""
         with_address = [pod for pod in pods if _has_own_address(pod)]
         labels = {each["metadata"]["name"]: _labels(each) for each in namespaces}
         return cls(items=sorted(with_address, key=_address), namespace_labels=labels)
@@ -64,7 +64,7 @@ class Pods:
 
 
 def ruleset(node: str, *, pods: Iterable[Object], namespaces: Iterable[Object], policies: Iterable[Object]) -> str:
-    """What `nft -f` takes to put the rules for the pods of `node` in place of the former ones, all at once."""
+    """The input of `nft -f` that replaces all rules for the pods of `node` at once."""
     known = Pods.of(pods, namespaces)
     in_order = sorted(policies, key=lambda policy: (policy["metadata"]["namespace"], policy["metadata"]["name"]))
     chains, verdicts = [], []
@@ -107,8 +107,8 @@ def _hook(verdicts: Sequence[str]) -> str:
 
 
 def _chain(name: str, pod: Object, policies: Sequence[Object], pods: Pods, direction: Direction) -> str:
-    """Of the packets that one pod gets or sends: back to where they came from if a rule of a policy allows them."""
-    # Nobody can forbid a pod to talk to itself, as through its own Service.
+    """The chain of one pod's incoming or outgoing packets: it returns those that a rule of a policy allows."""
+    # A pod may always connect to itself, for example through its own Service.
     allowed = [f"ip {direction.other} {_address(pod)} return"]
     for policy in policies:
         for rule in policy["spec"].get(direction.rules) or []:
@@ -148,7 +148,7 @@ def _block_match(block: Object, direction: Direction) -> str:
 
 
 def _port_match(port: Object, pod: Object) -> str | None:
-    """None where the port is given by a name that the pod does not have."""
+    """The match of a port; None if the pod has no port of the given name."""
     protocol, number = port.get("protocol", "TCP").lower(), port.get("port")
     if isinstance(number, str):
         number = _named_port(pod, number, protocol)
@@ -159,7 +159,7 @@ def _port_match(port: Object, pod: Object) -> str | None:
 
 
 def _named_at_others(port: Object, others: Iterable[Object]) -> Iterator[str]:
-    """A name means another number at each pod that is connected to."""
+    """Yield the matches of a named port, whose number may differ for each destination pod."""
     for other in others:
         wanted = _port_match(port, other)
         if wanted is not None:
@@ -175,7 +175,7 @@ def _named_port(pod: Object, name: str, protocol: str) -> int | None:
 
 
 def _isolates(policy: Object, pod: Object, direction: Direction) -> bool:
-    """The API server fills in a policy's types where they are left out."""
+    """Whether the policy applies to the pod in this direction. The API server fills in missing types of policies."""
     same = policy["metadata"]["namespace"] == pod["metadata"]["namespace"]
     applies = direction.policy_type in policy["spec"]["policyTypes"]
     return same and applies and matches(policy["spec"].get("podSelector") or {}, _labels(pod))

@@ -1,6 +1,6 @@
-"""A node: namespaces of its own, containerd, kubelet, kube-proxy, the GPU device plugin, the agent of network policies.
+"""A node: namespaces, containerd, kubelet, kube-proxy, the GPU device plugin, and the agent of network policies.
 
-Its disk is a folder of the cluster, so a node that was killed finds its images again, as a real machine does.
+Its disk is a folder of the cluster, so a killed node still has its images after a restart, as a real machine does.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ KUBE_PROXY = "kube-proxy"
 DEVICE_PLUGIN = "device-plugin"
 POLICY_AGENT = "policy-agent"
 PROGRAMS = (CONTAINERD, KUBELET, KUBE_PROXY, DEVICE_PLUGIN)
-# These are of this package.
+# Programs of this package.
 PYTHON_PROGRAMS = (DEVICE_PLUGIN, POLICY_AGENT)
 MOUNT_POINTS = (*node_files.MOUNTS.values(), node_files.KUBELET_FOLDER)
 GPU = "nvidia.com/gpu"
@@ -44,7 +44,7 @@ CONTAINERD_SECONDS = 20.0
 
 
 def programs_of(settings: Settings) -> tuple[str, ...]:
-    """What runs on each node."""
+    """The programs that run on each node."""
     return (*PROGRAMS, POLICY_AGENT) if settings.network_policies else PROGRAMS
 
 
@@ -72,7 +72,7 @@ def _start(layout: Layout, settings: Settings, programs: Programs, node: str) ->
 
 
 def restart(layout: Layout, settings: Settings, programs: Programs, node: str) -> None:
-    """Switch a node off, if it is on, and on again. Returns before it is Ready."""
+    """Switch a node off, if it is on, and on. Returns before it is Ready."""
     kill(layout, node)
     for folder in node_files.LOST_AT_RESTART:
         shutil.rmtree(layout.node(node) / folder)
@@ -91,7 +91,7 @@ def pids(layout: Layout, node: str) -> list[int]:
 
 
 def start_part(layout: Layout, settings: Settings, programs: Programs, part: str) -> None:
-    """Start n1/kubelet or another part of a node that is on; one that runs already is left alone."""
+    """Start n1/kubelet or another part of a node that is on, unless the part already runs."""
     node, program = part.split("/")
     anchor = network.anchor(layout, node)
     command = _command(layout, settings, programs, node=node, program=program)
@@ -105,7 +105,7 @@ def load_image(layout: Layout, node: str, archive: Path) -> None:
 
 
 def remove_image(layout: Layout, node: str, ref: str) -> None:
-    """Take an image off a node, under all its names; containers that were made from it live on."""
+    """Remove an image from a node, under all its names; its containers continue."""
     ctr = ("ctr", "--namespace", "k8s.io", "images")
     anchor = network.anchor(layout, node)
     listed = [line.split() for line in network.inside(anchor, *ctr, "list").splitlines()]

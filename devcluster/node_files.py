@@ -1,4 +1,4 @@
-"""The files that a node's programs are configured with, as text or plain data."""
+"""The configuration files of a node's programs, as text or plain data."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ MOUNTS = {
     "cni-state": "/var/lib/cni",
     "netns": "/run/netns",
 }
-# A file system of the node's own, in a file of its disk: it can become full, and no other node or this machine with it.
+# The node's own file system, in a file of its disk: it can become full without filling other nodes' or the machine's.
 KUBELET_DISK = "kubelet.img"
 KUBELET_FOLDER = "/var/lib/kubelet"
-# What a machine that was switched off and on again has lost.
+# The contents that a machine loses when it is switched off.
 LOST_AT_RESTART = ("containerd-run", "cni-state", "netns")
 
 
 def mount_script(disk: Path) -> str:
-    """What the node's anchor runs: its disk appears at the usual paths, then it holds the namespaces open."""
+    """The script of the node's anchor: it mounts the node's disk at the usual paths, and holds the namespaces open."""
     binds = "".join(f"mount --bind '{disk / folder}' {path}\n" for folder, path in MOUNTS.items())
     own = f"mount -o loop '{disk / KUBELET_DISK}' {KUBELET_FOLDER}\n"
-    # Shared inside: mounts of pods that ask for propagation reach kubelet's namespace.
+    # Mounts are shared inside, so that mounts of pods with propagation reach kubelet's namespace.
     return f"set -e\n{binds}{own}mount --make-rshared /\nexec sleep infinity\n"
 
 
@@ -64,7 +64,7 @@ disabled_plugins = ["io.containerd.internal.v1.opt", "io.containerd.snapshotter.
 
 
 def cni_config(number: int) -> dict[str, Any]:
-    """Pods are routed, not bridged: traffic through a Service back to the same node or pod needs nothing more then."""
+    """The CNI configuration. Pods are routed, not bridged, so Services need no extra rules within a node."""
     ipam = {
         "type": "host-local",
         "ranges": [[{"subnet": names.node_pod_cidr(number)}]],
@@ -81,7 +81,7 @@ def cni_config(number: int) -> dict[str, Any]:
 
 
 def kubelet_config(layout: Layout, node: str, *, files: Path) -> dict[str, Any]:
-    """KubeletConfiguration. `files` is the folder of the node's own files."""
+    """The KubeletConfiguration. `files` is the folder of the node's configuration files."""
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
@@ -106,7 +106,7 @@ def kubelet_config(layout: Layout, node: str, *, files: Path) -> dict[str, Any]:
             "x509": {"clientCAFile": str(layout.pki / "ca.crt")},
         },
         "authorization": {"mode": "Webhook"},
-        # Sick GPUs and lost nodes show within seconds.
+        # Unhealthy GPUs and lost nodes are reported within seconds.
         "nodeStatusUpdateFrequency": "2s",
         "nodeStatusReportFrequency": "10s",
         "nodeLeaseDurationSeconds": 8,
@@ -116,24 +116,24 @@ def kubelet_config(layout: Layout, node: str, *, files: Path) -> dict[str, Any]:
             "imagefs.available": "1%",
             "nodefs.inodesFree": "1%",
         },
-        # A disk that was full and is not any more takes pods again within seconds.
+        # A node whose disk is not full any more accepts pods within seconds.
         "evictionPressureTransitionPeriod": "5s",
-        # A container that dies again and again is started again within a second, not after minutes.
+        # A container that ends repeatedly is restarted within a second, not after minutes.
         "crashLoopBackOff": {"maxContainerRestartPeriod": "1s"},
-        # Images come from nowhere else: none may be collected.
+        # Images cannot be pulled, so none may be garbage-collected.
         "imageGCHighThresholdPercent": 100,
         "imageMinimumGCAge": "24h",
     }
 
 
 def proxy_config(node: str, *, kubeconfig: Path) -> dict[str, Any]:
-    """KubeProxyConfiguration; nftables, because IPVS is missing in many kernels."""
+    """The KubeProxyConfiguration, with nftables, because IPVS is missing in many kernels."""
     address = names.node_address(names.node_number(node))
     return {
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
         "kind": "KubeProxyConfiguration",
         "mode": "nftables",
-        "featureGates": {"NFTablesProxyMode": True},  # no default before 1.31
+        "featureGates": {"NFTablesProxyMode": True},  # off by default before 1.31
         "nftables": {"minSyncPeriod": "200ms"},
         "clientConnection": {"kubeconfig": str(kubeconfig)},
         "hostnameOverride": node,
@@ -142,7 +142,7 @@ def proxy_config(node: str, *, kubeconfig: Path) -> dict[str, Any]:
         "healthzBindAddress": f"{address}:10256",
         "metricsBindAddress": "127.0.0.1:10249",
         "oomScoreAdj": 0,
-        # These are settings of the whole machine: leave them alone.
+        # kube-proxy must not change these settings of the whole machine.
         "conntrack": {
             "maxPerCore": 0,
             "min": 0,

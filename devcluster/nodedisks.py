@@ -1,7 +1,7 @@
 """Ready-made containerd disks with images on them: a node starts from a copy and unpacks nothing.
 
-A copy consists of hard links, since containerd never changes a layer or a blob that is there; only its databases are
-copied. So a node's disk costs no time to make, hardly any room, and no time to remove.
+A copy consists of hard links, since containerd never changes an existing layer or blob; only its databases are copied.
+So a node's disk takes no time to make or remove, and hardly any space.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ disabled_plugins = ["io.containerd.grpc.v1.cri", "io.containerd.internal.v1.opt"
 
 
 def identity(archive: Path) -> str:
-    """Names the archive's content: another file, or the same file written anew, is another one."""
+    """An identity of the archive's content: another file, or a rewritten one, has another identity."""
     status = archive.stat()
     return cache.key([str(archive.resolve()), str(status.st_size), str(status.st_mtime_ns)])
 
 
 def ensure(progress: Progress, archives: Sequence[Path]) -> Path | None:
-    """A disk with the images of `archives`, in their order, each added to the disk of those before; None for none."""
+    """A disk with the images of `archives`, each added to the disk of the previous ones; None without archives."""
     if not archives:
         return None
     below, archive = ensure(progress, archives[:-1]), archives[-1]
@@ -58,7 +58,7 @@ def ensure(progress: Progress, archives: Sequence[Path]) -> Path | None:
 
 
 def copy(disk: Path | None, target: Path) -> None:
-    """Make `target` a disk of its own with what `disk` has, or an empty one."""
+    """Make `target` a separate disk with the content of `disk`, or an empty one."""
     target.mkdir(parents=True, exist_ok=True)
     if disk is None:
         return
@@ -70,7 +70,7 @@ def copy(disk: Path | None, target: Path) -> None:
 
 @contextmanager
 def _containerd(disk: Path, *, log: Path) -> Iterator[Path]:
-    """A containerd of its own that stores and unpacks, nothing more; its socket."""
+    """Run a separate containerd that only stores and unpacks; yield its socket."""
     with tempfile.TemporaryDirectory(prefix="containerd-") as temporary, log.open("wb") as output:
         state = Path(temporary)
         socket, config = state / "socket", state / "config.toml"

@@ -13,13 +13,13 @@ from typing import Any
 
 DEFAULT_PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 MEDIA = "application/vnd.oci.image"
-# Part of the cache key of every archive: raise it when what is written here changes.
+# Part of the cache key of every archive: raise it when the format of archives changes.
 FORMAT = "2"
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 def architecture() -> str:
-    """This machine's architecture in the words of container images."""
+    """This machine's architecture, by its name in container images."""
     return ARCHITECTURES.get(platform.machine(), platform.machine())
 
 
@@ -31,9 +31,9 @@ def write_archive(
     entrypoint: Sequence[str] = (),
     leave_out: Callable[[str], bool] | None = None,
 ) -> None:
-    """Make the archive `target` of the folder `rootfs`, named `ref` (in full: docker.io/local/name:tag).
+    """Make the archive `target` from the folder `rootfs`, named `ref` (in full: docker.io/local/name:tag).
 
-    `leave_out(path)` says which paths (relative, with folders' contents) are not taken. Times are dropped, so that the
+    `leave_out(path)` says which paths (relative, with folders' contents) are left out. Times are dropped, so that the
     same content gives the same digest.
     """
     layer = target.with_suffix(".layer")
@@ -45,7 +45,7 @@ def write_archive(
             "os": "linux",
             "config": {"Env": [DEFAULT_PATH], "Entrypoint": list(entrypoint)},
             "rootfs": {"type": "layers", "diff_ids": [layer_digest]},
-            # buildah counts: one entry for each layer.
+            # buildah needs one entry for each layer.
             "history": [{"created_by": "devcluster"}],
         }
     )

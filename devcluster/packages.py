@@ -1,6 +1,6 @@
-"""Installs the few Debian packages that are needed, with apt, where a program is missing, after saying so.
+"""Installs the few Debian packages that are needed with apt, and reports it, if a program is missing.
 
-Standard library only: `python3 -m devcluster.packages` is run before anything is installed, for what the tests need.
+It uses the standard library only: `python3 -m devcluster.packages` installs the tests' packages before anything else.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from devcluster import cache, shell
 from devcluster.errors import DevclusterError
 from devcluster.progress import Progress
 
-# The program (or file) that shows that a package is there -> the package. Another system's own build does as well.
+# The program (or file) that shows that a package is installed -> the package. Another build of the program counts, too.
 NEEDED = {
     "containerd": "containerd",
     "runc": "runc",
@@ -35,16 +35,16 @@ NEEDED = {
     "/usr/include/stdlib.h": "libc6-dev",
     "/etc/ssl/certs/ca-certificates.crt": "ca-certificates",
 }
-# The pods' PID 1 is a shell script: it is tested in the shells that images have. libfaketime makes a process's clock
-# jump. What was changed since when is asked of git.
+# The pods' PID 1 is a shell script, which is tested in the shells of images. libfaketime makes a process's clock
+# jump. git tells what has changed since a commit.
 NEEDED_FOR_TESTS = {
     "busybox": "busybox-static",
     "/usr/lib/*/faketime/libfaketime.so.1": "libfaketime",
     "git": "git",
 }
-# Taken out of its package into the cache and not installed: installing it would start a server on this machine.
+# Unpacked into the cache and not installed: an installation would start a server on this machine.
 NEEDED_FOR_METRICS = {"prometheus": "prometheus", "promtool": "prometheus"}
-# The same is true of these: Slurm with the authentication it uses, and the libraries of both that few machines have.
+# Unpacked for the same reason: Slurm with its authentication, and the libraries of both that few machines have.
 NEEDED_FOR_SLURM = (
     "slurm-client",
     "slurmctld",
@@ -58,7 +58,7 @@ NEEDED_FOR_SLURM = (
     "libreadline8",
 )
 UNATTENDED = {"DEBIAN_FRONTEND": "noninteractive"}
-# Debian's `su` leaves them out.
+# Debian's `su` leaves these folders out of PATH.
 SYSTEM_FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 
 
@@ -83,13 +83,13 @@ def install(progress: Progress, packages: Iterable[str]) -> None:
     with progress.step(f"installing Debian packages that are missing: {' '.join(missing)}"):
         command = ("apt-get", "install", "-y", "--no-install-recommends", *missing)
         if not shell.try_run(*command, env=UNATTENDED):
-            # The lists of what there is are missing or too old. One that cannot be had is an error, not a warning.
+            # The package lists are missing or too old. A list that cannot be fetched is an error, not a warning.
             shell.run("apt-get", "update", "-o", "APT::Update::Error-Mode=any")
             shell.run(*command, env=UNATTENDED)
 
 
 def metrics_programs(progress: Progress) -> dict[str, str]:
-    """Paths of prometheus and promtool: the system's own, else those of Debian's package, in the cache."""
+    """Paths of prometheus and promtool: the system's, else those of Debian's package, in the cache."""
     return {
         program: shutil.which(program) or str(_unpacked(package, (package,), progress) / "usr" / "bin" / program)
         for program, package in NEEDED_FOR_METRICS.items()
@@ -121,7 +121,7 @@ def _present(proof: str) -> bool:
 
 
 def main() -> None:
-    """Install what the tests need beside a cluster's own."""
+    """Install the packages that the tests need in addition to a cluster's."""
     try:
         ensure(Progress(), NEEDED_FOR_TESTS)
     except DevclusterError as error:

@@ -1,4 +1,4 @@
-"""The cluster's certificates: an authority for Kubernetes, one for aggregated API servers, and what they sign."""
+"""The cluster's certificates: an authority for Kubernetes, one for aggregated API servers, and those they sign."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 VALID = timedelta(days=3650)
-# A machine whose clock was set back a little must still accept them.
+# A machine whose clock was set back a little must still accept the certificates.
 BACKDATED = timedelta(days=1)
 
 
@@ -37,12 +37,12 @@ class Pair:
 
 
 def pair(folder: Path, name: str) -> Pair:
-    """Where the pair `name` is."""
+    """The pair `name` in the folder."""
     return Pair(folder / f"{name}.crt", folder / f"{name}.key")
 
 
 def create_authority(folder: Path, name: str) -> Pair:
-    """A self-signed certificate authority in `folder`."""
+    """Create a self-signed certificate authority in `folder`."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = _name(name, organization="")
     builder = _builder(subject, issuer=subject, key=key)
@@ -54,7 +54,7 @@ def create_authority(folder: Path, name: str) -> Pair:
 def issue(
     authority: Pair, folder: Path, name: str, *, common_name: str, organization: str = "", serves: Sequence[str] = ()
 ) -> Pair:
-    """A certificate signed by `authority`: a server's for the names and addresses in `serves`, else a client's."""
+    """Issue a certificate by `authority`: a server's for the names and addresses in `serves`, else a client's."""
     authority_key = serialization.load_pem_private_key(authority.key, password=None)
     assert isinstance(authority_key, ec.EllipticCurvePrivateKey)
     issuer = x509.load_pem_x509_certificate(authority.certificate).subject
@@ -70,7 +70,7 @@ def issue(
 
 
 def create_signing_key(folder: Path, name: str) -> None:
-    """A bare key pair, NAME.key and NAME.pub, with which service-account tokens are signed and checked."""
+    """Create a bare key pair, NAME.key and NAME.pub, with which service-account tokens are signed and checked."""
     key = ec.generate_private_key(ec.SECP256R1())
     public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     (folder / f"{name}.key").write_bytes(_private_pem(key))
@@ -78,7 +78,7 @@ def create_signing_key(folder: Path, name: str) -> None:
 
 
 def write_kubeconfig(target: Path, *, server: str, authority: Pair, client: Pair, context: str) -> None:
-    """A kubeconfig with everything in it; JSON, which is YAML."""
+    """Write a self-contained kubeconfig, as JSON, which is YAML."""
     config = {
         "apiVersion": "v1",
         "kind": "Config",

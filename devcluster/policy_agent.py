@@ -1,7 +1,7 @@
-"""Enforces the cluster's network policies on one node: watches them, and what they are about, and keeps nft's rules so.
+"""Enforces the cluster's network policies on one node: watches policies, pods and namespaces, and updates nft's rules.
 
-Run inside a node as `python -m devcluster.policy_agent`. When it ends, its rules stay until the end of the node's
-network. A pod is open for the moment between its first packet and its address in the API.
+It runs inside a node as `python -m devcluster.policy_agent`. When it ends, its rules stay until the end of the node's
+network. A pod is not restricted between its first packet and the moment when its address is in the API.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from devcluster.networkpolicies import ruleset
 PODS = "/api/v1/pods"
 NAMESPACES = "/api/v1/namespaces"
 POLICIES = "/apis/networking.k8s.io/v1/networkpolicies"
-# The interval of new lists, which also ends a watch whose other end has vanished.
+# The interval between lists. A new list also ends a watch whose server has vanished.
 WATCH_SECONDS = 20
 RETRY_SECONDS = 0.2
-# Changes come in crowds.
+# Changes come in bursts.
 GATHER_SECONDS = 0.05
 
 
 @dataclass(slots=True)
 class Mirror:
-    """The objects of one kind, as they are now; None before they were listed for the first time."""
+    """The present objects of one kind; None before the first list."""
 
     api: Api
     path: str
@@ -38,7 +38,7 @@ class Mirror:
     items: dict[str, Any] | None = field(default=None)
 
     def follow(self) -> None:
-        """List and watch for ever, whatever the API server does."""
+        """List and watch for ever, whatever errors the API server returns."""
         while True:
             try:
                 self._list_and_watch()
@@ -65,7 +65,7 @@ class Mirror:
 
 
 def enforce(api: Api, node: str) -> None:
-    """Follow everything and apply what changes, until killed."""
+    """Watch all kinds and apply the changes, until killed."""
     changed = threading.Event()
     pods, namespaces, policies = mirrors = [Mirror(api, path, changed) for path in (PODS, NAMESPACES, POLICIES)]
     for mirror in mirrors:

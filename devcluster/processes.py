@@ -1,8 +1,8 @@
-"""Starts the cluster's processes and finds them again: the process table is the only record there is.
+"""Starts the cluster's processes and finds them again. The process table is the only record of them.
 
-Every process carries a mark in its environment, NAME/PART, which its children inherit (containerd's shims, too). So no
-pid file can be stale, and all leftovers of a crashed run can be found. Processes inside containers do not have the
-mark; they are found through the node's cgroup.
+Every process has a mark in its environment, NAME/PART, which its children inherit (containerd's shims, too). So no pid
+file can be stale, and all leftovers of a crashed run can be found. Processes inside containers do not have the mark;
+they are found through the node's cgroup.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from devcluster.errors import DevclusterError
 from devcluster.names import Layout
 
 MARK = "ELASTIC_PYTORCH_DEVCLUSTER"
-# A process that still is one of these has not become the program it was started for.
+# A process that still runs one of these programs has not executed its command yet.
 LAUNCHERS = frozenset({"setsid", "nsenter", "unshare", "sh"})
 POLL_SECONDS = 0.02
 START_SECONDS = 10.0
@@ -29,7 +29,7 @@ START_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A marked process. `leads`: it is the one that was started, not a child of it."""
+    """A marked process. `leads`: it is the started process, not one of its children."""
 
     pid: int
     part: str
@@ -47,7 +47,7 @@ def find(layout: Layout, part: str = "") -> list[Process]:
 
 
 def leader(layout: Layout, part: str) -> int | None:
-    """The pid of the process that was started as `part`; None when it does not run."""
+    """The pid of the process that was started as `part`; None if it does not run."""
     return next((p.pid for p in find(layout, part) if p.part == part and p.leads and not _is_launcher(p.pid)), None)
 
 
@@ -98,7 +98,7 @@ def start(
     """Start `command` as `part`, detached, its output appended to logs/PART.log; return its pid.
 
     `inside` is the pid of an anchor whose network and mount namespaces it enters. `before` is put before the command,
-    for unshare. A part that runs already is left alone.
+    for unshare. A part that already runs is not started again.
     """
     running = leader(layout, part)
     if running is not None:
@@ -106,7 +106,7 @@ def start(
     enter = ["nsenter", "--target", str(inside), "--net", "--mount"] if inside is not None else []
     log = layout.logs / f"{part.replace('/', '-')}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
-    # setsid --fork hands the process to init: nobody here has to wait for it.
+    # setsid --fork makes init the parent, so that this process need not wait for it.
     words = ["setsid", "--fork", *enter, *before, *(str(word) for word in command)]
     with log.open("ab") as output:
         subprocess.run(
@@ -132,7 +132,7 @@ def _wait_for_leader(layout: Layout, part: str, *, log: Path) -> int:
 
 
 def last_words(log: Path) -> str:
-    """A log file, and the last line in it."""
+    """Name a log file and its last line."""
     lines = log.read_text(errors="replace").split("\n") if log.exists() else []
     return f"the end of {log}: {next((line.strip() for line in reversed(lines) if line.strip()), 'nothing')}"
 
@@ -147,10 +147,9 @@ def send(pids: Iterable[int], signal_number: signal.Signals) -> None:
 
 
 def kill_all(list_pids: Callable[[], Iterable[int]], *, seconds: float = 20.0) -> None:
-    """Kill until `list_pids` finds nothing more, since a dying process may have just forked. All their resources are
-    free then.
+    """Kill until `list_pids` finds no process, since a dying process may have just forked; then all is released.
 
-    Raises DevclusterError for those that do not die in time.
+    Raises DevclusterError for processes that do not die in time.
     """
     end = time.monotonic() + seconds
     while pids := list(list_pids()):
@@ -161,7 +160,7 @@ def kill_all(list_pids: Callable[[], Iterable[int]], *, seconds: float = 20.0) -
 def _kill(pids: Iterable[int], *, seconds: float) -> bool:
     """Kill them, and wait for their end; returns whether all have ended.
 
-    By their pidfds: a process that dies gives back its memory, and the mark in it, before its sockets.
+    It waits for their pidfds: a dying process frees its memory, which has the mark, before its sockets.
     """
     end = time.monotonic() + seconds
     with contextlib.ExitStack() as opened:

@@ -1,7 +1,7 @@
-"""Reports the steps under way and the waits, one line each, on stderr.
+"""Reports steps and waits on stderr, one line each.
 
-Long steps report again every few seconds, to show that a five-minute build still lives. Standard library only: the
-first steps are done before any package is installed.
+Long steps report again every few seconds, to show that a five-minute build still runs. It uses the standard library
+only, because the first steps are done before any package is installed.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class Progress:
         self._quiet = quiet
 
     def say(self, text: str) -> None:
-        """Print one line about a fact."""
+        """Print one line."""
         self._print(f"  {text}")
 
     @contextmanager
     def step(self, text: str) -> Iterator[Step]:
-        """Announce `text`, repeat it while it lasts, and close it with the seconds it took."""
+        """Print `text`, repeat it while the step lasts, and print the seconds that it took at the end."""
         step = Step(text)
         done = threading.Event()
         self._print(f"{_in('…', CYAN)} {text}")
@@ -69,6 +69,6 @@ class Progress:
 
 
 def _in(text: str, colour: str) -> str:
-    """The text in a terminal's colour, where stderr is one."""
+    """The text in that colour if stderr is a terminal."""
     coloured = sys.stderr.isatty() and "NO_COLOR" not in os.environ
     return f"\033[{colour}m{text}\033[0m" if coloured else text

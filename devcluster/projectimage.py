@@ -1,7 +1,7 @@
 """Builds the project's images from its Dockerfile with buildah, once for each content of the sources.
 
-The base is our own (see images.py), so no registry is asked. The steps inside reach the package index the way this
-machine does: its index settings, proxies and certificate authorities are handed to them, and are in no image.
+The base is made here (see images.py), so no registry is needed. The build steps reach the package index as this machine
+does: they get its index settings, proxies and certificate authorities, which are in no image.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SOURCES = (
 )
 TARGETS = ("operator", "worker")
 KEPT_ARCHIVES = 3
-# Layers of former builds make the next one fast; past this size they are dropped all at once.
+# Layers of earlier builds make the next one fast; beyond this size all of them are removed.
 STORAGE_LIMIT_BYTES = 8 << 30
 CA_FILES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt")
 CA_FILE_INSIDE = "/run/build-ca.crt"
@@ -41,7 +41,7 @@ def ref(target: str) -> str:
 
 
 def build(progress: Progress, *, target: str = "operator", repository: Path = REPOSITORY) -> Path:
-    """The archive of the image of a Dockerfile target, built if the sources have no archive yet."""
+    """The archive of a Dockerfile target's image, built if there is none for these sources yet."""
     base = images.base(progress)
 
     def build_archive(folder: Path) -> None:
@@ -63,9 +63,9 @@ def _build(target: str, *, base: Path, repository: Path, archive: Path) -> None:
 
 
 def build_to(destination: str, name: str, *options: str, target: str, base: Path, repository: Path) -> None:
-    """Build a target on the base, call it `name` in buildah's storage, and copy it to a place as skopeo names them.
+    """Build a target on the base, name it `name` in buildah's storage, and copy it to a destination in skopeo's format.
 
-    `options` are more of those of `buildah build`.
+    `options` are further options of `buildah build`.
     """
     with cache.lock("buildah"):
         storage = cache.root() / "buildah"
@@ -83,7 +83,7 @@ def build_to(destination: str, name: str, *options: str, target: str, base: Path
 
 
 def _base(storage: Path, archive: Path) -> str:
-    """The name of the base image in buildah's storage, read from its archive the first time."""
+    """The name of the base image in buildah's storage, which is filled from its archive the first time."""
     name = f"docker.io/local/{archive.parent.name}:1"
     if name not in _buildah(storage, "images", "--format", "{{.Name}}:{{.Tag}}").split():
         image = _buildah(storage, "pull", "--quiet", f"oci-archive:{archive}").strip()
@@ -109,16 +109,16 @@ def _configured_index() -> str:
 
 
 def _ca_file() -> list[str]:
-    """The certificate authorities that this machine trusts, which may be more than the base image's; or nothing."""
+    """The file of certificate authorities that this machine trusts, which may be more than the base image's."""
     candidates = [os.environ.get("PIP_CERT"), os.environ.get("SSL_CERT_FILE"), *CA_FILES]
     return [file for file in candidates if file and Path(file).is_file()][:1]
 
 
 def _buildah(storage: Path, *words: str) -> str:
-    """Run buildah with a storage of its own, in a mount namespace: it leaves mounts behind.
+    """Run buildah with a separate storage, in a mount namespace, since it leaves mounts behind.
 
-    Its driver is always the same, whatever this machine's storage.conf says: each puts the files of a layer in another
-    order, which gives another digest.
+    The storage driver is fixed, whatever this machine's storage.conf says: each driver orders the files of a layer in
+    another way, which gives another digest.
     """
     place = ("--root", str(storage / "storage"), "--runroot", str(storage / "run"), "--storage-driver", "overlay")
     command: Sequence[str] = ["buildah", *place, *words]

@@ -1,4 +1,4 @@
-"""Just enough of protobuf's wire format for the device plugin's few messages, so that no generated code is needed.
+"""The part of protobuf's wire format that the device plugin's few messages need, so that no code is generated.
 
 A message is bytes; fields are varints (wire type 0) and length-delimited values (wire type 2).
 https://protobuf.dev/programming-guides/encoding/
@@ -13,7 +13,7 @@ DELIMITED = 2
 
 
 def varint(number: int) -> bytes:
-    """A number of at least 0: seven bits in a byte, the lowest first, the top bit says that more follow."""
+    """Encode a number of at least 0: seven bits in a byte, the lowest first; the top bit says that more follow."""
     if number < 0:
         raise ValueError(f"{number} is negative; the messages here have no such numbers")
     encoded = bytearray()
@@ -25,7 +25,7 @@ def varint(number: int) -> bytes:
 
 
 def field(number: int, value: bytes | str | bool) -> bytes:
-    """Field `number` of a message: a nested message or text, or a bool."""
+    """Encode field `number` of a message: a nested message or text, or a bool."""
     if isinstance(value, bool):
         return varint(number << 3 | VARINT) + varint(int(value))
     data = value.encode() if isinstance(value, str) else value
@@ -33,12 +33,12 @@ def field(number: int, value: bytes | str | bool) -> bytes:
 
 
 def text_map(number: int, items: dict[str, str]) -> bytes:
-    """Field `number` of type map<string, string>."""
+    """Encode field `number` of type map<string, string>."""
     return b"".join(field(number, field(1, key) + field(2, value)) for key, value in items.items())
 
 
 def messages(data: bytes, number: int) -> list[bytes]:
-    """The values of the repeated length-delimited field `number`. Raises ValueError for what is no message."""
+    """The values of the repeated length-delimited field `number`. Raises ValueError if `data` is no message."""
     return [value for found, value in _fields(data) if found == number and isinstance(value, bytes)]
 
 

@@ -1,4 +1,4 @@
-"""The settings of a cluster; kept in a file for later commands (restart a node)."""
+"""The settings of a cluster, kept in a file for later commands such as the restart of a node."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from devcluster.names import Layout
 class Settings:
     """`nodes` may be 0 (a control plane only). `gpus` are those of each node. The flags are added to the programs'.
 
-    `kubernetes` is a release, such as 1.36. `network_policies`: they are enforced, not only stored.
+    `kubernetes` is a release, such as 1.36. `network_policies`: these are enforced, not only stored.
     """
 
     nodes: int = 2
@@ -36,7 +36,7 @@ class Settings:
             raise DevclusterError(f"gpus={self.gpus} is out of range: write 0 to 64, the GPUs of each node")
 
     def node_names(self) -> list[str]:
-        """n1, n2, ..."""
+        """The nodes' names: n1, n2, ..."""
         return [names.node_name(number) for number in range(1, self.nodes + 1)]
 
 
@@ -47,7 +47,7 @@ def save(layout: Layout, settings: Settings) -> None:
 
 
 def load(layout: Layout) -> Settings:
-    """The settings of the cluster. Raises DevclusterError when there is no such cluster."""
+    """The settings of the cluster. Raises DevclusterError if there is no such cluster."""
     try:
         values: dict[str, Any] = json.loads(layout.state_file.read_text())
     except FileNotFoundError:

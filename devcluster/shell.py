@@ -1,7 +1,7 @@
-"""Runs a program and turns its failure into one line: the command, the program's last words, and the remedy.
+"""Runs a program and reports its failure in one line: the command, the program's last line, and the remedy.
 
-All its output is in a file of the cache. If this process gets a signal to stop, a running program gets it, too, and is
-awaited: apt, for example, must not be left in the middle of a package.
+All its output is in a file of the cache. If this process gets a signal to stop, a running program gets it, too, and
+this process waits for its end: apt, for example, must not be interrupted in the middle of a package.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ REMEDIES = {
         "look at the network and the proxy settings, then run it again"
     ),
     r"unexpected EOF|IncompleteRead|Hash Sum mismatch|checksum mismatch|do not match the hashes": (
-        "a download broke off or came broken: run it again"
+        "a download was interrupted or is damaged: run it again"
     ),
     r"timed out waiting|context deadline exceeded": "is the machine too busy? Run it again, from `make down` on",
     r"CERTIFICATE_VERIFY_FAILED|unknown authority|UnknownIssuer": (
         "where a proxy has a certificate authority of its own, name its file in SSL_CERT_FILE and PIP_CERT"
     ),
-    r"Could not get lock": "another apt is at work: wait until it has ended, then run it again",
+    r"Could not get lock": "another apt is running: wait until it has ended, then run it again",
 }
 
 
@@ -45,9 +45,7 @@ def run(
     check: bool = True,
     input_text: str = "",
 ) -> str:
-    """Standard output of `command`. Raises DevclusterError if the program does not exist, or if it fails and
-    `check`.
-    """
+    """Standard output of `command`. Raises DevclusterError if there is no such program, or with `check` if it fails."""
     pipe = subprocess.PIPE
     with _started(command, env=env, cwd=cwd, stdin=pipe, stderr=pipe) as process:
         output, complaint = process.communicate(input_text)
@@ -62,7 +60,7 @@ def run_aloud(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
 ) -> None:
-    """Run `command` and `hear` each line when it says it. Raises DevclusterError as `run` does."""
+    """Run `command` and call `hear` with each line of its output. Raises DevclusterError as `run` does."""
     said = []
     with _started(command, env=env, cwd=cwd) as process:
         assert process.stdout is not None
@@ -81,7 +79,7 @@ def try_run(*command: str | Path, env: Mapping[str, str] | None = None) -> bool:
 
 
 def keep(name: str, text: str) -> str:
-    """Write what a person may want to read to a file of the cache; its path, "" where that is impossible."""
+    """Write text for the user to a file of the cache; return its path, "" if that is impossible."""
     try:
         file = cache.root() / "logs" / name
         file.parent.mkdir(exist_ok=True)
@@ -100,7 +98,7 @@ def _started(
     stdin: int = subprocess.DEVNULL,
     stderr: int = subprocess.STDOUT,
 ) -> Iterator[subprocess.Popen[str]]:
-    """Within this context the program runs; it has ended after any end of the context."""
+    """Run the program within this context; it has ended at any exit from the context."""
     if shutil.which(command[0]) is None:
         raise DevclusterError(f"there is no program {str(command[0])!r} here: install it, or put its folder on PATH")
     with subprocess.Popen(
@@ -134,14 +132,14 @@ def _failure(command: Sequence[str | Path], status: int, said: str) -> Devcluste
     parts = [f"`{_cut(' '.join(map(str, command)))}` failed ({status}): {_cut(_verdict(lines), 3 * SHOWN_CHARACTERS)}"]
     parts += [remedy for pattern, remedy in REMEDIES.items() if re.search(pattern, said)][:1]
     if len(lines) > 1 and (log := keep(f"{program}.log", said)):
-        parts.append(f"all it said is in {log}")
+        parts.append(f"its whole output is in {log}")
     return DevclusterError("; ".join(parts))
 
 
 def _verdict(lines: Sequence[str]) -> str:
-    """The last line that says it is an error, else the last."""
+    """The last line that reports an error, else the last line."""
     errors = [line for line in lines if re.match(r"E:|error\b|fatal\b|go:", line, re.IGNORECASE)]
-    return (errors or lines or ["it said nothing"])[-1]
+    return (errors or lines or ["it printed nothing"])[-1]
 
 
 def _cut(text: str, characters: int = SHOWN_CHARACTERS) -> str:

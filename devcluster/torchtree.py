@@ -1,7 +1,7 @@
 """Installs torch, for the base image's Python, into a folder that GPU nodes mount into their containers.
 
-torch is some gigabytes with its CUDA libraries: as a folder it is on disk once, whatever the number of nodes.
-The versions are pinned in tools/torch/NAME.txt.
+torch has some gigabytes with its CUDA libraries: a folder is on disk once, whatever the number of nodes. The versions
+are pinned in tools/torch/NAME.txt.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from devcluster.progress import Progress
 PINS = Path(__file__).parent / "tools" / "torch"
 DEFAULT_TREE = "newest"
 TREES = (DEFAULT_TREE, "oldest")
-"""The versions of torch that the worker package is tried with."""
+"""The versions of torch with which the worker package is tested."""
 TRAINERS = "trainers"
-"""Other people's trainers, for tests beside the newest tree; no node gets it."""
-# Where a container sees the tree.
+"""Third-party trainers, for tests with the newest tree; no node gets them."""
+# The path of the tree in a container.
 MOUNT_PATH = "/opt/torch"
 PROGRAMS = {"torchrun": "torch.distributed.run"}
 LAUNCHER = """\
@@ -33,7 +33,7 @@ sys.exit(main())
 
 
 def ensure(progress: Progress, *, tree: str = DEFAULT_TREE) -> Path:
-    """The folder of the tree `tree` in the cache, installed and compiled if it is not there."""
+    """The folder of the tree `tree` in the cache, installed and compiled if it is missing."""
     pins = PINS / f"{tree}.txt"
     base = images.base(progress)
 
@@ -61,11 +61,11 @@ def _install(folder: Path, *, pins: Path, progress: Progress) -> None:
 
 
 def _compile(folder: Path, *, rootfs: Path) -> None:
-    """With the base image's own Python, seeing the tree under the path that containers see."""
+    """Compile with the base image's Python, and with the tree at its path in containers."""
     mount_point = rootfs / MOUNT_PATH.lstrip("/")
     mount_point.mkdir(parents=True, exist_ok=True)
     python = f"/usr/bin/python{images.BASE_PYTHON}"
     compile_all = f"chroot {rootfs} {python} -m compileall -q -j {os.cpu_count() or 1} {MOUNT_PATH}"
-    # Some packages carry templates that are no valid Python; compileall reports them by its exit status.
+    # Some packages contain templates that are not valid Python; compileall reports them by its exit status.
     script = f"mount --bind {folder} {mount_point} && {{ {compile_all} || true; }}"
     shell.run("unshare", "--mount", "--propagation", "private", "sh", "-c", script)

@@ -1,6 +1,6 @@
-"""The uv program: the machine's own, else a pinned one in a virtual environment in the cache.
+"""Finds uv: the machine's, else a pinned one in a virtual environment in the cache.
 
-Standard library only: `python3 -m devcluster.uv` is the first thing that a new machine runs.
+It uses the standard library only: `python3 -m devcluster.uv` is the first command on a new machine.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Volumes that all nodes share: the nodes are one machine, so a folder of it is one for pods of every node."""
+"""Volumes that all nodes share. The nodes are on one machine, so pods of every node can use the same folder."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def shared_claim(api: Api, layout: Layout, *, namespace: str, name: str) -> None
     volume = f"{namespace}-{name}"
     api.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
     if api.get(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}") is None:
-        api.delete(f"/api/v1/persistentvolumes/{volume}")  # one that is left from a former claim binds to no other
+        api.delete(f"/api/v1/persistentvolumes/{volume}")  # a volume of an earlier claim binds to no other
     bound = {"claimRef": {"namespace": namespace, "name": name}}
     api.create("/api/v1/persistentvolumes", _volume(volume, path=str(folder), **bound))
     api.create(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims", _claim(name, volume=volume))
@@ -38,7 +38,7 @@ def offer(api: Api, layout: Layout, *, count: int) -> None:
 
 
 def _folder(layout: Layout, name: str) -> Path:
-    """A folder that any user may write to: pods run as any, as on a network file system that is exported so."""
+    """A folder that any user may write to, since pods run as any user, like an export of NFS for all users."""
     folder = layout.shared / name
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o777)

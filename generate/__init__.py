@@ -1,1 +1,1 @@
-"""Makes what is derived from something else in this repository: `make generated` writes all of it anew."""
+"""Makes all derived files of this repository: `make generated` writes them again."""

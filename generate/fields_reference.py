@@ -41,7 +41,7 @@ def _kind(spec: Mapping[str, Any]) -> str:
 
 
 def _rows(schema: Mapping[str, Any], before: str) -> Iterator[str]:
-    """A row for each field, its own fields below it. A pod template is Kubernetes' own."""
+    """A row for each field, its own fields below it. A pod template is that of Kubernetes."""
     required = schema.get("required", ())
     for name, field in schema.get("properties", {}).items():
         path = f"{before}{name}"

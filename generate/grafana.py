@@ -1,4 +1,4 @@
-"""Grafana's dashboard JSON, as far as ours needs it: panels laid out in rows, each with a question that it answers."""
+"""The part of Grafana's dashboard JSON that ours needs: panels in rows, each with a question that it answers."""
 
 from __future__ import annotations
 

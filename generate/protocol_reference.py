@@ -24,10 +24,10 @@ unknown key, and uses the default of a missing field, so that two releases under
 
 ## Coordinator and launchers
 The launcher in each pod keeps a TCP connection to the coordinator in the master's pod. Both first prove that they know
-the job's token (`wire.py`). Then each line is a JSON object, and both send `{"beat": 1}` every second. A `Group` is a
-launcher's part of a generation (`coordinator/part.py`), or for earlier releases all of it. An `AttemptKey` names one
-attempt at a change in place: the number of the next generation, and the number of the attempt. A `StuckRank` is
-`{"generation": int, "rank": int, "tick": int, "seconds": float}`.
+the job's token (`wire.py`). Then each line is a JSON object, and both send `{"beat": 1}` every second. A
+`GenerationRecord` is a launcher's part of a generation (`coordinator/part.py`), or for earlier releases all of it. An
+`AttemptKey` names one attempt at a change in place: the number of the next generation, and the number of the attempt. A
+`StuckRank` is `{"generation": int, "rank": int, "tick": int, "seconds": float}`.
 """
 _PROCESSES = """\
 ## A launcher and its training processes

@@ -1,6 +1,7 @@
-"""How thorough the property tests are: 100 cases each, the same ones every time, so that a change is judged by its own
-merits; 5,000 random ones in `make test-long`, which is where new failures are looked for. And what a whole run adds to
-pytest (`tests/kit`): the order, the second try, the times, the parts.
+"""Configures the property tests, and adds to pytest (`tests/kit`): the order, the second try, the times, the parts.
+
+Each property has 100 cases, the same ones in every run, so that a red run is the fault of the change. `make test-long`
+searches for new failures with 5,000 random cases.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ settings.load_profile("default")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """What the Makefile asks for."""
+    """The options that the Makefile uses."""
     retry.add_option(parser)
     parser.addoption("--whole-tree", action="store_true", help="refuse to run where a test file was not collected")
     parser.addoption("--record-times", action="store_true", help="write the seconds of each file to tests/times.json")
@@ -35,7 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Plugins of the run's own process; xdist's workers only say which failures are waits."""
+    """Register the plugins of the main process; xdist's workers only report which failures are waits."""
     retry.configure(config)
     if hasattr(config, "workerinput"):
         return
@@ -46,7 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.Item]) -> None:
-    """Before any test is left out by its marks."""
+    """Check and sort the tests before marks deselect any."""
     if session.config.getoption("--whole-tree"):
         complete.check(session, items)
         if missing := parts.without_part(items):
@@ -58,5 +59,5 @@ def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.It
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling | None:
-    """The groups of --dist loadgroup."""
+    """Make the scheduler with the groups of --dist loadgroup."""
     return order.ByGroup(config, log) if config.getvalue("dist") == "loadgroup" else None

@@ -1,4 +1,4 @@
-"""What each pytest worker has for itself and for all of its tests: names, a control plane, a parent of operators."""
+"""Resources of each pytest worker, shared by its tests: names, a control plane, a warm parent of operators."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from devcluster.progress import Progress
 from tests.apiserver.warm_parent import WarmParent
 
 FLAGS = ("--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement",)
-"""Of the API server: it enforces who may write owner references, as some clusters do."""
+"""Flags of the API server: it restricts who may write owner references, as some clusters do."""
 _CONTROL_PLANE, _PARENT = pytest.StashKey[Cluster](), pytest.StashKey[WarmParent]()
 
 
 def own_name(name: str) -> str:
-    """A cluster's name; another one in each worker."""
+    """A cluster's name, which differs in each worker."""
     return name + os.environ.get("PYTEST_XDIST_WORKER", "")
 
 
 def control_plane(config: pytest.Config) -> Cluster:
-    """The worker's, brought up for the first test that asks, and taken down when the worker ends.
+    """The worker's control plane, started for the first test that needs it, and stopped when the worker ends.
 
     `ELASTIC_TEST_KUBECONFIG` names a running one to use in its place.
     """
@@ -42,7 +42,7 @@ def control_plane(config: pytest.Config) -> Cluster:
 
 
 def warm_parent(config: pytest.Config) -> WarmParent:
-    """The worker's, where operators come from."""
+    """The worker's warm parent, from which operators are forked."""
     if _PARENT not in config.stash:
         config.stash[_PARENT] = WarmParent.begin()
         config.add_cleanup(config.stash[_PARENT].end)

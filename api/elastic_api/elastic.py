@@ -17,10 +17,10 @@ INJECT_CONTAINER = "elastic-pytorch-inject"
 """The init container that copies the launcher."""
 RUNTIME_VOLUME = "elastic-runtime"
 """The volume that it copies the launcher into."""
-WISH_VOLUME = "elastic-wish"
+MEMBERSHIP_VOLUME = "elastic-wish"
 """The volume in which the master finds the members of the group."""
 SCRATCH_VOLUME = "elastic-scratch"
-"""For temporary files, where the container's own file system is read-only."""
+"""A folder for temporary files if the container's file system is read-only."""
 SCRATCH_FOLDER = "/var/run/elastic-pytorch"
 
 RESERVED_ENV = frozenset(
@@ -44,7 +44,7 @@ RESERVED_ENV = frozenset(
         contract.ENV_STALL_SECONDS,
         contract.ENV_MAX_FAILURES,
         contract.ENV_FINAL_EXIT_CODES,
-        contract.ENV_WISH_FILE,
+        contract.ENV_MEMBERSHIP_FILE,
         contract.ENV_STATUS_PORT,
         contract.ENV_GENERATION,
         contract.ENV_SAVE_FILE,
@@ -67,8 +67,8 @@ _SETTING_OF = {
 OURS = "must be different: in Elastic mode the operator adds one of that name"
 SET_BY_US = "must not be set here, {instead}: in Elastic mode the operator sets it"
 OUR_FOLDER = "must be another folder: in Elastic mode the operator mounts its own there"
-OUR_VOLUMES = (RUNTIME_VOLUME, WISH_VOLUME, SCRATCH_VOLUME)
-OUR_FOLDERS = (contract.INJECT_FOLDER, contract.WISH_FOLDER, SCRATCH_FOLDER)
+OUR_VOLUMES = (RUNTIME_VOLUME, MEMBERSHIP_VOLUME, SCRATCH_VOLUME)
+OUR_FOLDERS = (contract.INJECT_FOLDER, contract.MEMBERSHIP_FOLDER, SCRATCH_FOLDER)
 
 
 def instead_of(variable: str) -> str:

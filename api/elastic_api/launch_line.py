@@ -41,7 +41,7 @@ BY_ACCELERATE = (
 )
 
 OTHER_BACKENDS = ("etcd", "etcd-v2", "static")
-"""Torch's own backends beside c10d. A backend that torch does not know belongs to the image, and has its own
+"""Torch's backends other than c10d. A backend that torch does not know belongs to the image, and has its own
 endpoint.
 """
 OTHER_LAUNCHERS = ("deepspeed", "composer", "mpirun", "mpiexec", "horovodrun")

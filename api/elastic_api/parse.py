@@ -113,7 +113,7 @@ def parse_policy(body: Mapping[str, Any]) -> PolicySpec:
 
 
 def parse_status(body: Mapping[str, Any]) -> JobStatus:
-    """The status of the job `body`; a field that somebody else has written wrongly counts as absent."""
+    """The status of the job `body`; invalid fields, which others than the operator wrote, count as absent."""
     status = body.get("status")
     known = dict(status) if isinstance(status, Mapping) else {}
     try:

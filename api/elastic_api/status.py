@@ -47,18 +47,10 @@ Text = Annotated[str, AfterValidator(shortened)]
 Time = Annotated[AwareDatetime, PlainSerializer(rfc3339, when_used="json")]
 
 
-_NOT_KEPT: set[str] = set()
-"""One set for all objects: pydantic copies it before it adds to it."""
-
-
 class StatusModel(ApiModel):
     """A status written by a newer operator may hold more than this one knows; that is not an error."""
 
     model_config = ConfigDict(extra="ignore")
-
-    def model_post_init(self, _context: object, /) -> None:
-        """Forget which fields were given: this is never asked, and these sets take half of a status's memory."""
-        object.__setattr__(self, "__pydantic_fields_set__", _NOT_KEPT)
 
 
 class ConditionType(StrEnum):
@@ -191,6 +183,9 @@ class PodStatus(StatusModel):
     """One pod of the job."""
 
     name: str = Field(description="Its name.")
+    uid: str | None = Field(
+        default=None, description="Its uid, which differs from that of an earlier pod with the same name."
+    )
     role: str = Field(description="master or worker.")
     index: int = Field(default=0, description="The number at the end of its name.")
     node: str | None = Field(default=None, description="The node to which it is bound.")

@@ -1,5 +1,5 @@
-"""Lengths of time as people read them. This module does not import pydantic, which costs a command line half of its
-start.
+"""Formats and parses lengths of time for readers. This module does not import pydantic, which costs a command line half
+of its start.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""How long one decision about a large cluster takes: look, inputs and allocation, without an API server.
+"""Measures the time of one decision about a large cluster: look, inputs and allocation, without an API server.
 
 `scenario.py` describes the cluster, `objects.py` makes its Kubernetes objects, `world.py` puts them into the operator's
-own stores, ledger and view, `measure.py` takes the times.
+stores, ledger and view, `measure.py` takes the times.
 """

@@ -20,7 +20,7 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 @app.command()
 def allocate(
     nodes: Annotated[int, typer.Option(help="Nodes of 8 GPUs each.")] = 500,
-    jobs: Annotated[int, typer.Option(help="Jobs, all of which want more than there is.")] = 1000,
+    jobs: Annotated[int, typer.Option(help="Jobs, all of which want more GPUs.")] = 1000,
     teams: Annotated[int, typer.Option(help="Teams.")] = 20,
     pods: Annotated[int, typer.Option(help="Pods of all kinds.")] = 30_000,
     full: Annotated[int, typer.Option(help="Passes over everything.")] = 20,

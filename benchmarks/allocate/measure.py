@@ -21,7 +21,7 @@ MILLISECONDS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Times in milliseconds: of full passes, by part of the cluster; of passes after one change, by the change."""
+    """Times in milliseconds: full passes by part of the cluster, and passes after one change by the change."""
 
     full: dict[float, list[float]]
     change: dict[str, list[float]]
@@ -37,7 +37,7 @@ class Figures:
 
 
 def measure(plan: Scenario, *, full: int, changes: int) -> Figures:
-    """`full` passes over everything for each part of the cluster, `changes` passes after one change of the whole."""
+    """Measure `full` passes over everything for each part of the cluster, and `changes` passes after one change."""
     gc.set_threshold(*GC_THRESHOLDS)
     times: dict[float, list[float]] = {}
     for part in PARTS:
@@ -53,7 +53,7 @@ def measure(plan: Scenario, *, full: int, changes: int) -> Figures:
 
 
 def exponent(times: dict[float, float]) -> float:
-    """The slope of log(time) over log(size): 1 if twice the cluster takes twice the time."""
+    """The slope of log(time) over log(size): 1 if a cluster of twice the size takes twice the time."""
     return linear_regression(_logs(times.keys()), _logs(times.values())).slope
 
 

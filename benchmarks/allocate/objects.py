@@ -25,7 +25,7 @@ def node(number: int) -> Body:
 
 
 def job(namespace: str, name: str, *, replicas: int, generation: int = 1, most: int = MOST_PODS) -> Body:
-    """A job that runs with `replicas` pods, and wants `most`."""
+    """A job that runs with `replicas` pods and may have `most`."""
     resources = {"limits": {GPU: 1}, "requests": {"cpu": "4", "memory": "16Gi"}}
     container = {"name": "pytorch", "image": "train:1", "args": ["train.py"], "resources": resources}
     return {
@@ -63,7 +63,7 @@ def namespace(name: str) -> Body:
 
 
 def pods(plan: Scenario) -> Iterator[Body]:
-    """All pods: of jobs, of others with a GPU, and the many without GPUs."""
+    """All pods: those of jobs, foreign pods with a GPU, and the many without GPUs."""
     names, next_index, count = plan.job_names(), Counter[int](), 0
     for number, (host, owner) in enumerate(plan.gpu_holders()):
         count += 1
@@ -90,7 +90,7 @@ def own_pod(namespace: str, name: str, *, index: int, host: int) -> Body:
 
 
 def foreign_pod(name: str, host: int, *, gpus: int) -> Body:
-    """A pod that is not ours."""
+    """A pod of another owner."""
     return _pod(name, "others", host, {"cpu": "500m", "memory": "1Gi"} | ({GPU: str(gpus)} if gpus else {}))
 
 

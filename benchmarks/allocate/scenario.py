@@ -1,6 +1,6 @@
 """The size of the cluster, and the holders of its GPUs. Plain numbers.
 
-Every GPU is in use: by jobs that all want more, and by pods of others, about one for each eighth GPU. The other pods
+Every GPU is in use: by jobs that all want more, and by foreign pods, about one for each eighth GPU. The other pods
 request a little CPU and memory, as web servers and daemons do.
 """
 
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 GPUS_PER_NODE = 8
 CPUS_PER_NODE = 256
 FOREIGN_GPU_PODS = 8
-"""A pod that is not ours holds one GPU in this many."""
+"""One GPU in this many is held by a foreign pod."""
 MOST_PODS = 16
-"""maxReplicas of each job, far more than it gets."""
+"""maxReplicas of each job, far more than it can get."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Scenario:
         return [(f"team-{number % self.teams}", f"job-{number}") for number in range(self.jobs)]
 
     def gpu_holders(self) -> Iterator[tuple[int, int | None]]:
-        """(node, job) for each GPU, both as numbers; job is None for a pod that is not ours. Jobs take turns."""
+        """(node, job) for each GPU, both as numbers; job is None for a foreign pod. Jobs take turns."""
         ours = 0
         for gpu in range(self.gpus):
             if gpu % FOREIGN_GPU_PODS == FOREIGN_GPU_PODS - 1:

@@ -1,4 +1,4 @@
-"""The operator's own stores, ledger and view, filled with a scenario's cluster, and possible changes of it."""
+"""The operator's stores, ledger and view, filled with a scenario's cluster, and possible changes of that cluster."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class World:
         clock = ServerClock(monotonic=lambda: self.now)
         clock.offset = 0.0
         reader = Reader(self.stores, ledger, Settings(), clock=clock, quarantine=Quarantine())
-        logs = FailureLogs(None, lambda _: "pytorch", lambda: None)  # type: ignore[arg-type] # no pod here fails
-        self.world, self.planner = StoreView(reader, logs.with_logs, FailedWrites()), Planner()
+        logs = FailureLogs(None, lambda _: "pytorch", ledger.dirty_jobs, lambda: None)  # type: ignore[arg-type] # no pod here fails
+        self.world, self.planner = StoreView(reader, logs.with_logs, FailedWrites(ledger.dirty_jobs)), Planner()
         self._allocator = LookaheadAllocator()
 
     def forget(self) -> None:
@@ -59,7 +59,7 @@ class World:
         self._allocator = LookaheadAllocator()
 
     def inputs(self) -> AllocationInputs:
-        """What is allocated from now."""
+        """The present inputs of an allocation."""
         return self.planner.observe(self.world.refresh(self.now))[1]
 
     def decide(self) -> Allocation:
@@ -91,12 +91,10 @@ class World:
         for _ in range(MOST_ROUNDS):
             if not self.carry_out(self.decide()):
                 return
-        raise AssertionError(f"what is decided does not come to rest in {MOST_ROUNDS} rounds")
+        raise AssertionError(f"the decisions do not converge in {MOST_ROUNDS} rounds")
 
     def changes(self) -> Iterator[str]:
-        """An endless sequence of changes, one at each step: a job's pod is lost, a foreign pod has ended, a job was
-        edited.
-        """
+        """Make changes without end, one at each step: a job's pod is lost, a foreign pod ends, a job is edited."""
         jobs = self.plan.job_names()
         for number in count():
             namespace, name = jobs[number * 7 % len(jobs)]

@@ -26,8 +26,8 @@ def gpu(
     python: Annotated[str, typer.Option(help="A python that has torch.")] = "python3",
     device: Annotated[str, typer.Option(help="auto, cuda, or cpu: the same stories with gloo.")] = "auto",
     systems: Annotated[str, typer.Option(help="Which, separated by commas; all if empty.")] = "",
-    seconds: Annotated[float, typer.Option(help="Any one change may take so long.", min=1)] = stories.SECONDS,
-    out: Annotated[Path, typer.Option(help="Where gpu-report.json and gpu-report.md go.")] = Path(),
+    seconds: Annotated[float, typer.Option(help="The limit of one change.", min=1)] = stories.SECONDS,
+    out: Annotated[Path, typer.Option(help="The folder for gpu-report.json and gpu-report.md.")] = Path(),
 ) -> None:
     """Plain DDP in both modes, and the library: a pod joins, leaves, joins again, is killed; AMP and memory."""
     if device not in DEVICES:

@@ -1,6 +1,4 @@
-"""One training job of local pods. The report takes the operator's place: it starts and ends pods, and writes the
-wish.
-"""
+"""One training job of local pods. The report is its operator: it starts and ends pods, and writes the membership."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ from typing import Any
 from benchmarks.gpu.machine import Machine
 from benchmarks.gpu.systems import System, command_of, environ_of
 from benchmarks.live.errors import BenchError
-from benchmarks.local.places import HERE, Place, free_port, write_wish
+from benchmarks.local.places import HERE, Place, free_port, write_membership
 from benchmarks.local.pods import Pod
 from benchmarks.rescale.steps import Step, read
 
@@ -31,7 +29,7 @@ class Job:
         self.pods: dict[int, Pod] = {}
         self._uids: dict[int, str] = {}
         self._ports: dict[int, int] = {}
-        self._port, self._wishes, self._made = free_port(), 0, 0
+        self._port, self._memberships, self._made = free_port(), 0, 0
         folder.mkdir(parents=True)
 
     def __enter__(self) -> Job:
@@ -41,7 +39,7 @@ class Job:
         for pod in self.pods.values():
             pod.kill()
 
-    # -- what the operator does ---------------------------------------------------------------------------------------
+    # -- the operator's part ------------------------------------------------------------------------------------------
 
     def add(self, *indices: int) -> None:
         """Start these pods."""
@@ -53,15 +51,15 @@ class Job:
             environ, log = environ_of(self.system, self.machine, place), self.folder / f"log-{place.name}.txt"
             self.pods[index] = Pod(place.name, command, environ=environ, log=log)
 
-    def wish(self, *indices: int) -> None:
+    def write_membership(self, *indices: int) -> None:
         """Name the pods that take part. torchrun accepts all pods that connect."""
-        self._wishes += 1
-        write_wish(map(self._place, indices), number=self._wishes)
+        self._memberships += 1
+        write_membership(map(self._place, indices), number=self._memberships)
 
-    # -- what is seen -------------------------------------------------------------------------------------------------
+    # -- observations -------------------------------------------------------------------------------------------------
 
     def steps(self, index: int) -> list[Step]:
-        """The steps of the processes of that pod."""
+        """The steps of the pod's processes."""
         return read(self.folder / f"steps-{self._place(index).name}.jsonl")
 
     def seen(self, index: int) -> list[dict[str, float]]:
@@ -118,4 +116,4 @@ class Job:
 
 
 STEADY_STEPS = 20
-"""The steps of a group before it counts as training."""
+"""The number of steps after which a group counts as training."""

@@ -58,7 +58,7 @@ def _amp(told: Mapping[str, Any]) -> str:
 
 
 def _memory(told: Mapping[str, Any]) -> str:
-    """The memory of the card, if there is one: leftovers of a group would be seen there."""
+    """The memory of the card, if there is one: leftovers of a group would show there."""
     memory = told["memory"]
     if not memory:
         return "-"

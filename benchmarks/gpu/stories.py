@@ -20,9 +20,9 @@ SECONDS = 120.0
 
 @dataclass
 class Told:
-    """The figures of one system. Pauses in seconds (the longest time without a step of pod 0), memory in MiB.
+    """The figures of one system: pauses in seconds (the longest time without a step of pod 0), memory in MiB.
 
-    `again` is how many steps were repeated in a change. `error` is why the run ended early.
+    `again` is the number of steps repeated in a change. `error` is why the run ended early.
     """
 
     backend: str
@@ -56,13 +56,13 @@ def _live(job: Job, told: Told) -> None:
     some, last = range(most - 1), most - 1
     began = time.monotonic()
     job.add(*some)
-    job.wish(*some)
+    job.write_membership(*some)
     job.wait_training(*some, since=began)
     told.start = round(job.steps(0)[0].time - began, 3)
     _join(job, told, last, "join")
     decided = time.monotonic()
     job.pods[last].terminate()
-    job.wish(*some)
+    job.write_membership(*some)
     _figures(job, told, "leave", some, decided)
     job.wait("the pod that left has ended", lambda: not job.pods[last].is_running())
     _join(job, told, last, "join again")
@@ -72,14 +72,14 @@ def _live(job: Job, told: Told) -> None:
 
 
 def _join(job: Job, told: Told, index: int, name: str) -> None:
-    """Let a pod join. In Elastic mode it is warm before, so that the pause contains no imports."""
+    """Let a pod join. In Elastic mode it is warm first, so that the pause contains no imports."""
     if job.system.is_elastic:
         job.add(index)
         job.wait("the newcomer is warm", lambda: job.is_warm(index))
     decided = time.monotonic()
     if not job.system.is_elastic:
         job.add(index)
-    job.wish(*range(index + 1))
+    job.write_membership(*range(index + 1))
     _figures(job, told, name, range(index + 1), decided)
 
 

@@ -34,7 +34,7 @@ SYSTEMS = (
 
 
 def systems_of(machine: Machine) -> tuple[System, ...]:
-    """On a CPU the library has gloo only, which changes in place."""
+    """The systems to measure. On a CPU the library has gloo only, which changes in place."""
     return tuple(each for each in SYSTEMS if machine.gpus or each.name != "library")
 
 

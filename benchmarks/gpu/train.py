@@ -1,10 +1,10 @@
 # mypy: disable-error-code="import-not-found, no-untyped-call"
-"""The script that is measured: a small network in half precision, with plain DDP or with the library.
+"""The measured script: a small network in half precision, with plain DDP or with the library.
 
     train.py FOLDER [--library] [--backend nccl] [--pause 0.02]
 
 After each step it writes a line to FOLDER/steps-POD.jsonl (for benchmarks.rescale.steps), and after every tenth one to
-FOLDER/seen-POD.jsonl: loss, MiB of this process, MiB in use on its card by anybody (0 on a CPU).
+FOLDER/seen-POD.jsonl: loss, MiB of this process, MiB in use on its card by all processes (0 on a CPU).
 """
 
 import argparse
@@ -48,7 +48,7 @@ class Log:
 
     def __init__(self, folder: Path) -> None:
         pod = os.environ["BENCH_POD"]
-        # Pids are those of a container, and the next one has them again.
+        # Pids are the container's, and repeat in the next one.
         self._process = time.monotonic_ns()
         self._steps, self._seen = (
             (folder / f"{kind}-{pod}.jsonl").open("a", buffering=1) for kind in ("steps", "seen")
@@ -70,7 +70,7 @@ class Log:
 
 
 def memory(device: torch.device) -> dict[str, float]:
-    """In MiB: of this process, and on its card."""
+    """The memory of this process and of its card in MiB."""
     if device.type == "cpu":
         pages = int(Path("/proc/self/statm").read_text().split()[1])
         return {"process": round(pages * os.sysconf("SC_PAGE_SIZE") / MIB, 1), "card": 0.0}
@@ -125,7 +125,7 @@ def with_plain_ddp(options: argparse.Namespace, log: Log) -> None:
 
 
 def load(saved: Path, parts: dict[str, Any], device: torch.device) -> int:
-    """The steps that were done."""
+    """Load the checkpoint; return the number of done steps."""
     if not saved.exists():
         return 0
     state = torch.load(saved, map_location=device)

@@ -1,4 +1,4 @@
-"""The API server's audit log as a list of writes, each with the moments at which it arrived and was answered."""
+"""The API server's audit log as a list of writes, each with the times of its arrival and of its answer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SUCCESS, SERVER_ERRORS = range(200, 300), range(500, 600)
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A request to the API server, for most benchmarks a write. Times are seconds since 1970, to the microsecond.
+    """A request to the API server, in most benchmarks a write. Times are seconds since 1970, to the microsecond.
 
     `what` is verb, resource and subresource, such as "create pods" or "patch elasticpytorchjobs/scale".
     `ready_replicas` is the new value in a job's status, None if the write did not change it, and `ends` whether the
@@ -38,7 +38,7 @@ class Write:
 
 @dataclass(slots=True)
 class AuditLog:
-    """The log of one API server, read on as it grows.
+    """The log of one API server, read as it grows.
 
     `requests` are all requests in the log, including refused ones and dry runs. `unsure` are requests that the server
     gave up: they may have been carried out nevertheless.
@@ -68,13 +68,13 @@ class AuditLog:
         return self.writes
 
     def forget(self) -> None:
-        """Drop the requests read so far, because each look at tens of thousands of writes takes long."""
+        """Drop the requests read so far, because a search of tens of thousands of writes takes long."""
         self.writes.clear()
         self.requests.clear()
 
 
 def request_of(event: Mapping[str, Any]) -> Write | None:
-    """The request of an audit event, with any answer; None for one that is about no object."""
+    """The request of an audit event, with any answer; None if it concerns no object."""
     target = event.get("objectRef")
     if target is None:
         return None

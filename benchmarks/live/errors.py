@@ -1,4 +1,4 @@
-"""Errors that a person can mend, or should report: one line, not a traceback."""
+"""Errors that the user can correct or should report: one line, not a traceback."""
 
 from devcluster.errors import DevclusterError
 

@@ -33,7 +33,7 @@ class Operator:
         return self._memory("VmRSS")
 
     def highest_resident_megabytes(self) -> float:
-        """VmHWM: the highest so far."""
+        """The highest so far (VmHWM)."""
         return self._memory("VmHWM")
 
     def _memory(self, field: str) -> float:
@@ -43,12 +43,12 @@ class Operator:
         )
 
     def cpu_seconds(self) -> float:
-        """Used since it started, in user space and in the kernel."""
+        """CPU seconds since its start, in user space and in the kernel."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND
 
     def metric(self, name: str) -> float:
-        """A sample without labels, as /metrics has it."""
+        """The value of a sample without labels in /metrics."""
         answer = self.place.http.get(f"{NAMESPACES}/{NAMESPACE}/pods/{self.pod}:8080/proxy/metrics")
         found = re.search(rf"^elastic_pytorch_{name} (\S+)$", answer.text, re.MULTILINE)
         if found is None:
@@ -90,7 +90,7 @@ def stop(place: Place) -> None:
 
 @dataclass(slots=True)
 class Timer:
-    """The growth of one of the operator's histograms of seconds since the last look."""
+    """The growth of one of the operator's histograms of seconds between two readings."""
 
     operator: Operator
     histogram: str
@@ -101,7 +101,7 @@ class Timer:
         self.look()
 
     def look(self) -> tuple[float, float]:
-        """Seconds and number of the observations since the last look."""
+        """Seconds and number of the observations since the last reading."""
         total, count = (self.operator.metric(f"{self.histogram}_{part}") for part in ("sum", "count"))
         gained = total - self._sum, count - self._count
         self._sum, self._count = total, count

@@ -1,7 +1,7 @@
-"""The cluster that is measured: brought up, filled, changed, observed.
+"""The measured cluster: brought up, filled, changed, observed.
 
-One real node holds the operator, from its image and under its own ServiceAccount. The GPU nodes are fake, unless that
-one is given GPUs.
+One real node holds the operator, from its image and under its own ServiceAccount. The GPU nodes are fake, unless the
+real node gets GPUs.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Place:
     audit: AuditLog
 
     def create(self, path: str, body: Body, *, headers: Mapping[str, str] | None = None) -> Body:
-        """POST; the stored object. BenchError if it is refused."""
+        """POST an object; return the stored one. Raises BenchError if it is refused."""
         made: Body = _accepted(self.http.post(path, json=body, headers=headers)).json()
         return made
 
@@ -82,7 +82,7 @@ class Place:
         self.until(f"the service account of namespace {name}", lambda: self.items(account), seconds=30)
 
     def delete(self, path: str, **options: str) -> None:
-        """DELETE; BenchError if it is refused. A missing object is fine."""
+        """DELETE an object; a missing one is no error. Raises BenchError if it is refused."""
         answer = self.http.delete(path, params=options)
         if answer.status_code != httpx.codes.NOT_FOUND:
             _accepted(answer)
@@ -92,11 +92,11 @@ class Place:
         self.delete(f"{pods_of(namespace)}/{name}", gracePeriodSeconds="0")
 
     def annotate_job(self, namespace: str, name: str) -> None:
-        """A change without effect."""
+        """Annotate a job: a change without effect."""
         self.merge(f"{jobs_of(namespace)}/{name}", {"metadata": {"annotations": {"note": "touched"}}})
 
     def merge(self, path: str, change: Body, *, headers: Mapping[str, str] | None = None) -> None:
-        """PATCH; BenchError if it is refused."""
+        """PATCH an object. Raises BenchError if it is refused."""
         _accepted(self.http.patch(path, headers={**MERGE, **(headers or {})}, json=change))
 
     def get(self, path: str) -> Body:
@@ -110,7 +110,7 @@ class Place:
         return items
 
     def until(self, what: str, look: Callable[[], T | None], *, seconds: float, pause: float = POLL_SECONDS) -> T:
-        """Wait until `look` finds something, and return it; BenchError after `seconds`."""
+        """Wait until `look` returns something, and return that. Raises BenchError after `seconds`."""
         end = time.monotonic() + seconds
         while not (found := look()):
             if time.monotonic() > end:
@@ -121,7 +121,7 @@ class Place:
     def add_nodes(
         self, count: int, *, gpus: int, prefix: str = "k", labels: Mapping[str, str] | None = None, progress: Progress
     ) -> None:
-        """Add fake nodes. They renew their leases as seldom as kubelets do, since no node is lost here."""
+        """Add fake nodes. They renew their leases as rarely as kubelets, since no node is lost here."""
         self.cluster.add_fake_nodes(
             count, gpus=gpus, prefix=prefix, labels=labels, lease_seconds=KUBELETS_LEASE_SECONDS, progress=progress
         )
@@ -170,7 +170,7 @@ def standing(
     scheduler_flags: Sequence[str] = (),
     values: Sequence[str] = (),
 ) -> Iterator[Place]:
-    """The cluster with its operator. It is taken down at any end of the context, unless it is to be kept.
+    """The cluster with its operator. It is taken down at any exit from the context, unless it is to be kept.
 
     `audited` is the audit policy, which decides the content of the log. The real node has `gpus`, and then also torch.
     `values` are added to the chart's, as helm's --set takes them.
@@ -204,8 +204,6 @@ def _audit_file(name: str) -> Path:
 
 
 def _audit(name: str, policy: Path) -> list[str]:
-    """The flags for the audit log, in batches, so that no request waits for it. Each event has the times of its
-    request.
-    """
+    """The flags for the audit log, in batches, so that no request waits for it. Events have their requests' times."""
     flags = {"policy-file": policy, "log-path": _audit_file(name), "log-mode": "batch", "log-maxsize": 1000}
     return [f"--audit-{flag}={value}" for flag, value in flags.items()]

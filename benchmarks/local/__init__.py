@@ -1,3 +1,1 @@
-"""Pods of a training job as processes of this machine, with the operator's variables. The caller takes the operator's
-place.
-"""
+"""Pods of a training job as processes of this machine, with the operator's variables, without an operator."""

@@ -1,4 +1,4 @@
-"""The GPUs of this machine that a process may see: the user's own choice, if there is one."""
+"""The GPUs of this machine that a process may see: the user's choice, if there is one."""
 
 from __future__ import annotations
 

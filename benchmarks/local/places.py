@@ -1,4 +1,4 @@
-"""The place of a local pod in its job, and the operator's variables for such a pod, from the operator's own code.
+"""The place of a local pod in its job, and the operator's variables for such a pod, from the operator's code.
 
 The values that the kubelet fills in on a cluster (the pod's address and uid, the token) are added here.
 """
@@ -17,14 +17,14 @@ from elastic_api.parse import parse_spec
 from elastic_api.pod_names import pod_name
 from elastic_operator.build import elastic_pod, torchrun_environment
 from elastic_operator.build.request import BuildSettings
-from elastic_operator.plan.facts.decisions import CreatePod
+from elastic_operator.plan.facts.decisions import CreatePod, Slot
 from elastic_worker import contract
 
 LAUNCHER = Path(contract.__file__).with_name("__main__.py")
 HERE = "127.0.0.1"
 NAME, UID = "toy", "local"
-"""Of the job."""
-WISH = "wish"
+"""The job's name."""
+MEMBERSHIP = "membership"
 GRACE_SECONDS = 30
 
 
@@ -53,12 +53,12 @@ class Place:
 
     @property
     def number(self) -> int:
-        """Its index among the pods of its role."""
+        """The pod's index among the pods of its role."""
         return max(0, self.index - 1)
 
     @property
     def name(self) -> str:
-        """As the operator names it."""
+        """The pod's name, as the operator gives it."""
         return pod_name(NAME, self.role, self.number)
 
 
@@ -83,28 +83,29 @@ def launcher_variables(place: Place, *, checkpoint: Path | None) -> dict[str, st
     watched = {"checkpointPath": str(checkpoint)} if checkpoint else {}
     spec = _spec(place, runtime={"mode": "Elastic"}, elasticity={"gracePeriodSeconds": GRACE_SECONDS, **watched})
     sizes = (place.fewest, place.most)
-    create = CreatePod(place.role, place.number, None, place.incarnation, sizes, place.epoch)
+    slot = Slot(place.role, place.number, None, ready=True)
+    create = CreatePod(slot, place.incarnation, sizes, place.epoch)
     told = elastic_pod.environment(_Owner(), spec, create, service_ip=HERE, port=place.port, settings=BuildSettings())
     return {
         **_values(told),
         contract.ENV_LOCAL_ADDR: HERE,
         contract.ENV_POD_UID: place.uid,
         contract.ENV_TOKEN: "known to this job only",
-        contract.ENV_WISH_FILE: str(place.folder / WISH),
+        contract.ENV_MEMBERSHIP_FILE: str(place.folder / MEMBERSHIP),
         contract.ENV_STATUS_PORT: str(place.status_port),
         "TMPDIR": str(place.folder),
     }
 
 
-def write_wish(places: Iterable[Place], *, number: int) -> None:
-    """Write the wish for the master: the pods that take part. The wish with the higher number counts."""
+def write_membership(places: Iterable[Place], *, number: int) -> None:
+    """Write the membership for the master: the pods that take part. The one with the higher number counts."""
     named = list(places)
     first = named[0]
     members = [{"name": place.name, "uid": place.uid} for place in named]
     told = {"wish": number, "members": members, "min": first.fewest, "max": first.most}
-    unfinished = first.folder / f"{WISH}.tmp"
+    unfinished = first.folder / f"{MEMBERSHIP}.tmp"
     unfinished.write_text(json.dumps(told))
-    unfinished.replace(first.folder / WISH)
+    unfinished.replace(first.folder / MEMBERSHIP)
 
 
 def free_port() -> int:

@@ -14,7 +14,7 @@ NUMBERED = 'echo "$1" >/proc/sys/kernel/ns_last_pid; shift; exec "$@"'
 
 
 def numbered(command: Sequence[str], first_pid: int) -> list[str]:
-    """The command, with its processes numbered from there on. Only for use inside a PID namespace.
+    """The command, with pids from `first_pid` on. Only for use inside a PID namespace.
 
     torchrun's agents know each other by host name and pid, and the host name is the same for all.
     """
@@ -22,10 +22,10 @@ def numbered(command: Sequence[str], first_pid: int) -> list[str]:
 
 
 class Pod:
-    """Starts at once, without any rights; its output is written to `log`.
+    """A process that starts at once, without any rights; its output is written to `log`.
 
-    With `first_pid` it is number 1 in a PID namespace of its own, as in a container: its end ends all processes in it.
-    That needs root.
+    With `first_pid` it is number 1 in a new PID namespace, as in a container: its end ends all processes there. That
+    needs root.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ def _below(pid: int) -> list[int]:
 
 
 def _children(pid: int) -> list[int]:
-    """The children of its first thread only, in which these programs start all of theirs."""
+    """The children of its first thread only, in which these programs start all their children."""
     with suppress(OSError):
         return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     return []

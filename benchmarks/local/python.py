@@ -8,7 +8,7 @@ from functools import cache
 from devcluster import torchtree
 from devcluster.progress import Progress
 
-# The torch tree is installed for the base image's Python, Debian's own.
+# The torch tree is installed for the base image's Python, which is Debian's.
 PYTHON = "/usr/bin/python3.11"
 
 
@@ -21,5 +21,5 @@ def environ() -> dict[str, str]:
 
 @cache
 def torch_environ() -> dict[str, str]:
-    """The same for a process that finds torch."""
+    """The same environment for a process that finds torch."""
     return environ() | {"PYTHONPATH": str(torchtree.ensure(Progress()))}

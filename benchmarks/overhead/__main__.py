@@ -29,10 +29,10 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 @app.command()
 def overhead(
-    pairs: Annotated[int, typer.Option(help="Of trainings, one with and one without the library.", min=1)] = 20,
-    steps: Annotated[int, typer.Option(help="That are measured in each training.", min=2)] = 300,
+    pairs: Annotated[int, typer.Option(help="Pairs of trainings, one with and one without the library.", min=1)] = 20,
+    steps: Annotated[int, typer.Option(help="Steps that are measured in each training.", min=2)] = 300,
 ) -> None:
-    """What a step costs more with the library than without it."""
+    """Measure the additional cost of a step with the library."""
     progress, load = Progress(), os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="overhead-") as folder:
         runner = Runner(Path(folder), steps=steps, warm_up=WARM_UP)

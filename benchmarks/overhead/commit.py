@@ -1,5 +1,5 @@
 # mypy: disable-error-code="import-not-found, no-untyped-call"
-"""CPU time of the library alone per step: of its loop around nothing, less that of a bare loop around nothing.
+"""CPU time of the library alone per step: that of its loop around nothing, less that of a bare loop around nothing.
 
     commit.py FILE ROUNDS
 

@@ -30,7 +30,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """`low` to `high` is its interval."""
+    """A ratio, with its interval from `low` to `high`."""
 
     value: float
     low: float
@@ -38,17 +38,17 @@ class Ratio:
 
 
 def steps(pairs: Sequence[Pair]) -> Ratio:
-    """The time of a step with the library over that without it."""
+    """The time of a step with the library, divided by that without it."""
     return ratio([pair.library.step / pair.plain.step for pair in pairs])
 
 
 def fast(pairs: Sequence[Pair]) -> Ratio:
-    """The same of the fastest tenth, which other work on the machine disturbs least."""
+    """The same ratio of the fastest tenth, which other work on the machine disturbs least."""
     return ratio([pair.library.fast / pair.plain.fast for pair in pairs])
 
 
 def cpu(pairs: Sequence[Pair]) -> Ratio:
-    """The same of CPU time."""
+    """The same ratio of CPU time."""
     return ratio([pair.library.cpu / pair.plain.cpu for pair in pairs])
 
 

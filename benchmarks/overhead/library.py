@@ -1,5 +1,5 @@
 # mypy: disable-error-code="import-not-found, no-untyped-call"
-"""The same training with the library: one micro-batch per rank. See toy.Pace for the command line."""
+"""The training of plain.py with the library: one micro-batch per rank. See toy.Pace for the command line."""
 
 import torch
 import toy

@@ -1,5 +1,5 @@
 # mypy: disable-error-code="import-not-found, no-untyped-call"
-"""The training as torch's documentation writes it. See toy.Pace for the command line."""
+"""The training, written as in torch's documentation. See toy.Pace for the command line."""
 
 from itertools import count
 

@@ -19,8 +19,8 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 @app.command()
 def passes(
-    part: Annotated[float, typer.Option(help="Of each load.")] = 1.0,
-    only: Annotated[str, typer.Option(help="Only loads whose names have this in them.")] = "",
+    part: Annotated[float, typer.Option(help="The part of each load.")] = 1.0,
+    only: Annotated[str, typer.Option(help="Only loads whose names contain this text.")] = "",
 ) -> None:
     """What passes cost under heavy loads; goals: 2 s of CPU for a pass, 1 s for a turn of the event loop."""
     table = Table(title="CPU seconds", title_justify="left")

@@ -57,7 +57,7 @@ def foreign_pods(count: int, *, nodes: int = 500) -> Load:
 
 
 def large_templates(count: int) -> Load:
-    """Jobs with templates of 250 kB, which get `count` pods, all at once."""
+    """Jobs with templates of 250 kB, which get `count` pods at once."""
     jobs = [
         _job(OWNER, f"large-{number}", least=PODS_PER_JOB, most=PODS_PER_JOB, variables=4_450)
         for number in range(count // PODS_PER_JOB)

@@ -16,13 +16,12 @@ from benchmarks.passes.server import Server
 from elastic_api.job import API_VERSION, PLURAL
 from elastic_api.pod_names import parse_pod_name
 from elastic_operator.__main__ import GC_THRESHOLDS
-from elastic_operator.build.request import BuildSettings
 from elastic_operator.cluster import objects as kinds
 from elastic_operator.cluster.connection import Connection, Credentials
 from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.session import Session
 from elastic_operator.loop.compose import make_controller
-from elastic_operator.loop.controller import Controller
+from elastic_operator.loop.controller import Controller, WakeUp
 from elastic_operator.loop.writes.plan_executor import PlanExecutor
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.times import JobTimes
@@ -34,9 +33,9 @@ from elastic_operator.settings import Settings
 from elastic_operator.upkeep.policy_status import PolicyStatuses
 
 QUIET_SECONDS = 1.5
-"""After this long without a write, and after some passes, all work that was begun is done."""
+"""All work has ended after this time without a write, and after some passes."""
 MOST_SECONDS = 90.0
-"""The limit of a wait for rest. Work that is done in turns takes longer."""
+"""The limit of a wait for rest. Work that is split into turns takes longer."""
 
 
 @dataclass(slots=True)
@@ -61,17 +60,16 @@ class Operator:
         self._fill(load)
         self.stores.jobs.subscribe(lambda *_: self._wake())
         self.events = EventRecorder(session, instance="bench")
-        build = BuildSettings(settings.worker_priority_class_name, settings.master_priority_class_name)
         self._statuses = PolicyStatuses(session, self.stores.policies, now=clock.time)
         self.controller = make_controller(
             stores=self.stores,
             ledger=ledger,
-            executor=PlanExecutor(session, self.stores, self.events, build),
-            logs=FailureLogs(session, lambda _: "pytorch", self._wake),
+            executor=PlanExecutor(session, self.stores, self.events, settings.build("elastic-system")),
+            logs=FailureLogs(session, lambda _: "pytorch", ledger.dirty_jobs, self._wake),
             settings=settings,
             metrics=metrics,
             clock=clock,
-            poller=MasterPoller(now=clock.time, on_change=self._wake),
+            poller=MasterPoller(ledger.dirty_jobs, now=clock.time, on_change=self._wake),
             is_fresh=lambda: True,
             times=JobTimes(),
             on_decisions=self._on_decisions,
@@ -96,7 +94,7 @@ class Operator:
     @property
     def _is_behind(self) -> bool:
         now = time.monotonic()
-        return self.controller is not None and self.controller.reconciler.catch_up_at(now) <= now
+        return self.controller is not None and self.controller.reconciler.catch_up_at_monotonic(now) <= now
 
     @property
     def _longest(self) -> float:
@@ -104,14 +102,14 @@ class Operator:
 
     @contextmanager
     def taken(self) -> Iterator[Times]:
-        """The times of all that happens within the context."""
+        """The times of all work within the context."""
         self.times = times = Times()
         watching = asyncio.get_running_loop().create_task(self._watch(times))
         yield times
         watching.cancel()
 
     async def _watch(self, times: Times) -> None:
-        """This task has one step in each turn of the loop, so there is one turn between two steps."""
+        """Measure the loop: this task has one step in each turn, so one turn lies between two steps."""
         before = time.process_time()
         while True:
             await asyncio.sleep(0)
@@ -121,7 +119,7 @@ class Operator:
     def _time_passes(self, controller: Controller) -> None:
         run_pass = controller.run_pass
 
-        def timed() -> float:
+        def timed() -> WakeUp:
             begun = time.process_time()
             try:
                 return run_pass()
@@ -158,7 +156,7 @@ class Operator:
 
 
 def measure(load: Load) -> dict[str, Times]:
-    """The times from a start to rest, of the two-minutely look at everything, and after one change."""
+    """The times from a start to rest, of the pass over everything each two minutes, and after one change."""
     gc.set_threshold(*GC_THRESHOLDS)
     return asyncio.run(_measure(load))
 
@@ -173,7 +171,7 @@ async def _measure(load: Load) -> dict[str, Times]:
     controller = operator.controller
 
     def resync() -> None:
-        controller._resync_at = 0.0
+        controller._resync_at_monotonic = 0.0
         controller.wake()
 
     def one_change() -> None:

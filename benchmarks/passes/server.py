@@ -1,4 +1,4 @@
-"""An API server that accepts every write at once and has no watches. The transport of a `Session`'s requests."""
+"""An API server that accepts every write at once and has no watches, as the transport of a `Session`'s requests."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Response:
     connection: None = None
 
     async def read(self) -> bytes:
-        """The whole of it."""
+        """The whole body."""
         return self.body
 
 
@@ -55,7 +55,7 @@ class Server:
         yield Response(404 if answer is NOT_FOUND else 200, msgspec.json.encode(answer))
 
     async def close(self) -> None:
-        """There is nothing to close."""
+        """Close nothing."""
 
     def _answer(self, method: str, path: str, sent: Body) -> Body:
         if method == "POST":

@@ -27,14 +27,14 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 @app.command()
 def policy(
-    seeds: Annotated[int, typer.Option(help="Of the comparison and of its control.", min=2)] = 20,
+    seeds: Annotated[int, typer.Option(help="Seeds of the comparison and of its control.", min=2)] = 20,
     variants: Annotated[str, typer.Option(help="Other assumptions to try, separated by commas.")] = ",".join(VARIANTS),
-    variant_seeds: Annotated[int, typer.Option(help="Of each of those.", min=2)] = 4,
-    hours: Annotated[float, typer.Option(help="Of virtual time.", min=0.5)] = HOURS,
+    variant_seeds: Annotated[int, typer.Option(help="Seeds of each of those.", min=2)] = 4,
+    hours: Annotated[float, typer.Option(help="Hours of virtual time.", min=0.5)] = HOURS,
     workers: Annotated[int, typer.Option(help="Processes; 0 is one for each core.", min=0)] = 0,
     page: Annotated[Path | None, typer.Option(help="A page whose figures are renewed, and its picture.")] = None,
 ) -> None:
-    """How much more work gets done under this project's policy than under three simpler ones, in simulated clusters."""
+    """Compare the work done under this project's policy and under three simpler ones, in simulated clusters."""
     chosen = _chosen(variants)
     tasks = {_MAIN: [Task(policy, seed, BASE, hours) for seed in range(seeds) for policy in POLICIES]}
     tasks[_CONTROL] = [Task(policy, seed, CONTROL, hours) for seed in range(seeds) for policy in COMPARED]

@@ -1,7 +1,7 @@
-"""The three other policies. Each places pods itself, by the same rule as kube-scheduler here, and learns of events at
+"""The three other policies. Each places pods itself, by the rule of the simulated kube-scheduler, and sees events at
 once.
 
-The first two use one size of a job, its wanted one. `Static` lets a team use its guarantee and nothing else.
+The first two use only the wanted size of a job. `Static` lets a team use its guarantee and nothing else.
 `WholeJobs` works like a cohort of Kueue: jobs borrow idle GPUs, and whole jobs of borrowers are stopped for entitled
 jobs. Stopped jobs start again from their last checkpoint, and queue with their old age. `FirstCome` grows jobs into
 idle GPUs, and no job gives GPUs back before its end.
@@ -22,7 +22,7 @@ from benchmarks.policy.world import Plain, World
 
 @dataclass(frozen=True, slots=True)
 class _Asker:
-    """A job that lacks pods, or a plain pod without a node: the number of pods that it asks for, and their GPUs."""
+    """A job that lacks pods, or a plain pod without a node: the number of pods that it requests, and their GPUs."""
 
     name: str
     team: str
@@ -55,7 +55,7 @@ class _FixedSizes:
         self.wake = inf
 
     def least(self, job: JobTrace) -> int:
-        """All of it."""
+        """The whole job."""
         return job.wanted
 
     def mode(self, job: JobTrace) -> Mode:  # noqa: ARG002 - a policy's method
@@ -69,9 +69,7 @@ class Static(_FixedSizes):
     name = "static sizes"
 
     def decide(self, world: World) -> None:
-        """Start jobs and pods that fit into their team's guarantee. One that does not fit does not block those behind
-        it.
-        """
+        """Start jobs and pods that fit into their team's guarantee. One that does not fit does not block later ones."""
         for one in _askers(world):
             if _is_entitled(world, one) and (nodes := packed(world.free(), one.gpus, one.count)) is not None:
                 one.start(world, nodes)
@@ -86,12 +84,10 @@ class WholeJobs(_FixedSizes):
         super().__init__()
         self._started: dict[str, float] = {}
         self._preempting: set[str] = set()
-        """The jobs and pods for which others were stopped: the room is reserved for them."""
+        """The jobs and pods for which others were stopped: the freed GPUs are reserved for them."""
 
     def decide(self, world: World) -> None:
-        """Serve jobs and pods within their team's guarantee first, then by priority, then by age. One that does not fit
-        does not block the others.
-        """
+        """Serve jobs and pods: first within a team's guarantee, then by priority and age. None blocks the others."""
         kept, askers = [0] * len(world.places), _askers(world)
         self._preempting &= {one.name for one in askers}
         ranks = {one.name: (one.name not in self._preempting, not _is_entitled(world, one)) for one in askers}
@@ -105,7 +101,7 @@ class WholeJobs(_FixedSizes):
                 self._make_way(world, one, kept)
 
     def _make_way(self, world: World, one: _Asker, kept: list[int]) -> None:
-        """Reserve the GPUs of leaving pods for it, or stop jobs for it, if that is enough."""
+        """Reserve the GPUs of leaving pods for the asker, or stop jobs for it, if that suffices."""
         coming = _less(_soon_free(world), kept)
         keeps = _is_entitled(world, one) or one.name in self._preempting
         nodes = packed(coming, one.gpus, one.count) if keeps else None
@@ -130,9 +126,7 @@ class WholeJobs(_FixedSizes):
         return priority, sum(job.held for job in jobs), -started
 
     def _weakest(self, world: World, one: _Asker, free: Sequence[int]) -> list[Training]:
-        """Jobs by lowest priority and latest start, while their teams borrow; then without the jobs that need not
-        stop.
-        """
+        """Jobs of borrowing teams by lowest priority and latest start, without those that need not stop."""
         chosen: list[Training] = []
         for job in self._candidates(world, one):
             if fits(_with(free, chosen), one.gpus, one.count):
@@ -147,9 +141,7 @@ class WholeJobs(_FixedSizes):
         return chosen
 
     def _candidates(self, world: World, one: _Asker) -> list[Training]:
-        """The jobs that may be stopped: jobs of borrowers if the asker is entitled, and jobs of lower priority in its
-        own team.
-        """
+        """The jobs that may be stopped: borrowers' if the asker is entitled, and less important ones of its team."""
         entitled = _is_entitled(world, one)
         found = [
             job
@@ -178,7 +170,7 @@ class FirstCome:
         return job.least
 
     def mode(self, job: JobTrace) -> Mode:
-        """As it is written."""
+        """The job's own mode."""
         return job.mode
 
     def decide(self, world: World) -> None:
@@ -190,7 +182,7 @@ class FirstCome:
         self._note_changes(world)
         while job := self._next_to_grow(world):
             node = fullest(world.free(), job.trace.gpus)
-            assert node is not None, "asked for those that fit"
+            assert node is not None, "the pods fit"
             _create(world, job, [node])
         self._note_changes(world)
         times = (at + world.jobs[name].trace.delay for name, (_, at) in self._changed.items())
@@ -257,7 +249,7 @@ def _less(free: Sequence[int], kept: Sequence[int]) -> list[int]:
 
 
 def _with(free: Sequence[int], jobs: Iterable[Training]) -> list[int]:
-    """The same, and the GPUs of these jobs."""
+    """The free GPUs together with the GPUs of these jobs."""
     more = list(free)
     for job in jobs:
         for pod in job.staying:

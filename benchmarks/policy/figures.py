@@ -27,7 +27,7 @@ RESAMPLES = 2000
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One day under one policy, to the horizon. In GPU-seconds, except `jobs`, `done`, counts, and `waits`.
+    """One day under one policy, up to the horizon, in GPU-seconds, except for `jobs`, `done`, counts and `waits`.
 
     `useful` is work that counts, in GPU-seconds of one GPU that works alone. `lost` is repeated work, by its cause, and
     the time of GPUs that were held without a step ("stopped"), by the mode of the job.
@@ -57,7 +57,7 @@ class Interval:
     high: float
 
     def text(self, digits: int = 2) -> str:
-        """For a table."""
+        """The text for a table."""
         return f"{self.value:.{digits}f} ({self.low:.{digits}f} to {self.high:.{digits}f})"
 
 
@@ -111,7 +111,7 @@ def goodput(runs: Sequence[Run]) -> float:
 
 
 def lost_hours(runs: Sequence[Run]) -> float:
-    """GPU-hours lost, in a run."""
+    """The GPU-hours lost in a run."""
     return sum(sum(run.lost.values()) for run in runs) / len(runs) / HOUR
 
 
@@ -146,7 +146,7 @@ def interval(runs: Sequence[Run], figure: Sum) -> Interval:
 
 
 def ratio(runs: Sequence[Run], figure: Sum, *, policy: str = OURS, over: str = WHOLE_JOBS) -> Interval:
-    """A figure of one policy over that of another, both on the same seeds."""
+    """The ratio of a figure of one policy to that of another, both on the same seeds."""
     ours, theirs = of(runs, policy), of(runs, over)
     assert [run.seed for run in ours] == [run.seed for run in theirs], "both were run on the same seeds"
 

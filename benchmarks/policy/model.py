@@ -27,7 +27,7 @@ policies.
 """
 
 MISSED_SECONDS = 5.0
-"""The time after which the others train on in Elastic mode when a pod is silent (decisions 55 and 126)."""
+"""The time after which the others continue in Elastic mode when a pod is silent (decisions 55 and 126)."""
 
 
 class Mode(StrEnum):
@@ -55,7 +55,7 @@ PAUSES = {
     Mode.FIXED: Pauses(join=0.0, leave=0.0, loss=0.0),
 }
 """docs/library.md (a state of 1 GB, and the loss of a master), docs/elastic.md (Elastic; torchrun with our
-environment). A fixed job starts again: that costs START_SECONDS."""
+environment). A fixed job is restarted, which costs START_SECONDS."""
 
 
 def pace(gpus: int, slope: float) -> float:
@@ -69,7 +69,7 @@ class Assumptions:
 
     `elastic` is the share of jobs that can change their size, `modes` are the modes of these, in equal parts. Every job
     writes a checkpoint each `checkpoint_seconds`; in Elastic mode the script also `listens` to requests. Jobs in
-    Torchrun mode set `torchrun_delay` as their `scaleUpDelaySeconds`. An elastic job asks for `least` to `most` times
+    Torchrun mode set `torchrun_delay` as their `scaleUpDelaySeconds`. An elastic job requests `least` to `most` times
     the size that it would have if it could not change.
     """
 

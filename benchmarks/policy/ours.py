@@ -1,10 +1,9 @@
-"""This project's own decisions, called as its loop calls them: observe, allocate and reconcile of
-`elastic_operator.plan`.
+"""This project's decisions, called as in its loop: observe, allocate and reconcile of `elastic_operator.plan`.
 
-No part of the policy is written again here. It gets jobs and pods as it reads them from Kubernetes, its plans are
+No part of the policy is written again here. The operator's code reads jobs and pods as from Kubernetes, its plans are
 carried out at once, and its statuses are kept as by the API server. Two parts of `loop/` are left out: dry runs before
 reclaim, since no pod is refused here, and the turns of preemptors that wait for the limit for all teams (138).
-kube-scheduler is our own, which gives a plain pod the fullest node with room.
+kube-scheduler is simulated: it gives a plain pod the fullest node with room.
 """
 
 from __future__ import annotations
@@ -32,14 +31,15 @@ from elastic_operator.plan.facts.allocation_inputs import (
     EvictionLimits,
     ForeignPod,
     JobDemand,
+    JobShape,
     Node,
     PodShape,
-    Preemptor,
+    PreemptorKey,
 )
 from elastic_operator.plan.facts.decisions import Assignment, CreatePod, Plan
 from elastic_operator.plan.facts.group_report import GroupReport
 from elastic_operator.plan.facts.job import Job, JobContext, JobFeedback, MainContainer, OwnPod
-from elastic_operator.plan.facts.job_shape import JobShape, job_shape
+from elastic_operator.plan.facts.job_shape import job_shape
 from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, Flavor, Quota, Team
 from elastic_operator.plan.job.demand import demand_of
 from elastic_operator.plan.job.observation import Observation
@@ -57,7 +57,7 @@ ROUNDS_WITHOUT_PODS = 6
 MINUTE = 60.0
 SETTINGS = Settings()
 ALLOCATION_SETTINGS = AllocationSettings(
-    gpu_resources=(GPU,), default_team=SETTINGS.default_team, starvation_seconds=SETTINGS.starvation_seconds
+    gpu_resources=(GPU,), default_team=SETTINGS.allocation.default_team, starvation_seconds=SETTINGS.starvation_seconds
 )
 
 
@@ -86,7 +86,7 @@ class Ours:
         self._allocator = Allocator()
         self._known: dict[str, _Known] = {}
         self._teams = tuple(_team(team.name, team.guaranteed, number) for number, team in enumerate(trace.teams))
-        self._gone: dict[str, tuple[float, Preemptor]] = {}
+        self._gone: dict[str, tuple[float, PreemptorKey]] = {}
         self._reserved: dict[str, tuple[str, float]] = {}
         """Reservations of plain pods: the node, and until when."""
         self._nodes: dict[str, Node] = {}
@@ -120,9 +120,9 @@ class Ours:
             if without_pods == ROUNDS_WITHOUT_PODS:
                 self.wake = world.now + 1.0
                 return
-        raise AssertionError(f"pods come and go in {MOST_ROUNDS} rounds, {world.now:.0f} s")
+        raise AssertionError(f"decisions do not converge in {MOST_ROUNDS} rounds, {world.now:.0f} s")
 
-    # -- looking -------------------------------------------------------------------------------------------------------
+    # -- reading -------------------------------------------------------------------------------------------------------
 
     def _look(self, world: World) -> AllocationInputs:
         now = EPOCH + world.now
@@ -139,7 +139,7 @@ class Ours:
             nodes=tuple(self._node(world, number) for number in range(len(world.places))),
             jobs=tuple(known.demand for known in self._known.values() if known.demand is not None),
             settings=ALLOCATION_SETTINGS,
-            teams=(*self._teams, *SETTINGS.default_parents),
+            teams=(*self._teams, *SETTINGS.allocation.default_parents),
             team_of={team.name: team.name for team in self._teams},
             foreign_pods=tuple(self._requests(world)),
             eviction_limits=EvictionLimits(
@@ -148,7 +148,7 @@ class Ours:
         )
 
     def _see(self, known: _Known, job: Training, unready: Mapping[str, float], now: float) -> None:
-        """The observation of the job and its demand, made anew if anything in it may have changed."""
+        """The observation of the job and its demand, renewed if anything in it may have changed."""
         self._read_pods(known, job, unready, now)
         if known.obs is not None and known.obs.job is known.job and now < known.until:
             return
@@ -234,7 +234,7 @@ class Ours:
                 created, reserved = EPOCH + pod.trace.arrives, self._reserved.get(name, ("", 0.0))[0]
                 yield ForeignPod(name, pod.trace.team, name, created, shape, reserved=reserved)
 
-    # -- doing ---------------------------------------------------------------------------------------------------------
+    # -- acting --------------------------------------------------------------------------------------------------------
 
     def _schedule(self, world: World) -> None:
         """kube-scheduler: bind plain pods where there is room that is not reserved for another pod."""
@@ -274,7 +274,7 @@ class Ours:
             moved |= self._do(world, known, plan, taken, now)
         return moved
 
-    def _do(self, world: World, known: _Known, plan: Plan, taken: Mapping[str, Preemptor], now: float) -> bool:
+    def _do(self, world: World, known: _Known, plan: Plan, taken: Mapping[str, PreemptorKey], now: float) -> bool:
         job = world.jobs[known.job.name]
         going = [job.pods[one.uid] for one in plan.deletes if one.uid in job.pods and job.pods[one.uid].stays]
         if going:
@@ -344,7 +344,7 @@ def _shape(trace: JobTrace) -> JobShape:
 
 
 def _own_pod(job_name: str, pod: Pod, made: CreatePod, before: OwnPod | None, now: float) -> OwnPod:
-    """The pod as the store has it; the same object as before if it has not changed."""
+    """The pod as in the store; the same object as before if it has not changed."""
     runs = pod.ready <= now - EPOCH + 1e-6 or (before is not None and before.ready)
     known = before or OwnPod(
         name=pod_name(job_name, made.role, made.index),

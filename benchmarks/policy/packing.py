@@ -1,4 +1,4 @@
-"""Places pods on nodes: each on the fullest node with room, so that large rooms stay free."""
+"""Places pods on nodes: each on the fullest node with room, so that large blocks of GPUs stay free."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def fullest(free: Sequence[int], gpus: int) -> int | None:
-    """The node with the smallest sufficient room, the first of several; None if there is none."""
+    """The node with the fewest sufficient free GPUs, the first of several; None if there is none."""
     return min((node for node, room in enumerate(free) if room >= gpus), key=lambda node: free[node], default=None)
 
 

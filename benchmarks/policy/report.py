@@ -1,4 +1,4 @@
-"""The policies beside each other: tables for people and for the page, one line of JSON for programs."""
+"""Compares the policies: tables for readers and for the page, one line of JSON for programs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GOAL_GOODPUT, GOAL_LOST, CONTROL_MARGIN = 1.15, 0.5, 0.02
 
 
 def markdown(runs: Sequence[Run], control: Sequence[Run], variants: Mapping[str, Sequence[Run]]) -> str:
-    """The report for people: tables in Markdown, which are readable as plain text."""
+    """The report for readers: tables in Markdown, which are readable as plain text."""
     seeds = len({run.seed for run in runs})
     parts = [
         [f"{seeds} seeds; in brackets 95 % intervals over seeds."],

@@ -1,8 +1,7 @@
 """The events of a cluster for a day, drawn from a seed, and equal for all policies: jobs, plain pods, losses.
 
-Teams work in bursts, as people do: for some hours jobs arrive, for some hours none. Together they ask for a drawn share
-of the cluster, so some days are slack and some are not. A loss hits a place (a GPU of a node) and the pod that runs
-there.
+Teams work in bursts: for some hours jobs arrive, for some hours none. Together they request a drawn share of the
+cluster, so some days have idle GPUs and some do not. A loss hits a place (a GPU of a node) and the pod that runs there.
 """
 
 from __future__ import annotations
@@ -43,8 +42,7 @@ class Team:
 
 @dataclass(frozen=True, slots=True)
 class JobTrace:
-    """A job that will arrive. Sizes are in pods of `gpus` GPUs each; `work` is in GPU-seconds of one GPU that works
-    alone.
+    """A job that will arrive. Sizes are in pods of `gpus` GPUs; `work` is in GPU-seconds of one GPU that works alone.
 
     `wanted` is its size under policies with fixed sizes. It does not grow for `delay` seconds after a change. `slope`:
     see `pace`.
@@ -99,9 +97,7 @@ class Outage:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """One day of one cluster. `load` is the work that is asked for, in GPU-seconds at the wanted sizes, over the
-    capacity.
-    """
+    """One day of one cluster. `load` is the requested work in GPU-seconds, at the wanted sizes, over the capacity."""
 
     seed: int
     nodes: int
@@ -115,12 +111,12 @@ class Trace:
 
     @property
     def gpus(self) -> int:
-        """All of them."""
+        """The number of all GPUs."""
         return self.nodes * GPUS_PER_NODE
 
 
 def draw(seed: int, assumed: Assumptions, *, hours: float = 24.0, most_teams: int = 20) -> Trace:
-    """The day of that seed."""
+    """Draw the day of a seed."""
     rng = Random(seed)
     count = rng.randint(2, most_teams)
     nodes, horizon, load = 4 + count, hours * HOUR, rng.uniform(*assumed.load)
@@ -153,7 +149,7 @@ def _teams(count: int, gpus: int, rng: Random) -> tuple[Team, ...]:
 
 
 def _bursts(horizon: float, rng: Random) -> list[tuple[float, float]]:
-    """When the team is at work; at least once."""
+    """The times at which the team works; at least one."""
     found: list[tuple[float, float]] = []
     time = -rng.expovariate(1 / BURST_SECONDS) if rng.random() < 0.5 else rng.expovariate(1 / BURST_SECONDS)
     while time < horizon:

@@ -1,6 +1,6 @@
 """Simulates one job: its group, its done and saved work, and the cost of changes of its pods.
 
-A group is the pods that train together. Time moves by `advance`; between two calls nothing of the group changes.
+A group is the pods that train together. `advance` moves the time; between two calls the group does not change.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from benchmarks.policy.model import (
 from benchmarks.policy.traces import JobTrace
 
 MOMENT = 1e-6
-"""Seconds: times closer together are one moment."""
+"""Times that differ by fewer seconds count as one moment."""
 
 
 @dataclass(slots=True, eq=False)
 class Pod:
     """A pod of a job on a node; index 0 is the master's. It can train from `ready` on.
 
-    `leaves` is when it stops to train after its deletion, `gone` when its GPUs are free.
+    `leaves` is when it stops training after its deletion, `gone` when its GPUs are free.
     """
 
     uid: str
@@ -43,7 +43,7 @@ class Pod:
 
     @property
     def stays(self) -> bool:
-        """Whether it is not being deleted."""
+        """Whether the pod is not being deleted."""
         return self.gone == inf
 
 
@@ -89,12 +89,12 @@ class Training:
 
     @property
     def staying(self) -> list[Pod]:
-        """Those pods, the master first."""
+        """The pods that are not being deleted, the master first."""
         return sorted((pod for pod in self.pods.values() if pod.stays), key=lambda pod: pod.index)
 
     @property
     def missing(self) -> int:
-        """GPUs that it lacks of its wanted size."""
+        """The GPUs that it lacks for its wanted size."""
         return max(0, self.trace.wanted * self.trace.gpus - self.held)
 
     @property
@@ -104,7 +104,7 @@ class Training:
     # -- time ----------------------------------------------------------------------------------------------------------
 
     def advance(self, now: float) -> None:
-        """Time passes until `now`, which is not after `next_event`."""
+        """Let time pass until `now`, which is not after `next_event`."""
         if not self.pods:
             self.at = now
             return
@@ -166,7 +166,7 @@ class Training:
             self._unsaved_gpu_seconds = self._since_save * gpus
 
     def _undo(self, cause: str) -> None:
-        """Back to the last checkpoint."""
+        """Return to the last checkpoint."""
         self.spent.undone[cause] += self._unsaved_gpu_seconds
         self.done, self._since_save, self._unsaved_gpu_seconds = self.saved, 0.0, 0.0
 
@@ -220,9 +220,7 @@ class Training:
         self._go_on_with(set() if stops else left, pause)
 
     def miss(self, pods: Collection[Pod]) -> None:
-        """These pods do not answer. Our launchers find that out by themselves; all other scripts wait until the pods
-        are lost.
-        """
+        """Let pods fall silent. Our launchers detect that; all other scripts wait until the pods are lost."""
         for pod in pods:
             pod.ready = inf
         if not self.group.intersection(pods):

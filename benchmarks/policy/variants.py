@@ -1,5 +1,5 @@
-"""The same comparison under other assumptions. In `CONTROL` no job can change its size, so a policy that is better
-there has an unfair model.
+"""The comparison under other assumptions. In `CONTROL` no job can change its size, so a policy that is better there
+has an unfair model.
 """
 
 from __future__ import annotations

@@ -49,9 +49,7 @@ class Watching:
         self.waits += [world.now - since for since in self._since.values()]
 
     def lost(self, job: Training) -> None:
-        """Note that pods of the job are about to be lost. Until it has as many again, its changes of size are no
-        decisions.
-        """
+        """Note that the job is about to lose pods. Its changes of size do not count until it has as many again."""
         self._recovers[job.trace.name] = len(job.staying), job.at + FLAP_SECONDS
 
     def _look_at_sizes(self, world: World) -> None:

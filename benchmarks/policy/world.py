@@ -22,18 +22,16 @@ from benchmarks.policy.watching import Watching
 
 
 class Policy(Protocol):
-    """Decides how many pods each job gets, and on which nodes. `wake` is when it must be asked again without an
-    event.
-    """
+    """Decides how many pods each job gets, and on which nodes. `wake` is when to call it again without an event."""
 
     name: str
     wake: float
 
     def least(self, job: JobTrace) -> int:
-        """The fewest pods with which it runs that job."""
+        """The fewest pods with which the policy runs the job."""
 
     def mode(self, job: JobTrace) -> Mode:
-        """How it runs that job."""
+        """The mode in which the policy runs the job."""
 
     def decide(self, world: World) -> None:
         """Make and carry out the decisions of this moment."""
@@ -49,7 +47,7 @@ class Plain:
 
     @property
     def missing(self) -> int:
-        """The GPUs that it asks for and does not have."""
+        """The GPUs that it requests and does not have."""
         return int(self.node is None)
 
 
@@ -60,7 +58,7 @@ class Place:
     away_since: float = inf
     given_up: bool = False
     gpus: list[str] = field(default_factory=lambda: [""] * GPUS_PER_NODE)
-    """By GPU, the pod (uid) that has it."""
+    """The uid of the pod that has a GPU, by GPU."""
 
     room: int = GPUS_PER_NODE
     """The number of free GPUs."""
@@ -82,7 +80,7 @@ class World:
         self.ended: list[Training] = []
         self.guaranteed = {team.name: team.guaranteed for team in trace.teams}
         self.used = Counter[str]()
-        """By team, the GPUs of its pods that are not being deleted."""
+        """The GPUs of each team's pods that are not being deleted, by team."""
         self.watching = Watching()
         self.plain_seconds = 0.0
         self.pod_changes = 0
@@ -100,7 +98,7 @@ class World:
             self._at(outage.at, self._go_away, outage)
 
     def run(self) -> World:
-        """To the horizon."""
+        """Run to the horizon."""
         self._until(self.trace.horizon)
         self.watching.close(self)
         return self
@@ -130,7 +128,7 @@ class World:
         self.pod_changes += len(going)
 
     def place(self, pod: Plain, node: int) -> None:
-        """Start a plain pod there."""
+        """Start a plain pod on a node."""
         assert self.places[node].free, f"{self.policy.name}: node {node} has no room for {pod.trace.name}"
         self._occupy(self.places[node], pod.trace.name, 1)
         self.used[pod.trace.team] += 1
@@ -149,7 +147,7 @@ class World:
             if self._changed or due:
                 self._changed = False
                 self.policy.decide(self)
-                assert self.policy.wake > now, f"{self.policy.name} wants to be asked without end"
+                assert self.policy.wake > now, f"{self.policy.name} asks for decisions without end"
                 self.watching.after(self)
                 self._changed = False
 
@@ -176,7 +174,7 @@ class World:
         coming: tuple[float, int, Callable[[], None]] = (time, next(self._order), partial(call, *what))
         heappush(self._coming, coming)
 
-    # -- what happens --------------------------------------------------------------------------------------------------
+    # -- events --------------------------------------------------------------------------------------------------------
 
     def _arrive(self, trace: JobTrace) -> None:
         least, mode = self.policy.least(trace), self.policy.mode(trace)

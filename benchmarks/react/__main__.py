@@ -31,7 +31,7 @@ def react(
     replicas: Annotated[int, typer.Option(help="Operators; one leads. Two is the chart's default.")] = 2,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster up.")] = False,
 ) -> None:
-    """How fast the operator answers in a full cluster, and what it costs at rest."""
+    """Measure how fast the operator answers in a full cluster, and what it costs at rest."""
     plan = Scenario(jobs=jobs, pods=pods, tries=count)
     progress = Progress()
     with place.standing(name, plan, replicas=replicas, keep=keep, progress=progress) as standing:
@@ -45,7 +45,7 @@ def measure(standing: Place, plan: Scenario, progress: Progress) -> Figures:
     jobs = [*plan.roomy_jobs, *plan.full_jobs]
     started = latencies.status_lags(standing.audit.read(), jobs)
     load = os.getloadavg()[0]
-    with progress.step(f"{plan.tries} foreign pods go, one by one"):
+    with progress.step(f"{plan.tries} foreign pods are deleted, one by one"):
         react = tries.react(standing, plan)
     with progress.step(f"{plan.tries} jobs are scaled"):
         scale = tries.scale(standing, plan)
@@ -55,7 +55,7 @@ def measure(standing: Place, plan: Scenario, progress: Progress) -> Figures:
     place.until_statuses_are_true(standing)
     lags = latencies.status_lags(standing.audit.read(), jobs)[len(started) :]
     found = operators(standing)
-    with progress.step("changes of jobs that ask for nothing"):
+    with progress.step("changes of jobs without effect"):
         annotated = [(NAMESPACE, job) for job in plan.full_jobs[:UNCHANGED_PASSES]]
         unchanged = unchanged_passes(standing, found[0], jobs=annotated)
     with progress.step(f"{REST_SECONDS:.0f} s of rest"):

@@ -1,4 +1,4 @@
-"""From the writes of an audit log to latencies, in seconds. Pure arithmetic."""
+"""Computes latencies, in seconds, from the writes of an audit log. Pure arithmetic."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Reaction:
 
     @property
     def from_fact(self) -> float:
-        """From the answer to the cause, shortly before which it became a fact, to the answer to the pod's creation."""
+        """The time from the answer to the cause, when it took effect, to the answer to the pod's creation."""
         return self.created.done - self.cause.done
 
     @property
     def from_request(self) -> float:
-        """The same from the arrival of the cause's request."""
+        """The time from the arrival of the cause's request to the answer to the pod's creation."""
         return self.created.done - self.cause.received
 
 

@@ -1,4 +1,4 @@
-"""The cluster that is measured: brought up, and filled."""
+"""Brings up and fills the measured cluster."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def standing(name: str, plan: Scenario, *, replicas: int, keep: bool, progress: 
 
 
 def scale(place: Place, job: str, size: int) -> None:
-    """What `kubectl scale` sends."""
+    """Send the request of `kubectl scale`."""
     place.merge(f"{JOBS}/{job}/scale", {"spec": {"replicas": size}})
 
 
 def fill(place: Place, plan: Scenario, progress: Progress) -> None:
-    """Create the pods of others, then the jobs at their first size; then the jobs ask for twice as much."""
+    """Create the foreign pods, then the jobs at their first size; then let the jobs request twice as much."""
     place.create_namespace(NAMESPACE)
     with progress.step(f"{len(plan.foreign_pods)} foreign pods"):
         place.create_all([(PODS, scenario.foreign_pod(name)) for name in plan.foreign_pods])

@@ -1,4 +1,4 @@
-"""The figures beside the goals, for people, and as one line of JSON for programs."""
+"""The figures beside the goals, for readers, and as one line of JSON for programs."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The content of the cluster: two pools of fake nodes, jobs in both, pods of others in one. Plain data.
+"""The content of the cluster: two pools of fake nodes, jobs in both, foreign pods in one. Plain data.
 
-In the pool `full` every GPU is in use, by pods of others or by jobs that want twice their size: all of them want a
-freed GPU, and each job's status says why it is not bigger. The pool `roomy` holds a few jobs that have all that they
-ask for, and room for two more pods of each.
+In the pool `full` every GPU is in use, by foreign pods or by jobs that want twice their size: each job wants a freed
+GPU, and its status says why it is not bigger. The pool `roomy` holds a few jobs that have all requested GPUs, and room
+for two more pods of each.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Scenario:
 
     @property
     def full_jobs(self) -> list[str]:
-        """Jobs that want more than there is."""
+        """Jobs that want more GPUs than exist."""
         return [f"full-{number}" for number in range(self.jobs - self.tries)]
 
     @property
@@ -60,7 +60,7 @@ class Scenario:
 
     @property
     def foreign_pods(self) -> list[str]:
-        """The number of pods of others: the rest of the pool `full`."""
+        """The number of foreign pods: the rest of the pool `full`."""
         count = self.full_nodes * GPUS_PER_NODE - len(self.full_jobs) * self.size
         return [f"foreign-{number}" for number in range(count)]
 
@@ -87,6 +87,6 @@ def job(name: str, *, size: int) -> dict[str, Any]:
 
 
 def foreign_pod(name: str) -> dict[str, Any]:
-    """A pod of others, which matters to the operator only by the GPU that it holds."""
+    """A foreign pod, which affects the operator only by the GPU that it holds."""
     container = {"name": "main", "image": "local/none:1", "resources": {"limits": {GPU: "1"}}}
     return {"metadata": {"name": name}, "spec": {"nodeSelector": pool("full"), "containers": [container]}}

@@ -14,13 +14,13 @@ ANSWER_SECONDS = 20.0
 
 
 def react(place: Place, plan: Scenario) -> list[Reaction]:
-    """A foreign GPU pod is deleted: one of the jobs, which all want the GPU, gets a pod."""
+    """Delete foreign GPU pods: one of the jobs, which all want the GPU, gets a pod each time."""
     gone = partial(place.delete_pod, NAMESPACE)
     return [answer(place, DELETE, name, gone) for name in plan.foreign_pods[: plan.tries]]
 
 
 def scale(place: Place, plan: Scenario) -> list[Reaction]:
-    """A job with room beside it is scaled up: from the request to the last of its new pods."""
+    """Scale up jobs with room: from the request to the last of the new pods."""
     wanted = plan.size + ADDED_BY_SCALE
     return [
         answer(place, SCALE, name, lambda job: pools.scale(place, job, wanted), pods=ADDED_BY_SCALE, job=name)
@@ -29,9 +29,7 @@ def scale(place: Place, plan: Scenario) -> list[Reaction]:
 
 
 def recreate(place: Place, plan: Scenario) -> list[Reaction]:
-    """A worker is deleted, and its job gets another. Each time in another job, because repeated losses make a job
-    wait.
-    """
+    """Delete workers, each of another job, because repeated losses make a job wait; the job gets another worker."""
     # The jobs that have grown meanwhile are the first ones.
     jobs = plan.full_jobs[-plan.tries :]
     gone = partial(place.delete_pod, NAMESPACE)

@@ -20,7 +20,7 @@ from devcluster.progress import Progress
 POLICY = Path(__file__).parent / "audit-policy.yaml"
 UNCHANGED_PASSES = 50
 SCHEDULER_FLAGS = ("--kube-api-qps=1000", "--kube-api-burst=2000")
-# The limits on evictions must not be what is measured: the Job takes half of the cluster at once.
+# The limits on evictions must not affect the result: the Job takes half of the cluster at once.
 NO_BRAKES = ("settings.reclaim.maxEvictionsPerDecision=100000", "settings.reclaim.maxEvictionsPerMinute=100000")
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -43,7 +43,7 @@ def reclaim(
     ] = 5,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster up.")] = False,
 ) -> None:
-    """How fast a team gets its GPUs back, and whether more is taken than is asked for."""
+    """Measure how fast a team gets its GPUs back, and whether more is evicted than requested."""
     plan = Scenario(nodes=nodes, jobs=jobs, teams=teams, tries=tries, gang=gang)
     progress, console = Progress(), Console(width=140, highlight=False)
     seen = owner.measure(f"{name}-owner", rounds=owner_rounds, keep=keep, progress=progress) if owner_rounds else None
@@ -76,7 +76,7 @@ def measure(place: Place, plan: Scenario, progress: Progress) -> Figures:
     leader = operators(place)[0]
     memory = [leader.resident_megabytes()]
     load = os.getloadavg()[0]
-    with progress.step("changes of jobs that ask for nothing"):
+    with progress.step("changes of jobs without effect"):
         unchanged = unchanged_passes(place, leader, jobs=plan.job_names[:UNCHANGED_PASSES])
     with progress.step(f"{plan.tries} pods of one GPU, one after the other"):
         single, allocations = large.tries(place, plan, leader)

@@ -16,7 +16,7 @@ from benchmarks.reclaim.stages import BIND, CREATE, Request
 BATCH_JOBS = f"/apis/batch/v1/namespaces/{OWNER}/jobs"
 TRY_SECONDS = 60.0
 GANG_SECONDS = 300.0
-"""A pod without a node by then is left waiting; the figures show it."""
+"""A pod without a node after this time is not awaited any longer; the figures show it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +64,8 @@ def ask_for_gang(
 ) -> Request:
     """Create a Job of `pods` pods of a whole node each, and follow it to its last node; `told` hears how many have one.
 
-    The controller names the pods, so what they are called is known by the Job's name only. `make_room` is done once the
-    Job is there.
+    The controller names the pods, so their names are known by the Job's name only. `make_room` is called once the Job
+    exists.
     """
     place.quiet()
     body: Body = scenario.gang(pods, name=name)
@@ -91,7 +91,7 @@ def wait_bound(
     pause: float = POLL_SECONDS,
     told: Callable[[int], None] = lambda _bound: None,
 ) -> bool:
-    """Wait until that many of the pods that `asks` knows have nodes; False if they do not within `seconds`."""
+    """Wait until that many of the pods selected by `asks` have nodes; False if they do not within `seconds`."""
     end = time.monotonic() + seconds
     while (
         bound := len({write.name for write in _newer(place, since) if write.what == BIND and asks(write.name)})

@@ -1,4 +1,4 @@
-"""The large cluster: filled by elastic jobs, asked for single GPUs, then for half of its nodes at once."""
+"""The large cluster: elastic jobs fill it, then pods request single GPUs, then half of its nodes at once."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ FILL_SECONDS = 300.0
 """The limit for each batch of jobs."""
 LOOK_SECONDS = 1.0
 PLAIN_REQUESTS = 16
-"""The requests of a plain client under way at once."""
+"""The number of concurrent requests of a plain client."""
 
 
 def fill(place: Place, plan: Scenario, progress: Progress) -> None:
-    """The nodes, the teams, and jobs that run with as many pods as they can use, on every GPU."""
+    """Create the nodes, the teams, and jobs that run with as many pods as they can use, on every GPU."""
     place.add_nodes(plan.nodes, gpus=GPUS_PER_NODE, progress=progress)
     with progress.step(f"{len(plan.guarantees)} teams"):
         for name, guaranteed in plan.guarantees.items():
@@ -56,7 +56,7 @@ def _create_jobs(place: Place, plan: Scenario, step: Step) -> None:
 
 
 def tries(place: Place, plan: Scenario, leader: Operator) -> tuple[list[Request], list[tuple[float, float]]]:
-    """One pod of one GPU after the other; with them, for each try, seconds and number of the operator's allocations."""
+    """Create one pod of one GPU after the other; return also the seconds and number of allocations of each try."""
     names = [f"notebook-{number}" for number in range(plan.tries)]
     tried, allocations, timer = [], [], Timer(leader, "allocate_seconds")
     for name in names:
@@ -71,7 +71,7 @@ def tries(place: Place, plan: Scenario, leader: Operator) -> tuple[list[Request]
 
 
 def gang(place: Place, plan: Scenario, progress: Progress) -> Request:
-    """Half of the nodes, each of them whole, for one Job."""
+    """Request half of the nodes, each of them whole, for one Job."""
     with progress.step(f"a Job of {plan.gang} pods x {GPUS_PER_NODE} GPUs") as step:
 
         def tell(bound: int) -> None:
@@ -84,11 +84,11 @@ def gang(place: Place, plan: Scenario, progress: Progress) -> Request:
 
 
 def by_hand(place: Place, plan: Scenario, progress: Progress) -> Request:
-    """The same Job without any operator: a plain client deletes the pods on as many nodes for it, a few at a time."""
-    with progress.step("the Job goes, and all jobs have their pods again"):
+    """Create the same Job without an operator: a plain client deletes the pods on as many nodes, a few at a time."""
+    with progress.step("the Job is deleted, and all jobs get their pods back"):
         place.delete(f"{asking.BATCH_JOBS}/{GANG}", propagationPolicy="Background")
         _until_full(place, plan)
-    with progress.step("the operator goes"):
+    with progress.step("the operator is stopped"):
         stop(place)
     victims = _pods_on_nodes(place, plan.gang)
 
@@ -105,7 +105,7 @@ def by_hand(place: Place, plan: Scenario, progress: Progress) -> Request:
 
 
 def _pods_on_nodes(place: Place, count: int) -> list[tuple[str, str]]:
-    """Namespace and name of the jobs' pods on so many of their nodes."""
+    """Namespace and name of the jobs' pods on `count` of their nodes."""
     by_node: dict[str, list[tuple[str, str]]] = {}
     for pod in place.items("/api/v1/pods"):
         if _is_of_job(pod["metadata"]["name"]):

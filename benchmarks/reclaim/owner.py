@@ -1,7 +1,7 @@
 """Reclaim as its owner sees it: a pod is created, a victim that trains makes room, and the pod's container runs.
 
-Real kubelets and real training, one job for each way to train: the quota demo, with an owner that comes back again and
-again. The other figures of this benchmark are of thousands of pods that only pretend to run.
+Kubelets and training are real, with one job for each way to train: this is the quota demo, with an owner that returns
+repeatedly. The other figures of this benchmark are of thousands of simulated pods.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Owner:
     taken_back: Mapping[Way, TakenBack]
 
     def summary(self) -> dict[str, float]:
-        """For the last line: seconds from created to running, by how the victim trains."""
+        """The figures of the last line: seconds from created to running, by how the victim trains."""
         found = {}
         for way, taken in self.taken_back.items():
             for name, share in (("p50", 0.5), ("p95", 0.95)):
@@ -57,7 +57,7 @@ class Owner:
 
 
 def measure(name: str, *, rounds: int, keep: bool, progress: Progress) -> Owner:
-    """Each victim in turn, in a cluster of that name, which is taken down unless it is to be kept."""
+    """Measure each victim in turn, in a cluster of that name, which is taken down unless it is to be kept."""
     taken_back = {}
     try:
         cluster, kube = install.local_cluster(name=name, nodes=quota.NODES, gpus=quota.GPUS, progress=progress)

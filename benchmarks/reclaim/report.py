@@ -1,4 +1,4 @@
-"""The figures beside the goals, for people, and as one line of JSON for programs."""
+"""The figures beside the goals, for readers, and as one line of JSON for programs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchmarks.reclaim.stages import Request, Stage, ratio
 
 SPEED = "p50 < 0.3 s, max < 1.5 s"
 Timed = Sequence[tuple[float, float]]
-"""Seconds and number of something, look by look."""
+"""Seconds and number of observations, reading by reading."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +70,7 @@ class Figures:
 
 
 def show(figures: Figures, owner: Owner | None, console: Console) -> None:
-    """Tables: requests and the operator's own figures, where the time goes, the gang, and what an owner sees. Then the
-    line of JSON.
-    """
+    """Print tables (requests, the operator, parts of the time, the gang, the owner), then the line of JSON."""
     console.print(_requests(figures), _parts(figures), _gang(figures.gang))
     if owner is not None:
         console.print(owner.table())
@@ -110,7 +108,7 @@ def _add_timed(table: Table, what: str, timed: Timed) -> None:
 
 
 def _parts(figures: Figures) -> Table:
-    """Where the time of one-pod requests goes: medians of the steps, each after the one before it."""
+    """The parts of the time of one-pod requests: medians of the steps, each after the previous one."""
     kinds = {name: made for name, made in figures.kinds().items() if all(each.pods == 1 for each in made)}
     table = _table("Where the time goes: each step after the one before it, median (and how often it was seen)")
     table.add_column("step")

@@ -51,7 +51,7 @@ class Scenario:
 
     @property
     def gpus(self) -> int:
-        """All of them."""
+        """The number of all GPUs."""
         return self.nodes * GPUS_PER_NODE
 
     @property
@@ -61,9 +61,7 @@ class Scenario:
 
     @property
     def guarantees(self) -> dict[str, int]:
-        """GPUs guaranteed to each team: half of all to the owner, most of the rest to the others, which hold all
-        GPUs.
-        """
+        """GPUs guaranteed to each team: half of all to the owner, most of the rest to the others."""
         half = self.gpus // 2
         others = int(half * GUARANTEED_TO_OTHERS) // self.teams
         return {OWNER: half} | {team(number): others for number in range(self.teams)}
@@ -114,7 +112,7 @@ def plain_pod(name: str) -> Body:
 
 
 def gang(pods: int, *, name: str = GANG) -> Body:
-    """A Job of the cluster's own kind: pods of a whole node each, all at once."""
+    """A Job of Kubernetes: pods of a whole node each, all at once."""
     spec = {"restartPolicy": "Never", "containers": [{"name": "main", **_container(GPUS_PER_NODE)}]}
     return {
         "apiVersion": "batch/v1",

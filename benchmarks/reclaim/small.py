@@ -1,4 +1,4 @@
-"""Four nodes of one GPU: a job of one team holds all four, and the other team asks for one of its two, or for both."""
+"""Four nodes of one GPU: a job of one team holds all four, and the other team requests one of its two, or both."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ READY_SECONDS = 60.0
 
 
 def fill(place: Place, progress: Progress) -> None:
-    """The nodes, the two teams, and the job, running on all nodes."""
+    """Create the nodes, the two teams, and the job, which runs on all nodes."""
     place.add_nodes(SMALL_NODES, gpus=1, prefix=PREFIX, progress=progress)
     for name in (SMALL_BORROWER, SMALL_OWNER):
         place.create(f"{ELASTIC}/gpuquotapolicies", scenario.policy(name, GUARANTEED))
@@ -25,9 +25,7 @@ def fill(place: Place, progress: Progress) -> None:
 
 
 def tries(place: Place, *, pods: int, count: int) -> list[Request]:
-    """Create `pods` pods at once, `count` times. Between the tries they are deleted, and the job gets its full size
-    again.
-    """
+    """Create `pods` pods at once, `count` times. Between tries they are deleted, and the job grows to its full size."""
     tried = []
     for number in range(count):
         names = [f"small-{pods}-{number}-{pod}" for pod in range(pods)]

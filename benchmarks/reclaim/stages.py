@@ -1,7 +1,7 @@
 """Computes the stages of a request for GPUs from the writes of an audit log. Pure arithmetic.
 
-A request is one pod, or several that were created together. Times are those of the API server's answers, shortly before
-which a write became a fact; a request begins with the arrival of its first write.
+A request is one pod, or several that were created together. Times are those of the API server's answers, since a write
+takes effect shortly before its answer; a request begins with the arrival of its first write.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ class Request:
 
     @property
     def bound(self) -> int:
-        """How many of the pods have a node."""
+        """The number of pods that have a node."""
         return len(self.stages[Stage.BOUND])
 
     @property
     def seconds(self) -> float | None:
-        """From the request to the last pod's node; None if some have none."""
+        """The seconds from the request to the last pod's node; None if some have none."""
         return max(self.stages[Stage.BOUND]) if self.bound == self.pods else None
 
     def parts(self) -> dict[Stage, float]:
-        """How long each stage took after the one before it; without stages that did not happen.
+        """The seconds that each stage took after the previous one, without stages that did not happen.
 
-        Of victims the first deletion and the last removal count, of all other stages the first write.
+        For victims the first deletion and the last removal count, for all other stages the first write.
         """
         moments = {
             stage: (max if stage in (Stage.GONE, Stage.BOUND) else min)(times)
@@ -80,8 +80,8 @@ def request(
 ) -> Request:
     """The request of `pods` pods, those whose names `asks` knows, of `gpus` GPUs in all.
 
-    `writes` are in the order of their answers. Those that were answered before `created` or after `until` are passed
-    over, so that what is evicted later is not this request's. Every pod that does not ask has one GPU.
+    `writes` are in the order of their answers. Those that were answered before `created` or after `until` are skipped,
+    so that later evictions do not count for this request. Every pod of a job has one GPU.
     """
     stages: dict[Stage, list[float]] = {stage: [] for stage in Stage}
     seen: set[tuple[Stage, str]] = set()
@@ -102,7 +102,7 @@ def request(
 
 
 def _job_of(pod: str) -> str:
-    """job-7 for job-7-worker-2."""
+    """The job of a pod: job-7 for job-7-worker-2."""
     return pod.rsplit("-", 2)[0]
 
 
@@ -117,6 +117,6 @@ def _stage_of(write: Write, asks: Callable[[str], bool]) -> Stage | None:
 
 
 def ratio(requests: Iterable[Request]) -> float:
-    """GPUs evicted to GPUs requested, of all together."""
+    """The ratio of evicted to requested GPUs, of all requests together."""
     made = list(requests)
     return sum(each.evicted for each in made) / sum(each.gpus for each in made)

@@ -1,3 +1,1 @@
-"""Measures the cost of a change of size for a plain script (stock and tuned torchrun, Elastic mode) and for one that
-uses the library.
-"""
+"""Measures the cost of a change of size: a plain script (stock and tuned torchrun, Elastic mode), and the library."""

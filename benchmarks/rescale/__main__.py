@@ -35,13 +35,13 @@ Table = defaultdict[str, dict[str, list[Cost | None]]]
 
 @app.command()
 def rescale(
-    runs: Annotated[int, typer.Option(help="Of each change; with other loads than the first, one.", min=1)] = 5,
+    runs: Annotated[int, typer.Option(help="Runs of each change; one with other loads.", min=1)] = 5,
     systems: Annotated[str, typer.Option(help="Which, separated by commas.")] = ",".join(SYSTEMS),
     changes: Annotated[str, typer.Option(help="Which, separated by commas.")] = ",".join(ALL_CHANGES),
     load: Annotated[str, typer.Option(help="Which loads, separated by commas.")] = ",".join(loads(save_minutes=1)),
     save_minutes: Annotated[float, typer.Option(help="Between two checkpoints of a state of 100 MB or more.")] = 2.0,
 ) -> None:
-    """How long training stands still when its size changes, and what is lost: torchrun, Elastic mode, the library."""
+    """Measure the pause of a training at a change of size, and the lost steps: torchrun, Elastic mode, the library."""
     known = loads(save_minutes=save_minutes)
     chosen_loads = [known[name] for name in _chosen(load, known, "load")]
     bench = _Bench(_chosen(systems, SYSTEMS, "system"), _chosen(changes, ALL_CHANGES, "change"))
@@ -64,9 +64,7 @@ class _Bench:
         self.costs: defaultdict[str, Table] = defaultdict(lambda: defaultdict(dict))
 
     def lose_masters(self, load: Load, *, runs: int) -> None:
-        """Measure the loss of masters on a real cluster. The runs alternate between systems, so that other work of the
-        machine affects all alike.
-        """
+        """Measure the loss of masters on a real cluster. Systems alternate, so that other load affects all alike."""
         cases = [(number, system) for number in range(runs) for system in self._systems if system in COMPARED]
         if lost_master.NAME not in self._changes or not cases:
             return
@@ -81,7 +79,7 @@ class _Bench:
         changes = [change for change in self._changes if change in CHANGES]
         cases = [(system, change) for system in self._systems if system in only for change in changes]
         for number in range(1, runs + 1):
-            # Each run's change is at another place in an epoch.
+            # The place of the change in an epoch differs in each run.
             steps = STEADY_STEPS + number * EPOCH_STEPS * 7 // 10 % EPOCH_STEPS
             for system, change in cases:
                 with (

@@ -1,4 +1,4 @@
-"""The changes that are measured: a pod joins, leaves, is killed, the master is killed. Each has a job of its own."""
+"""The measured changes: a pod joins, leaves, is killed, the master is killed. Each has its own job."""
 
 from __future__ import annotations
 
@@ -16,15 +16,13 @@ from benchmarks.rescale.steps import Cost
 from benchmarks.rescale.systems import System
 
 PARTS_SECONDS = 10.0
-"""How long to wait for the parts: the coordinator learns of a first step a little later than the benchmark."""
+"""How long to wait for the parts: the coordinator learns of a first step later than the benchmark."""
 PARTS = re.compile(r"generation=(\d+) first step .*parts=(\{[^}]*\})")
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`steps` are made before the change; `seconds` after the decision are evaluated, more if the change takes
-    longer.
-    """
+    """`steps` are made before the change; at least `seconds` after the decision are evaluated."""
 
     folder: Path
     load: Load = SMALL
@@ -40,7 +38,7 @@ class Change:
     survivor: int
     world: int
     make: Callable[[Job], float | None]
-    """Makes the change; returns from when the pause counts, None: from the last step."""
+    """Makes the change; returns the time from which the pause counts, None for the last step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +51,7 @@ class Result:
 
 
 def measure(system: System, name: str, options: Options) -> Result:
-    """Make the change in a job of its own. Raises BenchError if the job does not even start."""
+    """Make the change in a new job. Raises BenchError if the job does not even start."""
     change = CHANGES[name]
     # Growth waits for a checkpoint of a plain script, however long that takes.
     limit = system.limit + 2 * 60 * options.load.save_minutes
@@ -74,9 +72,7 @@ def measure(system: System, name: str, options: Options) -> Result:
 
 
 def _prepare(job: Job, name: str) -> None:
-    """A joining pod is started before it takes part, because scheduling, the pull and warming up are no part of the
-    change.
-    """
+    """Start a joining pod before it takes part: its scheduling, image pull and warm-up are no part of the change."""
     if name == "join" and job.system.is_elastic:
         job.add(2)
         job.wait("the newcomer is warm", lambda: job.is_warm(2))
@@ -85,13 +81,13 @@ def _prepare(job: Job, name: str) -> None:
 def _join(job: Job) -> float | None:
     if not job.system.is_elastic:
         job.add(2)
-    job.wish(0, 1, 2)
+    job.write_membership(0, 1, 2)
     return None
 
 
 def _leave(job: Job) -> float | None:
     job.pods[2].terminate()
-    job.wish(0, 1)
+    job.write_membership(0, 1)
     return None
 
 
@@ -103,13 +99,13 @@ def _kill(job: Job) -> float | None:
 def _kill_master(job: Job) -> float | None:
     job.pods[0].kill()
     job.replace_master()
-    job.wish(0, 1, 2)
+    job.write_membership(0, 1, 2)
     job.comes(job.is_warm, seconds=job.system.limit)
     return time.monotonic()
 
 
 def _parts(job: Job, since: float) -> dict[str, float]:
-    """Seconds from the fact to the decision, and between the coordinator's own marks; {} until these are known."""
+    """Seconds from the cause to the decision, and between the coordinator's marks; {} until these are known."""
     found = {int(generation): parts for generation, parts in PARTS.findall(job.pods[0].said())}
     latest = (job.status().get("changes") or [{"generation": 0}])[0]
     if latest["generation"] not in found:

@@ -1,6 +1,4 @@
-"""One training job of local pods. The benchmark takes the operator's place: it starts and ends pods, and writes the
-wish.
-"""
+"""One training job of local pods. The benchmark takes the operator's place: it starts and ends pods."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from benchmarks.live.errors import BenchError
-from benchmarks.local.places import HERE, Place, free_port, write_wish
+from benchmarks.local.places import HERE, Place, free_port, write_membership
 from benchmarks.local.pods import Pod
 from benchmarks.rescale import steps
 from benchmarks.rescale.loads import Load
@@ -34,7 +32,7 @@ class Job:
         self._uids: dict[int, str] = {}
         self._port = free_port()
         self._status_ports: dict[int, int] = {}
-        self._wishes = self._epoch = self._made = 0
+        self._memberships = self._epoch = self._made = 0
         self._incarnation = 1
         folder.mkdir(parents=True)
 
@@ -45,7 +43,7 @@ class Job:
         for pod in self.pods.values():
             pod.kill()
 
-    # -- what the operator does ---------------------------------------------------------------------------------------
+    # -- the operator's part ------------------------------------------------------------------------------------------
 
     def add(self, *indices: int) -> None:
         """Start these pods."""
@@ -58,15 +56,15 @@ class Job:
             command, environ = command_of(self.system, self.folder, self.load), environ_of(self.system, place)
             self.pods[index] = Pod(place.name, command, environ=environ, log=log, first_pid=100 * self._made)
 
-    def wish(self, *indices: int) -> None:
+    def write_membership(self, *indices: int) -> None:
         """Name the pods that take part. torchrun accepts all pods that connect."""
         if not self.system.is_elastic:
             return
-        self._wishes += 1
-        write_wish(map(self._place, indices), number=self._wishes)
+        self._memberships += 1
+        write_membership(map(self._place, indices), number=self._memberships)
 
     def replace_master(self) -> None:
-        """Start a new master for a lost one. Under torchrun the whole job is started anew, as by the operator."""
+        """Start a new master for a lost one. Under torchrun the whole job is restarted, as by the operator."""
         if self.system.is_tuned:
             self._incarnation += 1
             for pod in self.pods.values():
@@ -75,7 +73,7 @@ class Job:
         else:
             self.add(0)
 
-    # -- what is seen -------------------------------------------------------------------------------------------------
+    # -- observations -------------------------------------------------------------------------------------------------
 
     def steps(self, index: int) -> list[Step]:
         """The steps of the processes of that pod, restarted ones included."""
@@ -91,7 +89,7 @@ class Job:
         return status if isinstance(status, dict) else {}
 
     def is_warm(self, index: int = 0) -> bool:
-        """Whether a pod can take part at once; with torchrun, whether the agents can meet at the master."""
+        """Whether a pod can take part at once; with torchrun, whether the agents can connect to the master."""
         if self.system.is_elastic:
             return bool(self.status(index).get("warm"))
         with socket.socket() as probe:
@@ -118,7 +116,7 @@ class Job:
     def start(self, pods: int, *, count: int) -> None:
         """Begin with these pods, and let them train for some steps."""
         self.add(*range(pods))
-        self.wish(*range(pods))
+        self.write_membership(*range(pods))
         self.wait(f"{pods} pods train", lambda: all(self.trains(index, world=pods) for index in range(pods)))
         self.wait(f"{count} steps", lambda: len(self.steps(pods - 1)) >= count)
 

@@ -1,4 +1,4 @@
-"""The loads: a training's memory, the work of a step, and the interval of saves; a row of the table each."""
+"""The loads: a training's memory, the work of a step, and the interval of saves. Each is a row of the table."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from benchmarks.rescale.steps import EPOCH_STEPS
 
 STEP_SECONDS = 0.05
-"""As in toy.py: the least time of a step, so that minutes are never shorter than their name."""
+"""The least time of a step in toy.py, so that minutes are never shorter than their name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,7 @@ def standing(cluster: str, progress: Progress) -> Iterator[Place]:
 
 
 def measure(place: Place, system: System, load: Load, *, number: int) -> Cost:
-    """The cost for a job of its own with a unique number. BenchError if it does not train (again)."""
+    """The cost for a new job with a unique number. Raises BenchError if it does not train (again)."""
     job = _Job(place, f"toy-{number}")
     job.start(system, load)
     job.until_trains("three pods to train", since=0.0)
@@ -84,9 +84,13 @@ def parts(marks: dict[str, float]) -> dict[str, float]:
 
 
 def first(writes: Iterable[Write], what: str, name: str, *, since: float) -> float | None:
-    """When the first write of that kind to that object after `since` was answered."""
+    """When the API server received the first write of that kind to that object after `since`.
+
+    It may answer the creation of a pod after it has answered its binding, because kube-scheduler sees the pod earlier.
+    """
     return next(
-        (write.done for write in writes if (write.what, write.name) == (what, name) and write.done > since), None
+        (write.received for write in writes if (write.what, write.name) == (what, name) and write.received > since),
+        None,
     )
 
 
@@ -132,7 +136,7 @@ class _Job:
         self.place.until(what, lambda: steps.trains(self.steps(), world=PODS, since=since), seconds=SECONDS)
 
     def moment(self, what: str, *, since: float) -> float:
-        """When that write to the master was answered, in seconds since 1970."""
+        """When the API server received that write to the master, in seconds since 1970."""
 
         def look() -> float | None:
             return first(self.place.audit.read(), what, self.master, since=since)

@@ -1,4 +1,4 @@
-"""The costs of all systems: a table for people, one line of JSON for programs."""
+"""The costs of all systems: a table for readers, one line of JSON for programs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def keys(changes: Mapping[str, Sequence[Cost | None]]) -> dict[str, float | None
 
 
 def ratios(costs: Costs, system: str, *, less: float = 0.0) -> dict[str, float]:
-    """By change, the median pause of `tuned` less `less` seconds over that of a system."""
+    """The ratio of the median pause of `tuned`, less `less` seconds, to that of a system, by change."""
     mine, tuned = keys(costs.get(system, {})), keys(costs.get("tuned", {}))
     both = {name: (mine.get(f"{name}_p50_s"), tuned.get(f"{name}_p50_s")) for name in costs.get(system, {})}
     return {name: round((t - less) / m, 1) for name, (m, t) in both.items() if m and t}

@@ -5,9 +5,9 @@
 
 A step is a small matrix product, its gradients averaged over all processes, and a sleep of S seconds, 0.05 by default;
 with --busy it computes for about 50 ms instead. The model has N more megabytes that are not trained, as in fine-tuning:
-they are saved, loaded and handed over like the rest, but make no step longer. After each step it writes a line of JSON
-to FOLDER/steps-POD.jsonl: time (the machine's monotonic seconds), process (its start: pids repeat in the next
-container), and the script's data on the step.
+they are saved, loaded and handed over like the rest, but do not make a step longer. After each step a line of JSON is
+written to FOLDER/steps-POD.jsonl: time (the machine's monotonic seconds), process (its start, since pids repeat in the
+next container), and the script's data on the step.
 """
 
 import argparse

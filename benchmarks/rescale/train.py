@@ -1,5 +1,5 @@
 # mypy: disable-error-code="import-not-found, no-untyped-call"
-"""The plain training script that is measured: it loads its checkpoint at its start and saves one every few epochs.
+"""The measured plain training script: it loads its checkpoint at its start and saves one every few epochs.
 
 See toy.py for the command line; it saves every epoch by default.
 """

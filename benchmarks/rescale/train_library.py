@@ -1,5 +1,5 @@
 # mypy: disable-error-code="import-not-found, no-untyped-call"
-"""The training script that is measured with the library: the same model and pace as train.py.
+"""The measured training script with the library: the model and pace of train.py.
 
 See toy.py for the command line; it has no checkpoints by default. A global batch is four micro-batches of 64, dealt to
 all processes. A step is written down with the group's generation, with `step` (how many batches have counted so far)

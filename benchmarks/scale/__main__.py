@@ -52,17 +52,15 @@ def scale(
     tries: Annotated[int, typer.Option(help="Tries of each single change.")] = 20,
     replicas: Annotated[int, typer.Option(help="Operators; one leads.", min=2)] = 2,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster up.")] = False,
-    minutes: Annotated[float, typer.Option("--churn", help="Then jobs come and go for so many minutes.", min=0)] = 0,
+    minutes: Annotated[float, typer.Option("--churn", help="Minutes for which jobs start and end.", min=0)] = 0,
     rate: Annotated[
         float, typer.Option(help="Pods that come a second meanwhile; nothing else is measured then.", min=0)
     ] = 0,
     page: Annotated[Path | None, typer.Option(help="A page whose figures are renewed, and its picture.")] = None,
-    at_rest: Annotated[
-        int, typer.Option("--rest", help="Pods of jobs that are at rest: only that is measured then.")
-    ] = 0,
-    others: Annotated[int, typer.Option(help="Pods of somebody else beside those at rest.")] = 0,
+    at_rest: Annotated[int, typer.Option("--rest", help="Pods of jobs at rest: only these are measured then.")] = 0,
+    others: Annotated[int, typer.Option(help="Foreign pods in addition to those at rest.")] = 0,
 ) -> None:
-    """How fast many jobs start that are created at once, beside a plain client, and how it grows with their number."""
+    """Measure how fast many jobs start that are created at once, compared with a plain client, and how that grows."""
     if rate and not minutes:
         raise BenchError(f"rate={rate:g}: write --churn MINUTES, too")
     progress = Progress()
@@ -101,8 +99,7 @@ def run(
     minutes: float = 0.0,
     rate: float = 0.0,
 ) -> tuple[Figures | None, Churned | None, list[invariants.Violation]]:
-    """Measure everything, in a cluster of that name; returns the figures and the violations. BenchError if it cannot be
-    measured.
+    """Measure everything in a cluster of that name; returns figures and violations. Raises BenchError.
 
     Jobs are created and end for that many minutes, if any. With a rate of pods a second, nothing else is measured.
     """
@@ -134,9 +131,7 @@ def run_rest(plan: rest.Plan, *, name: str, replicas: int, keep: bool, progress:
 
 
 def measure(place: Place, plan: Scenario, replicas: int, progress: Progress) -> Figures:
-    """Measure the crowds from the smallest to the largest, the operator's end and start, then the plain client without
-    the operator.
-    """
+    """Measure the crowds from the smallest to the largest, the operator's end and start, then the plain client."""
     load = os.getloadavg()[0]
     crowds = []
     objects: dict[str, Objects] = {}
@@ -157,7 +152,7 @@ def measure(place: Place, plan: Scenario, replicas: int, progress: Progress) -> 
     killed, stopped = takeover.after_both(place, one, two, replicas, progress)
     with progress.step("an operator starts"):
         started = takeover.after_start(place, three)
-    with progress.step("all jobs and the operator go"):
+    with progress.step("all jobs and the operator are deleted"):
         fill.clear(place)
         stop(place)
     with progress.step(f"{plan.jobs} jobs and all that belongs to them, by a plain client"):

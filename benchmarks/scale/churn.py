@@ -1,5 +1,4 @@
-"""Jobs are created and end for minutes, beside others that run: the benchmark creates them, and ends or deletes their
-pods.
+"""Creates jobs and ends them for minutes, while others run. It ends or deletes the jobs' pods itself.
 
 KWOK's pods run until they are deleted. So this module writes the kubelet's status of an ended container.
 """
@@ -30,15 +29,13 @@ from elastic_api.pod_names import pod_name
 from elastic_worker.contract import ROLE_MASTER
 
 SHARE_OF_PLAIN = 0.25
-"""Pods arrive at this share of the rate at which a plain client starts them, and end at the same rate: half of it
-together.
-"""
+"""Share of the rate at which a plain client starts pods. Pods arrive at this rate, and end at it: both make half."""
 LIFE_SECONDS = 10.0
 """The time from the master's start, or a job's last event, to its next event."""
 TTL_SECONDS = 10
 """How long an ended job exists. It is deleted, so that the operator's memory does not grow with time."""
 STANDING_SECONDS = 30.0
-"""There is room for all jobs that arrive in this time: a job waits for the operator, not for the end of others."""
+"""The cluster has room for all jobs of this time: a job waits for the operator, not for the end of others."""
 WARM_SECONDS = 2 * LIFE_SECONDS + TTL_SECONDS
 """The time before anything counts: after it jobs are created, end and are deleted at the same rate."""
 DRAIN_SECONDS = 180.0
@@ -54,17 +51,17 @@ class Step(Enum):
 
 
 STORIES = (*[(Step.FINISH,)] * 7, *[(Step.LOSE, Step.FINISH)] * 2, (Step.FAIL,))
-"""The stories of jobs, in turn."""
+"""The sequences of events of jobs, in turn."""
 
 
 def missing_nodes(plan: Scenario, rate: float) -> int:
-    """How many nodes the cluster lacks for all jobs that run at a time, beside the plan's."""
+    """The number of missing nodes for all jobs that run at a time, in addition to the plan's."""
     wanted = math.ceil((plan.jobs * plan.size + rate * STANDING_SECONDS) / GPUS_PER_NODE * SPARE)
     return max(0, wanted - plan.nodes)
 
 
 def start_operators(place: Place, replicas: int) -> None:
-    """Start that many operators, after there were none."""
+    """Start that many operators, from none."""
     place.merge(f"{DEPLOYMENT}/scale", {"spec": {"replicas": replicas}})
     takeover.until_steady(place, replicas)
 
@@ -82,10 +79,10 @@ def churn(place: Place, plan: Scenario, *, seconds: float, rate: float, progress
     leader = operators(place)[0]
     stream = Stream(place, plan, interval=plan.size / rate)
     with ThreadPoolExecutor(REQUESTS_AT_ONCE) as stream.pool:
-        with progress.step(f"jobs come and go for {WARM_SECONDS:g} s before anything counts"):
+        with progress.step(f"jobs start and end for {WARM_SECONDS:g} s before the measurement"):
             stream.play(until=place.now() + WARM_SECONDS)
         marks, begun = [_mark(leader)], place.now()
-        with progress.step(f"for {seconds / 60:g} minutes {rate:.1f} pods a second come, in jobs that end again"):
+        with progress.step(f"for {seconds / 60:g} minutes {rate:.1f} pods a second arrive, in jobs that end"):
             for third in (1, 2, 3):
                 stream.play(until=begun + seconds * third / 3)
                 marks.append(_mark(leader))
@@ -120,7 +117,7 @@ def _mark(leader: Operator) -> Mark:
 
 @dataclass(slots=True)
 class Stream:
-    """The jobs that arrive, one each `interval` seconds, and the coming events of each."""
+    """The jobs that arrive, one each `interval` seconds, and the next events of each."""
 
     place: Place
     plan: Scenario
@@ -164,7 +161,7 @@ class Stream:
         self.place.create(JOBS, body)
 
     def _go_on(self, now: float) -> None:
-        """Carry out due events, and read the kubelets' news; then rest for a moment."""
+        """Carry out due events, and read the kubelets' changes; then rest for a moment."""
         while self._due and self._due[0][0] <= now:
             _, job = heapq.heappop(self._due)
             step, ready = self.stories[job].pop(0), self._ready[job]
@@ -188,7 +185,7 @@ class Stream:
         time.sleep(TICK_SECONDS)
 
     def _note(self, pod: str, now: float) -> None:
-        """The master is first: it ends the job, and is never lost."""
+        """Note a pod, the master first: it ends the job, and is never lost."""
         job = job_of(pod)
         ready = self._ready.get(job)
         if ready is not None and pod not in ready:
@@ -199,9 +196,7 @@ class Stream:
                 ready.append(pod)
 
     def _end(self, pods: Sequence[str], *, failed: bool) -> None:
-        """Write the kubelets' statuses of exited containers: of all pods of the job, or of the master's if the job
-        fails.
-        """
+        """Write the kubelets' statuses of exited containers, for all pods or, if the job fails, for the master."""
         for pod in pods[:1] if failed else pods:
             answer = self.place.http.patch(f"{PODS}/{pod}/status", json=_ended(failed=failed), headers=STRATEGIC_MERGE)
             if not answer.is_success and answer.status_code != httpx.codes.NOT_FOUND:  # it may be deleted

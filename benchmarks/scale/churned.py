@@ -1,4 +1,4 @@
-"""The figures of minutes of churn: the reactions, and whether they or other figures grew.
+"""The figures of minutes of churn: the reactions, and whether these or other figures grew.
 
 Reactions are seconds of the wall clock: they also grow when the API server or another process uses more of the machine.
 So the operator's CPU time of each third is beside them.
@@ -33,7 +33,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """`seconds` from a change at a moment until the operator's answer; until the end if there was none."""
+    """A change, and the `seconds` until the operator's answer, or until the end if there was none."""
 
     kind: Kind
     job: str
@@ -44,7 +44,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A moment: the leader's CPU seconds until then, its memory, and the busy CPU seconds of the whole machine."""
+    """A reading: the leader's CPU seconds so far, its memory, and the busy CPU seconds of the whole machine."""
 
     cpu_seconds: float
     pass_seconds: float

@@ -15,7 +15,7 @@ from elastic_api.pod_names import parse_pod_name
 REQUESTS_AT_ONCE = 16
 FILL_SECONDS = 900.0
 LOOK_SECONDS = 1.0
-"""All times are from the log: more frequent looks would only use CPU of the measured programs."""
+"""The interval between checks. All times are from the log: more frequent checks would only cost CPU."""
 JOBS, PODS = jobs_of(NAMESPACE), pods_of(NAMESPACE)
 COLLECTIONS = {
     "secrets": f"{NAMESPACES}/{NAMESPACE}/secrets",
@@ -30,19 +30,19 @@ CREATE_JOB = "create elasticpytorchjobs"
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """When the pods of a crowd were created and were ready, in seconds since its first job arrived, in order."""
+    """The times at which a crowd's pods were created and ready, in seconds since its first job arrived, in order."""
 
     created: Sequence[float]
     ready: Sequence[float]
 
     @property
     def created_seconds(self) -> float:
-        """Until the last pod was created."""
+        """The seconds until the last pod was created."""
         return self.created[-1]
 
     @property
     def running_seconds(self) -> float:
-        """Until the last pod was ready."""
+        """The seconds until the last pod was ready."""
         return self.ready[-1]
 
 
@@ -63,12 +63,12 @@ class Fill:
 
     @property
     def requests_per_pod(self) -> float:
-        """Of the operator."""
+        """The operator's requests for each pod."""
         return self.requests / len(self.curve.created)
 
     @property
     def statuses_per_job(self) -> float:
-        """From creation until all pods were ready."""
+        """The writes of each job's status from its creation until all pods were ready."""
         return self.statuses / self.jobs
 
 
@@ -131,7 +131,7 @@ def until_ready(
 ) -> Curve:
     """Wait until that many pods of these jobs, all created since that moment, are ready; returns their curve.
 
-    `told` is called with how many are, look by look.
+    `told` is called with their present number at each check.
     """
 
     def look() -> Curve | None:

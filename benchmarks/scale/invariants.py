@@ -2,7 +2,7 @@
 
 Every pod has one GPU. A log has the times of arrival and of answer, and a write takes effect in between. So a creation
 or a binding counts here when it is answered, and a deletion when it arrives. A deletion that the server gave up counts,
-such a creation does not. So a found violation is certainly one.
+such a creation does not. So each reported violation is certain.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def must_hold(found: Sequence[Violation]) -> None:
     """Raise BenchError if there is a violation."""
     if found:
         told = "\n".join(map(str, found[:TOLD]))
-        raise BenchError(f"{len(found)} times something did not hold that must; times are the audit log's:\n{told}")
+        raise BenchError(f"{len(found)} invariants were violated; times are the audit log's:\n{told}")
 
 
 @dataclass(slots=True)
@@ -91,7 +91,7 @@ class _World:
     found: list[Violation] = field(default_factory=list)
 
     def see(self, write: Write) -> None:
-        """Take the next write."""
+        """Process the next write."""
         pod = self.pods.get(write.name)
         if write.what == CREATE:
             self._create(write)
@@ -148,7 +148,7 @@ class _World:
     def _delete(self, pod: Pod, *, at_once: bool) -> None:
         """The API server keeps a deleted pod only while a kubelet has to end it.
 
-        A pod that has a node but does not run yet may be removed or not: it counts as removed.
+        A pod that has a node but does not run yet may have been removed or not: it counts as removed.
         """
         if pod.runs and not (at_once or pod.ended):
             pod.leaves = True

@@ -1,7 +1,6 @@
-"""A plain client in the operator's place: it decides nothing and watches nothing, and only writes the given
-objects.
+"""A plain client in the operator's place: it only writes the given objects, without decisions and watches.
 
-It uses the operator's account, as no other account may create pods of a job.
+It uses the operator's account, since no other account may create pods of a job.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ CLUSTER_OF_SERVICE = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
 
 @dataclass(slots=True)
 class Objects:
-    """The objects of one job beside itself: collection and body of each, the pods last; and its status."""
+    """The objects of one job except itself, by collection and body, the pods last; and its status."""
 
     status: Body
     others: list[tuple[str, Body]] = field(default_factory=list)

@@ -13,7 +13,7 @@ TICKS = 5
 
 
 def svg_of(figures: Figures) -> str:
-    """A colour for each writer: the dashed line counts created pods, the other one ready pods."""
+    """The picture, with a colour for each writer: a dashed line counts created pods, a solid one ready pods."""
     kinds = {
         "the operator": figures.crowd.fill.curve,
         "the same objects by a plain client": figures.same_objects,

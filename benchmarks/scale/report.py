@@ -1,4 +1,4 @@
-"""The figures beside the goals, for people and for the page, and as one line of JSON for programs."""
+"""The figures beside the goals, for readers and for the page, and as one line of JSON for programs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchmarks.scale.single import Beside
 
 RENEWED_BY = '<!-- figures: make bench-scale ARGS="--page docs/performance.md" -->'
 Timed = Sequence[tuple[float, float]]
-"""Seconds and number of something, look by look."""
+"""Seconds and number of observations, reading by reading."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class Figures:
 
 
 def _exponent(by_size: Mapping[int, float]) -> float:
-    """k where the time is proportional to size ** k: the slope of their logarithms."""
+    """The exponent k of a time that is proportional to size ** k: the slope of their logarithms."""
     return linear_regression(list(map(math.log, by_size)), list(map(math.log, by_size.values()))).slope
 
 
@@ -178,7 +178,7 @@ def _rest(figures: Figures) -> str:
         ("created, beside the pods alone", f"{ratios['create_ratio_pods_only']:.2f}", "at least 0.4"),
         ("ready, beside the pods alone", f"{ratios['running_ratio_pods_only']:.2f}", "at least 0.4"),
         ("successor of a lost pod, beside a bare client that watches and posts", _beside(figures.lost), "1.5"),
-        ("pod for a GPU that somebody else's pod freed, beside the same", _beside(figures.freed), "1.5"),
+        ("pod for a GPU that a foreign pod freed, beside the same", _beside(figures.freed), "1.5"),
         ("pod of a job that is scaled up by one, beside the same", _beside(figures.scaled), "1.5"),
         ("all pods ready grows with their number to the power of", f"{ratios['fill_exponent']:.2f}", "at most 1.1"),
         ("a pass that changes nothing, to the power of", f"{ratios['change_exponent']:.2f}", "at most 0.1"),

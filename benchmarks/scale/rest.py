@@ -1,6 +1,6 @@
-"""Many pods at rest, of jobs and of others: the operators' use of the machine, and how fast one starts.
+"""Measures the operators' use of the machine with many pods at rest, of jobs and foreign ones, and an operator's start.
 
-The operator creates the pods of the jobs; a plain client posts the others, which hold no GPU.
+The operator creates the pods of the jobs; a plain client creates the foreign ones, which hold no GPU.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from devcluster.progress import Progress
 from elastic_operator.loop.reconciler import RESYNC_SECONDS
 
 OTHERS = "others"
-"""The namespace of the pods of others. The audit log leaves them out."""
+"""The namespace of the foreign pods. The audit log leaves them out."""
 REST_SECONDS = RESYNC_SECONDS
-"""The operator looks at everything once in that time, so the share of the CPU has one such look in it."""
+"""The operator decides on everything once in that time, so the share of the CPU includes one such pass."""
 CHANGED_JOBS = 3
 PODS_PER_NODE = 100
-"""KWOK's nodes take 110."""
+"""The pods of a node; KWOK's nodes take 110."""
 FILL_SECONDS = 3600.0
 OTHERS_AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`pods` pods with one GPU, `size` for each job, and `others` pods of others."""
+    """`pods` pods with one GPU, `size` for each job, and `others` foreign pods."""
 
     pods: int
     others: int = 0
@@ -67,7 +67,7 @@ class Plan:
         return elastic_job(name, least=1, most=self.size)
 
     def other(self, number: int) -> Body:
-        """A pod of others, on its node already: its scheduling is not measured."""
+        """A foreign pod that is bound to its node already: its scheduling is not measured."""
         container = {"name": "main", "image": "local/none:1", "resources": {"requests": {"cpu": "100m"}}}
         spec = {"nodeName": f"k{number % self.nodes + 1}", "containers": [container]}
         return {"metadata": {"name": f"other-{number}", "labels": {"app": "other"}}, "spec": spec}
@@ -92,16 +92,14 @@ class Resting:
 
 
 def fill(place: Place, plan: Plan, progress: Progress) -> None:
-    """Create the nodes, the pods of others, then all jobs at once; wait until everything runs and all statuses say
-    so.
-    """
+    """Create the nodes, the foreign pods, then all jobs at once; wait until everything runs, also by all statuses."""
     place.add_nodes(plan.nodes, gpus=GPUS_PER_NODE, progress=progress)
     for namespace in (NAMESPACE, OTHERS):
         place.create_namespace(namespace)
-    with progress.step(f"{plan.others} pods of somebody else") as step:
+    with progress.step(f"{plan.others} foreign pods") as step:
         others = [(pods_of(OTHERS), plan.other(number)) for number in range(plan.others)]
         for made in range(0, plan.others, OTHERS_AT_ONCE):
-            step.detail = f"{made} are there"
+            step.detail = f"{made} are created"
             place.create_all(others[made:][:OTHERS_AT_ONCE], at_once=REQUESTS_AT_ONCE)
         waits = f"{pods_of(OTHERS)}?fieldSelector=status.phase!=Running&limit=1"
         place.until("those pods to run", lambda: not place.items(waits), seconds=FILL_SECONDS, pause=1.0)

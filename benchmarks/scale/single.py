@@ -1,7 +1,6 @@
-"""Measures single changes among many pods: the time until the answering pod is created, by the operator and by a bare
-client.
+"""Measures single changes among many pods: the time until the operator, or a bare client, has created the new pod.
 
-A pod of a job is lost; a pod of somebody else leaves a full node on which jobs wait to grow; a job is scaled up by one.
+A pod of a job is lost; a foreign pod leaves a full node on which jobs wait to grow; a job is scaled up by one.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class Beside:
 
     @property
     def bare_p50(self) -> float:
-        """The same for the bare client."""
+        """Seconds from the change to the pod of the bare client."""
         return _p50(self.bare)
 
     @property
@@ -66,8 +65,7 @@ def scaled_by_operator(place: Place, plan: Scenario, jobs: Sequence[str]) -> lis
 
 
 def freed_by_operator(place: Place, plan: Scenario, progress: Progress) -> list[Reaction]:
-    """Delete pods of others on full nodes, one by one: one of the jobs that wait to grow there gets a pod each
-    time.
+    """Delete foreign pods on full nodes, one by one: one of the jobs that wait to grow there gets a pod each time.
 
     The nodes are added for it, and everything stays.
     """
@@ -87,12 +85,12 @@ def freed_by_operator(place: Place, plan: Scenario, progress: Progress) -> list[
 
 
 def pool_of(plan: Scenario) -> pools.Scenario:
-    """The full nodes: one pod of others for each try, and as many jobs that hold all other GPUs."""
+    """The full nodes: one foreign pod for each try, and as many jobs that hold all other GPUs."""
     return pools.Scenario(jobs=2 * plan.tries, pods=4 * plan.tries, tries=plan.tries)
 
 
 def _scale(place: Place, job: str, *, size: int) -> None:
-    """What `kubectl scale` sends."""
+    """Send the request of `kubectl scale`."""
     place.merge(f"{JOBS}/{job}/scale", {"spec": {"replicas": size}})
 
 
@@ -113,7 +111,7 @@ def lost_by_bare_client(place: Place, objects: dict[str, Objects], jobs: Sequenc
 
 
 def freed_by_bare_client(place: Place, plan: Scenario, objects: dict[str, Objects]) -> list[Reaction]:
-    """Delete pods of others; a watching client creates one pod of its own for each."""
+    """Delete foreign pods; a watching client creates one pod for each."""
     gone = partial(place.delete_pod, NAMESPACE)
     others = pool_of(plan).foreign_pods[: plan.tries]
     place.create_all([(PODS, pools.foreign_pod(name)) for name in others])

@@ -1,4 +1,4 @@
-"""Measures how long a lost pod waits right after the end or the start of the operator itself."""
+"""Measures how long a lost pod waits right after the end or the start of the operator."""
 
 from __future__ import annotations
 
@@ -20,15 +20,13 @@ STEADY_SECONDS = 120.0
 
 
 def after_kill(place: Place, job: str) -> float:
-    """Seconds from SIGKILL of the leader to the successor of a pod that is deleted with it: the standby's lease and
-    start.
-    """
+    """Seconds from SIGKILL of the leader to the successor of a pod deleted with it: lease and start of the standby."""
     leader = operators(place)[0]
     return _successor(place, job, lambda: os.kill(leader.pid, signal.SIGKILL))
 
 
 def after_stop(place: Place, job: str) -> float:
-    """The same where the leader's pod is deleted, as in a rollout: it gives the lease back."""
+    """The same seconds if the leader's pod is deleted, as in a rollout: it gives the lease back."""
     pod = operators(place)[0].pod
     return _successor(place, job, lambda: place.delete(f"{NAMESPACES}/{install.NAMESPACE}/pods/{pod}"))
 
@@ -84,6 +82,6 @@ def _created(place: Place, job: str, since: float) -> float:
 
 
 def _started(operator: Operator) -> float:
-    """The moment of its exec, in seconds since 1970."""
+    """The time of its exec, in seconds since 1970."""
     ticks = int(Path(f"/proc/{operator.pid}/stat").read_text().rpartition(")")[2].split()[19])
     return time.time() - (time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / TICKS_PER_SECOND)

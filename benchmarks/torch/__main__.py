@@ -29,9 +29,9 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 def torch(
     ways: Annotated[str, typer.Option(help="Which, separated by commas.")] = ",".join(WAYS),
     processes: Annotated[str, typer.Option(help="How many, separated by commas.")] = SIZES,
-    repeats: Annotated[int, typer.Option("--runs", help="Of each training.", min=1)] = 1,
-    epochs: Annotated[int, typer.Option(help="Of each training; the first one is not measured.", min=2)] = 6,
-    images: Annotated[int, typer.Option(help="Of an epoch, where there is a GPU.", min=256)] = 12_800,
+    repeats: Annotated[int, typer.Option("--runs", help="Runs of each training.", min=1)] = 1,
+    epochs: Annotated[int, typer.Option(help="Epochs of each training; the first one is not measured.", min=2)] = 6,
+    images: Annotated[int, typer.Option(help="Images of an epoch, if there is a GPU.", min=256)] = 12_800,
     page: Annotated[Path | None, typer.Option(help="A page whose figures are renewed, and its picture.")] = None,
 ) -> None:
     """Images per second of one device, DataParallel, DDP and mixed precision, by hand and in pods, and the library."""
@@ -49,7 +49,7 @@ def torch(
                     made[way.name, size].append(_train(way, size, training, place, machine, progress))
     rows = [Row(way, size, made[way.name, size], why_not(way, size, machine)) for way, size in chosen]
     if not any(row.results for row in rows):
-        raise BenchError("nothing of this can be tried here: " + "; ".join(row.reason for row in rows))
+        raise BenchError("none of these ways can be tried here: " + "; ".join(row.reason for row in rows))
     _show(rows, machine, title=told, page=page, progress=progress)
 
 

@@ -1,6 +1,6 @@
-"""The digits that a CPU learns: 1,797 images of 8x8 pixels, from scikit-learn's package, into the cache.
+"""Puts the digits that a CPU learns into the cache: 1,797 images of 8x8 pixels, from scikit-learn's package.
 
-Only that file of the package is kept, 57 kB: the installed package would need scipy, 150 MB that nothing here imports.
+Only that file of the package, 57 kB, is kept: the installed package would need scipy, 150 MB that is not imported here.
 """
 
 from __future__ import annotations
@@ -30,5 +30,5 @@ def _fetch(folder: Path, progress: Progress) -> None:
         content = (package / INSIDE).read_bytes()
         shell.run("rm", "-r", str(package))
     if hashlib.sha256(content).hexdigest() != SHA256:
-        raise BenchError(f"the digits of {PACKAGE} are not those that are known: look at SHA256 in {__name__}")
+        raise BenchError(f"the digits of {PACKAGE} differ from the expected ones: check SHA256 in {__name__}")
     (folder / INSIDE.name).write_bytes(content)

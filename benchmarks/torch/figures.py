@@ -53,9 +53,7 @@ class Row:
 
     @property
     def epoch_seconds(self) -> float:
-        """The seconds of the fastest epoch of all runs, because other work of the machine can only slow an epoch
-        down.
-        """
+        """The seconds of the fastest epoch of all runs, because other work on the machine can only slow epochs down."""
         return min(seconds for result in self.results for seconds in result.seconds)
 
     @property
@@ -65,9 +63,7 @@ class Row:
 
     @property
     def cpu_seconds(self) -> float:
-        """The CPU seconds of an epoch, all processes together: the median over all runs. Other work hardly changes
-        it.
-        """
+        """The CPU seconds of an epoch of all processes: the median over all runs. Other work hardly changes it."""
         return median(result.cpu_seconds for result in self.results)
 
     @property
@@ -77,12 +73,12 @@ class Row:
 
     @property
     def peak_bytes(self) -> int:
-        """The largest one."""
+        """The largest peak of all runs."""
         return max(result.peak_bytes for result in self.results)
 
     @property
     def accuracy(self) -> float:
-        """The median over all runs."""
+        """The median accuracy over all runs."""
         return median(result.accuracy for result in self.results)
 
 
@@ -92,9 +88,9 @@ def one_device(rows: Sequence[Row]) -> Row | None:
 
 
 def ratios(rows: Sequence[Row]) -> dict[str, float]:
-    """Of each row to one device: speed-up, efficiency (the part of it that each device has), CPU time of an epoch.
+    """Compare each row with one device: speed-up, efficiency (speed-up per device), CPU time of an epoch.
 
-    And of each row in a mode of the operator to the same form by hand, with as many: the pace.
+    Compare also the pace of each row in a mode of the operator with the same form by hand, on as many devices.
     """
     one, told = one_device(rows), dict[str, float]()
     measured = {row.name: row for row in rows if row.results}
@@ -104,7 +100,7 @@ def ratios(rows: Sequence[Row]) -> dict[str, float]:
             told[f"{row.name}_speed_up"] = speed_up
             told[f"{row.name}_efficiency"] = speed_up / row.size
             told[f"{row.name}_cpu"] = row.cpu_seconds / one.cpu_seconds
-        # The library's form is DDP's, with its own steps.
+        # The library's form is DDP, with the library's steps.
         alike = measured.get(f"{'ddp' if row.way.is_library else row.way.form}_{row.size}")
         if alike and row.way.started != BY_HAND:
             told[f"{row.name}_over_by_hand"] = row.images_per_second / alike.images_per_second

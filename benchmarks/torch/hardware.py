@@ -1,4 +1,4 @@
-"""Devices of this machine to train on: GPUs, else cores."""
+"""Finds the devices of this machine to train on: GPUs, else cores."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def look() -> Hardware:
 
 
 def _gpus() -> tuple[Gpu, ...]:
-    """The GPUs of the user's choice; all without one."""
+    """The GPUs of the user's choice; all if there is no choice."""
     if not shutil.which(ASK[0]):
         return ()
     done = subprocess.run(ASK, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""The pace of each way as bars, beside the pace that one device would have so many times. SVG."""
+"""The pace of each way as bars, with the pace of one device times the number of devices. SVG."""
 
 from __future__ import annotations
 

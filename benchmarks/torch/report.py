@@ -1,4 +1,4 @@
-"""The trainings beside each other: tables for people and for the page, one line of JSON for programs."""
+"""Compares the trainings: tables for readers and for the page, one line of JSON for programs."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ COLUMNS = (
     "accuracy",
 )
 BEGIN, END = "<!-- figures: `make bench-torch` renews them -->", "<!-- end of the figures -->"
-"""Of a page: what is between them is written by this program."""
+"""The marks in a page: this program writes the part between them."""
 
 
 def markdown(rows: Sequence[Row], hardware: Hardware, *, title: str) -> str:
-    """The report for people: tables in Markdown, which are readable as plain text."""
+    """The report for readers: tables in Markdown, which are readable as plain text."""
     ratios = figures.ratios(rows)
     cells = [_cells(row, ratios.get(f"{row.name}_speed_up")) for row in rows if row.results]
     left_out = [f"* {way} was left out: {reason}." for way, reason in _left_out(rows).items()]
@@ -74,7 +74,7 @@ def _left_out(rows: Sequence[Row]) -> dict[str, str]:
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Its lines, cells padded to the width of their column."""
+    """The lines of a table, with cells padded to the width of their column."""
     widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
     lines = [" | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in (columns, *rows)]
     rule = "-|-".join("-" * width for width in widths)

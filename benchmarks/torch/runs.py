@@ -1,4 +1,4 @@
-"""Makes one training in one way, and reads what its processes have measured."""
+"""Runs one training in one way, and reads the measurements of its processes."""
 
 from __future__ import annotations
 
@@ -25,12 +25,11 @@ WARM_UP = 1
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of one training. `busy` has the share of time in which each device, or on a CPU each process,
-    computed.
+    """The result of one training. `busy` has the share of time in which each device (a process on a CPU) computed.
 
-    `seconds` are those of each measured epoch, of `images` images; `cpu_seconds` what all processes computed in one,
-    the DataLoader's own left out. `counts`: by each way to evaluate, the sums over the
-    test images (right answers, images, loss). `peak_bytes` is that of the device with the largest.
+    `seconds` are those of each measured epoch, of `images` images; `cpu_seconds` is the CPU time of all processes in
+    one epoch, without the DataLoader's. `counts` has the sums over the test images (right answers, images, loss), by
+    the way to evaluate. `peak_bytes` is the largest peak of all devices.
     """
 
     seconds: tuple[float, ...]

@@ -1,4 +1,4 @@
-"""How busy each GPU is, as nvidia-smi tells twice a second while a training runs."""
+"""Reads how busy each GPU is from nvidia-smi, twice a second while a training runs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def busy(told: str, *, began: float, ended: float) -> dict[str, float]:
     seen: defaultdict[str, list[float]] = defaultdict(list)
     for line in told.splitlines():
         parts = [part.strip() for part in line.split(",")]
-        # The last line may be cut, and some cards tell no utilisation.
+        # The last line may be cut, and some cards report no utilisation.
         if len(parts) == 3 and parts[2].isdigit() and began <= datetime.strptime(parts[0], TIME).timestamp() <= ended:
             seen[parts[1]].append(int(parts[2]) / 100)
     return {uuid: mean(shares) for uuid, shares in seen.items()}

@@ -14,7 +14,7 @@ from benchmarks.local.places import (
     free_port,
     launcher_variables,
     torchrun_variables,
-    write_wish,
+    write_membership,
 )
 from benchmarks.local.python import PYTHON, torch_environ
 from benchmarks.torch.hardware import Hardware
@@ -28,10 +28,10 @@ TORCHRUN = (PYTHON, "-m", "torch.distributed.run")
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """The form of the training (`form`), and its starter (`started`). `fewest` to `most` devices make sense for it.
+    """The form of the training (`form`), and its starter (`started`). It is useful on `fewest` to `most` devices.
 
-    In a mode each process has a pod of its own; `in_one_pod`, all are in one, where the script starts them. By hand
-    there is one command for all processes, torchrun's if `by_torchrun`. `in_one_process`: one has all devices.
+    In a mode each process has its own pod; with `in_one_pod` the script starts all in one pod. By hand there is one
+    command for all processes, torchrun's if `by_torchrun`. `in_one_process`: one process has all devices.
     """
 
     form: str
@@ -47,7 +47,7 @@ class Way:
 
     @property
     def name(self) -> str:
-        """For programs and on the command line."""
+        """The name for programs and on the command line."""
         return self.form if self.started == BY_HAND else f"{self.form}_{self.started.split()[0].lower()}"
 
     @property
@@ -84,7 +84,7 @@ class Start:
 
 
 def why_not(way: Way, size: int, hardware: Hardware) -> str:
-    """Why it is not tried with that many devices here; "" if it is."""
+    """Why the way is not tried with that many devices here; "" if it is."""
     if way.in_one_process and not hardware.gpus:
         return "it splits batches among GPUs, and there is none"
     if hardware.gpus and size > len(hardware.gpus):
@@ -93,7 +93,7 @@ def why_not(way: Way, size: int, hardware: Hardware) -> str:
 
 
 def starts(way: Way, size: int, arguments: Sequence[str], *, folder: Path, hardware: Hardware) -> list[Start]:
-    """All programs to start. In Elastic mode the wish that names the pods is written into `folder`."""
+    """All programs to start. In Elastic mode the membership that names the pods is written into `folder`."""
     script = [str(SCRIPTS / way.script), f"--processes={size}", *way.more, *arguments]
     seen = [gpu.uuid for gpu in hardware.gpus[:size]]
     if way.started == BY_HAND:
@@ -102,7 +102,7 @@ def starts(way: Way, size: int, arguments: Sequence[str], *, folder: Path, hardw
         return [Start(way.name, command, _environ(seen))]
     places = _places(1 if way.in_one_pod else size, folder)
     if way.started == ELASTIC_MODE:
-        write_wish(places, number=1)
+        write_membership(places, number=1)
     return [_start(way, place, script, seen if way.in_one_pod else seen[i : i + 1]) for i, place in enumerate(places)]
 
 

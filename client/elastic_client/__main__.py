@@ -1,6 +1,6 @@
 """The command `kubectl elastic`, also `elastic`: all its commands, and how each of them ends.
 
-Any error that a person can cause ends with one line on stderr and an exit code of `exits.Code`, never with a traceback.
+Any error that a user can cause ends with one line on stderr and an exit code of `exits.Code`, never with a traceback.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def _run() -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Code.UNREAD
     except SystemExit as end:
-        if isinstance(end.__context__, BrokenPipeError):  # typer turns it into 1, which means that a job failed
+        if isinstance(end.__context__, BrokenPipeError):  # typer exits with 1 for it, which means that a job failed
             return Code.UNREAD
         raise
     return code

@@ -1,8 +1,8 @@
-"""Talks with the API server: credentials and connection by kr8s, paths and JSON by us, every failure a `ClientError`.
+"""Sends requests to the API server. kr8s gives credentials and connection; every failure becomes a `ClientError`.
 
-It uses plain paths, not kr8s' objects: lists are requested as the server's own tables, which need a fraction of the
-bytes of 1,000 jobs, and a request that is answered with 403 must not be repeated four times. kr8s is imported only when
-a command connects, because the import is slow.
+It uses plain paths, not kr8s' objects: lists are requested as the server's tables, which need a fraction of the bytes
+of 1,000 jobs, and a request that is answered with 403 must not be repeated four times. kr8s is imported only when a
+command connects, because the import is slow.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ Object = dict[str, Any]
 
 JSON = "application/json"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
-"""Rows with the definition's own columns, made by the server."""
+"""The media type of tables: the server makes rows with the columns of the definition."""
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
-"""It adds to lists that have keys. The API server knows such keys of Kubernetes' own kinds only."""
+"""A patch that merges lists by their keys. The API server knows such keys for the kinds of Kubernetes only."""
 
 LOGIN_SECONDS = 120
-"""The time limit of a credential plugin, which may wait for a person in a browser."""
+"""The time limit of a credential plugin, which may wait for the user's login in a browser."""
 CLOSING_TURNS = 5
-"""The turns of its event loop that a closed connection needs to end."""
+"""The number of turns of the event loop that a closed connection needs to end."""
 ANSWER_SECONDS = 15
 """The time limit for connecting, and for each pause within an answer."""
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -129,7 +129,7 @@ class Cluster:
 
     @asynccontextmanager
     async def _answer(self, method: str, path: str, **request: Any) -> AsyncIterator[httpx.Response]:
-        """A successful answer. kr8s logs in anew and repeats the request only after a 401."""
+        """A successful answer. Only after a 401 kr8s logs in again and repeats the request."""
         with _network_errors(self.server):
             async with self._call(method, path, **request, raise_for_status=False) as answer:
                 if answer.status_code != 401:
@@ -160,7 +160,7 @@ class _Connecting:
     _stream: httpcore.AsyncNetworkStream | None = None
 
     async def __call__(self, event: str, info: Mapping[str, Any]) -> None:
-        """Take an event of httpcore's extension `trace`."""
+        """Handle an event of httpcore's extension `trace`."""
         if event == "connection.connect_tcp.complete":
             self._stream = info["return_value"]
         elif event.endswith(".start_tls.failed") and self._stream is not None:
@@ -200,12 +200,10 @@ async def _close(api: Api) -> None:
 
 
 def _keep_keys_together(stack: AsyncExitStack) -> None:
-    """Keep the temporary files with a kubeconfig's keys together, and remove them when the command ends: kr8s would
-    leave them there.
-    """
-    before = tempfile.tempdir
+    """Put kr8s' temporary files with a kubeconfig's keys into one folder, which is removed when the command ends."""
+    previous = tempfile.tempdir
     tempfile.tempdir = stack.enter_context(tempfile.TemporaryDirectory(prefix="kubectl-elastic-"))
-    stack.callback(setattr, tempfile, "tempdir", before)
+    stack.callback(setattr, tempfile, "tempdir", previous)
 
 
 async def _logged_in(place: Place) -> Api:
@@ -213,7 +211,7 @@ async def _logged_in(place: Place) -> Api:
 
     if place.kubeconfig and not Path(place.kubeconfig).is_file():
         raise ClientError(Code.UNREACHABLE, f"--kubeconfig {place.kubeconfig}: there is no such file")
-    # Its factory asks for the server's version without a time limit, and warns about releases that it was not tested
+    # kr8s' factory requests the server's version without a time limit, and warns about releases that it was not tested
     # with. We find the namespace ourselves: kr8s reads the current context's, even if there is no current context.
     api = Api(kubeconfig=place.kubeconfig, context=place.context, namespace="default", bypass_factory=True)
     try:
@@ -268,7 +266,7 @@ def _not_utf8(place: Place) -> str | None:
 
 
 def _namespace(api: Api, place: Place) -> str:
-    """The namespace of the context in use. kr8s itself reads the current context's, even with --context."""
+    """The namespace of the context in use. kr8s would read the current context's, even with --context."""
     config = getattr(api.auth, "kubeconfig", None)
     if config is not None and api.auth.active_context:
         named: str = config.get_context(place.context or api.auth.active_context).get("namespace") or "default"
@@ -298,7 +296,7 @@ def _network_errors(server: str) -> Iterator[None]:
     except (httpx.RemoteProtocolError, httpx.ReadError) as error:
         message = f"the connection to {server} broke: {printable(str(error)) or type(error).__name__}; try again"
         raise ConnectionLostError(Code.UNREACHABLE, message) from None
-    except BrokenPipeError:  # the reader of our output has ended; errors of connections are httpx' own
+    except BrokenPipeError:  # the reader of our output has ended; httpx has other errors for connections
         raise
     except (APITimeoutError, httpx.TimeoutException):
         message = f"{server} did not answer within {ANSWER_SECONDS} s"

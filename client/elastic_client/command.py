@@ -1,6 +1,6 @@
 """The common part of all commands: the flags that name a cluster, the forms of output, and how a command is run.
 
-The flags may stand before a command and after it, as kubectl's may.
+The flags may be before a command and after it, as with kubectl.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 COMPLETION_SECONDS = 3
-"""The time limit for the API server's answer, while a person waits for a completion."""
+"""The time limit for the API server's answer, while the user waits for a completion."""
 
 Namespace = Annotated[str | None, typer.Option("-n", "--namespace", help="Namespace. Default: the context's.")]
 Context = Annotated[str | None, typer.Option("--context", help="Context of the kubeconfig. Default: the current one.")]
@@ -39,7 +39,7 @@ Output = Annotated[Format, typer.Option("-o", "--output", help="Form of the outp
 
 
 def job_names(context: typer.Context, incomplete: str) -> list[str]:
-    """Jobs whose names begin with this text, for a shell that completes; none if they cannot be listed quickly."""
+    """Jobs whose names begin with this text, for the shell's completion; none if they cannot be listed quickly."""
     typed = {**(context.parent.params if context.parent else {}), **context.params}
     given = {name: typed.get(name) or typed.get(f"in_{name}") for name in ("namespace", "context", "kubeconfig")}
 
@@ -82,9 +82,9 @@ def remember_place(
 
 
 def placed(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with the flags that name a cluster, beside its own."""
+    """The command with its own flags and those that name a cluster."""
     own = inspect.signature(command, eval_str=True)
-    parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own.parameters.values()]
+    parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own.parameters.values()]
     further = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
         for name, kind in PLACE.items()
@@ -102,7 +102,7 @@ def placed(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def all_placed(app: typer.Typer) -> typer.Typer:
-    """The app, with the flags that name a cluster at all of its commands."""
+    """The app whose commands all have the flags that name a cluster."""
     for command in app.registered_commands:
         if command.callback is not None:
             command.callback = placed(command.callback)
@@ -110,7 +110,7 @@ def all_placed(app: typer.Typer) -> typer.Typer:
 
 
 def on_cluster(command: Callable[Concatenate[Cluster, P], Awaitable[Code | None]]) -> Callable[..., None]:
-    """A command for typer from a coroutine that needs a cluster: it gets the flags that name one.
+    """A command for typer from a coroutine that needs a cluster, with the flags that name one.
 
     The coroutine returns the exit code; None is 0.
     """

@@ -46,9 +46,9 @@ NOT_WARNINGS = frozenset(
         ConditionType.STALLED,
     }
 )
-"""Conditions that need no attention while True, or that repeat Ready."""
+"""Conditions that need no attention while they are True, or that repeat Ready."""
 CODE_ANNOTATION = f"{GROUP}/code"
-"""On a job whose code is a folder's; see `code/objects.py`."""
+"""The annotation of a job whose code was shipped from a folder; see `code/objects.py`."""
 UNKNOWN = "Unknown"
 """The state of a job that no operator has looked at."""
 
@@ -68,7 +68,7 @@ class Document(Model):
 
 
 class JobRow(Model):
-    """A job in one line: what the columns of `kubectl get` say."""
+    """A job in one line, with the columns of `kubectl get`."""
 
     namespace: str = Field(description="Its namespace.")
     name: str = Field(description="Its name.")
@@ -88,7 +88,7 @@ class JobRow(Model):
     queue_position: int | None = Field(
         default=None, description="Where it stands in line; from 11 on only the first digit is exact."
     )
-    estimated_start_time: Time | None = Field(default=None, description="When it starts, where that can be told.")
+    estimated_start_time: Time | None = Field(default=None, description="When it starts, if that is known.")
     created: Time = Field(description="When it was created.")
 
 
@@ -118,7 +118,7 @@ class EventList(Document):
 
 
 class JobReport(Document):
-    """`describe` and `why`, and what a change leaves."""
+    """The output of `describe` and `why`, and of commands that change a job."""
 
     kind: Literal["JobReport"] = "JobReport"
     job: JobRow = Field(description="The job in one line.")
@@ -195,8 +195,8 @@ class QuotaReport(Document):
 class Check(Model):
     """One line of `doctor`."""
 
-    name: str = Field(description="What was looked at.")
-    ok: bool | None = Field(default=None, description="Absent: you may not look, so nobody knows.")
+    name: str = Field(description="What was checked.")
+    ok: bool | None = Field(default=None, description="Absent: unknown, because you may not look.")
     told: str = Field(description="What was found.")
     remedy: str = Field(default="", description="What to do about it.")
 
@@ -221,8 +221,8 @@ DOCUMENTS: tuple[type[Document], ...] = (
 
 def schema() -> str:
     """The JSON schema of all documents, as `schema.json` holds it."""
-    chosen, made = models_json_schema([(one, "serialization") for one in DOCUMENTS], by_alias=True)
-    roots = [chosen[one, "serialization"] for one in DOCUMENTS]
+    chosen, made = models_json_schema([(document, "serialization") for document in DOCUMENTS], by_alias=True)
+    roots = [chosen[document, "serialization"] for document in DOCUMENTS]
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": SCHEMA_VERSION}
     return json.dumps({**head, "oneOf": roots, "$defs": made["$defs"]}, indent=2) + "\n"
 
@@ -268,8 +268,8 @@ def quota_row(cells: Mapping[str, Any]) -> QuotaRow:
 
 
 def status_of(job: Mapping[str, Any]) -> JobStatus:
-    """The job's status; what somebody else has written wrongly counts as absent."""
-    from elastic_api.parse import parse_status  # it brings the models of pods, which `list` need not wait for
+    """The job's status; invalid parts, which others than the operator wrote, count as absent."""
+    from elastic_api.parse import parse_status  # imports the models of pods, for which `list` need not wait
 
     return parse_status(job)
 
@@ -284,7 +284,11 @@ def job_report(job: Mapping[str, Any], events: list[EventRow] | None = None) -> 
         up_to_date=ready is not None and status.observed_generation >= generation,
         state=ready,
         limit=status.condition(ConditionType.FULL_SIZE),
-        warnings=[one for one in status.conditions if one.status == "True" and one.type not in NOT_WARNINGS],
+        warnings=[
+            condition
+            for condition in status.conditions
+            if condition.status == "True" and condition.type not in NOT_WARNINGS
+        ],
         retry=status.retry,
         failed_size=status.failed_size,
         held_until=status.held_until,
@@ -321,7 +325,7 @@ def quota_report(policy: Mapping[str, Any]) -> QuotaReport:
     spec, meta = policy.get("spec") or {}, policy["metadata"]
     status = PolicyStatus.model_validate(policy.get("status") or {})
     total = status.total.model_dump() if status.total else {}
-    ready = next((one.status for one in status.conditions if one.type == "Ready"), "")
+    ready = next((condition.status for condition in status.conditions if condition.type == "Ready"), "")
     return QuotaReport(
         quota=QuotaRow(name=meta["name"], created=meta["creationTimestamp"], ready=ready, **total),
         namespaces=spec.get("namespaces") or [],
@@ -334,7 +338,7 @@ def quota_report(policy: Mapping[str, Any]) -> QuotaReport:
 
 
 def event_row(event: Mapping[str, Any]) -> EventRow:
-    """An event of the core API, whichever of the two APIs it was written through."""
+    """An event of the core API, written through either of the two APIs."""
     about, series = event.get("involvedObject") or {}, event.get("series") or {}
     last = series.get("lastObservedTime") or event.get("lastTimestamp") or event.get("eventTime")
     kind = about.get("kind", "")
@@ -366,7 +370,7 @@ def _row_of(job: Mapping[str, Any], status: JobStatus) -> JobRow:
         eta=training.eta,
         world_size=status.world_size,
         step=training.step,
-        loss=next((one.value for one in training.metrics if one.name == "loss"), None),
+        loss=next((metric.value for metric in training.metrics if metric.name == "loss"), None),
         goodput=training.goodput,
         queue_position=status.queue.position if status.queue else None,
         estimated_start_time=status.queue.estimated_start_time if status.queue else None,
@@ -375,13 +379,13 @@ def _row_of(job: Mapping[str, Any], status: JobStatus) -> JobRow:
 
 
 def _unknown_fields(job: Mapping[str, Any]) -> list[str]:
-    """Fields of a newer release than this client: in the status' first level, and in the spec outside pods."""
-    known = {field.alias for field in JobStatus.model_fields.values()}
-    in_status = [f"status.{name}" for name in job.get("status") or {} if name not in known]
+    """Fields that are newer than this client: in the status' first level, and in the spec outside pods."""
+    names = {field.alias for field in JobStatus.model_fields.values()}
+    in_status = [f"status.{name}" for name in job.get("status") or {} if name not in names]
     try:
         JobSpec.model_validate(job.get("spec") or {})
     except ValidationError as error:
-        extra = [one["loc"] for one in error.errors(include_url=False) if one["type"] == "extra_forbidden"]
+        extra = [part["loc"] for part in error.errors(include_url=False) if part["type"] == "extra_forbidden"]
         return [*(FieldError(("spec", *path), "").field for path in extra), *in_status]
     return in_status
 

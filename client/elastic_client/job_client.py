@@ -1,9 +1,8 @@
-"""Jobs from Python, as in a notebook: the functions of the commands, with documents as results and `ClientError` for
-failures.
+"""Jobs from Python, as in a notebook: the commands as functions that return documents and raise `ClientError`.
 
 `AsyncJobClient` has the code. `JobClient` is the same for code that does not await; each of its calls has an event loop
-in a thread of its own, since that of a notebook runs already. Neither imports the operator, and both connect anew for
-each call, with the rights and the place that `kubectl` has.
+in a separate thread, since the notebook's loop already runs. Neither imports the operator. Both connect for each call,
+with the rights and the namespace of `kubectl`.
 """
 
 from __future__ import annotations
@@ -40,10 +39,10 @@ _CONNECTING = threading.Lock()
 
 
 class AsyncJobClient:
-    """The jobs of a namespace. Unnamed values are read from the kubeconfig, as by kubectl.
+    """The jobs of a namespace. Missing arguments are read from the kubeconfig, as by kubectl.
 
-    Each method raises ClientError, whose text is one line that says what to do, and whose `code` is the exit code that
-    the command would have.
+    Each method raises ClientError, whose text is one line that says what to do, and whose `code` is the exit code of
+    the command.
     """
 
     def __init__(
@@ -76,7 +75,7 @@ class AsyncJobClient:
             return found
 
     async def wait(self, name: str, *, timeout_seconds: float | None = None) -> JobReport:
-        """The job once it has ended: `report.job.status` is then Succeeded or Failed. Without a timeout, for ever.
+        """The job once it has ended: `report.job.status` is then Succeeded or Failed. No timeout means for ever.
 
         Raises:
             ClientError: TIMED_OUT, or NOT_FOUND if the job does not exist (any more).
@@ -105,33 +104,33 @@ class AsyncJobClient:
             chosen = logs.choose(pods, status, job=name, only=only)
             times = {"timestamps": "true"} if len(chosen) > 1 else {}
             limit = {} if tail is None else {"tailLines": tail}
-            streams = [await stack.enter_async_context(logs.lines_of(cluster, one, **times, **limit)) for one in chosen]
+            streams = [await stack.enter_async_context(logs.lines_of(cluster, pod, **times, **limit)) for pod in chosen]
             merged = logs.merged(chosen, streams)
-            return [f"[{one.prefix}] {line}" if one.prefix else line async for one, line in merged]
+            return [f"[{pod.prefix}] {line}" if pod.prefix else line async for pod, line in merged]
 
     async def scale(self, name: str, size: int | str) -> JobReport:
-        """Change how many pods it may have: "2:8" sets both bounds, 4 the upper one. Raises ClientError, USAGE."""
+        """Change the number of pods: "2:8" sets both bounds, 4 the upper one. Raises ClientError, USAGE."""
         wanted = bounds(str(size))
         async with self._cluster() as cluster:
-            before = job_report(await find_job(cluster, name)).job
-            return await resized(cluster, before, wanted)
+            present = job_report(await find_job(cluster, name)).job
+            return await resized(cluster, present, wanted)
 
     async def suspend(self, name: str) -> JobReport:
-        """Delete its pods; the job keeps its place and its checkpoints."""
+        """Delete the job's pods; the job keeps its place and its checkpoints."""
         return await self._set_suspend(name, suspend=True)
 
     async def resume(self, name: str) -> JobReport:
-        """Let it run again, from its last checkpoint."""
+        """Let the job run again, from its last checkpoint."""
         return await self._set_suspend(name, suspend=False)
 
     async def delete(self, name: str) -> None:
-        """Delete it with its pods; checkpoints on volumes stay. Raises ClientError, NOT_FOUND if it does not exist."""
+        """Delete the job with its pods; checkpoints on volumes stay. Raises ClientError, NOT_FOUND."""
         check_name(name)
         async with self._cluster() as cluster:
             await remove(cluster, name)
 
     async def why(self, name: str) -> str:
-        """Why it is not running or not bigger, and the cost of each change of size, as from `kubectl elastic why`."""
+        """Why the job is not running or not bigger, and what each change of size cost, as in `kubectl elastic why`."""
         report = await self.get(name)
         text = io.StringIO()
         screen.print_why(screen.console(text), report, now())
@@ -148,13 +147,12 @@ class AsyncJobClient:
         place = Place(self._place.namespace or namespace, self._place.context, self._place.kubeconfig)
         async with AsyncExitStack() as stack:
             async with _alone():
-                before = tempfile.tempdir
+                folder = tempfile.tempdir
                 try:
                     cluster = await stack.enter_async_context(connected(place))
                 finally:
-                    # While a command runs, all temporary files are its own. Here the notebook's must not be removed
-                    # with them.
-                    tempfile.tempdir = before
+                    # A command owns all temporary files of its process. Here the notebook's files must not be removed.
+                    tempfile.tempdir = folder
             yield cluster
 
 
@@ -209,9 +207,7 @@ class JobClient:
 
 @asynccontextmanager
 async def _alone() -> AsyncIterator[None]:
-    """Only one client connects at a time, in any thread, because each changes the folder of temporary files
-    meanwhile.
-    """
+    """Let only one client connect at a time, in any thread, because each changes the folder of temporary files."""
     while not _CONNECTING.acquire(blocking=False):  # noqa: ASYNC110 - clients are in several event loops
         await asyncio.sleep(LOOK_SECONDS)
     try:
@@ -239,7 +235,7 @@ def _made(job: Mapping[str, Any] | RunFlags, code: str | Path) -> tuple[Mapping[
 
 
 def _result(work: Coroutine[Any, Any, T]) -> T:
-    """The coroutine's result, from a thread of its own. If the caller is interrupted, the coroutine is cancelled."""
+    """The coroutine's result, from a separate thread. If the caller is interrupted, the coroutine is cancelled."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="JobClient", daemon=True)
     thread.start()
@@ -253,7 +249,7 @@ def _result(work: Coroutine[Any, Any, T]) -> T:
 
 
 async def _cancel_others() -> None:
-    """Cancel what still runs, also where the interrupt came before its caller waited; it closes its connections."""
+    """Cancel the running tasks, even if the interrupt came before the caller waited; they close their connections."""
     loop = asyncio.get_running_loop()
     if others := asyncio.all_tasks(loop) - {asyncio.current_task()}:
         for other in others:

@@ -13,7 +13,7 @@ BASE = f"/apis/{API_VERSION}"
 
 
 def jobs_path(namespace: str) -> str:
-    """The jobs of a namespace; of all for `""`."""
+    """The path of the jobs of a namespace; of all namespaces for `""`."""
     return f"{BASE}/namespaces/{namespace}/{PLURAL}" if namespace else f"{BASE}/{PLURAL}"
 
 
@@ -29,7 +29,7 @@ async def all_jobs(cluster: Cluster, namespace: str) -> JobList:
 
 
 async def listed(cluster: Cluster, namespace: str, *, wide: bool) -> tuple[list[str], list[list[object]]]:
-    """The headings and rows of the server's own table, so that columns of a newer release are shown, too.
+    """The headings and rows of the server's table, so that columns of a newer release are shown, too.
 
     The jobs' metadata, nine tenths of an answer, is requested only where the namespace is needed.
     """
@@ -45,7 +45,7 @@ async def listed(cluster: Cluster, namespace: str, *, wide: bool) -> tuple[list[
 
 
 def job_list(table: Object) -> JobList:
-    """By namespace and name."""
+    """The jobs of a table, by namespace and name."""
     return JobList(jobs=sorted(map(job_row, table_rows(table)), key=lambda job: (job.namespace, job.name)))
 
 
@@ -97,7 +97,7 @@ async def no_such_job(cluster: Cluster, name: str) -> ClientError:
 
 
 async def check_namespace(cluster: Cluster) -> None:
-    """Raises ClientError, NOT_FOUND if the namespace does not exist, as far as the user may know."""
+    """Raise ClientError, NOT_FOUND if the namespace does not exist and the user may know that."""
     try:
         await cluster.get(f"/api/v1/namespaces/{cluster.namespace}")
     except ClientError as error:
@@ -124,4 +124,4 @@ async def _namespaces(cluster: Cluster) -> list[str]:
         )
     except ClientError:
         return []
-    return [one["metadata"]["name"] for one in listed["items"]]
+    return [item["metadata"]["name"] for item in listed["items"]]

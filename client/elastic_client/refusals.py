@@ -1,4 +1,4 @@
-"""Turns an API server's refusal into one line for the user: what, where, and what to do. Pure."""
+"""Converts an API server's refusal to one line for the user: what, where, and what to do. Pure."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _status_object(body: bytes) -> Mapping[str, Any]:
 
 
 def _forbidden(answer: Mapping[str, Any], path: str) -> str:
-    """The API server's words, which name user, verb, resource and namespace."""
+    """The API server's message, which names user, verb, resource and namespace, and a remedy."""
     message = _line(answer.get("message") or "the API server forbids it")
     if "cannot" not in message:  # a quota or an admission policy, whose message has the remedy
         return message

@@ -1,4 +1,4 @@
-"""Which release this client is."""
+"""The release of this client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Puts documents on the screen: tables and paragraphs, coloured only on a terminal, or JSON, YAML and names.
+"""Prints documents: tables and paragraphs, coloured only on a terminal, or JSON, YAML and names.
 
 If the output is no terminal, lines are neither wrapped nor cut, so that `grep` and `awk` see whole lines.
 """
@@ -76,7 +76,7 @@ INDENT = "  "
 BETWEEN = 3
 """Blanks between columns."""
 EXACT_POSITIONS = 10
-"""The operator rounds places in line behind this one."""
+"""The operator rounds places in line after this one."""
 
 
 class Format(StrEnum):
@@ -97,15 +97,13 @@ def console(file: IO[str] | None = None) -> Console:
 
 
 def as_json(document: Document) -> str:
-    """The document by `schema.json`; unknown values are absent. Control characters are escaped, those above ASCII
-    too.
-    """
+    """The document by `schema.json`; unknown values are absent. Control characters are escaped, also beyond ASCII."""
     text = document.model_dump_json(by_alias=True, exclude_none=True, indent=2)
     return re.sub(r"[\x7f-\x9f]", lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
 
 
 def as_yaml(document: Document) -> str:
-    """The same as YAML."""
+    """The document by `schema.json`, as YAML."""
     import yaml
 
     body = document.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -114,7 +112,7 @@ def as_yaml(document: Document) -> str:
 
 
 def names_of(document: Document) -> list[str]:
-    """`-o name`, as kubectl takes it."""
+    """The lines of `-o name`, as kubectl accepts them."""
     match document:
         case JobList():
             return [f"{JOB_RESOURCE}/{job.name}" for job in document.jobs]
@@ -207,7 +205,7 @@ EVENT_COLUMNS = ("AGO", "TYPE", "REASON", "OBJECT", "MESSAGE")
 
 
 def event_line(event: EventRow) -> Text:
-    """An event as it comes, with the time of this machine's zone."""
+    """An event that has just happened, with the time in this machine's zone."""
     clock = event.time.astimezone().strftime("%H:%M:%S")
     cells = [_shown(cell) for cell in [clock, *event_cells(event, event.time)[1:]]]
     return _grid_line(cells, [cell_len(cell) for cell in cells])
@@ -268,7 +266,7 @@ def _costs(would: Forecast) -> list[tuple[str, str]]:
     """The owners of the GPUs that it would use."""
     found = []
     if would.borrowed_gpus:
-        owners = ", ".join(f"{one.policy} (up to {one.gpus})" for one in would.borrows)
+        owners = ", ".join(f"{owner.policy} (up to {owner.gpus})" for owner in would.borrows)
         idle = f"Of the idle guarantee of {owners}, which may reclaim them." if owners else "Nobody is guaranteed them."
         found.append((f"Borrows {counted(would.borrowed_gpus, 'GPU')}", idle))
     if would.reclaimed_gpus:
@@ -335,14 +333,14 @@ def _flavor_cells(flavor: FlavorAmounts) -> list[object]:
 
 
 def _try(retry: Retry, at: datetime) -> str:
-    """A retry: of what, when, and after which failure; size 1 is the job as a whole."""
+    """A sentence on a retry: what is retried, when, and after which failure; size 1 is the job as a whole."""
     what = "New nodes are asked for" if retry.cause is RetryCause.NODES_NOT_PROVISIONED else "Tried"
     what = f"{retry.size} pods are tried" if (retry.size or 1) > 1 else what
     return f"{what} again in {age(at, retry.not_before)} ({retry.cause}, attempt {retry.attempt})"
 
 
 def _paragraphs(report: JobReport, at: datetime) -> list[tuple[str, str]]:
-    """Headings with the operator's own words."""
+    """Headings with the operator's messages."""
     found = []
     if report.state is None:
         found.append(("State: unknown", "No operator has looked at this job yet: see `kubectl elastic doctor`."))
@@ -351,8 +349,8 @@ def _paragraphs(report: JobReport, at: datetime) -> list[tuple[str, str]]:
     if report.limit is not None and (report.state is None or report.limit.message != report.state.message):
         found.append((f"Limited by: {report.limit.reason}", report.limit.message))
     found += _line(report.queue, at)
-    found += [(f"{one.type}: {one.reason}", one.message) for one in report.warnings]
-    found += [(_try(one, at), one.reason) for one in (report.retry, report.failed_size) if one is not None]
+    found += [(f"{condition.type}: {condition.reason}", condition.message) for condition in report.warnings]
+    found += [(_try(each, at), each.reason) for each in (report.retry, report.failed_size) if each is not None]
     if report.held_until is not None:
         found.append(("Held", f"at what it has, for {age(at, report.held_until)}"))
     for node in report.avoided_nodes:
@@ -367,7 +365,7 @@ def _paragraphs(report: JobReport, at: datetime) -> list[tuple[str, str]]:
 def _training(report: JobReport) -> str:
     training = report.training
     assert training is not None
-    known: dict[str, object] = {
+    values: dict[str, object] = {
         "% done:": training.progress_percentage,
         "time left:": training.eta,
         "step": training.step,
@@ -376,9 +374,9 @@ def _training(report: JobReport) -> str:
         "goodput": training.goodput,
         "checkpoints cannot be followed:": training.checkpoint_error,
     }
-    for metric in training.metrics:  # the script's own names: a metric keeps its name
-        known[f"script's {metric.name}" if metric.name in known else metric.name] = metric.value
-    return ", ".join(f"{name} {value}" for name, value in known.items() if value is not None)
+    for metric in training.metrics:  # the script names its metrics
+        values[f"script's {metric.name}" if metric.name in values else metric.name] = metric.value
+    return ", ".join(f"{name} {value}" for name, value in values.items() if value is not None)
 
 
 def _history_cells(report: JobReport, at: datetime) -> list[list[object]]:

@@ -1,6 +1,6 @@
-"""Signals that ask a command to end. Its coroutine is cancelled, as asyncio does it for Ctrl-C, and so it can clean up.
+"""Handles signals that ask a command to end. Its coroutine is cancelled, as by asyncio at Ctrl-C, and can clean up.
 
-A handler that raised would raise between any two lines of the event loop. A task whose turn was lost there never ends.
+A handler that raises could do so between any two lines of the event loop. A task whose turn was lost never ends.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from elastic_client.exits import Code
 T = TypeVar("T")
 
 SIGNALS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGQUIT") if hasattr(signal, name)]
-"""Ends from outside; one that is ignored stays so, as under `nohup`."""
+"""The signals that end a command; an ignored one stays ignored, as under `nohup`."""
 
 _cancel: Callable[[], None] | None = None
 """Cancels the coroutine of `run`; None if none runs, or it is cancelled already."""
@@ -27,12 +27,14 @@ _cancel: Callable[[], None] | None = None
 @contextmanager
 def handled() -> Iterator[None]:
     """Within this context, each of SIGNALS ends the process with Code.STOPPED, after its coroutine if one runs."""
-    before = {one: signal.signal(one, _stop) for one in SIGNALS if signal.getsignal(one) != signal.SIG_IGN}
+    handlers = {
+        number: signal.signal(number, _stop) for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN
+    }
     try:
         yield
     finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
@@ -51,7 +53,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
             nonlocal stopped
             stopped = True
             task.cancel()
-            loop.call_soon_threadsafe(lambda: None)  # it may wait for its next event
+            loop.call_soon_threadsafe(lambda: None)  # wakes the loop, which may wait for its next event
 
         _cancel = cancel
         try:
@@ -68,7 +70,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 def _stop(_number: int, _frame: FrameType | None) -> None:
-    """The second signal does not wait for the clean-up."""
+    """Cancel the coroutine, or end at once: the second signal does not wait for the clean-up."""
     global _cancel
     if _cancel is None:
         sys.exit(Code.STOPPED)

@@ -1,4 +1,4 @@
-"""Follows a list of the API server by watches: the objects, and then each change, without polling."""
+"""Follows a list of the API server by watches: first the objects, then each change, without polling."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from elastic_client.exits import Code
 from elastic_client.refusals import GoneError
 
 WATCH_SECONDS = 240
-"""The time after which the server ends a watch, and the next one is opened."""
+"""The time after which the server ends a watch, and the next one begins."""
 PAUSE_SECONDS = 1
 """The least time from the beginning of a watch to that of the next one."""
 
@@ -37,7 +37,7 @@ class Change:
 async def followed(
     cluster: Cluster, path: str, *, accept: str = JSON, **params: str | int
 ) -> AsyncIterator[AsyncIterator[Change]]:
-    """First LIST, then each change, for ever; after a gap LIST again. Raises ClientError as a request does."""
+    """Yield the list, then each change, for ever; after a gap the list again. Raises ClientError as a request does."""
     async with aclosing(_changes(cluster, path, accept=accept, **params)) as changes:
         yield changes
 
@@ -56,9 +56,7 @@ async def _changes(cluster: Cluster, path: str, **params: Any) -> AsyncGenerator
 
 
 async def _watch(cluster: Cluster, path: str, *, since: str, **params: Any) -> AsyncGenerator[Change]:
-    """Watch until the server ends it or the connection breaks. The next watch shows whether the server is still
-    reachable.
-    """
+    """Watch until the server ends it or the connection breaks. The next watch shows whether the server is reachable."""
     params |= {"watch": "1", "resourceVersion": since, "timeoutSeconds": WATCH_SECONDS}
     with suppress(ConnectionLostError):
         async with cluster.lines(path, pause_seconds=2 * WATCH_SECONDS, **params) as lines:

@@ -1,4 +1,4 @@
-"""Small texts: ages, counts, near names, and text of others that is safe to print."""
+"""Small texts: ages, counts, similar names, and text of others that is safe to print."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from elastic_api.times import span
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 LONGEST_NAME = 253
-"""Characters of an object's name, at most."""
+"""The most characters of an object's name."""
 MOST_NAMES = 3
 
 
@@ -22,7 +22,7 @@ def printable(text: str) -> str:
 
 
 def is_name(text: str) -> bool:
-    """Whether the text is a valid name of an object: such a text is one segment of a path, and no other path."""
+    """Whether the text is a valid name of an object, and so exactly one segment of a path."""
     return len(text) <= LONGEST_NAME and _NAME.fullmatch(text) is not None
 
 
@@ -32,12 +32,12 @@ def now() -> datetime:
 
 
 def age(since: datetime, now: datetime) -> str:
-    """The time from `since` to `now` in its two largest units, as in `3m10s`; a time to come counts as 0 s."""
+    """The time from `since` to `now` in its two largest units, as in `3m10s`; a future time counts as 0 s."""
     return span(max(0.0, (now - since).total_seconds()))
 
 
 def counted(number: int, noun: str) -> str:
-    """`1 pod`, `2 pods`."""
+    """A number with its noun: `1 pod`, `2 pods`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
@@ -47,12 +47,12 @@ def sizes(small: int, big: int) -> str:
 
 
 def near(name: str, names: Iterable[str], *, lead: str = "there are ") -> str:
-    """A hint at names like `name`, else at some existing ones, after `lead`; `""` if there are none."""
-    known = sorted(set(names))
-    close = difflib.get_close_matches(name, known, n=MOST_NAMES, cutoff=0.6)
+    """A hint with names similar to `name`, else with some existing ones after `lead`; `""` if there are none."""
+    existing = sorted(set(names))
+    close = difflib.get_close_matches(name, existing, n=MOST_NAMES, cutoff=0.6)
     if close:
         return f"did you mean {' or '.join(close)}?"
-    if not known:
+    if not existing:
         return ""
-    more = f" and {len(known) - MOST_NAMES} more" if len(known) > MOST_NAMES else ""
-    return f"{lead}{', '.join(known[:MOST_NAMES])}{more}"
+    more = f" and {len(existing) - MOST_NAMES} more" if len(existing) > MOST_NAMES else ""
+    return f"{lead}{', '.join(existing[:MOST_NAMES])}{more}"

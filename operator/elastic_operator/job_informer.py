@@ -21,11 +21,11 @@ from elastic_api.job import GROUP, PLURAL, VERSION
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.backoff import Backoff
 from elastic_operator.cluster.errors import WITHOUT_RIGHTS, Forbidden
-from elastic_operator.cluster.lists import FIRST_LIST_SECONDS, is_up_to_date, pages
+from elastic_operator.cluster.lists import FIRST_LIST_SECONDS, drop_deleted_and_compare, pages
 from elastic_operator.cluster.reflector import in_namespace
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
-from elastic_operator.cluster.waiting import waited_for
+from elastic_operator.cluster.waiting import wait_while_it_advances, wait_with_timeout
 
 log = logging.getLogger(__name__)
 
@@ -85,9 +85,11 @@ class JobInformer:
         self.is_gone: Callable[[str], bool] = lambda _: False
         """Whether the namespace of that name counts as one without jobs, although a list there is refused."""
         self._forbidden_since: dict[str, float] = {}
-        """By namespace, the first of the lists that were all refused for lack of the right (monotonic)."""
+        """The first of the lists that were all refused for lack of the right (monotonic), by namespace."""
         self._listed, self._may_watch, self._swept = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._running = False
+        self._pages = 0
+        """The pages of lists of whole jobs that were read."""
         self._as_of = float("-inf")
         """When the last sweep that worked began (monotonic): the store is at least as new."""
         self._listed_at = float("-inf")
@@ -125,7 +127,7 @@ class JobInformer:
         since = time.monotonic() if since is None else since
         backoff = Backoff()
         if self._running:
-            await waited_for(self._swept, FIRST_LIST_SECONDS)
+            await wait_while_it_advances(self._swept, FIRST_LIST_SECONDS, lambda: self._pages)
         while True:
             if self._as_of > since or await self._sweep():
                 return
@@ -133,13 +135,13 @@ class JobInformer:
 
     async def _watch_forever(self) -> None:
         backoff = Backoff()
-        await waited_for(self._may_watch, LATEST_WATCH_SECONDS)
+        await wait_with_timeout(self._may_watch, LATEST_WATCH_SECONDS)
         while True:
             started = time.monotonic()
             try:
                 await self._source(self._on_event)
             except Exception as error:  # noqa: BLE001 - whatever ends kopf, it is started again
-                log.warning("kopf ended; it is started again. error=%r", error)
+                log.warning("kopf ended and is restarted error=%r", error)
             self.restarts += 1
             await asyncio.sleep(backoff.next(worked=time.monotonic() - started))
             await self._sweep()
@@ -177,19 +179,19 @@ class JobInformer:
 
     def _last_readable_version(self, raw: dict[str, Any]) -> objects.CustomObject | None:
         """The job's last readable version, with the metadata that can still be read."""
-        known = None
+        stored = None
         with suppress(LookupError, TypeError, ValueError):
-            known = self.store.get(raw["metadata"]["uid"])
+            stored = self.store.get(raw["metadata"]["uid"])
             meta = objects.decode(raw["metadata"], objects.CustomMeta)
             int(meta.resource_version)  # the store compares versions as numbers
-            if known is not None:
-                return replace(known, metadata=replace(meta, generation=known.metadata.generation))
-        return known
+            if stored is not None:
+                return replace(stored, metadata=replace(meta, generation=stored.metadata.generation))
+        return stored
 
     def _report(self, raw: object, error: Exception) -> None:
         meta = raw.get("metadata") if isinstance(raw, dict) else None
         name = f"{meta.get('namespace')}/{meta.get('name')}" if isinstance(meta, dict) else "without a name"
-        log.error("unreadable job %s: %r", name, error)
+        log.error("cannot read a job job=%s error=%r", name, error)
         self.store.on_error()
 
     async def _sweep_forever(self) -> None:
@@ -199,7 +201,7 @@ class JobInformer:
             if await self._sweep():
                 backoff.reset()
                 await asyncio.sleep(BETWEEN_SWEEPS_SECONDS)
-                await waited_for(self._listed, SWEEP_SECONDS)
+                await wait_with_timeout(self._listed, SWEEP_SECONDS)
             else:
                 await asyncio.sleep(backoff.next())
 
@@ -231,7 +233,7 @@ class JobInformer:
                 self.store.forget_all(within=namespace)
                 return True
             self.errors += 1
-            log.warning("jobs cannot be listed: %r", error)
+            log.warning("cannot list jobs error=%r", error)
             return False
         self._forbidden_since.pop(namespace, None)
         return True
@@ -239,14 +241,15 @@ class JobInformer:
     async def _compare(self, namespace: str, path: str) -> None:
         """Make the store equal to the jobs at `path`. Raises any error of the list."""
         newest = self.store.newest(within=namespace)
-        if newest and await is_up_to_date(self.store, self.session, path, newest=newest, within=namespace):
+        if newest and await drop_deleted_and_compare(self.store, self.session, path, newest=newest, within=namespace):
             return
         found: list[objects.CustomObject] = []
         async for page in pages(self.session, path):
+            self._pages += 1
             found += filter(None, (self._read(msgspec.json.decode(job)) for job in page.items or ()))
         revision = page.metadata.resource_version
         if int(revision) < newest:
-            log.warning("history restarted: jobs of revision %s, known was %d", revision, newest)
+            log.warning("the API server's history restarted kind=jobs revision=%s known=%d", revision, newest)
             self.store.reset(found, within=namespace)
         else:
             self.store.replace(found, revision, within=namespace)

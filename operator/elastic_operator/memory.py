@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Set
 from itertools import islice
-from typing import Any, Generic, Protocol, TypeVar, TypeVarTuple
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar, TypeVarTuple
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
 
 MAX_DIRTY = 10_000
-"""The most keys that are remembered. With more, the answer is that any may have changed: a standby replica, which
-takes none, would remember ever more.
+"""The most keys that are remembered. If more keys are marked, any key counts as changed. Otherwise the set of a standby
+replica, which takes no keys, would grow without a limit.
 """
 
 
@@ -37,7 +37,7 @@ class DirtySet(Generic[K]):
         self._keys = None
 
     def peek(self) -> Set[K] | None:
-        """The same keys as `take`, which stay marked."""
+        """The keys that `take` would return, which stay marked."""
         return self._keys
 
     def take(self) -> Set[K] | None:
@@ -46,11 +46,17 @@ class DirtySet(Generic[K]):
         return keys
 
 
+DirtyJobs: TypeAlias = DirtySet[str | tuple[str, str]]
+"""The jobs whose facts may have changed since the last pass: by uid, or by namespace and name where the uid is not
+known. A process has one such set: whoever changes a fact of a job marks the job in it (200).
+"""
+
+
 class KeyedCache(Generic[K, T]):
     """Things by name, each with the key that it was made from. A thing is void when its key differs.
 
-    A thing that is made again and equals the thing before stays the same object, so its users see by `is` that it is
-    unchanged (23). A None is not kept.
+    If a new thing equals the previous one, the previous object stays, so that its users see by `is` that it is
+    unchanged (23). None is not kept.
     """
 
     def __init__(self) -> None:
@@ -58,15 +64,15 @@ class KeyedCache(Generic[K, T]):
 
     def get(self, name: str, key: K, make: Callable[[*Args], T], *args: *Args) -> T:
         """The thing of that name. It is made from `args` again if `key` differs from the last one."""
-        before = self._kept.get(name)
-        if before is not None and (before[0] is key or before[0] == key):
-            return before[1]
+        previous = self._kept.get(name)
+        if previous is not None and (previous[0] is key or previous[0] == key):
+            return previous[1]
         thing = make(*args)
         if thing is None:
             self.drop(name)
             return thing
-        if before is not None and before[1] == thing:
-            thing = before[1]
+        if previous is not None and previous[1] == thing:
+            thing = previous[1]
         self._kept[name] = key, thing
         return thing
 
@@ -95,12 +101,12 @@ class SingleCache(Generic[K, T]):
 
     def get(self, key: K, make: Callable[[*Args], T], *args: *Args) -> T:
         """The thing. It is made from `args` again if `key` differs from the last key."""
-        before = self._kept
-        if before is not None and (before[0] is key or before[0] == key):
-            return before[1]
+        previous = self._kept
+        if previous is not None and (previous[0] is key or previous[0] == key):
+            return previous[1]
         thing = make(*args)
-        if before is not None and before[1] == thing:
-            thing = before[1]
+        if previous is not None and previous[1] == thing:
+            thing = previous[1]
         self._kept = None if thing is None else (key, thing)
         return thing
 
@@ -112,6 +118,18 @@ class SingleCache(Generic[K, T]):
     def drop(self) -> None:
         """Forget the thing, if there is one."""
         self._kept = None
+
+
+class LastSeen(Generic[T]):
+    """The value that was passed to `changed` last; None before the first call."""
+
+    def __init__(self) -> None:
+        self.value: T | None = None
+
+    def changed(self, now: T) -> bool:
+        """Remember the value `now`; returns whether it differs from the last value. The first value always differs."""
+        before, self.value = self.value, now
+        return before is not now and before != now
 
 
 class PerJobMemory(Protocol):

@@ -23,7 +23,6 @@ from typing import Any
 
 from elastic_api.pod_names import parse_pod_name
 from elastic_api.status import JobStatus
-from elastic_operator.build.request import BuildSettings
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.backoff import Backoff
 from elastic_operator.cluster.connection import Connection, load_connection
@@ -33,7 +32,7 @@ from elastic_operator.cluster.lease import Election, LeaderElector, in_own_threa
 from elastic_operator.cluster.metrics_access import MetricsAccess
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
-from elastic_operator.cluster.waiting import waited_for
+from elastic_operator.cluster.waiting import wait_with_timeout
 from elastic_operator.job_informer import EventSink, JobInformer
 from elastic_operator.loop.compose import make_controller
 from elastic_operator.loop.controller import Controller
@@ -60,7 +59,7 @@ log = logging.getLogger(__name__)
 
 LEASE, CLASSES = "elastic-operator", "priorityclasses"
 WRITTEN_OFTEN = ("nodes", "namespaces", "policies")
-"""Kinds that are written often and seldom with news: a node's status is written every few seconds."""
+"""Kinds whose objects are written often, and mostly without news: a node's status is written every few seconds."""
 ELECTION_SECONDS = 5.0
 """The first lists wait for the election, but no longer than this."""
 STUCK_SECONDS = 300.0
@@ -97,7 +96,7 @@ class Process:
         self.ledger = Ledger(
             job_of=self.stores.jobs.get,
             parse=parse_pod_name,
-            gpu_resources=settings.gpu_resources,
+            gpu_resources=settings.allocation.gpu_resources,
             on_change=self._wake,
             on_error=self.stores.pods.on_error,
         )
@@ -159,7 +158,7 @@ class Process:
         """
         async with asyncio.TaskGroup() as group:
             group.create_task(self.watches.all[CLASSES].run())  # classes say whether this process may lead (81)
-            await waited_for(self.elector.known, ELECTION_SECONDS)
+            await wait_with_timeout(self.elector.known, ELECTION_SECONDS)
             for kind, watch in self.watches.all.items():
                 if kind != CLASSES:
                     group.create_task(watch.run())
@@ -184,7 +183,7 @@ class Process:
                 for done in (election, leading):
                     if done.done() and not done.cancelled() and (error := done.exception()):
                         failed = True
-                        log.error("leading ended: %s", error, exc_info=error)
+                        log.error("this process stopped leading because of an error error=%s", error, exc_info=error)
             finally:
                 await _run_to_completion(self._stand_down(displaced, leading, election))
             log.warning("not leading any more; standing by")
@@ -194,7 +193,7 @@ class Process:
     async def _stand_down(
         self, displaced: asyncio.Task[None], leading: asyncio.Task[None], election: asyncio.Task[None]
     ) -> None:
-        """End the leader's tasks, and then its lease: no other replica may begin before this one's last write."""
+        """End the leader's tasks, and then its lease: no other replica may begin before this replica's last write."""
         await _cancel_and_wait(displaced)
         await _cancel_and_wait(leading)
         await _cancel_and_wait(election)  # this hands the lease back; nothing is written any more
@@ -205,15 +204,13 @@ class Process:
         """Wait until the PriorityClasses name this operator's namespace: no other operator decides then (81)."""
         await self.watches.all[CLASSES].catch_up()
         if reason := self.installation.elsewhere():
-            log.error("standing by: %s", reason)
+            log.error("standing by reason=%s", reason)
             await self.installation.wait_until_ours()
-            log.info("this installation is the one that decides now")
+            log.info("this installation is now active")
 
     async def _lead(self) -> None:
         await self.watches.catch_up(await self.elector.wait_until_leading())
-        log.info(
-            "leading as %s: %d jobs, %d nodes", self.elector.identity, len(self.stores.jobs), len(self.stores.nodes)
-        )
+        log.info("leading as %s jobs=%d nodes=%d", self.elector.identity, len(self.stores.jobs), len(self.stores.nodes))
         self.metrics.leader.set(1)
         async with contextlib.AsyncExitStack() as ending:  # the last one that began ends first
             gc.collect()
@@ -229,7 +226,7 @@ class Process:
             self.quotas = self._plain_pod_quotas()
             _start_supervised("limits of plain pods", partial(self._keep_quotas, self.quotas), ending)
             self.times = JobTimes()
-            logs = FailureLogs(self.session, self._main_container, self._wake)
+            logs = FailureLogs(self.session, self._main_container, self.ledger.dirty_jobs, self._wake)
             ending.push_async_callback(logs.stop)
             self.controller = self._controller(events, logs)
             await self.controller.run()
@@ -274,14 +271,7 @@ class Process:
             self.quotas.pass_ended(decisions.policies, decisions.inputs)
 
     def _controller(self, events: EventRecorder, logs: FailureLogs) -> Controller:
-        build = BuildSettings(
-            worker_priority_class=self.settings.worker_priority_class_name,
-            master_priority_class=self.settings.master_priority_class_name,
-            gpu_resources=self.settings.gpu_resources,
-            worker_image=self.settings.worker_image,
-            worker_pull_secrets=self.settings.worker_image_pull_secrets,
-            network=self.settings.job_network(namespace()),
-        )
+        build = self.settings.build(namespace())
         clock = self.session.clock
         return make_controller(
             stores=self.stores,
@@ -291,7 +281,9 @@ class Process:
             settings=self.settings,
             metrics=self.metrics,
             clock=clock,
-            poller=MasterPoller(now=clock.time, on_change=self._wake, stepped=lambda: clock.stepped),
+            poller=MasterPoller(
+                self.ledger.dirty_jobs, now=clock.time, on_change=self._wake, stepped=lambda: clock.stepped
+            ),
             is_fresh=self.watches.fresh,
             times=self.times,
             on_decisions=self._on_decisions,
@@ -350,7 +342,7 @@ async def _run_with_restarts(what: str, work: Callable[[], Awaitable[None]]) -> 
         try:
             return await work()
         except Exception:
-            log.exception("task %s failed; restarting it", what)
+            log.exception("task failed and is restarted task=%s", what)
         await asyncio.sleep(backoff.next(worked=time.monotonic() - began))
 
 
@@ -376,8 +368,7 @@ def identity() -> str:
     """The holder's name in the lease: the pod, whose containers run one after the other, or else this process alone
     (26).
 
-    A restarted container therefore has the lease of the container before it at once. The earlier container has
-    certainly ended.
+    So a restarted container has the lease of the container before it at once. That container has certainly ended.
     """
     return f"{os.environ.get('POD_NAME') or socket.gethostname()}_{os.environ.get('POD_UID') or os.urandom(4).hex()}"
 
@@ -433,7 +424,7 @@ async def _assembled(settings: Settings) -> AsyncIterator[Process]:
 async def run(settings: Settings) -> None:
     """Run until SIGTERM or SIGINT, then hand the lease back."""
     if not settings.worker_image:
-        log.warning("no pod of an Elastic job can be made, unless it sets spec.runtime.inject: false; set workerImage")
+        log.warning("workerImage is not set: Elastic jobs get no pods unless spec.runtime.inject is false")
     async with _assembled(settings) as process:
         count = process.metrics.count_request
         await process.run_until(_stopped(), elect=in_own_thread(lambda: Session(load_connection(), on_request=count)))

@@ -1,7 +1,8 @@
-"""Quarantines a job, pod, policy or node that makes the operator raise, while the pass goes on for all others (88).
+"""Quarantines a job, pod, policy or node that causes an error in the operator, while the pass continues for all other
+objects (88).
 
 controller-runtime recovers in the same way from a panic at one object of its queue. The error is logged and counted,
-and the object is tried again with back-off; a job or a policy also at once when its spec changes.
+and the operator tries the object again with back-off; a job or a policy also at once when its spec changes.
 """
 
 from __future__ import annotations
@@ -21,33 +22,34 @@ T = TypeVar("T")
 
 FIRST_FAULT_SECONDS = 1.0
 FIRST_ALLOCATION_SECONDS = 30.0
-"""The first wait if the allocation raised. It is longer, because the search for the culprit costs several
+"""The first wait after an error of the allocation. It is longer, because the search for the culprit costs several
 allocations.
 """
 MAX_QUARANTINE_SECONDS = 1800.0
 MAX_ERROR_CHARACTERS = 300
 """The most characters of an error's own text in a message to users."""
 NO_PREEMPTION_SECONDS = 600.0
-"""After an error at a job's grant, no pods are preempted for the job until this long after its next try, because they
-would be preempted for nothing. The time ends earlier once pods of the job were created on idle GPUs.
+"""After an error at a job's grant, no pods are preempted for the job until this long after its next try, because the
+job could probably not use their room. The time ends earlier if pods of the job are created on idle GPUs.
 """
 KEPT_SECONDS = 3600.0
 """After this long without an error, an object begins again with the shortest wait."""
 MAX_VERSIONS = 3
-"""After this many specs that raised, an edited spec is still tried at once, but the edit does not end the time in which
-nothing is preempted for the job.
+"""After this many specs of a job have caused errors, an edited spec is still tried at once, but the edit does not end
+the time in which no pods are preempted for the job.
 """
 
 
 @dataclass(slots=True)
 class Fault:
-    """An error of the operator at one object. The object is left out until its next try, or while `version` holds.
+    """An error of the operator at one object. The object is left out until its next try, or until its version differs
+    from `version`.
 
-    `attempts` are its errors of this version (monotonic), `versions` counts its versions that raised.
+    `attempts` are the errors of this version (monotonic); `versions` counts the versions with errors.
 
-    `in_allocation`: the allocation of GPUs raised, so the object has no part in the next allocations. Until
-    `may_preempt_at` (monotonic) no pod is preempted for it. `is_reported`: the write of a status with this fault was
-    begun. `silent`: the plan with that status raised, too.
+    `in_allocation`: the error came from the allocation of GPUs, so the object takes no part in the next allocations.
+    Until `may_preempt_at` (monotonic) no pod is preempted for the object. `is_reported`: the write of a status with
+    this fault was begun. `silent`: planning this status failed, too.
     """
 
     version: object
@@ -57,16 +59,16 @@ class Fault:
     may_preempt_at: float
     versions: int = 1
     is_reported: bool = False
-    silent: bool = False
+    status_failed: bool = False
 
     @property
-    def again_at(self) -> float:
+    def again_at_monotonic(self) -> float:
         """When the object is tried again (monotonic)."""
         return self.attempts.until
 
 
 class Quarantine:
-    """The objects that are quarantined, by uid. `count` is called with the kind of each object that raises."""
+    """The objects that are quarantined, by uid. `count` is called with the kind of each object at each error."""
 
     def __init__(self, count: Callable[[str], None] = lambda _: None) -> None:
         self.count = count
@@ -74,8 +76,8 @@ class Quarantine:
         self._raised = 0
 
     def attempt(self, kind: str, uid: str, name: str, work: Callable[[], T]) -> T | None:
-        """The result of `work` for that object; None if the object is quarantined already, or now because `work`
-        raised.
+        """The result of `work` for that object; None if the object is quarantined, which an error of `work` also
+        causes.
         """
         if self.fault(uid) is not None:
             return None
@@ -102,20 +104,26 @@ class Quarantine:
         """
         now = time.monotonic()
         self._forget_old(now)
-        before = self._faults.get(uid)
-        edited = before is not None and before.version != version
+        previous = self._faults.get(uid)
+        edited = previous is not None and previous.version != version
         self.count(kind)
-        if at_grant and before is not None and before.is_reported and not edited and now < before.again_at:
+        if (
+            at_grant
+            and previous is not None
+            and previous.is_reported
+            and not edited
+            and now < previous.again_at_monotonic
+        ):
             log.error(
-                "%s=%s: the write of its quarantine status raised, too: %r",
+                "planning the status of a quarantined object failed, too %s=%s error=%r",
                 kind,
                 name,
                 error,
                 exc_info=error,
             )
-            before.silent = True
-            return before
-        earlier = before.attempts if before is not None and not edited else NEVER_FAILED
+            previous.status_failed = True
+            return previous
+        earlier = previous.attempts if previous is not None and not edited else NEVER_FAILED
         first = FIRST_ALLOCATION_SECONDS if in_allocation else FIRST_FAULT_SECONDS
         attempts = earlier.failed(now, first, MAX_QUARANTINE_SECONDS)
         # The text of an error in the allocation may name other tenants' objects.
@@ -127,30 +135,41 @@ class Quarantine:
             " automatically, and at once after an edit of the spec. The operator's log has the traceback."
         )
         self._raised += 1
-        log.error("%s=%s is quarantined for %.0f s: %r", kind, name, attempts.until - now, error, exc_info=error)
-        may_preempt_at = before.may_preempt_at if before is not None else now
+        log.error(
+            "an object is quarantined for %.0f s %s=%s error=%r",
+            attempts.until - now,
+            kind,
+            name,
+            error,
+            exc_info=error,
+        )
+        may_preempt_at = previous.may_preempt_at if previous is not None else now
         if at_grant:
             may_preempt_at = attempts.until + NO_PREEMPTION_SECONDS
-        versions = before.versions + edited if before is not None else 1
+        versions = previous.versions + edited if previous is not None else 1
         fault = self._faults[uid] = Fault(version, message, attempts, in_allocation, may_preempt_at, versions)
         return fault
 
     def fault(self, uid: str, version: object = None) -> Fault | None:
-        """Why the object is left out now; None if it is not, or if its next try is due."""
+        """Why the object is left out now; None if it is not left out, or if its next try is due."""
         if not self._faults:
             return None
         fault = self._faults.get(uid)
-        return fault if fault is not None and fault.version == version and time.monotonic() < fault.again_at else None
+        return (
+            fault
+            if fault is not None and fault.version == version and time.monotonic() < fault.again_at_monotonic
+            else None
+        )
 
-    def barred_from_preemption(self) -> frozenset[tuple[str, bool]]:
+    def jobs_barred_from_preemption(self) -> frozenset[tuple[str, bool]]:
         """The objects (uids, any version) for which no pod is preempted now, each with whether it is also left out
         of the pass.
         """
         now = time.monotonic()
         return frozenset(
-            (uid, now < fault.again_at)
+            (uid, now < fault.again_at_monotonic)
             for uid, fault in self._faults.items()
-            if now < max(fault.again_at, fault.may_preempt_at)
+            if now < max(fault.again_at_monotonic, fault.may_preempt_at)
         )
 
     def may_preempt(self, uid: str, version: object) -> bool:
@@ -165,20 +184,20 @@ class Quarantine:
         if self._faults:
             self._faults.pop(uid, None)
 
-    def state(self) -> object:
+    def revision(self) -> object:
         """A value that changes whenever an object is quarantined, or its next try is due. Read it before the
         objects.
         """
         now = time.monotonic()
-        return self._raised, sum(fault.again_at > now for fault in self._faults.values())
+        return self._raised, sum(fault.again_at_monotonic > now for fault in self._faults.values())
 
-    def next_try(self, since: float) -> float:
-        """When (monotonic) the first object is tried again or may preempt again, of those objects that still waited for
-        that at `since`; infinity if there is none.
+    def next_try_monotonic(self, since: float) -> float:
+        """When (monotonic) the first of the objects that waited at `since` is tried again, or may preempt again;
+        infinity if none waited.
         """
-        times = (time for fault in self._faults.values() for time in (fault.again_at, fault.may_preempt_at))
+        times = (time for fault in self._faults.values() for time in (fault.again_at_monotonic, fault.may_preempt_at))
         return min((at for at in times if at > since), default=inf)
 
     def _forget_old(self, now: float) -> None:
-        for uid in [uid for uid, fault in self._faults.items() if fault.again_at + KEPT_SECONDS < now]:
+        for uid in [uid for uid, fault in self._faults.items() if fault.again_at_monotonic + KEPT_SECONDS < now]:
             del self._faults[uid]

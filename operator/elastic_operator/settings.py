@@ -22,6 +22,8 @@ from elastic_api.network import EgressRule, IngressRule
 from elastic_api.policy import MAX_PRIORITY, MAX_WEIGHT, Gpus, PerJob
 from elastic_api.template import GPU_RESOURCES
 from elastic_operator.build.network_policy import JobNetwork
+from elastic_operator.build.request import BuildSettings
+from elastic_operator.plan.facts.allocation_inputs import AllocationSettings
 from elastic_operator.plan.facts.job import Provisioning
 from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, DEFAULT_POLICY, NO_POLICY, Flavor, Quota, Team
 
@@ -41,7 +43,7 @@ class Logging(ApiModel):
     """The operator's log."""
 
     format: Literal["text", "json"] = "text"
-    """Lines for people, or one JSON object a line."""
+    """Lines for readers, or one JSON object a line."""
     level: Literal["debug", "info", "warning", "error"] = "info"
     """The lowest level that is written."""
 
@@ -126,9 +128,9 @@ class ReclaimSettings(ApiModel):
     """
 
     mode: Annotated[ReclaimMode, BeforeValidator(_as_written)] = ReclaimMode.ON
-    """With DryRun, the operator only reports evictions, in events and metrics."""
+    """DryRun: the operator only reports evictions, in events and metrics."""
     paused: bool = False
-    """For an emergency: no GPUs are reclaimed; idle ones are still granted."""
+    """Emergency switch: no GPUs are reclaimed; idle ones are still granted."""
     max_evictions_per_decision: int | None = Field(None, ge=1)
     """The most pods of others that may be evicted within a minute for the jobs and foreign pods of one team; None: half
     the number of the cluster's GPUs, at least 16.
@@ -233,29 +235,30 @@ class Settings(ApiModel):
     """How the operator logs."""
 
     @property
-    def gpu_resources(self) -> tuple[str, ...]:
-        """Extended resources that count as GPUs: those of all flavors, each once."""
-        return tuple(dict.fromkeys(resource for flavor in self.flavors for resource in flavor.resources))
+    def allocation(self) -> AllocationSettings:
+        """The settings that allocations depend on. It is made at each call: `model_copy` would copy a kept one."""
+        uncovered, is_shared = self._uncovered(), not self.default_policy.per_namespace
+        return AllocationSettings(
+            gpu_resources=tuple(dict.fromkeys(resource for flavor in self.flavors for resource in flavor.resources)),
+            flavors=tuple(Flavor(f.name, f.resources, f.node_selector) for f in self.flavors),
+            default_team=replace(uncovered, parent=DEFAULT_POLICY, quotas={}) if is_shared else uncovered,
+            default_parents=(replace(uncovered, name=DEFAULT_POLICY),) if is_shared else (),
+            starvation_seconds=self.starvation_seconds,
+        )
 
-    @property
-    def gpu_flavors(self) -> tuple[Flavor, ...]:
-        """The flavors as the allocator reads them."""
-        return tuple(Flavor(f.name, f.resources, f.node_selector) for f in self.flavors)
+    def build(self, operator_namespace: str) -> BuildSettings:
+        """The settings for the objects of jobs."""
+        return BuildSettings(
+            master_priority_class=self.master_priority_class_name,
+            worker_priority_class=self.worker_priority_class_name,
+            gpu_resources=self.allocation.gpu_resources,
+            worker_image=self.worker_image,
+            worker_pull_secrets=self.worker_image_pull_secrets,
+            network=self.job_network(operator_namespace),
+        )
 
-    @property
-    def default_team(self) -> Team:
-        """The team of a namespace without a policy."""
-        if self.default_policy.per_namespace:
-            return self._uncovered
-        return replace(self._uncovered, parent=DEFAULT_POLICY, quotas={})
-
-    @property
-    def default_parents(self) -> tuple[Team, ...]:
-        """The team that all namespaces without a policy are part of; empty if each is a team of its own (111)."""
-        return () if self.default_policy.per_namespace else (replace(self._uncovered, name=DEFAULT_POLICY),)
-
-    @property
     def _uncovered(self) -> Team:
+        """The rules for namespaces without a policy, as those of one team."""
         policy = self.default_policy
         quota = Quota(borrow_limit=policy.borrowing.limit, weight=policy.borrowing.weight)
         return replace(

@@ -114,9 +114,9 @@ def watch_all(
 def _is_gone(namespaces: Reflector[objects.Namespace], informer: JobInformer, name: str) -> bool:
     """Whether a refused list in the namespace means that it has no jobs for this operator.
 
-    So it is if the namespace does not exist, or is being deleted, which cannot be undone. A namespace in which the
-    operator has no Role counts as not served (188). Without recent news of namespaces the answer is no, because then
-    authorization may fail as a whole. "" stands for all namespaces, so it is never gone.
+    True if the namespace does not exist, or is being deleted, which cannot be undone. A namespace in which the operator
+    has no Role counts as not served (188). Without recent news of namespaces the answer is False, because all
+    authorization may fail. "" stands for all namespaces, so it is never gone.
     """
     found = namespaces.store.named(name)
     is_leaving = found is None or found.metadata.deletion_timestamp is not None

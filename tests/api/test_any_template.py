@@ -54,7 +54,7 @@ def live(body: dict[str, Any], pods: tuple = (), **status: Any) -> None:
         spec = parse_spec(body)
         prints = {role: fingerprint(spec, role) for role in ROLES}
         job = make_job(pods, spec=spec, status=JobStatus(**status), fingerprints=prints)
-        shapes = Shapes(SETTINGS, claims=CLAIMS, volumes=VOLUMES, classes=Store()).of(job)
+        shapes = Shapes(SETTINGS, claims=CLAIMS, volumes=VOLUMES, classes=Store()).shape_of(job)
         seen = observe(job, START)
         demand = demand_of(seen, shapes)
         grant = allocate(AllocationInputs(now=START, nodes=NODES, jobs=(demand,)))[job.uid]

@@ -239,8 +239,8 @@ def test_nodes_may_be_checked_one_by_one_before_the_line_that_trains():
 def test_a_tenants_line_costs_no_more_than_a_limit_however_long_it_is(monkeypatch):
     """Reading it takes the time of all jobs: options are looked up at most so often for each launcher in it."""
     looked_up = []
-    known = flags._known
-    monkeypatch.setattr(flags, "_known", lambda *words: looked_up.append(1) or known(*words))
+    known = flags._full_name
+    monkeypatch.setattr(flags, "_full_name", lambda *words: looked_up.append(1) or known(*words))
     many = ["--nnodes=2"] * (flags.MOST_OPTIONS + 1)
     assert run(args=["torchrun", *many, "train.py"]) == (None, ["torchrun", *many, "train.py"])
     assert len(looked_up) <= 8 * flags.MOST_OPTIONS

@@ -34,14 +34,14 @@ def test_elastic_pod_fields_are_sent_and_foreign_edits_reverted(operators: Opera
         return master()["metadata"]["annotations"].get(contract.ANNOTATION_MEMBERSHIP, "")
 
     mounted = {mount["mountPath"] for mount in master()["spec"]["containers"][0]["volumeMounts"]}
-    assert {contract.INJECT_FOLDER, contract.WISH_FOLDER} < mounted
+    assert {contract.INJECT_FOLDER, contract.MEMBERSHIP_FOLDER} < mounted
     name = secret_name("toy", world.jobs.get("toy")["metadata"]["uid"])
     secret = world.api.get(f"/api/v1/namespaces/{world.jobs.namespace}/secrets/{name}").raise_for_status().json()
     assert len(base64.b64decode(secret["data"][contract.SECRET_KEY])) >= 32
     assert [owner["name"] for owner in secret["metadata"]["ownerReferences"]] == ["toy"]
     assert secret["data"][contract.SECRET_KEY] not in operator.text()
-    eventually("the wish of four", lambda: membership().count('"uid"') == 4, report=membership)
+    eventually("the membership of four", lambda: membership().count('"uid"') == 4, report=membership)
     foreign = '{"wish":1,"members":[]}'
     body = {"metadata": {"annotations": {contract.ANNOTATION_MEMBERSHIP: foreign}}}
     world.api.patch(f"{world.pods_path}/toy-master-0", headers=MERGE, json=body).raise_for_status()
-    eventually("the wish of four again", lambda: membership().count('"uid"') == 4, report=membership)
+    eventually("the membership of four again", lambda: membership().count('"uid"') == 4, report=membership)

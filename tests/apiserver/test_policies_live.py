@@ -76,14 +76,16 @@ def test_a_job_that_may_not_borrow_says_so_and_grows_when_it_may(
     world.start(elastic_job(big=8))
     world.wait_settled("toy", 2)
     message = wait_limit(world, "BorrowingDisabled")
-    assert f"policy '{policies.name('a')}' may use its 2 guaranteed GPUs and uses 2; borrowing is off." in message
+    assert (
+        f"policy '{policies.name('a')}' may use only its guarantee of 2 GPUs and uses 2; borrowing is off." in message
+    )
     assert "Raise borrowing.limit or the guarantee" in message
     policies.wait_row("a", USED=2, LIMIT=2, PENDING=6)
     policies.change("a", flavors=quota(2, limit=3))
     world.wait_settled("toy", 5)
     message = wait_limit(world, "BorrowingLimitReached")
-    assert "may use 5 (2 guaranteed + 3 borrowed) and uses 5. Raise borrowing.limit there, or wait." in message
-    assert "5 of 8 pods. 1 more needs 1 nvidia.com/gpu" in message
+    assert "may use 5 GPUs (2 guaranteed + 3 borrowed) and uses 5. Raise borrowing.limit there, or wait." in message
+    assert "The job gets 5 of 8 pods. 1 more needs 1 nvidia.com/gpu" in message
     policies.wait_row("a", USED=5, BORROWED=3, LIMIT=5, PENDING=3)
     policies.change("a", flavors=quota(2))
     world.wait_settled("toy", 8)

@@ -72,7 +72,7 @@ def test_a_program_that_fails_is_told_by_its_last_error_and_the_file_with_all_th
         ("E: Could not get lock /var/lib/dpkg/lock", "wait until it has ended"),
         ("go: dial tcp: lookup proxy: no such host", "look at the network"),
         ("E: Failed to fetch a.deb  Hash Sum mismatch", "run it again"),
-        ("archive/tar: unexpected EOF", "came broken"),
+        ("archive/tar: unexpected EOF", "is damaged"),
         ("Error: timed out waiting for the condition", "too busy"),
         ("SSLError: CERTIFICATE_VERIFY_FAILED", "SSL_CERT_FILE"),
     ],

@@ -135,9 +135,10 @@ def test_no_checkpoint_of_the_larger_loads_falls_into_what_is_measured_but_the_f
 
 
 def test_the_parts_of_a_lost_master_begin_with_the_kill_and_leave_out_its_first_start():
+    """A creation may be answered after the binding: kube-scheduler sees the pod before."""
     writes = [
-        Write(what, name, "somebody", received=done, done=done)
-        for what, name, done in [
+        Write(what, name, "somebody", received=received, done=received + 0.3 * (what == MADE))
+        for what, name, received in [
             (MADE, "toy-0-master-0", 1.0),
             (BOUND, "toy-0-master-0", 1.5),
             (MADE, "toy-1-master-0", 10.2),

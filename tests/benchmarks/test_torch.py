@@ -242,8 +242,8 @@ def test_pods_are_told_what_the_operator_tells_them_and_nothing_else_is(started,
     assert started["ddp_elastic"][0].environ[contract.ENV_CHECKPOINT_PATH] == str(tmp_path / "checkpoint.pt")
     assert started["library_elastic"][0].environ[contract.ENV_CHECKPOINT_PATH] == ""
     assert not [name for name in started["ddp"][0].environ if name.startswith(("ELASTIC_", "PET_"))]
-    wish = json.loads((tmp_path / "wish").read_text())
-    assert (len(wish["members"]), wish["min"], wish["max"]) == (4, 4, 4)
+    membership = json.loads((tmp_path / "membership").read_text())
+    assert (len(membership["members"]), membership["min"], membership["max"]) == (4, 4, 4)
 
 
 def test_the_page_has_a_row_for_each_way_or_the_reason_why_not():

@@ -64,14 +64,14 @@ def test_the_scheduler_is_expected_to_count_the_init_container():
     assert requested_template(make_spec(), "worker") == make_spec().template
 
 
-def test_only_the_master_has_the_wish_as_a_folder_that_the_kubelet_renews():
+def test_only_the_master_has_the_membership_as_a_folder_that_the_kubelet_renews():
     pod = built(role="master")
-    mount = mounts(pod)[contract.WISH_FOLDER]
+    mount = mounts(pod)[contract.MEMBERSHIP_FOLDER]
     assert "subPath" not in mount
     (item,) = volumes(pod)[mount["name"]]["downwardAPI"]["items"]
     assert item["fieldRef"]["fieldPath"] == f"metadata.annotations['{contract.ANNOTATION_MEMBERSHIP}']"
-    assert env_of(pod)["ELASTIC_WISH_FILE"] == f"{contract.WISH_FOLDER}/{item['path']}"
-    assert contract.WISH_FOLDER not in mounts(built())
+    assert env_of(pod)["ELASTIC_WISH_FILE"] == f"{contract.MEMBERSHIP_FOLDER}/{item['path']}"
+    assert contract.MEMBERSHIP_FOLDER not in mounts(built())
     assert "ELASTIC_WISH_FILE" not in env_of(built())
 
 

@@ -9,7 +9,10 @@ from typing import Any
 from tests.api.jobs import make_job
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
-WANTS = "2 of 3 pods. 1 more needs 4 nvidia.com/gpu on one node; 2 usable nodes have 0 free of 8. Add a node, or wait."
+WANTS = (
+    "The job gets 2 of 3 pods. 1 more needs 4 nvidia.com/gpu on one node; 2 usable nodes have 0 of 8 GPUs free."
+    " Add a node, or wait."
+)
 TAKEN = "Shrinks from 3 to 2 pods: 4 GPUs go to pod vision/notebook, whose team is guaranteed them."
 
 
@@ -39,12 +42,12 @@ def running_status(**fields: Any) -> dict[str, Any]:
         "worldSize": 8,
         "restarts": 0,
         "conditions": [
-            condition("Ready", "True", "Running", "2 pods, world size 8."),
+            condition("Ready", "True", "Running", "2 pods run with world size 8."),
             condition("FullSize", "False", "InsufficientNodes", WANTS),
         ],
         "history": [
             change(3, 2, "QuotaReclaimed", TAKEN, pauseSeconds=0.5, lostSteps=7),
-            change(0, 3, "Started", "3 of 3 pods."),
+            change(0, 3, "Started", "The job gets 3 of 3 pods."),
         ],
         "pods": [
             {"name": "toy-master-0", "role": "master", "phase": "Running", "gpus": 4, "node": "n1", "rank": 0},

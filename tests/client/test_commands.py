@@ -235,7 +235,10 @@ def test_where_there_is_no_terminal_top_is_the_wide_list(tenant: Tenant):
 def test_logs_of_a_job_without_pods_say_why_there_are_none(tenant: Tenant):
     tenant.create(status=running_status())
     ended = tenant("logs", "toy")
-    assert (ended.code, "has no pods now: Running. 2 pods, world size 8." in ended.line) == (Code.NOT_FOUND, True)
+    assert (ended.code, "has no pods now: Running. 2 pods run with world size 8." in ended.line) == (
+        Code.NOT_FOUND,
+        True,
+    )
 
 
 def test_quotas_are_listed_and_described_to_whoever_may_see_them(
@@ -259,7 +262,7 @@ def test_quotas_are_listed_and_described_to_whoever_may_see_them(
     assert (listed.used, listed.limit, listed.lent) == (5, 6, 0)
     told = admin("quota", "describe", name).out
     assert f"namespaces  {tenant.jobs.namespace}\n" in told
-    assert "Ready: True (Running)\n  2 pods, world size 8." in told
+    assert "Ready: True (Running)\n  2 pods run with world size 8." in told
     report = QuotaReport.model_validate_json(admin("quota", "describe", name, "-o", "json").out)
     assert report.flavors[0].fair_share == 4
     wrong = admin("quota", "describe", name[:-1])

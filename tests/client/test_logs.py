@@ -131,13 +131,13 @@ def test_a_pod_that_is_not_there_yet_is_waited_for_aloud(
 
     def joined(text: str) -> None:
         say(text)
-        if "waited for" in text:
+        if "waiting for it" in text:
             add_pod(api, job, "toy-worker-7")
 
     monkeypatch.setattr(command.screen, "note", joined)
     ended = tenant("logs", "toy", "-f", "--pod", "toy-worker-7")
     assert (ended.code, ended.out) == (0, "late\n")
-    assert "pod toy-worker-7 is not there yet and is waited for; did you mean toy-worker-0?" in ended.err
+    assert "pod toy-worker-7 does not exist yet: waiting for it; did you mean toy-worker-0?" in ended.err
 
 
 @pytest.mark.usefixtures("job")

@@ -36,15 +36,15 @@ ANSWERS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "when --workers 2:8 -g 1": (
         {
             **FITS,
-            "message": f"6 of 8 pods. 2 more need {ROOM} 0 free of 8. Add a node, or wait.",
+            "message": f"The job gets 6 of 8 pods. 2 more need {ROOM} 0 of 8 GPUs free. Add a node, or wait.",
         },
         {},
     ),
     "when --workers 8 -g 1": (
         {
             **WAITS,
-            "message": f"0 of 8 pods. 8 more need {ROOM} 6 free of 8, the pods of other jobs hold the room."
-            " Wait, or give the job a higher priority.",
+            "message": f"The job gets 0 of 8 pods. 8 more need {ROOM} 6 of 8 GPUs free, and pods of other jobs"
+            " use the rest. Wait, or give the job a higher priority.",
         },
         {**QUEUE, "position": 2},
     ),

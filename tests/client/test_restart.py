@@ -68,7 +68,7 @@ def test_a_job_is_resumed_once_the_operator_says_that_its_pods_are_gone(tenant: 
         tenant.tell("toy", suspended_status(DONE))
     assert running.returncode == Code.DONE, log.read_text()
     assert not is_suspended(tenant)
-    assert "job toy starts anew from its newest checkpoint as soon as its pods fit" in log.read_text().splitlines()[-1]
+    assert "job toy restarts from its newest checkpoint as soon as its pods fit" in log.read_text().splitlines()[-1]
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, Code.INTERRUPTED), (signal.SIGTERM, Code.STOPPED)])
@@ -120,7 +120,7 @@ async def test_a_job_that_is_deleted_before_the_first_answer_counts_as_deleted(t
     [
         (ended_status("Succeeded", "Done."), {}, "job toy has ended: delete it and run it again"),
         (suspended_status(), {"suspend": True}, "job toy is suspended: `kubectl elastic resume toy"),
-        (running_status(replicas=0, pods=[]), {}, "job toy has no pods to start anew: it is Running"),
+        (running_status(replicas=0, pods=[]), {}, "job toy has no pods to restart: it is Running"),
     ],
     ids=["ended", "suspended", "without pods"],
 )

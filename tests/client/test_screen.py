@@ -16,7 +16,7 @@ WHY = f"""\
 toy in default: Running, 2 pods (1 to 3 allowed), 8 GPUs, 0 restarts
 
 State: Running
-  2 pods, world size 8.
+  2 pods run with world size 8.
 
 Limited by: InsufficientNodes
   {WANTS}
@@ -24,7 +24,7 @@ Limited by: InsufficientNodes
 Changes of size, newest first
 AGO   PODS     REASON           PAUSE   STEPS LOST   WHY
 30s   3 -> 2   QuotaReclaimed   0.5 s   7            {TAKEN}
-30s   0 -> 3   Started                               3 of 3 pods.
+30s   0 -> 3   Started                               The job gets 3 of 3 pods.
 """
 
 

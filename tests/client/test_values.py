@@ -89,7 +89,7 @@ def test_one_pod_alone_needs_no_prefix():
 @pytest.mark.parametrize(
     ("pods", "only", "code", "told"),
     [
-        ([], None, Code.NOT_FOUND, "has no pods now: Running. 2 pods, world size 8."),
+        ([], None, Code.NOT_FOUND, "has no pods now: Running. 2 pods run with world size 8."),
         ([stored_pod("toy-master-0")], "toy-master-1", Code.NOT_FOUND, "did you mean toy-master-0?"),
         (
             [stored_pod("toy-master-0", state="waiting")],

@@ -33,7 +33,7 @@ FITS = {
     "replicas": 6,
     "gpus": 6,
     "limit": "InsufficientNodes",
-    "message": "6 of 8 pods. 2 more need 2 GPUs. Add a node, or wait.",
+    "message": "The job gets 6 of 8 pods. 2 more need 2 GPUs. Add a node, or wait.",
     "borrowedGpus": 4,
     "borrows": [{"policy": "speech", "gpus": 3}],
 }
@@ -41,7 +41,7 @@ WAITS = {
     "answeredTime": ANSWERED,
     "fits": False,
     "limit": "HigherPriorityJobs",
-    "message": "0 of 8 pods, 2 at least. Wait.",
+    "message": "The job gets 0 of 8 pods and needs at least 2. Wait.",
 }
 QUEUE = {"position": 3, "estimatedStartTime": START, "confidence": 0.75}
 
@@ -95,7 +95,7 @@ def test_a_question_is_a_suspended_job_that_goes_once_it_is_answered(tenant: Ten
         "  Of the idle guarantee of speech (up to 3), which may reclaim them.",
         "",
         "Limited by: InsufficientNodes",
-        "  6 of 8 pods. 2 more need 2 GPUs. Add a node, or wait.",
+        "  The job gets 6 of 8 pods. 2 more need 2 GPUs. Add a node, or wait.",
     ]
 
 

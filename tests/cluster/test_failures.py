@@ -32,7 +32,7 @@ def test_crash_at_import_fails_the_job_after_three_incarnations(team):
 
 def is_paused(job):
     ready = [each for each in job.get("status", {}).get("conditions", []) if each["type"] == "Ready"]
-    return any(each["reason"] == "Restarting" and "Tried again in about" in each["message"] for each in ready)
+    return any(each["reason"] == "Restarting" and "The operator retries in about" in each["message"] for each in ready)
 
 
 def test_pod_over_its_memory_limit_is_not_reported_as_a_crash(team):

@@ -61,7 +61,7 @@ def test_unhealthy_gpus_end_no_pod_and_get_no_new_ones(training):
     training.worker_told_to_go()
     training.trains(1)
     training.team.wait_for("toy", "Running", pods=1, limited_by="InsufficientNodes")
-    training.says("FullSize", "have 0 free of 4")
+    training.says("FullSize", "have 0 of 4 GPUs free")
     training.node().set_sick([])
     training.trains(2)
     assert training.epochs_repeated() == 0

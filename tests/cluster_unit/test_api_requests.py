@@ -186,6 +186,15 @@ async def test_an_endpoint_slice_is_written_only_when_its_address_or_its_port_di
     assert api.find(f"{SLICES}/toy-master")["endpoints"] == []
 
 
+async def test_an_endpoint_slice_with_a_wrong_node_is_written_again(api, session):
+    known = None
+    for node in ("n1", "n1", "n2"):  # a new master may have the address of the last one, on another node
+        wanted = endpoint_slice("10.1.0.1")
+        wanted["endpoints"][0]["nodeName"] = node
+        known = await api_requests.ensure_endpoint_slice(session, wanted, job_uid=JOB_UID, known=known)
+    assert [verb for verb, *_ in api.seen] == ["POST", "PUT"]
+
+
 async def test_an_unseen_endpoint_slice_is_found_and_written_only_if_it_differs(api, session):
     for address in ("10.1.0.1", "10.1.0.1", "10.1.0.2"):
         await api_requests.ensure_endpoint_slice(session, endpoint_slice(address), job_uid=JOB_UID)
@@ -229,7 +238,7 @@ async def test_an_endpoint_slice_that_changed_meanwhile_is_not_overwritten(api, 
         await api_requests.ensure_endpoint_slice(session, endpoint_slice("10.1.0.2"), job_uid=JOB_UID)
 
 
-async def test_a_status_is_changed_by_its_differences_and_only_from_the_state_it_was_decided_on(api, session):
+async def test_a_status_patch_has_the_differences_and_requires_the_state_it_was_decided_on(api, session):
     job = api.put(JOB, {"spec": {}, "status": {"replicas": 1, "retry": {"attempt": 1}}})
     old, rv = job["status"], job["metadata"]["resourceVersion"]
     new = {"replicas": 2, "gpus": 4}

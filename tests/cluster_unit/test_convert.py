@@ -117,7 +117,7 @@ def test_a_pod_that_outgrew_a_limit_of_its_own_was_not_disrupted_but_failed(said
     assert (failed.main.exit_code, failed.main.reason, failed.main.message) == (137, "Evicted", said)
 
 
-def test_the_last_lines_behind_a_launchers_termination_message_are_read_from_the_pod_itself():
+def test_the_last_lines_after_a_launcher_s_termination_message_are_read_from_the_pod():
     """In Elastic mode nobody reads a log (163)."""
     said = "rank 1 failed\nLast lines of rank 3 of toy-worker-2 (exit code -9):\n| loss inf"
     main = own(phase="Failed", status=container_status(terminated={"exitCode": 93, "message": said})).main
@@ -242,7 +242,7 @@ def test_a_pod_is_on_its_way_while_an_init_container_runs_or_only_an_image_is_mi
     assert (main.is_on_its_way, main.waiting_since) == (on_its_way, None if since is None else CREATED + since)
 
 
-def test_a_pod_whose_image_cannot_be_had_waits_for_it_since_its_volumes_and_network_are_there():
+def test_a_pod_without_its_image_waits_for_the_image_since_volumes_and_network_exist():
     staged = [STAGED[0] | {"lastTransitionTime": "2026-01-01T00:40:00Z"}]
     waits = container_status(waiting={"reason": "ErrImagePull"})
     assert own(node="n1", status=waits | {"conditions": staged}).main.waiting_since == CREATED + 40 * 60
@@ -254,7 +254,7 @@ def test_a_pod_whose_image_cannot_be_had_waits_for_it_since_its_volumes_and_netw
     assert own(node="n1", status=later).main.waiting_since == CREATED + 40 * 60
 
 
-def test_a_sidecar_that_crashes_is_what_the_main_container_waits_for_unless_an_init_container_runs():
+def test_the_main_container_waits_for_a_crashing_sidecar_unless_an_init_container_runs():
     waits = container_status(waiting={"reason": "PodInitializing"}) | {"conditions": STAGED}
     spec = {**SIDECAR, "containers": [{"name": "c"}]}
     main = own(node="n1", spec=spec, status=waits | {"initContainerStatuses": [CRASHES]}).main
@@ -315,7 +315,7 @@ def test_odd_labels_and_annotations_of_ours_are_not_believed(incarnation: str, n
 
 def test_a_node_is_told_in_the_planner_s_units():
     taint = {"key": "k", "effect": "NoSchedule"}
-    known = convert.node(node(gpus=4, spec={"unschedulable": True, "taints": [taint]}))
+    known = convert.node_facts(node(gpus=4, spec={"unschedulable": True, "taints": [taint]}))
     assert known.allocatable == {"nvidia.com/gpu": 4, "cpu": 8000, "pods": 110}
     assert known.taints == (model.Taint("k", "NoSchedule"),)
     assert (known.ready, known.usable) == (True, False)
@@ -328,4 +328,4 @@ def test_a_node_that_is_not_ready_is_so_since_its_condition_changed(state):
 
 
 def test_a_node_that_never_spoke_is_not_ready():
-    assert not convert.node(node(status={})).ready
+    assert not convert.node_facts(node(status={})).ready

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from elastic_operator.cluster.lists import SETTLE_SECONDS
+from elastic_operator.cluster.lists import FIRST_LIST_SECONDS, PAGE, SETTLE_SECONDS
 from elastic_operator.cluster.objects import CustomObject
 from elastic_operator.cluster.reflector import in_namespace
 from elastic_operator.cluster.session import Session
@@ -95,6 +95,23 @@ async def test_only_metadata_is_listed_while_the_store_lacks_nothing(api, sessio
         await informer.catch_up()
         assert {job.metadata.name for job in informer.store} == {"one", "kept"}
         assert [METADATA_ONLY in headers["Accept"] for headers in api.headers] == [True]
+
+
+async def test_a_list_of_jobs_under_way_whose_pages_are_slow_is_not_repeated(api, session):
+    async def late(request):
+        await asyncio.sleep(0.6 * FIRST_LIST_SECONDS)
+        return await api.answer(request)
+
+    for number in range(2 * PAGE + 1):
+        put(api, f"job-{number}")
+    api.always["LIST"], since = late, time.monotonic()
+    await asyncio.sleep(1)
+    informer = JobInformer(session, Store[CustomObject](), hang)
+    async with running(informer.run()):
+        await asyncio.sleep(0)
+        await informer.catch_up(since)
+        assert len(informer.store) == 2 * PAGE + 1
+        assert sum(verb == "LIST" for verb, *_ in api.seen) == 3
 
 
 async def test_jobs_that_were_listed_since_the_time_in_question_are_not_listed_again(api, session):
@@ -207,7 +224,7 @@ async def test_after_kopf_has_listed_its_watch_makes_nothing_new_before_the_jobs
         assert informer.age() == 0
 
 
-async def test_the_store_is_old_where_one_namespace_s_watch_is_not_answered_whatever_comes_of_another(api, session):
+async def test_the_store_is_old_if_one_namespace_s_watch_is_silent_whatever_another_receives(api, session):
     async with feeding(session, "a", "b") as informer:
         api.always["LIST"] = hang
         await asyncio.sleep(STALE_SECONDS)

@@ -142,7 +142,7 @@ async def test_a_leader_that_cannot_renew_stops_before_anybody_may_take_over(api
             await session.post(PODS, {"metadata": {"name": "late"}})
 
 
-async def test_a_leader_that_was_suspended_with_its_machine_for_longer_than_its_fence_writes_nothing_more(api, leader):
+async def test_a_leader_suspended_with_its_machine_beyond_its_fence_writes_nothing(api, leader):
     elector, task = leader
     loop = asyncio.get_running_loop()
     loop.asleep += TIMING.renew_deadline_seconds
@@ -282,7 +282,7 @@ async def test_who_never_led_releases_nothing(api):
     assert set(api.requests) == {"GET"}
 
 
-async def test_a_leader_that_beats_no_more_neither_renews_the_lease_nor_hands_it_back_nor_takes_it_again(api, session):
+async def test_a_leader_without_heartbeats_neither_renews_nor_releases_nor_retakes_the_lease(api, session):
     one, again = candidate(), candidate()
     async with asyncio.timeout(TIMING.stuck_seconds + 2 * TIMING.renew_seconds):
         await one.run(session)
@@ -297,7 +297,7 @@ async def test_a_leader_that_beats_no_more_neither_renews_the_lease_nor_hands_it
 
 
 @in_threads
-async def test_a_loop_that_stands_still_for_longer_than_its_fence_leads_on_and_hands_its_lease_back(api):
+async def test_a_loop_stuck_beyond_its_fence_still_leads_and_releases_its_lease(api):
     async def work() -> None:
         async with led(api) as (elector, session):
             begun = elector.deadline

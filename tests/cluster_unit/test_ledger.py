@@ -15,10 +15,12 @@ from elastic_operator.cluster.objects import CustomObject
 from elastic_operator.cluster.pod import Pod
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.facts.allocation_inputs import Node, PodShape
+from elastic_operator.plan.facts.decisions import Slot
 from elastic_operator.read import convert
 from elastic_operator.read.assumed_pods import ASSUMED_SECONDS
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.terminating_pods import OVERDUE_SECONDS
+from elastic_worker import contract
 from tests.cluster_unit.build import JOB_UID, owner, pod, stored_job
 
 GPU = "nvidia.com/gpu"
@@ -45,10 +47,8 @@ def own(name: str = "toy-worker-0", *, node: str = "n1", gpus: int = 1, **fields
 
 def assume_worker(ledger: Ledger, index: int, *, node: str = "n1", gpus: int = 1) -> str:
     """The job's worker of that index is being created."""
-    place = {"role": "worker", "index": index, "node": node}
-    return ledger.assumed.add(
-        job_uid=JOB_UID, namespace="a", name=f"toy-worker-{index}", shape=PodShape({GPU: gpus}, gpus), **place
-    )
+    slot, shape = Slot("worker", index, node, ready=True), PodShape({GPU: gpus}, gpus)
+    return ledger.assumed.add(job_uid=JOB_UID, namespace="a", name=f"toy-worker-{index}", slot=slot, shape=shape)
 
 
 def test_gpus_are_summed_over_all_resources_that_count_as_such():
@@ -56,6 +56,16 @@ def test_gpus_are_summed_over_all_resources_that_count_as_such():
     spec = {"containers": [{"name": "c", "image": "i", "resources": {"requests": requests}}]}
     ledger = ledger_of(own(spec=spec), gpu_resources=(GPU, "nvidia.com/mig-1g.5gb"))
     assert [pod.gpus for pod in ledger.own_pods(JOB_UID)] == [3]
+
+
+def test_equal_parts_of_a_job_s_pods_are_one_object():
+    running = {"running": {"startedAt": "2026-01-01T00:01:00Z"}}
+    fields = {"annotations": {contract.ANNOTATION_NNODES: "2:4"}, "status": {"podIP": "10.0.0.1"}, "host_port": 80}
+    fields["status"] |= {"containerStatuses": [{"name": "c", "state": running}]}
+    one, two = ledger_of(*(own(f"toy-worker-{index}", **fields) for index in range(2))).own_pods(JOB_UID)
+    assert one.main.running_since is not None
+    for name in ("requests", "host_ports", "main", "nnodes", "created"):
+        assert getattr(one, name) is getattr(two, name), name
 
 
 def test_bound_pods_use_their_node_and_others_use_nothing():
@@ -116,7 +126,7 @@ def test_a_pod_that_is_pinned_and_not_bound_yet_is_on_that_node():
     assert use(ledger).used[GPU] == 1
 
 
-def test_a_pinned_pod_that_is_deleted_before_it_is_bound_holds_nothing_however_long_its_object_stays():
+def test_a_pinned_pod_deleted_before_its_binding_holds_nothing_while_its_object_stays():
     now = [0.0]
     ledger = ledger_of(pinned(finalizers=["example.com/keep"], **DELETING), now=lambda: now[0])
     assert use(ledger) == UNUSED
@@ -213,7 +223,7 @@ def test_a_job_heard_of_after_its_pods_gets_them_and_loses_them_when_it_goes():
     assert use(ledger).used[GPU] == 1
 
 
-def test_a_pod_without_a_node_keeps_its_place_after_its_job_is_gone_until_its_deletion_is_asked_for():
+def test_an_unbound_pod_of_a_deleted_job_keeps_its_place_until_its_own_deletion():
     jobs = dict(JOBS)
     waiting, deleted = pinned(), pinned(rv=3, **DELETING)
     ledger = ledger_of(waiting, jobs=jobs)
@@ -288,10 +298,10 @@ def test_a_pod_that_was_not_created_is_forgotten_and_an_unseen_one_expires():
     now[0] = 3600.0
     ledger.expire()
     assert use(ledger, "n2").used == {GPU: 1}, "its creation is still under way"
-    assert ledger.next_expiry() == inf
+    assert ledger.seconds_until_expiry() == inf
     for index in (0, 1):
         ledger.assumed.await_seen("a", f"toy-worker-{index}")
-    assert ledger.next_expiry() == ASSUMED_SECONDS
+    assert ledger.seconds_until_expiry() == ASSUMED_SECONDS
     now[0] += ASSUMED_SECONDS
     ledger.expire()
     assert ledger.assumed.of_job(JOB_UID) == ()
@@ -339,7 +349,7 @@ def test_a_pod_that_should_have_gone_long_ago_is_used_and_not_leaving():
     now = [0.0]
     leaver = own(gpus=2, **deleting(30))
     ledger = ledger_of(leaver, now=lambda: now[0])
-    assert ledger.next_expiry() == 30 + OVERDUE_SECONDS
+    assert ledger.seconds_until_expiry() == 30 + OVERDUE_SECONDS
     now[0] = 30 + OVERDUE_SECONDS - 1
     ledger.expire()
     before = ledger.node_revision("n1")
@@ -350,7 +360,7 @@ def test_a_pod_that_should_have_gone_long_ago_is_used_and_not_leaving():
     assert use(ledger).leaving == {}
     assert use(ledger).used == {GPU: 2, "pods": 1}
     assert use(ledger).used_by == {"a": {GPU: 2}}
-    assert ledger.next_expiry() == inf
+    assert ledger.seconds_until_expiry() == inf
     ledger.pod_changed(leaver, None)
     assert use(ledger) == UNUSED
 
@@ -377,9 +387,9 @@ def test_a_second_deletion_may_shorten_the_wait_and_a_pod_of_that_name_later_sta
     first, hurried = own(gpus=1, **deleting(3600)), own(gpus=1, **deleting(0))
     ledger = ledger_of(first, now=lambda: now[0])
     ledger.pod_changed(first, hurried)
-    assert ledger.next_expiry() == OVERDUE_SECONDS
+    assert ledger.seconds_until_expiry() == OVERDUE_SECONDS
     ledger.pod_changed(hurried, None)
-    assert ledger.next_expiry() == inf
+    assert ledger.seconds_until_expiry() == inf
 
 
 def test_a_pod_that_is_changed_while_it_leaves_gets_no_more_time():
@@ -393,7 +403,7 @@ def test_a_pod_that_is_changed_while_it_leaves_gets_no_more_time():
     assert use(ledger).used[GPU] == 1
     ledger.pod_changed(changed, leaver)
     assert use(ledger).used[GPU] == 1
-    assert ledger.next_expiry() == inf
+    assert ledger.seconds_until_expiry() == inf
 
 
 NAMES = ("toy-master-0", "toy-worker-0", "toy-worker-1", "plain")

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from elastic_operator.cluster.lists import SETTLE_SECONDS
+from elastic_operator.cluster.lists import FIRST_LIST_SECONDS, SETTLE_SECONDS
 from elastic_operator.cluster.objects import CustomObject, Pod
 from elastic_operator.cluster.reflector import ABSENT_SECONDS, INACTIVITY_SECONDS, PODS, Reflector
 from elastic_operator.cluster.session import Session
@@ -373,6 +373,38 @@ async def test_a_leader_that_has_just_started_waits_for_the_list_under_way(api, 
         assert sum(whole_lists(api)) <= 2  # one list, one watch
 
 
+async def test_a_list_under_way_whose_pages_are_slow_is_not_repeated(api, session):
+    async def late(request):
+        await asyncio.sleep(0.6 * FIRST_LIST_SECONDS)
+        return await api.answer(request)
+
+    for i in range(8):
+        put(api, f"p{i}")
+    api.always["LIST"] = late
+    reflector, since = Reflector(session, PODS, Pod, page=2), time.monotonic()
+    await asyncio.sleep(1)
+    async with running(reflector.run()):
+        await asyncio.sleep(0)
+        await reflector.catch_up(since)
+        assert len(names(reflector)) == 8
+        assert sum(verb == "LIST" for verb, *_ in api.seen) == 4
+
+
+async def test_a_list_under_way_that_brings_no_page_is_not_waited_for(api, session):
+    async def never(_request):
+        await asyncio.sleep(10 * FIRST_LIST_SECONDS)
+
+    put(api, "p0")
+    api.fail("LIST", never)
+    reflector = Reflector(session, PODS, Pod)
+    began = time.monotonic()
+    async with running(reflector.run()):
+        await asyncio.sleep(0)
+        await reflector.catch_up()
+        assert names(reflector) == {"p0"}
+        assert time.monotonic() - began < 1.1 * FIRST_LIST_SECONDS  # virtual time
+
+
 async def test_what_was_listed_since_the_time_in_question_is_not_compared(api, session):
     put(api, "p0")
     reflector, since = Reflector(session, PODS, Pod), time.monotonic()
@@ -437,7 +469,7 @@ async def test_when_an_optional_kind_is_removed_its_objects_are_gone(api, sessio
         assert reflector.age() < 1
 
 
-async def test_objects_of_an_optional_kind_come_back_unchanged_after_it_was_not_served_for_a_moment(api, session):
+async def test_objects_of_an_optional_kind_return_unchanged_after_a_moment_without_the_kind(api, session):
     """An API server that starts may answer 404 before it has read the definitions."""
     api.put(f"{POLICIES}/a", {"metadata": {}, "spec": {}})
     async with reflecting_optional(session) as reflector:

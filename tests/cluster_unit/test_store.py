@@ -128,7 +128,7 @@ def test_a_listener_that_raises_is_counted_and_hides_the_object_from_no_other_li
     store.observe(pod(rv=6))
     assert changes == [("-", "5"), ("-", "5"), ("5", "6")]
     assert heard == ["p", "q", "p"]
-    assert "raised an error about a/p" in caplog.text
+    assert "object=a/p" in caplog.text
     assert len(errors) == 2
 
 

@@ -11,6 +11,7 @@ import yaml
 from devcluster import binaries
 from elastic_api.parse import parse_policy, parse_spec
 from elastic_api.policy import PLURAL as POLICIES
+from elastic_api.status import Phase
 from generate.values_table import VALUES, values
 from tests.chart.rendering import render
 from tests.docs.pages import NAMES, REPOSITORY, SHELL, Block, anchors, blocks, inline, links, text
@@ -62,7 +63,7 @@ JOBS = {"elasticpytorchjob", "elasticpytorchjobs", "eptj"}
 ASKED = re.compile(r"kubectl (?:-n \w+ |--namespace \S+ )?(?:get|describe) ([a-z]\w*)")
 METRIC = re.compile(r"elastic_pytorch_\w+(?![\w-])")
 VALUE = re.compile(
-    r"(?<![\w/.])(?:settings|rbac|crds|metrics|admission|priorityClasses|networkPolicy|workerImage)(?:\.\w+)+"
+    r"(?<![\w/.])(?:settings|rbac|crds|metrics|admission|priorityClasses|networkPolicy|workerImage)(?!\.py)(?:\.\w+)+"
 )
 MAKE = re.compile(r"(?:^|\()make ([a-z-]+)")
 PATH = re.compile(r"[\w./-]+(?:\.py|/)")
@@ -71,6 +72,11 @@ PATHS = {f"/{path.relative_to(REPOSITORY)}{'/' * path.is_dir()}" for path in _OU
 """All folders and files of the repository."""
 CODE = [path for folder in ("api", "client", "operator", "worker") for path in (REPOSITORY / folder).rglob("*.py")]
 IN_MODULE = re.compile(r"`([A-Za-z_]\w*)` in `([\w/]+\.py)`")
+LINE_OF_A_MODULE = re.compile(r"^ +\* `([\w/]+\.py)`[: ]?(.*)$", re.MULTILINE)
+NAME = re.compile(r"`([A-Za-z_]\w*)`")
+USES_A_PHASE = re.compile(
+    r"from elastic_api\.status import .*\bPhase\b|^    Phase,$|^class Phase\(StrEnum\)", re.MULTILINE
+)
 OF_CLASS = re.compile(r"`(?P<owner>[A-Z]\w*[a-z]\w*)\.(?P<name>[a-z_]\w*)`")
 OF_A_CLASS = re.compile(r"`(?P<name>[a-z_]\w*)` of (?:its |the |a )?`(?P<owner>[A-Z]\w*[a-z]\w*)`")
 TARGETS = set(re.findall(r"^([a-z-]+):.*## ", (REPOSITORY / "Makefile").read_text(), re.MULTILINE))
@@ -140,11 +146,51 @@ def test_a_function_or_attribute_that_a_page_names_is_in_its_module_or_class(pag
         for name, file in IN_MODULE.findall(text(page))
     ]
     named += [
+        (name, [path for path in code if str(path).endswith(f"/{file}")])
+        for file, rest in LINE_OF_A_MODULE.findall(text(page))
+        for name in NAME.findall(rest)
+    ]
+    named += [
         (found["name"], [path for path in code if f"class {found['owner']}" in code[path]])
         for pattern in (OF_CLASS, OF_A_CLASS)
         for found in pattern.finditer(text(page))
     ]
     assert not [name for name, paths in named if not any(re.search(rf"\b{name}\b", code[path]) for path in paths)]
+
+
+def test_each_change_that_contributing_lists_names_files_by_their_whole_path():
+    table = text("CONTRIBUTING.md").partition("## Where to make a change")[2]
+    named = re.findall(r"`([\w./-]+\.(?:py|yaml|json))`", table)
+    homes = (REPOSITORY, REPOSITORY / "operator/elastic_operator")
+    assert named
+    assert [name for name in named if not any((home / name).exists() for home in homes)] == []
+
+
+def test_contributing_names_each_module_that_knows_a_phase():
+    row = text("CONTRIBUTING.md").partition("* **a phase")[2].partition("\n* **")[0]
+    named = {module for module, _ in LINE_OF_A_MODULE.findall(row)}
+    used = [path for path in CODE if USES_A_PHASE.search(path.read_text())]
+    whole = {str(path.relative_to(REPOSITORY)) for path in used}
+    assert whole
+    assert {path.removeprefix("operator/elastic_operator/") for path in whole} <= named
+
+
+@pytest.mark.parametrize("phase", Phase)
+def test_a_rule_of_the_planner_gives_each_phase(phase):
+    rules = [path for path in CODE if "plan/job" in str(path)]
+    assert any(f"Phase.{phase.name}" in path.read_text() for path in rules)
+
+
+def test_each_row_of_memories_has_one_module():
+    table = text("docs/internals.md").partition("## Caches")[2].partition("\n## What makes")[0]
+    homes = [row.split("|")[1] for row in table.splitlines() if row.startswith("|")]
+    assert [home for home in homes if home.count(".py`") > 1] == []
+
+
+def test_architecture_names_each_module_beside_the_folders():
+    package = REPOSITORY / "operator/elastic_operator"
+    modules = {path.stem for path in package.glob("*.py") if not path.stem.startswith("__")}
+    assert modules <= set(inline("ARCHITECTURE.md"))
 
 
 def test_what_is_remembered_by_key_is_in_the_table_of_such_memories():
@@ -157,10 +203,10 @@ def test_what_is_remembered_by_key_is_in_the_table_of_such_memories():
     assert named == remember
 
 
-@pytest.mark.parametrize("folder", ["plan/allocation", "loop"])
+@pytest.mark.parametrize("folder", ["plan/allocation", "loop", "read", "pods"])
 def test_the_page_of_a_folder_says_of_each_module_what_it_does(folder):
     where = REPOSITORY / "operator/elastic_operator" / folder
-    page = (where / "__init__.py").read_text()
+    page = (where / "__init__.py").read_text().partition("\nWords")[0]
     modules = (path.stem for path in where.rglob("*.py") if path.stem != "__init__")
     assert sorted(re.findall(r"^    (\w+) ", page, re.MULTILINE)) == sorted(modules)
 

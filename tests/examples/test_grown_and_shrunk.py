@@ -38,7 +38,7 @@ def test_it_grows_and_shrinks_and_a_later_job_goes_on_from_its_checkpoint(name, 
         job.start(1)
         large = job.trains(2 * each, after=small)
         job.pods[1].terminate()
-        job.wish(0)
+        job.write_membership(0)
         job.trains(each, after=large)
         assert job.wait_code(job.pods[1]) == 143
         job.pods[0].terminate()

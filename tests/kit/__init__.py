@@ -1,1 +1,1 @@
-"""What tests of all layers share."""
+"""Helpers of the tests of all layers."""

@@ -1,4 +1,4 @@
-"""Work is counted in calls of functions: seconds differ from machine to machine."""
+"""Counts work in function calls, because seconds differ from machine to machine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import FrameType
 
 
 def calls_of(work: Callable[[], object]) -> int:
-    """How many functions of the operator are called; each step of a generator is a call."""
+    """The number of calls of the operator's functions; each step of a generator is a call."""
     count = 0
 
     def note(frame: FrameType, event: str, _argument: object) -> None:

@@ -1,4 +1,4 @@
-"""The time in which async tests run: a folder's conftest.py imports the hook."""
+"""The event loop of async tests: a folder's conftest.py imports the hook."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.kit.virtual_time import VirtualLoop
 
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Virtual time, but for what only threads or processes can show; one loop each, so that names stay as they are."""
+    """A virtual loop, except for tests that need threads or processes; a single one, so that test ids do not change."""
     if item.get_closest_marker("processes"):
         return {"real": asyncio.SelectorEventLoop}
     return {"virtual": VirtualLoop}

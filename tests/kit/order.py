@@ -1,7 +1,7 @@
-"""Which test comes when, and which worker runs it.
+"""Decides the order of tests, and which worker runs each.
 
-The files that took longest come first (`times`), so that no worker is left alone with a long one at the end. Tests
-that share a real cluster go to one worker, all others file by file.
+The slowest files come first (`times`), so that no worker is left alone with a slow one at the end. Tests that share a
+real cluster go to one worker, all others file by file.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SHARED = ("tests/cluster/", "tests/network/")
 
 
 def sort(items: list[pytest.Item], root: Path) -> None:
-    """Longest first: the groups that go to one worker, and the files in each. The order inside a file stays."""
+    """Sort the groups of one worker, and the files in each, the longest first. The order inside a file stays."""
     recorded = times.load()
     files = {item: item.path.relative_to(root).as_posix() for item in items}
     of_group: dict[str, float] = {}
@@ -32,13 +32,13 @@ def _place(path: str, of_group: dict[str, float], recorded: times.Times) -> tupl
 
 
 def group(nodeid: str) -> str:
-    """What goes to one worker: the folder where its tests share a cluster, else the file."""
+    """The group that goes to one worker: the folder if its tests share a cluster, else the file."""
     path = nodeid.partition("::")[0]
     return next((folder for folder in SHARED if path.startswith(folder)), path)
 
 
 class ByGroup(LoadScopeScheduling):
-    """xdist's scheduler with these groups. Its own, by mark, are lost on pytest 9, where ids are fixed."""
+    """xdist's scheduler with these groups. Its groups by mark are lost on pytest 9, where ids are fixed."""
 
     def _split_scope(self, nodeid: str) -> str:
         return group(nodeid)

@@ -1,12 +1,12 @@
-"""The parts of `make test-all`: which tests, the code that they depend on, and when they were last seen green.
+"""The parts of `make test-all`: their tests, the code that these depend on, and their last green runs.
 
-`make test` runs for each change; the tests marked `extended` do not. So that they do not rot, each belongs to a part
+`make test` runs for each change; tests marked `extended` do not. So that they stay green, each belongs to a part
 (tests/parts.toml). A green run of a part is recorded (tests/green.json) with its commit. `.ci/run` runs the parts whose
-code has changed since, as far as half an hour goes, and `make check` fails where that is ten commits or more.
+code has changed since, for at most half an hour, and `make check` fails if there were ten commits or more.
 
-    python -m tests.kit.parts run [PART ...]    all of them, or those named; without retries, in random order
-    python -m tests.kit.parts touched           those whose code has changed since their last green run
-    python -m tests.kit.parts list              what `touched` would run, and why
+    python -m tests.kit.parts run [PART ...]    all parts, or the named ones; without retries, in random order
+    python -m tests.kit.parts touched           the parts whose code has changed since their last green run
+    python -m tests.kit.parts list              the parts that `touched` would run, and why
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ ROOT = Path(__file__).parents[2]
 FILE = ROOT / "tests" / "parts.toml"
 GREEN = ROOT / "tests" / "green.json"
 COMMITS = 10
-"""So many changes of its code make a part's last green run worthless."""
+"""After this many changes of its code, the last green run of a part does not count."""
 MINUTES = 30.0
-"""What `.ci/run` spends on parts, in minutes of one worker."""
+"""The time that `.ci/run` spends on parts, in minutes of one worker."""
 UNKNOWN_MINUTES = 5.0
-"""A part that was never recorded counts as this long."""
+"""The assumed time of a part without a record, in minutes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Files or folders of tests, and the files or folders whose changes ask for them. `alone`: nothing runs beside."""
+    """Files or folders of tests, and the files or folders whose changes require them. `alone`: never in parallel."""
 
     name: str
     tests: tuple[str, ...]
@@ -46,7 +46,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Green:
-    """The last green run of a part: its commit and day, how many tests, and minutes of one worker."""
+    """The last green run of a part: its commit and day, the number of tests, and minutes of one worker."""
 
     commit: str
     day: str
@@ -68,7 +68,7 @@ def greens(file: Path = GREEN) -> dict[str, Green]:
 
 
 def part_of(path: str, parts: Iterable[Part]) -> str | None:
-    """The part that a test file belongs to: that with the longest of the paths that it lies below."""
+    """The part of a test file: the one with the longest path that contains the file."""
     below = [
         (len(start), part.name)
         for part in parts
@@ -79,9 +79,9 @@ def part_of(path: str, parts: Iterable[Part]) -> str | None:
 
 
 def commits_since(green: Green | None, part: Part, *, root: Path = ROOT) -> int | None:
-    """How many changes of the part's code or tests have come since: commits of the main line, a merge counts as one.
+    """The number of later changes of the part's code or tests: commits of the main line, where a merge counts as one.
 
-    None where the part was never seen green, or its commit is unknown here.
+    None if the part was never green, or if its commit is unknown here.
     """
     if green is None:
         return None
@@ -91,7 +91,7 @@ def commits_since(green: Green | None, part: Part, *, root: Path = ROOT) -> int 
 
 
 def chosen(changed: dict[str, int | None], known: dict[str, Green], *, minutes: float = MINUTES) -> list[str]:
-    """The changed parts that fit into `minutes`, the longest unseen first."""
+    """The changed parts that fit into `minutes`, the oldest green runs first."""
     found: list[str] = []
     for name in sorted(changed, key=lambda name: -(COMMITS if changed[name] is None else changed[name] or 0)):
         taken = known[name].minutes if name in known else UNKNOWN_MINUTES
@@ -102,7 +102,7 @@ def chosen(changed: dict[str, int | None], known: dict[str, Green], *, minutes: 
 
 
 def stale(changed: dict[str, int | None]) -> list[str]:
-    """The parts whose code has moved on too far, in words."""
+    """A sentence for each part whose code has changed too often."""
     return [
         f"part {name!r} of `make test-all`: {_age(count)}; run `make test-all PARTS={name}` and commit {GREEN.name}"
         for name, count in changed.items()
@@ -115,7 +115,7 @@ def _age(count: int | None) -> str:
 
 
 class Recorder:
-    """The plugin of a run of whole parts: those of which no test failed are recorded as green."""
+    """The plugin of a run of whole parts, which records those without a failure as green."""
 
     def __init__(self, config: pytest.Config, names: list[str]) -> None:
         self.config, self.names, self.parts = config, names, load()
@@ -134,7 +134,7 @@ class Recorder:
                 self.red.add(name)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:
-        """A line for each part, and the record."""
+        """Print a line for each part, and write the record."""
         known = greens()
         terminalreporter.section("parts of make test-all")
         for name in self.names:
@@ -161,14 +161,14 @@ def _today() -> str:
 
 
 def without_part(items: Iterable[pytest.Item]) -> list[str]:
-    """The files with extended tests that no part has."""
+    """The files with extended tests that belong to no part."""
     parts = load()
     files = {item.nodeid.partition("::")[0] for item in items if item.get_closest_marker("extended")}
     return sorted(path for path in files if part_of(path, parts) is None)
 
 
 def select(config: pytest.Config, items: list[pytest.Item], names: list[str]) -> None:
-    """Leave out the tests of other parts: the folder of one part may hold files of another."""
+    """Leave out the tests of other parts, since the folder of one part may contain files of another."""
     parts = load()
     kept, others = [], []
     for item in items:
@@ -178,7 +178,7 @@ def select(config: pytest.Config, items: list[pytest.Item], names: list[str]) ->
 
 
 def run(names: list[str], *words: str) -> int:
-    """Run these parts: together, then those that must be alone one by one. The exit code of the first that failed."""
+    """Run these parts together, then each `alone` one; return the exit code of the first failure."""
     parts = {part.name: part for part in load()}
     if unknown := [name for name in names if name not in parts]:
         sys.exit(f"there is no part {', '.join(unknown)}; write one of {', '.join(parts)}")

@@ -1,4 +1,4 @@
-"""What /proc says of a process on this machine; of one that is gone, nothing."""
+"""Reads /proc; a process that has ended has no values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def children_of(pid: int) -> list[int]:
 
 
 def descendants_of(pid: int) -> list[int]:
-    """Children, and theirs."""
+    """Children, and their descendants."""
     found = children_of(pid)
     return [*found, *(inner for child in found for inner in descendants_of(child))]
 
@@ -27,12 +27,12 @@ def stat_of(pid: int) -> list[str]:
 
 
 def is_running(pid: int) -> bool:
-    """Whether it has not ended, reaped or not."""
+    """Whether the process has not ended; a zombie has."""
     return stat_of(pid)[:1] not in ([], ["Z"], ["X"])
 
 
 def command_line(pid: int) -> str:
-    """What it was started with."""
+    """The command line with which it was started."""
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     return ""

@@ -1,4 +1,4 @@
-"""Tests that are known to fail now and then: they run and are shown, and do not block. See tests/quarantine.toml."""
+"""Flaky tests in quarantine: they run and are shown, and do not block. See tests/quarantine.toml."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ENTRIES = 5
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A test's node id, the day from which it is here, and why."""
+    """A test's node id, the first day in quarantine, and the reason."""
 
     test: str
     since: datetime.date
@@ -29,7 +29,7 @@ def load(file: Path = FILE) -> list[Entry]:
 
 
 def apply(items: list[pytest.Item], entries: list[Entry]) -> None:
-    """Mark the tests of the list; a mark `xfail` that is not strict shows them either way."""
+    """Mark the listed tests as non-strict `xfail`, which shows both results."""
     listed = {entry.test: entry for entry in entries}
     for item in items:
         if entry := listed.get(item.nodeid):
@@ -37,7 +37,7 @@ def apply(items: list[pytest.Item], entries: list[Entry]) -> None:
 
 
 def wrong(entries: list[Entry], *, today: datetime.date) -> list[str]:
-    """What breaks the rules of the list, in words."""
+    """A sentence for each violation of the list's rules."""
     found = [
         f"{entry.test} has been in quarantine since {entry.since}, for more than {DAYS} days: mend or delete it"
         for entry in entries

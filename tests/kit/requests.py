@@ -1,4 +1,4 @@
-"""Requests to an API server, real or in memory, and what may stand in their way."""
+"""Requests to an API server, real or in memory, and their faults."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 REASONS = {403: "Forbidden", 410: "Expired", 429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable"}
 
 
-class CutOff(Exception):  # noqa: N818 - it is no error but an order
+class CutOff(Exception):  # noqa: N818 - an order, not an error
     """Raised by a `before` or `after` hook: the connection ends without an answer."""
 
 
@@ -26,17 +26,17 @@ class Request:
 
     @property
     def watches(self) -> bool:
-        """Whether it opens a watch."""
+        """Whether the request opens a watch."""
         return self.query.get("watch", "") in ("1", "true")
 
     @property
     def writes(self) -> bool:
-        """Whether it may change something."""
+        """Whether the request may change an object."""
         return self.method not in ("GET", "HEAD")
 
     @property
     def of_lease(self) -> bool:
-        """Whether it is about a lease."""
+        """Whether the request concerns a lease."""
         return "/leases" in self.path
 
     def __str__(self) -> str:
@@ -45,7 +45,7 @@ class Request:
 
 @dataclass(slots=True)
 class Entry:
-    """A logged request: when it came (monotonic) and what status it was answered with (0: none, or not yet)."""
+    """A logged request: its time (monotonic) and the status of its answer (0: none, or not yet)."""
 
     at: float
     request: Request
@@ -61,27 +61,27 @@ def anything(_: Request) -> bool:
 
 
 def is_a_write(request: Request) -> bool:
-    """Whether it may change something other than a lease."""
+    """Whether the request may change an object other than a lease."""
     return request.writes and not request.of_lease
 
 
 def makes_a_pod(request: Request) -> bool:
-    """Whether it creates one; a dry run does not."""
+    """Whether the request creates a pod; a dry run does not."""
     return request.method == "POST" and request.path.endswith("/pods") and "dryRun" not in request.query
 
 
 def deletes_a_pod(request: Request) -> bool:
-    """Whether it asks for the end of one."""
+    """Whether the request deletes or evicts a pod."""
     return request.method == "DELETE" and "/pods/" in request.path
 
 
 def nominates(request: Request) -> bool:
-    """Whether it writes, or takes back, the nomination of a pod."""
+    """Whether the request writes or withdraws the nomination of a pod."""
     return request.method == "PATCH" and "/pods/" in request.path and request.path.endswith("/status")
 
 
 def writes_job_status(request: Request) -> bool:
-    """Whether it writes what is decided about a job."""
+    """Whether the request writes the status of a job."""
     return request.method == "PATCH" and "/elasticpytorchjobs/" in request.path and request.path.endswith("/status")
 
 
@@ -95,7 +95,7 @@ class Refusal:
     retry_after: int | None = None
 
     def takes(self, request: Request) -> bool:
-        """Whether that one is refused."""
+        """Whether the request is refused."""
         if self.times == 0 or not self.where(request):
             return False
         if self.times is not None:
@@ -104,7 +104,7 @@ class Refusal:
 
 
 def failure(status: int, reason: str, message: str) -> dict[str, Any]:
-    """A Status that says no."""
+    """The Status of a refusal."""
     named = re.search(r'"([^"]+)" not found$', message)
     told = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
     more = {"reason": reason, "message": message, "details": {"name": named[1]} if named else {}}

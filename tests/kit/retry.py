@@ -1,11 +1,11 @@
-"""One second try for one test whose wait ran out.
+"""Retries one test whose wait ran out, once.
 
-A test of real processes may meet a machine that stands still for a minute. So where exactly one test of a run failed,
-and what failed was a wait (`WaitRanOutError`), it is run again, alone, when all others have ended. Everything else
-stays red: a failed assertion about a state, because it shows what is wrong, and two such tests, because a race that
-loses in one run of twenty would hide behind a try for each. The first failure is printed whole all the same.
+A test of real processes may run on a machine that stalls for a minute. So if exactly one test of a run failed, and it
+failed in a wait (`WaitRanOutError`), it runs again, alone, when all others have ended. Everything else stays red: a
+failed assertion about a state, because it shows a defect, and two such tests, because retries for each would hide a
+race that fails in one run of twenty. The first failure is still printed completely.
 
-pytest-rerunfailures tries again at once, beside the load that made the test fail, and has no limit for a run.
+pytest-rerunfailures retries at once, under the load that made the test fail, and has no limit for a run.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ RAN_OUT = "wait_ran_out"
 
 
 def add_option(parser: pytest.Parser) -> None:
-    """The option that turns it on; the second try is a run without it."""
+    """Add the option that enables the retry; the second try is a run without it."""
     parser.addoption("--retry-a-wait", action="store_true", help="try one test whose wait ran out once more, alone")
 
 
 def configure(config: pytest.Config) -> None:
-    """Turn it on where it is asked for."""
+    """Enable the retry if the option is set."""
     if config.getoption("--retry-a-wait"):
         config.pluginmanager.register(RetryOnce(config))
 
 
 class RetryOnce:
-    """The plugin: workers say which failures are waits, the run's own process tries again."""
+    """The plugin: workers report which failures are waits, the main process retries."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
@@ -52,7 +52,7 @@ class RetryOnce:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Try again what may be tried again; runs after xdist's workers have ended, before the summary."""
+        """Retry a test if that is allowed, after xdist's workers have ended and before the summary."""
         if hasattr(self.config, "workerinput"):
             return
         terminal = self.config.pluginmanager.get_plugin("terminalreporter")
@@ -64,7 +64,7 @@ class RetryOnce:
             session.exitstatus = pytest.ExitCode.OK
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """The first failure, whole."""
+        """Print the first failure completely."""
         for report in self.retried:
             terminalreporter.section(f"a wait ran out in {report.nodeid}; alone it passed")
             report.toterminal(terminalreporter._tw)

@@ -1,6 +1,6 @@
-"""`make steady`: the changed real-time tests, twenty times, beside two busy loops. Red where one of them is.
+"""`make steady`: runs the changed real-time tests twenty times, parallel to two busy loops. Red if one run is.
 
-A test that passes here can still fail once in a hundred runs, but no longer once in ten.
+A test that passes here may still fail once in a hundred runs, but hardly once in ten.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NO_TESTS_COLLECTED = 5
 
 
 def changed_files(base: str) -> list[str]:
-    """The test files that differ from `base`, those that git does not know yet included."""
+    """The test files that differ from `base`, untracked ones included."""
     differing = _git("diff", "--name-only", "--diff-filter=d", base)
     new = _git("ls-files", "--others", "--exclude-standard")
     return sorted({path for path in (*differing, *new) if path.startswith("tests/") and "/test_" in path})
@@ -32,7 +32,7 @@ def _git(*words: str) -> list[str]:
 
 @contextmanager
 def busy() -> Iterator[None]:
-    """Processes that do nothing, all the time."""
+    """Run busy loops within this context."""
     loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(BUSY_LOOPS)]
     try:
         yield
@@ -43,7 +43,7 @@ def busy() -> Iterator[None]:
 
 
 def rounds(files: list[str], count: int) -> int:
-    """How many of the runs were red; stops where there is nothing to run."""
+    """The number of red runs; stops if there is nothing to run."""
     command = [sys.executable, "-m", "pytest", "-q", "-m", f"({' or '.join(REAL)}) and not long", *files]
     red = 0
     for number in range(1, count + 1):

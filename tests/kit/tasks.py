@@ -1,4 +1,4 @@
-"""Tasks that live as long as a test, or a part of one."""
+"""Tasks that run as long as a test, or a part of one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 @asynccontextmanager
 async def running(work: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Task[None]]:
-    """It is done meanwhile; what is left of it at the end is not."""
+    """Run the work as a task within this context, and cancel it at the end."""
     task = asyncio.create_task(work)
     try:
         yield task

@@ -1,4 +1,4 @@
-"""What is not run for each change is not forgotten."""
+"""The tests that do not run for each change are run often enough."""
 
 from __future__ import annotations
 

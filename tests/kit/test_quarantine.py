@@ -1,4 +1,4 @@
-"""The quarantine is short, and no entry stays."""
+"""The quarantine is short, and each entry expires."""
 
 from __future__ import annotations
 

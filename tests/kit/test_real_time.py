@@ -1,7 +1,7 @@
-"""Only tests that are marked as real wait for a real clock, or look at one.
+"""Only tests with a real-time mark wait for a real clock, or read one.
 
-Each test of this run that is not is judged by its source, and by that of whatever it uses of `tests`. What runs on a
-virtual loop may look at the clock and wait: both are the loop's. But `time.sleep` holds up the loop itself.
+Each other test of this run is judged by its source, and by that of the functions of `tests` that it uses. Code on a
+virtual loop may read the clock and wait, since both are the loop's. But `time.sleep` blocks the loop.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def test_only_tests_that_are_marked_wait_for_real_time(request: pytest.FixtureRe
 
 
 def real_time_of(test: pytest.Function) -> list[str]:
-    """What of real time the test uses, and where."""
+    """The functions of real time that the test uses, and where."""
     fixtures = [defined[-1].func for defined in test._fixtureinfo.name2fixturedefs.values()]
     seen: set[Any] = set()
     used = {what: where for part in (test.function, *fixtures) for what, where in all_used(part, seen)}
@@ -48,7 +48,7 @@ def real_time_of(test: pytest.Function) -> list[str]:
 
 
 def is_virtual(test: pytest.Function, used: dict[Any, str]) -> bool:
-    """Whether its loop is virtual: that of its folder, or one that it makes by itself."""
+    """Whether its loop is virtual: the folder's loop, or one that the test makes."""
     if any(getattr(thing, "__module__", "") == virtual_time.__name__ for thing in used):
         return True
     loops = test.ihook.pytest_asyncio_loop_factories(config=test.config, item=test)
@@ -56,7 +56,7 @@ def is_virtual(test: pytest.Function, used: dict[Any, str]) -> bool:
 
 
 def all_used(thing: Any, seen: set[Any]) -> Iterator[tuple[Any, str]]:
-    """What a function or class of `tests` uses, and what of `tests` it uses does in turn; and where."""
+    """The names that a function or class of `tests` uses, directly or through others of `tests`; and where."""
     if thing in seen or not thing.__module__.startswith("tests."):
         return
     seen.add(thing)
@@ -68,11 +68,11 @@ def all_used(thing: Any, seen: set[Any]) -> Iterator[tuple[Any, str]]:
 
 @cache
 def uses(thing: Any) -> list[Callable[..., Any]]:
-    """The functions and classes that its source names, but for a sleep of no time."""
+    """The functions and classes that its source names, except a sleep of no time."""
     try:
         source = textwrap.dedent(inspect.getsource(thing))
     except OSError:
-        return []  # made at run time, of what is written elsewhere
+        return []  # made at run time, without source
     known, nodes = vars(inspect.getmodule(thing)), list(ast.walk(ast.parse(source)))
     turns = {node.func for node in nodes if isinstance(node, ast.Call) and [*map(ast.unparse, node.args)] == ["0"]}
     found = (resolved(node, known) for node in nodes if node not in turns)
@@ -80,7 +80,7 @@ def uses(thing: Any) -> list[Callable[..., Any]]:
 
 
 def resolved(node: ast.AST, known: dict[str, Any]) -> Any:
-    """What `name` or `module.name` is; None for anything else."""
+    """The object of `name` or `module.name`; None for any other node."""
     if isinstance(node, ast.Name):
         return known.get(node.id)
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):

@@ -1,4 +1,4 @@
-"""When a failed test is tried once more, and when not. Each case is a run of pytest of its own."""
+"""A failed test is retried only in the described case. Each case is a separate run of pytest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The virtual loop: what jumps, what does not, and that two runs are alike."""
+"""The virtual loop: time jumps only when nothing can run, and two runs are equal."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""How long each test takes: recorded by a run, kept in tests/times.json, held to a budget, used to order the tests.
+"""The times of tests: a run records them in tests/times.json; a budget limits them, and they order the tests.
 
-The recorded figures are seconds of one worker on the machine that recorded them. A file's include set-up and clean-up.
-A test's do not, since the first one of a file would be charged for the cluster that all of them use. No run is judged
-by its own seconds: `make check` judges the recorded ones, so that a slow machine changes no verdict.
+The recorded figures are seconds of one worker on the recording machine. A file's time includes set-up and clean-up. A
+test's time does not, since the first test of a file would be charged for the cluster that all of them use. `make check`
+judges the recorded times, not those of its own run, so that a slow machine changes no result.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ import pytest
 
 FILE = Path(__file__).parents[1] / "times.json"
 GATE_MINUTES = 20
-"""What `make test` may take on two cores, everything built."""
+"""The limit of `make test` in minutes on two cores, with everything built."""
 TEST_SECONDS = 60
-"""What one test of `make test` may take."""
+"""The limit of one test of `make test`, in seconds."""
 SHOWN = 10
 TOLD_FROM_SECONDS = 1.0
-"""Tests that take less are only part of their file's sum."""
+"""Tests that take fewer seconds are recorded only in their file's sum."""
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """What was recorded: minutes of the whole run, seconds of each file and of each slow test."""
+    """The record: minutes of the whole run, seconds of each file and of each slow test."""
 
     minutes: float
     seconds: dict[str, float]
     slow: dict[str, float]
 
     def of_file(self, path: str) -> float:
-        """Seconds of a file; 0 for one that was not there yet."""
+        """Seconds of a file; 0 for a file without a record."""
         return self.seconds.get(path, 0.0)
 
 
 def load(file: Path = FILE) -> Times:
-    """What was recorded last; nothing where there is no record."""
+    """The last record; an empty one if there is none."""
     if not file.exists():
         return Times(0.0, {}, {})
     data: dict[str, Any] = json.loads(file.read_text())
@@ -52,7 +52,7 @@ def load(file: Path = FILE) -> Times:
 
 
 class Recorder:
-    """The plugin: adds up what the reports say, shows the slowest tests, and writes the record if asked."""
+    """The plugin: sums the times of the reports, shows the slowest tests, and writes the record on request."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
@@ -61,13 +61,13 @@ class Recorder:
         self.calls: dict[str, float] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Set-up, call and clean-up come one by one."""
+        """Add the time of a set-up, a call or a clean-up."""
         self.seconds[report.nodeid] += report.duration
         if report.when == "call":
             self.calls[report.nodeid] = report.duration
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """The sum and the slowest of a whole run."""
+        """Print the sum and the slowest tests of a whole run."""
         if not self.config.getoption("--whole-tree"):
             return
         minutes = (time.monotonic() - self.started) / 60
@@ -101,7 +101,7 @@ def record(seconds: dict[str, float], calls: dict[str, float], *, minutes: float
 
 
 def over_budget(times: Times) -> list[str]:
-    """What is too slow, in words; nothing where all is well."""
+    """A sentence for each time over the budget."""
     found = [
         f"{nodeid} takes {taken:g} s of {TEST_SECONDS} that a test of `make test` may take: make it faster, or mark it"
         " extended if another test proves the same"

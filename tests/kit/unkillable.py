@@ -1,4 +1,4 @@
-"""A process that SIGKILL does not end, as one that hangs in the kernel: its end stays hidden from its parent."""
+"""A process that SIGKILL does not end, like one that hangs in the kernel: its parent does not see its end."""
 
 import contextlib
 import ctypes
@@ -10,7 +10,7 @@ WALL = 0x40000000
 
 @contextlib.contextmanager
 def unkillable(pid):
-    """The parent of a traced process hears of its end when the tracer has. Needs root, and one thread."""
+    """Trace the process: its parent sees its end only after the tracer has. Needs root, and one thread."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.ptrace(PTRACE_SEIZE, pid, None, None):
         raise OSError(ctypes.get_errno(), f"process {pid} cannot be traced")

@@ -1,14 +1,14 @@
-"""An asyncio event loop whose time stands still while anything can run, and jumps to the next timer when nothing can.
+"""An asyncio event loop whose time stops while anything can run, and jumps to the next timer when nothing can.
 
-While it runs, `time.monotonic()`, CLOCK_BOOTTIME and `time.time()` tell its time to everybody who asks the module, and
-what would run in a thread runs on the loop at once: so the same seed gives the same run, and an hour costs what happens
-in it. A program that waits for what can never come, or that is busy for ever at one moment, fails at once.
+While it runs, `time.monotonic()`, CLOCK_BOOTTIME and `time.time()` return the loop's time, and calls for threads run on
+the loop at once: so the same seed gives the same run, and an hour costs only its events. A program that waits for an
+impossible event, or that is busy for ever at one moment, fails at once.
 
-Sockets of one loop may talk to one another over the loopback: time jumps only while nothing is on its way. Whatever is
-outside this process knows nothing of this time, and must not be waited for.
+Sockets of one loop may communicate over the loopback: time jumps only while no data is on its way. Other processes do
+not have this time, so tests must not wait for them.
 
-`looptime` does the first of these. It leaves `time` and threads to real time, waits for ever where nothing can come,
-and turns 42 times before each jump (130 µs of CPU; here 6).
+`looptime` does only the first of these: `time` and threads have real time, an impossible wait never ends, and the loop
+turns 42 times before each jump (130 µs of CPU; here 6).
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ T = TypeVar("T")
 _clock_gettime = time.clock_gettime
 
 START = 1_800_000_000.0
-"""When every loop begins, in epoch seconds; its own time begins with 0."""
+"""The wall-clock time at which every loop begins, in epoch seconds; the loop's time begins with 0."""
 SOCKET_SECONDS = 0.002
-"""Real time in which what is on its way over the loopback arrives."""
+"""Real time in which data on its way over the loopback arrives."""
 MOST_TURNS = 20_000
-"""Turns of the loop at one moment after which it is taken to go round in circles."""
+"""The number of turns at one moment after which the loop counts as busy for ever."""
 
 
 class StandstillError(Exception):
@@ -39,7 +39,7 @@ class StandstillError(Exception):
 
 
 class _Jumps(selectors.DefaultSelector):
-    """Waits for no time: it lets the loop's time jump instead."""
+    """A selector that does not wait: it lets the loop's time jump."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class _Jumps(selectors.DefaultSelector):
         if self._turns > MOST_TURNS:
             self._turns = 0
             raise StandstillError(f"something goes round in circles at {self.now:g} s")
-        sockets = len(self.get_map()) > 1  # the first is the loop's own, with which it could be woken
+        sockets = len(self.get_map()) > 1  # the first one wakes the loop itself
         if not sockets and timeout == 0:
             return []
         ready = super().select(SOCKET_SECONDS if sockets and timeout != 0 else 0)
@@ -64,14 +64,14 @@ class _Jumps(selectors.DefaultSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """A loop with a time of its own."""
+    """A loop with virtual time."""
 
     def __init__(self) -> None:
         self._jumps = _Jumps()
         self.wall = START
-        """What the wall clock showed when the loop began; another value is a step."""
+        """The wall clock at the loop's beginning; another value is a step."""
         self.asleep = 0.0
-        """For how many seconds the machine was suspended: only CLOCK_BOOTTIME goes on meanwhile, and the wall clock."""
+        """The seconds for which the machine was suspended: only CLOCK_BOOTTIME and the wall clock advance meanwhile."""
         super().__init__(self._jumps)
 
     def time(self) -> float:
@@ -79,11 +79,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self._jumps.now
 
     def keep_busy(self, seconds: float) -> None:
-        """Let that much time go by in which nothing else can run: as if the caller had computed for so long."""
+        """Let time pass in which nothing else can run, as if the caller had computed."""
         self._jumps.now = round(self._jumps.now + seconds, 9)
 
     def run_forever(self) -> None:
-        """As ever; meanwhile everybody's time is the loop's."""
+        """Run the loop; meanwhile the module `time` returns the loop's time."""
         with (
             patch.object(time, "monotonic", self.time),
             patch.object(time, "time", lambda: self.wall + self.asleep + self.time()),
@@ -95,7 +95,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self.time() + self.asleep if clock == time.CLOCK_BOOTTIME else _clock_gettime(clock)
 
     def run_in_executor(self, _executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:
-        """Call it on the loop, at its next turn: threads have another time."""
+        """Call the function on the loop at its next turn, because threads have real time."""
         future: asyncio.Future[T] = self.create_future()
 
         def call() -> None:
@@ -103,7 +103,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
                 return
             try:
                 future.set_result(func(*args))
-            except Exception as error:  # noqa: BLE001 - it is the caller's, as from a thread
+            except Exception as error:  # noqa: BLE001 - raised in the caller, as from a thread
                 future.set_exception(error)
 
         self.call_soon(call)
@@ -113,7 +113,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 def run(
     main: Callable[[], Coroutine[Any, Any, T]], *, seed: int = 0, loop: Callable[[], VirtualLoop] = VirtualLoop
 ) -> T:
-    """What `main` comes to on a virtual loop. The module `random` begins with `seed`."""
+    """Run `main` on a virtual loop, and return its result. The module `random` begins with `seed`."""
     with _drawn_from(seed), asyncio.Runner(loop_factory=loop) as runner:
         return runner.run(main())
 

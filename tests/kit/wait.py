@@ -1,8 +1,8 @@
-"""The one way in which tests wait for something of the real world.
+"""The functions with which tests wait for real events.
 
-A wait that runs out says that the machine was too slow or that the event never comes: nobody can tell which from one
-run. Its error is a type of its own, so that the gate (`tests/kit/retry.py`) can try such a test once more, alone. A
-failed assertion about a state is never that error.
+A wait runs out if the machine was too slow or if the event never comes; one run cannot tell which. Its error has a
+separate type, so that the gate (`tests/kit/retry.py`) can retry such a test once, alone. A failed assertion about a
+state is never that error.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ POLL_SECONDS = 0.05
 
 
 class WaitRanOutError(AssertionError):
-    """What was waited for did not come in time."""
+    """The awaited event did not come in time."""
 
 
 def until(
@@ -29,7 +29,7 @@ def until(
     poll_seconds: float = POLL_SECONDS,
     report: Callable[[], object] = str,
 ) -> T:
-    """The first true value that `look` returns, looked for every `poll_seconds`.
+    """The first true value that `look` returns, called every `poll_seconds`.
 
     Raises WaitRanOutError with `what` and the text of `report()` after `seconds`.
     """
@@ -48,7 +48,7 @@ async def until_async(
     poll_seconds: float = POLL_SECONDS,
     report: Callable[[], object] = str,
 ) -> T:
-    """The same, while the event loop goes on."""
+    """The same as `until`, while the event loop runs."""
     end = time.monotonic() + seconds
     while not (found := look()):
         _go_on(what, end=end, seconds=seconds, report=report)
@@ -57,7 +57,7 @@ async def until_async(
 
 
 async def within(seconds: float, awaited: Awaitable[T]) -> T:
-    """What it gives. Raises WaitRanOutError after `seconds`."""
+    """The result of `awaited`. Raises WaitRanOutError after `seconds`."""
     try:
         return await asyncio.wait_for(awaited, seconds)
     except TimeoutError:

@@ -6,7 +6,7 @@ from elastic_api.status import ConditionType
 from elastic_operator.metrics.stats import JobStats, PolicyStats, WatchStats
 from elastic_operator.metrics.times import KINDS, JobTimes
 from elastic_operator.plan.facts.text import Reason
-from elastic_operator.plan.plans import Planned
+from elastic_operator.plan.last_plans import LastPlan
 from tests.metrics.stats import make_report, of, samples_of, show, show_elastic
 from tests.plan.jobs import BOTH, START, at, ended, group, make_job, make_spec, make_status, plan, see
 from tests.plan.test_node_outage import UNREADY, kept, on_nodes
@@ -116,7 +116,7 @@ def test_who_does_not_lead_tells_of_watches_and_not_of_jobs():
 def test_a_picture_shows_a_job_as_it_was_last_planned_and_its_policy():
     times, job = JobTimes(), make_job()
     later = replace(job, uid="other", name="other", namespace="team-b")
-    planned = [Planned(see(one), None, 0.0, plan(one, BOTH).status) for one in (job, later)]
+    planned = [LastPlan(see(one), None, 0.0, plan(one, BOTH).status) for one in (job, later)]
     for one in planned:
         times.note_plan(one)
     all_stats = times.all_stats(planned, {"team-b": "b"})

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from math import inf
 
 from elastic_api.job import JobSpec
 from elastic_api.status import Condition, JobStatus, SizeReason
@@ -107,9 +108,11 @@ def _uids(names):
 
 
 def see(job, *, now=200.0, unready=None) -> Observation:
-    since = {name: START + time for name, time in (unready or {}).items()}
-    here = {pod.node: since[pod.node] for pod in job.pods if pod.node in since}
-    return observe(with_facts(job, unready=here), START + now)
+    """The observation of the job while these nodes are not Ready, since so many seconds; -inf: out of service."""
+    here = {name: time for name, time in (unready or {}).items() if name in {pod.node for pod in job.pods}}
+    dead = frozenset(name for name, time in here.items() if time == -inf)
+    since = {name: START if name in dead else START + time for name, time in here.items()}
+    return observe(with_facts(job, unready=since, out_of_service=dead), START + now)
 
 
 def plan(job, grant=None, *, now=200.0, unready=None) -> Plan:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from elastic_operator.plan.allocation.deferred import deferred
+from elastic_operator.plan.allocation.deferred import pods_to_defer
 from elastic_operator.plan.facts.decisions import Assignment
 from tests.plan.allocate.world import make_job
 from tests.plan.jobs import group, make_grant, make_pod, names, plan, started
@@ -24,7 +24,9 @@ def released(count: int, *, of: int = 8) -> Assignment:
 def kept(
     assignment: Assignment, preemptors: dict[str, str], *waiting: str, sizes: tuple[int, ...] = tuple(range(1, 9))
 ) -> set[str]:
-    return set(deferred(make_job("green", sizes=sizes, on=on("n1", 8)), assignment, preemptors, frozenset(waiting)))
+    return set(
+        pods_to_defer(make_job("green", sizes=sizes, on=on("n1", 8)), assignment, preemptors, frozenset(waiting))
+    )
 
 
 def test_while_nobody_waits_all_go() -> None:

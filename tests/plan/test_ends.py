@@ -66,7 +66,7 @@ def test_clean_pod_policy_chooses_the_pods_that_go(policy, gone):
     assert names(plan(done, now=260).deletes) == gone
 
 
-def test_a_failed_pod_keeps_its_log_though_the_kubelet_tells_of_the_container_before_the_pod():
+def test_a_failed_pod_keeps_its_log_though_its_container_is_reported_before_the_pod():
     exited = make_pod("worker-0", main=MainContainer(exit_code=3, finished_at=START + 150))
     job = make_job((make_pod("master-0"), exited), status=started(), spec=make_spec(recovery=FAILS_AT_ONCE))
     failed = replace(job, status=plan(job, BOTH).status)
@@ -114,7 +114,7 @@ def test_time_without_pods_on_nodes_does_not_count_towards_the_deadline():
 
 
 @pytest.mark.parametrize("suspend", [False, True])
-def test_a_pod_that_is_being_deleted_on_a_node_that_is_not_ready_does_not_count_towards_the_deadline(suspend):
+def test_a_terminating_pod_on_an_unready_node_does_not_count_towards_the_deadline(suspend):
     spec = make_spec(activeDeadlineSeconds=100, suspend=suspend)
     gone = make_pod("worker-0", node="n2", deleting_since=START + 20)
     status = make_status(active_seconds=0, active_since=at(0), target_replicas=0, replicas=0)
@@ -287,7 +287,7 @@ def test_of_many_reasons_to_wait_the_first_are_told():
     planned = plan(make_job(pods, status=make_status(target_replicas=10)), make_grant(keep=[pod.name for pod in pods]))
     told = planned.status.condition("Ready").message
     assert told.count("CrashLoopBackOff") == 5
-    assert told.endswith("toy-worker-3: CrashLoopBackOff: pod=toy-worker-3; 5 more wait")
+    assert told.endswith("toy-worker-3: CrashLoopBackOff: pod=toy-worker-3; 5 more pods wait")
 
 
 def test_pods_that_no_scheduler_looks_at_are_told_after_their_time():
@@ -372,7 +372,7 @@ def starting(since=0.0, reason="ImagePullBackOff", *, on_its_way=False, progress
 
 
 @pytest.mark.parametrize(("reason", "after"), [("ImagePullBackOff", 300), ("ContainerCreating", 3600), ("", 3600)])
-def test_pods_that_do_not_start_go_after_their_time_which_begins_when_they_get_their_node(reason, after):
+def test_pods_that_do_not_start_are_deleted_after_a_time_that_begins_with_their_node(reason, after):
     job = make_job(group(1, **starting(50, reason)), status=make_status(), start_seconds=300)
     early = plan(job, BOTH, now=49 + after)
     assert (early.deletes, early.requeue_at) == ((), START + 50 + after)
@@ -384,7 +384,7 @@ def test_pods_that_do_not_start_go_after_their_time_which_begins_when_they_get_t
     assert late.status.failed_size.cause is RetryCause.PODS_NOT_STARTED
 
 
-def test_a_pod_whose_init_container_runs_or_whose_image_is_pulled_has_all_the_time_it_needs():
+def test_a_pod_has_unlimited_time_for_its_init_containers_and_its_image_pull():
     pods = group(1, **starting(reason="PodInitializing", on_its_way=True))
     planned = plan(make_job(pods, status=make_status(), start_seconds=300), BOTH, now=100_000)
     assert (planned.deletes, planned.requeue_at) == ((), None)
@@ -408,7 +408,7 @@ def test_a_job_that_could_not_start_is_tried_again_at_once_when_somebody_has_edi
     assert plan(replace(job, generation=1), make_grant()).status.failed_size == waits
 
 
-def test_a_job_that_is_edited_over_and_over_waits_from_some_edit_on_until_it_has_run_for_ten_minutes():
+def test_a_repeatedly_edited_job_waits_after_some_edits_until_it_has_run_for_ten_minutes():
     waits = Retry(reason="no such image", not_before=at(3000), attempt=1, size=1)
     status, tried = make_status(target_replicas=0, replicas=0, failed_size=waits), []
     for edit in range(2, 9):

@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 
 from elastic_api.status import Change, Retry, RetryCause
-from elastic_operator.plan.facts.allocation_inputs import PodShape
+from elastic_operator.plan.facts.allocation_inputs import JobShape, PodShape
 from elastic_operator.plan.facts.job import FlapWindow, MainContainer
-from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.times import seconds
 from elastic_operator.plan.facts.waits import HELD_SECONDS, may_flap
 from elastic_operator.plan.job.demand import demand_of
@@ -135,7 +134,7 @@ def test_a_job_that_is_held_says_why_until_when_and_what_a_person_can_do():
     assert again.events == ()
 
 
-def test_what_an_owner_takes_while_the_job_is_held_is_not_among_the_changes_for_which_it_is_held():
+def test_gpus_reclaimed_during_a_hold_are_no_changes_for_which_the_job_is_held():
     """The message named these pods as a change without a cause, and was another one after each."""
     known = job(flaps(5), pods=group(2), replicas=3, target_replicas=3)
     status = plan(known, make_grant(keep=["master-0", "worker-0", "worker-1"])).status
@@ -207,7 +206,7 @@ def test_a_change_from_outside_in_the_second_in_which_a_hold_began_ends_it():
     assert see(changed, now=201).wants_pods
 
 
-def test_a_job_without_pods_is_held_for_a_minute_and_only_where_it_was_changed_within_one():
+def test_a_job_without_pods_is_held_for_a_minute_only_after_a_change_within_one():
     slow, fast = flaps(6, every=20, first=80), flaps(4, first=160)
     assert held_for(see(job(slow, pods=(), replicas=0))) is None
     seen = see(job(fast, pods=(), replicas=0))

@@ -47,7 +47,7 @@ def test_a_pass_that_sees_the_same_failure_again_changes_nothing():
         assert last_of(second) == last_of(first) is not None
 
 
-def test_a_worker_of_an_elastic_job_that_is_lost_by_a_failure_leaves_its_lines_and_the_others_stay():
+def test_a_failed_worker_of_an_elastic_job_leaves_its_last_lines_and_the_others_stay():
     pods = [make_master(), failed(make_worker(0), last=LastOutput("toy-worker-0", 137, None, ("step 7",)))]
     planned = plan(make_elastic_job(pods), make_grant(keep=["master-0"], create=["worker-1"]))
     assert (last_of(planned).exit_code, last_of(planned).log_tail) == (137, ["step 7"])

@@ -14,15 +14,15 @@ from tests.plan.jobs import at as time_at
 
 
 def away(*since: float, **fields) -> list[NodeTimes]:
-    return [NodeTimes(f"away-{i}", ready=False, since=time, **fields) for i, time in enumerate(since)]
+    return [NodeTimes(f"away-{i}", time, **fields) for i, time in enumerate(since)]
 
 
 def back(*since: float, went: float | None = None) -> list[NodeTimes]:
-    return [NodeTimes(f"back-{i}", ready=True, since=time, unready_since=went) for i, time in enumerate(since)]
+    return [NodeTimes(f"back-{i}", went, time) for i, time in enumerate(since)]
 
 
 def well(count: int) -> list[NodeTimes]:
-    return [NodeTimes(f"well-{i}", ready=True, since=None) for i in range(count)]
+    return [NodeTimes(f"well-{i}") for i in range(count)]
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any
 
 from elastic_api.status import ConditionType, JobStatus
 from elastic_operator.plan.allocation.allocate import allocate
+from elastic_operator.plan.facts.job import Quarantined
 from elastic_operator.plan.job.quarantined import demand_in_quarantine, plan_in_quarantine
 from tests.plan.allocate.world import NOW, make_inputs, make_node
 from tests.plan.allocate.world import make_job as demand
@@ -47,7 +48,7 @@ def test_with_its_pods_it_gets_none_more_though_there_is_room():
 
 
 def test_what_others_get_goes_workers_first_and_is_written_down_first():
-    job = make_job(tuple(pods(*ALL)), status=started(), fault="made up")
+    job = make_job(tuple(pods(*ALL)), status=started(), quarantine=Quarantined("made up"))
     uids = [pod.uid for pod in job.pods]
     planned = plan_in_quarantine(job, uids, NOW)
     assert [pod.name for pod in planned.deletes] == ["toy-worker-1", "toy-worker-0", "toy-master-0"]
@@ -58,7 +59,7 @@ def test_what_others_get_goes_workers_first_and_is_written_down_first():
 
 def test_a_plan_from_its_own_status_has_the_same_status():
     """The status is written before the pods are deleted: each DELETE may fail, and is tried again."""
-    job = make_job(tuple(pods(*ALL)), status=replaced(started(), target_replicas=3), fault="made up")
+    job = make_job(tuple(pods(*ALL)), status=replaced(started(), target_replicas=3), quarantine=Quarantined("made up"))
     uids = [pod.uid for pod in job.pods if pod.name == "toy-worker-1"]
     first = plan_in_quarantine(job, uids, NOW)
     again = plan_in_quarantine(replace(job, status=first.status), uids, NOW + 1)
@@ -68,11 +69,11 @@ def test_a_plan_from_its_own_status_has_the_same_status():
 
 
 def test_the_size_that_is_written_down_is_that_of_the_pods_that_stay():
-    job = make_job(tuple(pods(*ALL)), status=replaced(started(), target_replicas=9), fault="made up")
+    job = make_job(tuple(pods(*ALL)), status=replaced(started(), target_replicas=9), quarantine=Quarantined("made up"))
     gone = plan_in_quarantine(job, [job.pods[-1].uid], NOW).status
     assert (gone.target_replicas, gone.history[0].to) == (2, 2)
 
 
 def test_a_job_that_has_ended_stays_as_it_is():
-    job = make_job((), status=make_status(completion_time=at(100)), fault="made up")
+    job = make_job((), status=make_status(completion_time=at(100)), quarantine=Quarantined("made up"))
     assert plan_in_quarantine(job, (), NOW).status is job.status

@@ -78,11 +78,16 @@ def test_pods_hold_what_they_have_where_nobody_else_says_what_becomes_of_them(jo
 def test_what_a_job_that_is_over_holds_goes_before_anybody_else_s_and_pod_by_pod():
     for job in (replace(unread(group(2)), deleted=True), make_job(group(2), status=FINISHED)):
         claim = demand_of_pods(job, job.pods, "h100")
-        assert (claim.priority, claim.sizes, claim.may_preempt, claim.flavor) == (LOWEST_PRIORITY, (), False, "h100")
+        assert (claim.priority, claim.sizes, claim.may_preempt, claim.shape.flavor) == (
+            LOWEST_PRIORITY,
+            (),
+            False,
+            "h100",
+        )
         assert [member.uid for member in claim.members] == ["uid-master-0", "uid-worker-0", "uid-worker-1"]
 
 
-def test_what_cannot_be_read_and_may_run_keeps_its_priority_and_the_size_that_its_pods_were_made_with():
+def test_an_unreadable_job_that_may_run_keeps_its_priority_and_the_size_of_its_pods():
     job = with_facts(unread(group(3)), priority=7)
     claim = demand_of_pods(job, job.pods, "h100")
     assert (claim.priority, claim.sizes, claim.may_preempt) == (7, (2, 3, 4), False)

@@ -55,11 +55,11 @@ def test_what_an_earlier_job_left_behind_is_named_with_the_command_that_removes_
     names = frozenset({"toy-worker-0", "toy-master-0"})
     status = make_status(replicas=0, target_replicas=granted)
     job = make_job((), status=status, foreign_names=names)
-    wish = ["master-0", "worker-0"] if granted else []
-    planned = plan(job, make_grant(create=wish, limit=SizeReason.INSUFFICIENT_NODES, message="no room"))
+    wanted = ["master-0", "worker-0"] if granted else []
+    planned = plan(job, make_grant(create=wanted, limit=SizeReason.INSUFFICIENT_NODES, message="no room"))
     assert reasons(planned)["Ready"] == ("False", phase)
     told = planned.status.condition("Ready").message
-    assert told.startswith(f"{first} toy-master-0, toy-worker-0: not of this job")
+    assert told.startswith(f"{first} toy-master-0, toy-worker-0 do not belong to this job")
     assert told.endswith("-l 'elastic-pytorch.dev/job-name=toy,elastic-pytorch.dev/job-uid!=job-uid'")
 
 
@@ -67,7 +67,7 @@ def test_of_pods_that_an_earlier_job_left_behind_it_is_told_rather_than_of_its_s
     names, trouble = frozenset({"toy-master-0"}), "Service toy-master exists"
     job = make_job((), status=make_status(replicas=0), foreign_names=names, write_error=trouble)
     told = plan(job, make_grant(create=["master-0", "worker-0"])).status.condition("Ready").message
-    assert told.startswith("toy-master-0: not of this job")
+    assert told.startswith("toy-master-0 does not belong to this job")
 
 
 def test_a_job_without_room_is_queued_and_says_why():

@@ -4,7 +4,7 @@ from math import inf
 
 import pytest
 
-from elastic_operator.plan.facts.job import Group, MainContainer
+from elastic_operator.plan.facts.job import MainContainer, TorchrunGroup
 from elastic_operator.plan.facts.node_outage import NodeOutage
 from elastic_operator.plan.job.survivors import SURVIVOR_READ_SECONDS
 from tests.plan.jobs import START, group, make_grant, make_job, make_pod, make_spec, plan, see, started, with_facts
@@ -18,8 +18,8 @@ DUE = 140
 
 def job_of(pods=PODS, *, asked=120.0, shown=frozenset(), **fields):
     """A job of which the logs are read since then, and show that these pods are a group."""
-    known = None if asked is None else Group(START + asked, shown)
-    return make_job(pods, status=started(3), group=known, **fields)
+    known = None if asked is None else TorchrunGroup(START + asked, shown)
+    return make_job(pods, status=started(3), group=known, pods_are_asked=True, **fields)
 
 
 def after_loss(job, *, now=DUE, unready=100):
@@ -31,7 +31,7 @@ def test_pods_that_are_a_group_without_the_lost_node_stay_and_only_the_lost_pod_
     assert [(one.name, one.force) for one in planned.deletes] == [("toy-worker-2", True)]
     assert (planned.status.incarnation, planned.status.failures, planned.status.restarts) == (1, 0, 1)
     assert [event.reason for event in planned.events] == ["NodeLost", "ScaledDown"]
-    told = "A group of 3 pods trains on without it and is left alone."
+    told = "A group of 3 pods trains on without that node, and is kept."
     assert told in planned.events[0].message
     assert told in next(change.message for change in planned.status.history if change.reason == "PodLost")
 
@@ -47,7 +47,7 @@ def test_all_pods_are_replaced_where_it_is_not_shown_that_just_those_that_are_le
     assert [event.reason for event in planned.events[:2]] == ["NodeLost", "NewIncarnation"]
 
 
-def test_by_default_a_group_that_stands_still_waits_no_longer_than_until_the_node_is_given_up():
+def test_by_default_a_stalled_group_waits_only_until_the_node_is_given_up():
     before, begins, due = (
         see(job_of(asked=asked), now=now, unready={"n2": 100}) for asked, now in ((None, 115), (None, 120), (120, DUE))
     )
@@ -61,7 +61,7 @@ def test_a_node_is_given_up_later_where_it_is_asked_too_short_a_time(since):
     """A new leader, or a short nodeLossSeconds."""
     seen = see(job_of(asked=since), now=DUE, unready={"n2": 100})
     assert (seen.lost_nodes, seen.survivors.uids) == (frozenset(), LEFT)
-    asked = with_facts(seen.job, group=Group(START + DUE))
+    asked = with_facts(seen.job, group=TorchrunGroup(START + DUE))
     late = see(asked, now=DUE + SURVIVOR_READ_SECONDS, unready={"n2": 100})
     assert late.lost_nodes == {"n2"}
     assert see(asked, now=DUE + SURVIVOR_READ_SECONDS - 1, unready={"n2": 100}).requeue_at == (
@@ -80,7 +80,7 @@ def test_nobody_waits_for_an_answer_where_a_node_is_out_of_service():
     [
         ((make_pod("master-0", node="n2"), *PODS[1:3]), {}),
         (PODS, {"spec": make_spec(minReplicas=4)}),
-        (PODS, {"spec": make_spec(runtime={"mode": "Elastic"})}),
+        (PODS, {"spec": make_spec(runtime={"mode": "Elastic"}), "last_answer_at": START}),
     ],
     ids=["without the master", "below the minimum", "Elastic"],
 )
@@ -90,7 +90,7 @@ def test_no_log_is_asked_for_where_those_that_are_left_could_be_no_group(pods, f
     assert seen.lost_nodes == {"n2"}
 
 
-def test_pods_that_do_not_run_or_are_to_go_or_are_on_other_nodes_that_are_not_ready_are_none_of_the_group():
+def test_pods_that_do_not_run_leave_or_are_on_other_unready_nodes_are_not_in_the_group():
     starts = make_pod("worker-3", phase="Pending", main=MainContainer())
     more = (starts, make_pod("worker-4", deleting_since=START + 90), make_pod("worker-5", node="n3"))
     seen = see(job_of((*PODS, *more)), now=DUE, unready={"n2": 100, "n3": 120})

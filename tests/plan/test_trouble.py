@@ -8,8 +8,9 @@ from elastic_api.status import MAX_AVOIDED, Change, ConditionType, JobStatus, Po
 from elastic_operator.plan.facts.job import MainContainer
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.facts.times import seconds
+from elastic_operator.plan.facts.waits import UNSCHEDULABLE_SECONDS
 from elastic_operator.plan.job.observe import observe
-from elastic_operator.plan.job.unplaceable import UNSCHEDULABLE_SECONDS, may_preempt_at
+from elastic_operator.plan.job.unplaceable import may_preempt_at
 from elastic_worker.contract import EXIT_DO_NOT_RETRY
 from tests.plan.jobs import (
     BOTH,
@@ -44,6 +45,46 @@ def test_a_lost_worker_is_replaced_and_counted_as_a_restart_not_a_failure():
     assert "toy-worker-1" in planned.events[0].message
 
 
+def of_three(phase="Running", **fields):
+    """A status that lists a master and two workers, the last one in this phase."""
+    seen = [PodStatus(name=pod.name, uid=pod.uid, role=pod.role, phase="Running") for pod in group(1)]
+    last = PodStatus(**{"name": "toy-worker-1", "uid": "uid-worker-1", "role": "worker", "phase": phase, **fields})
+    return make_status(replicas=3, target_replicas=3, pods=[*seen, last])
+
+
+GETS_WORKER_1 = make_grant(keep=["master-0", "worker-0"], create=["worker-1"])
+EVICTED = ended(make_pod("worker-1"), 137, disrupted="evicted by the kubelet")
+
+
+def test_the_successor_of_a_deleted_pod_does_not_wait_until_the_loss_is_written():
+    planned = plan(make_job(group(1), status=of_three()), GETS_WORKER_1)
+    assert ([c.index for c in planned.creates], planned.status.restarts) == ([1], 1)
+    assert not planned.write_status_first
+
+
+@pytest.mark.parametrize(
+    ("pods", "status"),
+    [
+        (group(1), of_three("Pending")),  # it was deleted before it ran, so its successor may be as well
+        ((*group(1), EVICTED), of_three()),
+        (group(1), of_three(uid=None)),
+        (group(1), of_three().model_copy(update={"pods_not_listed": 1})),
+        ((*group(1), make_pod("worker-1", deleting_since=START + 99)), of_three("Pending")),
+    ],
+    ids=["not-started", "evicted", "status-of-an-older-release", "not-all-listed", "status-behind-its-pod"],
+)
+def test_a_loss_is_written_first_that_the_next_leader_could_not_judge(pods, status):
+    planned = plan(make_job(pods, status=status), GETS_WORKER_1)
+    assert (planned.status.restarts, planned.write_status_first) == (1, True)
+
+
+@pytest.mark.parametrize(("uid", "restarts"), [("uid-before", 1), ("uid-worker-1", 0), (None, 0)])
+def test_a_successor_with_the_name_of_a_lost_pod_does_not_hide_the_loss(uid, restarts):
+    """The leader may end between the successor's creation and the status."""
+    seen = see(make_job(group(2), status=of_three(uid=uid)))
+    assert (seen.status.restarts, seen.status.replicas) == (restarts, 3)
+
+
 def test_without_its_master_an_incarnation_is_over():
     pods = (make_pod("worker-0"), make_pod("worker-1"))
     planned = plan(make_job(pods, status=started(2)), make_grant(keep=[], create=["master-0", "worker-2"]))
@@ -62,7 +103,7 @@ def test_a_pod_the_cluster_ended_is_a_loss():
     assert "evicted by the kubelet" in planned.events[0].message
 
 
-def test_a_pod_on_an_unreachable_node_is_given_up_by_force_after_its_time_and_the_others_do_not_wait_for_it():
+def test_a_pod_on_an_unreachable_node_is_force_deleted_in_time_and_the_others_do_not_wait():
     pods = (make_pod("master-0"), make_pod("worker-0", node="n2"))
     job = make_job(pods, status=started())
     early = plan(job, BOTH, now=139, unready={"n2": 100})
@@ -135,7 +176,7 @@ def test_a_size_that_fails_again_waits_longer_although_the_job_failed_in_between
     assert (seen.status.failed_size.size, seen.status.failed_size.attempt) == (4, 4)
 
 
-def test_where_the_api_server_drops_the_failed_size_the_wait_that_ends_last_is_in_the_field_of_older_releases():
+def test_without_the_field_for_a_failed_size_the_older_field_has_the_longest_wait():
     job = make_job(status=started(failed_size=LARGER), pruned_status_fields=frozenset({"failedSize"}))
     assert plan(job, BOTH).status.retry == LARGER
     stored = plan(job, BOTH).status.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -306,9 +347,7 @@ def test_a_failure_after_progress_is_the_first_in_a_row(training, before, failur
         "nothing told since it runs",
     ],
 )
-def test_progress_forgets_failures_at_once_and_ten_minutes_of_running_where_it_cannot_be_told(
-    training, before, forgets
-):
+def test_progress_resets_failures_at_once_and_ten_minutes_of_running_if_it_is_unknown(training, before, forgets):
     status = started(failures=2, training=training, **before)
     early, late = (plan(make_job(status=status), BOTH, now=now).status for now in (604, 605))
     kept = {"at once": (0, 0), "after ten minutes": (2, 0), "never": (2, 2)}
@@ -317,7 +356,7 @@ def test_progress_forgets_failures_at_once_and_ten_minutes_of_running_where_it_c
     assert (marks == (None, None)) is (forgets != "never")
 
 
-def test_a_script_that_counts_its_steps_from_0_in_each_run_may_fail_as_often_as_it_trains_in_between():
+def test_a_script_that_counts_steps_from_0_may_fail_as_often_as_it_trains_in_between():
     status, now = started(training=reached(step=5000)), 200
     for steps in (5000, 3000, 4000, 2000):
         status = status.model_copy(update={"training": reached(step=steps, told=now), "running_since": at(now)})
@@ -329,7 +368,7 @@ def test_a_script_that_counts_its_steps_from_0_in_each_run_may_fail_as_often_as_
         status = status.model_copy(update={"incarnation": 1, "replicas": 2, "retry": None})
 
 
-def test_runs_that_fail_soon_are_in_a_row_though_each_counts_its_steps_from_0_and_one_gets_further_than_the_last():
+def test_soon_failing_runs_count_as_consecutive_though_each_counts_steps_from_0():
     job = failed_job(failures=1, training=reached(step=40), step_at_failure=50)
     status = plan(job, make_grant()).status
     assert (status.failures, status.step_at_failure) == (2, 50)
@@ -337,7 +376,7 @@ def test_runs_that_fail_soon_are_in_a_row_though_each_counts_its_steps_from_0_an
     assert plan(again, make_grant()).status.finished
 
 
-def test_what_was_reached_before_a_job_was_suspended_says_nothing_of_the_script_that_comes():
+def test_progress_before_a_suspension_does_not_count_for_the_next_script():
     job = make_job(spec=make_spec(suspend=True), status=started(failures=1, **AT_CHECKPOINT))
     status = plan(job).status
     assert (status.failures, status.checkpoint_at_failure, status.step_at_failure) == (1, None, None)
@@ -431,7 +470,7 @@ def test_what_is_tried_again_later_is_forgotten_ten_minutes_after_its_time_has_c
     assert plan(make_job(status=status), BOTH, now=3600).status.failed_size is None
 
 
-def test_a_job_that_lost_its_master_starts_again_at_once_although_a_larger_size_is_tried_later():
+def test_a_job_that_lost_its_master_restarts_at_once_though_a_larger_size_waits():
     failed = Retry(reason="no room.", not_before=at(1500), attempt=3, size=4, cause=RetryCause.UNSCHEDULABLE)
     lost = make_job((make_pod("worker-0"), make_pod("worker-1")), status=started(2, failed_size=failed))
     status = plan(lost, make_grant(create=["master-0", "worker-2", "worker-3"])).status
@@ -478,7 +517,7 @@ def cannot_be_placed(status, now):
     ("again", "waits"),
     [(loses_a_worker, [0, 0, 2, 4, 8]), (is_refused_more, [10, 20, 40, 80]), (cannot_be_placed, [30, 60, 120, 240])],
 )
-def test_what_goes_wrong_again_and_again_waits_longer_each_time_however_long_the_job_has_run(again, waits, age):
+def test_repeated_failures_wait_longer_each_time_however_long_the_job_has_run(again, waits, age):
     status, now, found = started(), age, []
     for _ in waits:
         status = see(again(status, now), now=now).status
@@ -490,7 +529,7 @@ def test_what_goes_wrong_again_and_again_waits_longer_each_time_however_long_the
 
 
 @pytest.mark.parametrize("finished", [100, 1900], ids=["right", "half an hour ahead"])
-def test_an_agent_that_gives_up_right_after_a_pod_was_lost_is_no_failure_whatever_its_node_s_clock_says(finished):
+def test_an_agent_that_gives_up_right_after_a_loss_is_no_failure_whatever_its_clock(finished):
     lost = Change(time=at(95), from_=3, to=2, reason="PodLost", message="")
     job = make_job((make_pod("master-0"), ended(make_pod("worker-0"), 1, finished=finished)), status=started())
     job = replace(job, status=job.status.model_copy(update={"history": [lost]}))
@@ -529,14 +568,16 @@ def test_the_pod_that_failed_first_is_named_and_not_one_that_only_lost_its_peer(
     assert "ValueError: no" in planned.status.retry.reason
 
 
-def test_growth_that_the_api_server_refuses_is_tried_again_later_and_the_job_goes_on_with_what_it_has():
+def test_growth_refused_by_the_api_server_is_retried_and_the_job_continues():
     job = make_job(status=make_status(target_replicas=4), spec=make_spec(), pods_rejected=QUOTA)
     seen = observe(job, START + 100)
     failed = seen.status.failed_size
     assert (failed.size, failed.attempt, failed.cause) == (3, 1, RetryCause.FAILED_CREATE)
     assert START + 110 <= seconds(failed.not_before) < START + 115
     assert [e.reason for e in seen.events] == ["ScaleUpBlocked"]
-    assert seen.events[0].message.endswith(f" Tried again in {seconds(failed.not_before) - START - 100:.0f} s.")
+    assert seen.events[0].message.endswith(
+        f" The operator retries in {seconds(failed.not_before) - START - 100:.0f} s."
+    )
     assert len(seen.members) == 2
     assert seen.to_delete == ()
 
@@ -566,7 +607,7 @@ def waiting(name, node):
     return make_pod(name, node=node, bound=False, phase="Pending", ready=False, main=MainContainer())
 
 
-def test_a_pod_that_waits_for_a_node_that_closes_goes_and_a_pod_that_is_lost_meanwhile_is_counted_all_the_same():
+def test_a_pod_whose_planned_node_closes_is_deleted_and_a_pod_lost_meanwhile_counts():
     before = [*group(2), waiting("worker-2", "n2")]
     status = plan(make_job(before, status=started(2)), make_grant(keep=["master-0", "worker-0", "worker-1"])).status
     status = status.model_copy(update={"replicas": 4, "target_replicas": 4})
@@ -578,7 +619,7 @@ def test_a_pod_that_waits_for_a_node_that_closes_goes_and_a_pod_that_is_lost_mea
     assert lost.status.restarts == 1
 
 
-def test_a_loss_is_told_of_the_pods_that_were_lost_and_not_of_those_whose_node_closed_meanwhile():
+def test_the_event_of_a_loss_names_lost_pods_and_not_those_whose_node_closed_meanwhile():
     waits = PodStatus(name="toy-worker-2", role="worker", phase="Pending")
     known = listed("master-0", "worker-0", "worker-1")
     status = make_status(replicas=4, target_replicas=4, pods=[*known, waits])
@@ -586,7 +627,7 @@ def test_a_loss_is_told_of_the_pods_that_were_lost_and_not_of_those_whose_node_c
     assert (lost.history[0].message, lost.history[0].excused) == ("Lost toy-worker-1; not counted as a failure.", True)
 
 
-def test_a_torchrun_job_whose_master_has_not_started_begins_anew_when_the_master_s_node_closes():
+def test_a_torchrun_job_restarts_if_the_node_of_its_unstarted_master_closes():
     pods = [waiting("master-0", "n2"), make_pod("worker-0")]
     seen = see(make_job(pods, status=make_status(), misplaced={"uid-master-0": "node n2 accepts no more pods"}))
     assert sorted(pod.name for pod in seen.to_delete) == ["toy-master-0", "toy-worker-0"]
@@ -612,7 +653,7 @@ def test_the_wait_for_a_refusal_to_pass_doubles_up_to_five_minutes():
     ("cause", "before", "attempt"),
     [(RetryCause.FAILED_CREATE, 8, 1), (RetryCause.UNSCHEDULABLE, 1, 2), (RetryCause.UNSCHEDULABLE, 2, 3)],
 )
-def test_others_rest_from_a_job_after_three_tries_that_the_scheduler_placed_nowhere_whatever_went_wrong_before(
+def test_a_job_preempts_no_pods_after_three_tries_that_the_scheduler_did_not_place(
     cause: RetryCause, before: int, attempt: int
 ) -> None:
     pods = (make_pod("master-0"), make_pod("worker-0", node=None, unschedulable="no", unschedulable_since=START))
@@ -679,7 +720,7 @@ def refused_again(status, now):
     return see(make_job(pods, status=status), now=now)
 
 
-def test_a_node_whose_kubelet_refuses_pods_is_avoided_longer_each_time_and_nothing_else_waits():
+def test_a_node_whose_kubelet_refuses_pods_is_avoided_longer_each_time():
     status, now, found = started(), 100, []
     for _ in range(3):
         seen = refused_again(status, now)
@@ -692,7 +733,7 @@ def test_a_node_whose_kubelet_refuses_pods_is_avoided_longer_each_time_and_nothi
     assert see(make_job(status=status), now=now).avoided == {}
 
 
-def test_what_a_node_refuses_within_moments_counts_once_and_more_while_it_is_avoided_is_a_loss():
+def test_refusals_within_moments_count_once_and_one_by_an_avoided_node_is_a_loss():
     status = refused_again(started(), 100).status.model_copy(update={"replicas": 2})
     together = refused_again(status, 105).status
     assert [one.times for one in together.avoided_nodes] == [1]
@@ -713,7 +754,7 @@ def test_pods_that_more_nodes_refuse_than_can_be_avoided_are_not_made_without_en
     assert len(status.avoided_nodes) == MAX_AVOIDED
 
 
-def test_pods_that_a_node_refuses_are_waited_for_where_the_api_server_does_not_keep_which_nodes_to_avoid():
+def test_refused_pods_wait_if_the_api_server_does_not_store_avoided_nodes():
     status, now, waits = started(), 100, []
     for _ in range(5):
         pods = (make_pod("master-0"), make_pod("worker-0", node="n2", main=MainContainer(), **REFUSED))
@@ -762,9 +803,7 @@ NOT_YET = {"phase": "Pending", "main": MainContainer()}
         "seen, did not run",
     ],
 )
-def test_of_a_job_with_more_pods_than_its_status_lists_those_are_waited_for_of_which_nobody_knows_that_they_ran(
-    lost, waits
-):
+def test_pods_that_the_status_does_not_list_are_waited_for_unless_they_are_known_to_have_run(lost, waits):
     assert loses_of_many(**lost) == waits
 
 

@@ -13,9 +13,10 @@ from elastic_operator.cluster.pruned_fields import PrunedFields
 from elastic_operator.loop.writes.dispatch import Dispatcher
 from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.loop.writes.status_times import MESSAGE_SECONDS, REPORT_SECONDS
+from elastic_operator.memory import DirtySet
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.allocation_inputs import PodShape
-from elastic_operator.plan.facts.decisions import CreatePod, Event, Plan, Route
+from elastic_operator.plan.facts.decisions import CreatePod, Event, Plan, Route, Slot
 from elastic_operator.read.assumed_pods import ASSUMED_SECONDS
 from elastic_operator.read.ledger import Ledger
 from tests.plan.jobs import BOTH, make_job, plan, started
@@ -57,7 +58,7 @@ def dispatch(executor: Any, plan: Plan, *, ledger: Any = None, done: Any = lambd
         executor=executor,
         shapes=Shapes(),
         ledger=ledger,
-        failed_writes=FailedWrites(),
+        failed_writes=FailedWrites(DirtySet()),
         metrics=Metrics(),
         pruned_fields=PrunedFields("jobs"),
         is_fresh=lambda: True,
@@ -86,7 +87,7 @@ async def test_only_trouble_is_warned_of(caplog, error, warnings):
     caplog.set_level(logging.INFO)
     dispatcher = await failed_write(error)
     assert [record.levelno >= logging.WARNING for record in caplog.records].count(True) == warnings
-    assert (dispatcher.failed_writes.of(make_job().uid).wait(0.0) > 0) == bool(warnings)
+    assert (dispatcher.failed_writes.failed_write(make_job().uid).wait(0.0) > 0) == bool(warnings)
 
 
 async def test_rejected_pods_clear_their_error_once_the_status_has_it():
@@ -102,19 +103,19 @@ async def test_rejected_pods_clear_their_error_once_the_status_has_it():
     meta = Meta(name=job.name, namespace=job.namespace, uid=job.uid, resource_version="1")
     dispatcher.start(objects.CustomObject(metadata=meta, status=objects.EMPTY), job, plan)
     await done.wait()
-    assert dispatcher.failed_writes.of(job.uid).pods_rejected == ""
+    assert dispatcher.failed_writes.failed_write(job.uid).pods_rejected == ""
 
 
 async def test_of_a_plan_that_is_cut_short_only_pods_that_may_exist_still_take_room():
     job, executor, ledger = make_job(), Stopped(), Ledger(job_of=lambda _: None, parse=lambda *_: None)
-    creates = (CreatePod("master", 0, "n1", 1, (1, 2)), CreatePod("worker", 0, "n1", 1, (1, 2)))
+    creates = tuple(CreatePod(Slot(role, 0, "n1", True), 1, (1, 2)) for role in ("master", "worker"))
     dispatcher = dispatch(executor, Plan(status=job.status, creates=creates), ledger=ledger)
     await executor.begun.wait()
     assert [one.name for one in ledger.assumed.of_job(job.uid)] == ["toy-master-0", "toy-worker-0"]
     await dispatcher.stop()
     await asyncio.sleep(0)  # the end of a task is told a turn later
     assert [one.name for one in ledger.assumed.of_job(job.uid)] == ["toy-master-0"]
-    assert ledger.next_expiry() <= ASSUMED_SECONDS
+    assert ledger.seconds_until_expiry() <= ASSUMED_SECONDS
 
 
 async def test_pods_of_a_plan_that_could_not_be_begun_are_not_counted() -> None:
@@ -128,9 +129,9 @@ async def test_pods_of_a_plan_that_could_not_be_begun_are_not_counted() -> None:
         raise ZeroDivisionError
 
     meta = Meta(name=job.name, namespace=job.namespace, uid=job.uid, resource_version="1")
-    plan = Plan(status=job.status, creates=(CreatePod("master", 0, "n1", 1, (1,)),))
+    plan = Plan(status=job.status, creates=(CreatePod(Slot("master", 0, "n1", True), 1, (1,)),))
     with pytest.raises(ZeroDivisionError):
-        dispatcher.start(objects.CustomObject(metadata=meta, status=objects.EMPTY), job, plan, gate=broken)
+        dispatcher.start(objects.CustomObject(metadata=meta, status=objects.EMPTY), job, plan, steps_before=broken)
     assert not ledger.assumed.of_job(job.uid)
 
 

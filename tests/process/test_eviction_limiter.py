@@ -8,10 +8,10 @@ import pytest
 
 from elastic_operator.loop.reclaim import eviction_limiter
 from elastic_operator.loop.reclaim.eviction_limiter import MINUTE, LastMinute
-from elastic_operator.plan.facts.allocation_inputs import Preemptor
+from elastic_operator.plan.facts.allocation_inputs import PreemptorKey
 from tests.simulate.virtual_clock import VirtualClock
 
-ONE, OTHER = Preemptor("red", "one"), Preemptor("blue", "other")
+ONE, OTHER = PreemptorKey("red", "one"), PreemptorKey("blue", "other")
 
 
 @pytest.fixture
@@ -39,13 +39,13 @@ def test_a_repeated_eviction_counts_once_and_for_its_latest_preemptor(clock: Vir
 
 def test_each_counts_for_a_minute_and_it_is_known_when_the_first_is_over(clock: VirtualClock):
     known = LastMinute()
-    assert known.next_relief() == inf
+    assert known.seconds_until_relief() == inf
     known.count({"a": ONE, "b": ONE})
     clock.passed += 10
     known.count({"c": OTHER})
-    assert known.next_relief() == MINUTE - 10
+    assert known.seconds_until_relief() == MINUTE - 10
     clock.passed = MINUTE
     assert known.evicted() == {"c": OTHER}
     clock.passed += 10
     assert known.evicted() == {}
-    assert known.next_relief() == inf
+    assert known.seconds_until_relief() == inf

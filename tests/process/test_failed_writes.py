@@ -6,6 +6,7 @@ import pytest
 
 from elastic_operator.cluster.errors import Fenced, NameTaken, PodRefused, Unreachable, api_error
 from elastic_operator.loop.writes.failed_writes import EVENT_ATTEMPTS, MAX_RETRY_SECONDS, FailedWrites
+from elastic_operator.memory import DirtySet
 from tests.plan.jobs import make_job
 
 
@@ -20,7 +21,7 @@ def a_job(generation=1):
 
 def after(*errors, generation=1):
     """The failed_writes of a job of that generation, all of them now."""
-    failed_writes = FailedWrites()
+    failed_writes = FailedWrites(DirtySet())
     for error in errors:
         failed_writes.add(a_job(generation), error, NOW)
     return failed_writes
@@ -31,7 +32,7 @@ FORBIDDEN = refused(403, "exceeded quota: pods=0", "Forbidden")
 
 
 def test_the_wait_grows_with_each_try_up_to_its_limit():
-    waits = [after(*[FORBIDDEN] * tries).of("uid").wait(NOW) for tries in range(1, 15)]
+    waits = [after(*[FORBIDDEN] * tries).failed_write("uid").wait(NOW) for tries in range(1, 15)]
     assert all(later > earlier for earlier, later in pairwise(waits[:7]))
     assert waits[-1] <= MAX_RETRY_SECONDS * 1.2
 
@@ -39,30 +40,42 @@ def test_the_wait_grows_with_each_try_up_to_its_limit():
 @pytest.mark.parametrize("seconds", ["3600", "9" * 400])
 def test_a_gateway_that_names_an_hour_does_not_stop_a_job_s_writes_for_so_long(seconds):
     """Its deletions for others waited, too."""
-    assert after(api_error(503, b"", retry_after=seconds)).of("uid").wait(NOW) <= MAX_RETRY_SECONDS
+    assert after(api_error(503, b"", retry_after=seconds)).failed_write("uid").wait(NOW) <= MAX_RETRY_SECONDS
 
 
 def test_a_job_without_trouble_waits_for_nothing():
     failed_writes = after(FORBIDDEN)
-    assert failed_writes.of("other").wait(NOW) == 0.0
-    assert failed_writes.of("other").message == ""
+    assert failed_writes.failed_write("other").wait(NOW) == 0.0
+    assert failed_writes.failed_write("other").message == ""
 
 
 def test_success_ends_all_trouble():
     failed_writes = after(FORBIDDEN)
-    assert "exceeded quota" in failed_writes.of("uid").message
-    assert "ResourceQuota raised" in failed_writes.of("uid").pods_rejected
+    assert "exceeded quota" in failed_writes.failed_write("uid").message
+    assert "ResourceQuota raised" in failed_writes.failed_write("uid").pods_rejected
     failed_writes.clear(a_job())
-    assert failed_writes.of("uid").message == ""
+    assert failed_writes.failed_write("uid").message == ""
+
+
+def test_the_job_is_read_again_after_each_failure_and_after_the_success_that_ends_them():
+    dirty_jobs = DirtySet[str | tuple[str, str]]()
+    failed_writes, marked = FailedWrites(dirty_jobs), [dirty_jobs.take()]
+    for _ in range(2):
+        failed_writes.add(a_job(), FORBIDDEN, NOW)
+        marked.append(dirty_jobs.take())
+    for _ in range(2):
+        failed_writes.clear(a_job())
+        marked.append(dirty_jobs.take())
+    assert marked == [None, {"uid"}, {"uid"}, {"uid"}, set()]
 
 
 def test_what_only_an_edit_can_mend_is_refused_until_the_next_generation():
     failed_writes = after(refused(422, "spec.containers[0].image: Required value", "Invalid"), generation=3)
-    assert "image" in failed_writes.of("uid").refusal(3)
-    assert failed_writes.of("uid").refusal(4) == ""
+    assert "image" in failed_writes.failed_write("uid").rejection(3)
+    assert failed_writes.failed_write("uid").rejection(4) == ""
     failed_writes.clear(a_job(3))
-    assert "image" in failed_writes.of("uid").refusal(3)
-    assert not failed_writes.of("uid").wait(NOW)
+    assert "image" in failed_writes.failed_write("uid").rejection(3)
+    assert not failed_writes.failed_write("uid").wait(NOW)
     assert not failed_writes.uids(), "it is read again with all others only"
     failed_writes.clear(a_job(4))
     assert not failed_writes.uids()
@@ -71,23 +84,23 @@ def test_what_only_an_edit_can_mend_is_refused_until_the_next_generation():
 def test_an_admission_policy_may_let_the_next_try_pass():
     told = "pods \"a\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: not on Sundays"
     failed_writes = after(refused(422, told, "Invalid"), generation=3)
-    assert failed_writes.of("uid").refusal(3) == ""
-    assert "Ask who wrote that admission policy" in failed_writes.of("uid").pods_rejected
+    assert failed_writes.failed_write("uid").rejection(3) == ""
+    assert "Ask who wrote that admission policy" in failed_writes.failed_write("uid").pods_rejected
 
 
 def test_a_quota_or_a_webhook_may_let_the_next_try_pass():
     webhook = refused(400, 'admission webhook "x" denied the request', "BadRequest")
     failed_writes = after(FORBIDDEN, webhook, generation=3)
-    assert failed_writes.of("uid").refusal(3) == ""
-    assert "Ask who runs that webhook" in failed_writes.of("uid").pods_rejected
+    assert failed_writes.failed_write("uid").rejection(3) == ""
+    assert "Ask who runs that webhook" in failed_writes.failed_write("uid").pods_rejected
 
 
 def test_a_taken_name_is_tried_again_soon():
-    assert after(*[NameTaken("taken", name="x", deleting=True)] * 12).of("uid").wait(NOW) < 3.0
+    assert after(*[NameTaken("taken", name="x", deleting=True)] * 12).failed_write("uid").wait(NOW) < 3.0
 
 
 def test_losing_the_lease_is_nothing_to_tell_users():
-    assert after(Fenced("not leading")).of("uid").message == ""
+    assert after(Fenced("not leading")).failed_write("uid").message == ""
 
 
 THROTTLED = api_error(429, b'{"reason": "TooManyRequests", "message": "slow down"}', retry_after="1")
@@ -96,9 +109,9 @@ THROTTLED = api_error(429, b'{"reason": "TooManyRequests", "message": "slow down
 @pytest.mark.parametrize("error", [THROTTLED, api_error(503, b""), Unreachable("no answer")], ids=str)
 def test_user_reads_an_error_that_may_pass_only_after_several_tries(error):
     """A healthy job would be Degraded for a second, and each such job would send two more writes to a busy server."""
-    assert after(*[error] * (EVENT_ATTEMPTS - 1)).of("uid").message == ""
-    assert after(*[error] * EVENT_ATTEMPTS).of("uid").message == str(error)
+    assert after(*[error] * (EVENT_ATTEMPTS - 1)).failed_write("uid").message == ""
+    assert after(*[error] * EVENT_ATTEMPTS).failed_write("uid").message == str(error)
 
 
 def test_error_that_may_pass_does_not_hide_one_that_a_person_must_mend():
-    assert "exceeded quota" in after(FORBIDDEN, THROTTLED).of("uid").message
+    assert "exceeded quota" in after(FORBIDDEN, THROTTLED).failed_write("uid").message

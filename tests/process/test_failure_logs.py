@@ -10,6 +10,7 @@ from math import inf
 import pytest
 
 from elastic_operator.cluster.errors import Unreachable
+from elastic_operator.memory import DirtySet
 from elastic_operator.plan.facts.job import LastOutput
 from elastic_operator.pods.failure_logs import KEPT_BYTES, LOG_READ_SECONDS, WAIT_SECONDS, FailureLogs, size_of
 from tests.plan.jobs import ended, make_pod
@@ -40,12 +41,14 @@ class Answer:
     ids=["a log", "a rank of 5,000 digits", "no answer", "a mistake of ours"],
 )
 async def test_a_failed_pod_counts_as_running_only_until_its_log_wwith_logs(log: bytes | Exception, told: str):
-    read = asyncio.Event()
-    logs = FailureLogs(Answer(log), lambda _: "pytorch", read.set)
+    read, dirty_jobs = asyncio.Event(), DirtySet[str | tuple[str, str]]()
+    dirty_jobs.take()
+    logs = FailureLogs(Answer(log), lambda _: "pytorch", dirty_jobs, read.set)
     (before,) = logs.with_logs("job", "team-a", (FAILED,))
     assert (before.phase, before.main.exit_code) == ("Running", None)
     async with asyncio.timeout(5):
         await read.wait()
+    assert dirty_jobs.take() == {"job"}
     (after,) = logs.with_logs("job", "team-a", (FAILED,))
     assert (after.phase, after.main.exit_code) == ("Failed", 1)
     assert told in after.main.message
@@ -83,7 +86,7 @@ class Reading:
 
     def __init__(self, kubelets: Kubelets, *, namespace: str = "", **jobs: int) -> None:
         self.namespace, self.kubelets, self.again = namespace, kubelets, asyncio.Event()
-        self.logs = FailureLogs(kubelets, lambda _: "pytorch", self.again.set)
+        self.logs = FailureLogs(kubelets, lambda _: "pytorch", DirtySet(), self.again.set)
         self.jobs = {
             job: tuple(
                 replace(
@@ -148,9 +151,34 @@ async def test_no_pod_waits_for_long_to_have_its_log_read():
     assert not reading.logs._reading
 
 
+LONG = ("Traceback (most recent call last):\n" + "  x\n" * 50 + "KeyError: " + "\U0001f600" * 3000).encode()
+
+
+async def test_the_pod_that_failed_first_keeps_its_log_when_the_memory_is_full():
+    reading = Reading(Kubelets(seconds=0.01, text=LONG), large=600)
+    while len(reading.kubelets.asked) < 600:
+        reading.again.clear()
+        assert reading.kubelets.asked.count("large-599") <= 1
+        reading.look()
+        await reading.again.wait()
+    assert sum(map(size_of, reading.logs._contents.values())) > KEPT_BYTES / 2
+    assert reading.look()[-1] == "large-599"
+    assert reading.kubelets.asked.count("large-599") == 1
+
+
+async def test_the_logs_of_pods_that_are_gone_are_dropped_before_those_of_failed_pods():
+    reading = Reading(Kubelets(seconds=0.01, text=LONG), first=100)
+    await reading.until(*(f"first-{i}" for i in range(100)))
+    for job in ("gone", "last"):
+        reading.jobs.pop("gone", None)
+        reading.jobs |= Reading(reading.kubelets, **{job: 100}).jobs
+        await reading.until(*(f"{job}-{i}" for i in range(100)))
+    assert len(reading.look()) == 200
+    assert len(reading.kubelets.asked) == 300
+
+
 async def test_the_memory_of_logs_is_bounded_in_bytes():
-    text = "Traceback (most recent call last):\n" + "  x\n" * 50 + "KeyError: " + "\U0001f600" * 3000
-    reading = Reading(Kubelets(seconds=0.01, text=text.encode()), **{f"job{i}": 3 for i in range(200)})
+    reading = Reading(Kubelets(seconds=0.01, text=LONG), **{f"job{i}": 3 for i in range(200)})
     reading.look()
     await asyncio.sleep(LOG_READ_SECONDS)
     assert len(reading.kubelets.asked) == 600
@@ -174,7 +202,7 @@ async def test_a_failed_pod_has_its_last_lines_from_its_log_or_its_launcher(
     log: bytes | Exception, kept: LastOutput | None, last: LastOutput
 ):
     read = asyncio.Event()
-    logs = FailureLogs(Answer(log), lambda _: "pytorch", read.set)
+    logs = FailureLogs(Answer(log), lambda _: "pytorch", DirtySet(), read.set)
     failed = ended(make_pod(), 1)
     failed = replace(failed, main=replace(failed.main, last_output=kept))
     assert logs.with_logs("job", "team-a", (failed,))[0].main.last_output is None
@@ -182,3 +210,14 @@ async def test_a_failed_pod_has_its_last_lines_from_its_log_or_its_launcher(
         await read.wait()
     main = logs.with_logs("job", "team-a", (failed,))[0].main
     assert main.last_output == last
+
+
+async def test_the_logs_of_a_deleted_job_make_room_for_others():
+    reading = Reading(Kubelets(), gone=2, stays=1)
+    await reading.until("gone-0", "gone-1", "stays-0")
+    reading.logs.forget_deleted({"stays"})
+    assert reading.look() == ["stays-0"]
+    del reading.jobs["gone"]
+    await reading.logs.stop()
+    reading.logs.forget_deleted(set())
+    assert reading.logs._kept_bytes == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from unittest.mock import Mock
 
@@ -161,3 +162,21 @@ def test_a_question_is_answered_once_although_passes_look_at_it_while_it_is_work
     life = lives(scenario)
     assert life.heard == ["red/0"]
     assert life.forecasts.what_ifs._metrics.what_ifs.labels("false")._value.get() == 1
+
+
+def test_an_answer_is_remembered_until_the_status_has_it():
+    async def scenario(life: Life) -> None:
+        life.ask("red")
+        life.see()
+        await asyncio.sleep(60)
+
+    life = lives(scenario)
+    (asked,) = life._obs.values()
+    answered = life.forecasts.with_forecast(asked, asked.job.status)
+    assert answered.forecast is not None
+    assert life.forecasts.with_forecast(asked, asked.job.status) == answered
+    written = Observation(replace(asked.job, status=answered), answered)
+    for _ in range(2):
+        assert life.forecasts.with_forecast(written, answered) is answered
+        assert life.forecasts.what_ifs._answers == {}
+    assert life.heard == ["red/0"]

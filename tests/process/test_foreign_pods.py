@@ -179,7 +179,7 @@ def test_a_reservation_names_its_node_until_its_time_is_over():
     world.pod(nominated="n2", reservation=Reservation("n2", NOW - 1, NOW + 30))
     pod = world.look()
     assert (pod.reserved, pod.nominated, may_go_to(pod)) == ("n2", "", ["n1", "n2"])
-    assert (world.foreign_pods.expired, world.foreign_pods.again_at) == ((), NOW + 30)
+    assert (world.foreign_pods.expired, world.foreign_pods.again_at_epoch) == ((), NOW + 30)
     late = world.look(NOW + 30)
     assert (late.reserved, may_go_to(late)) == ("", ["n1"])
     assert [pod.metadata.uid for pod in world.foreign_pods.expired] == ["u"]
@@ -352,7 +352,7 @@ def test_a_pod_that_could_not_be_nominated_is_let_alone_for_a_while():
     world = World(backoff={"u": PodBackoff(NOW + 30, "it cannot be nominated: forbidden")})
     world.pod()
     assert world.look().unplannable == "it cannot be nominated: forbidden"
-    assert world.foreign_pods.again_at == NOW + 30
+    assert world.foreign_pods.again_at_epoch == NOW + 30
     world.backoff.clear()
     assert world.look().unplannable == ""
 

@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elastic_api.status import MAX_METRICS
+from elastic_operator.memory import DirtySet
 from elastic_operator.pods.launcher_wire import MAX_FLAGS, MAX_GIVEN_UP, MAX_METRIC, MAX_SENTENCE, read_report
 from elastic_operator.pods.master_poller import (
     FAST_POLL_SECONDS,
@@ -66,10 +67,14 @@ class Listener:
     def __init__(self):
         self.heard = asyncio.Event()
         self.stepped = 0.0
+        self.dirty_jobs = DirtySet[str | tuple[str, str]]()
         self.poller = MasterPoller(
-            now=lambda: time.time() + self.stepped, on_change=self.heard.set, stepped=lambda: self.stepped
+            self.dirty_jobs,
+            now=lambda: time.time() + self.stepped,
+            on_change=self.heard.set,
+            stepped=lambda: self.stepped,
         )
-        self.poller.dirty.take()
+        self.dirty_jobs.take()
 
     def follow(self, port, **fields):
         known = {
@@ -90,7 +95,7 @@ class Listener:
             await self.heard.wait()
         assert time.monotonic() == at
         self.heard.clear()
-        assert self.poller.dirty.take() == {"job"}
+        assert self.dirty_jobs.take() == {"job"}
         return self.poller.report("job")
 
 
@@ -267,7 +272,7 @@ async def test_no_master_is_asked_for_a_deleted_job(listener):
         await listener.news(at=0)
         listener.poller.forget_deleted(set())
         assert listener.poller.report("job") is None
-        assert listener.poller.dirty.take() == {"job"}
+        assert listener.dirty_jobs.take() == {"job"}
         listener.follow(port)
         listener.poller.follow("job", None)
         assert listener.poller.report("job") is None
@@ -279,7 +284,7 @@ async def test_another_master_of_the_job_begins_with_nothing_said(listener):
         await listener.news(at=0)
         listener.follow(port, master_uid="n", master_epoch=3)
         assert listener.poller.report("job") is None
-        assert listener.poller.dirty.take() == {"job"}
+        assert listener.dirty_jobs.take() == {"job"}
 
 
 async def redirect(_request):

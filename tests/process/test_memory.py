@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from elastic_operator.memory import KeyedCache, SingleCache
+from elastic_operator.memory import KeyedCache, LastSeen, SingleCache
 
 
 def test_a_thing_is_made_again_only_if_its_key_differs_and_an_equal_one_stays_the_same_object() -> None:
@@ -49,3 +49,16 @@ def test_none_is_made_again_each_time_and_what_raises_leaves_the_last_thing() ->
         raise AssertionError
     assert remembered.get("a", 2, lambda: None) is None
     assert remembered.peek("a") is None
+
+
+def test_a_value_differs_at_the_first_look_and_whenever_it_is_not_equal_to_the_last_look() -> None:
+    last_seen = LastSeen[tuple[int, ...]]()
+    assert [last_seen.changed(value) for value in ((), (), (1,), (1, 2), (1, 2), ())] == [
+        True,
+        False,
+        True,
+        True,
+        False,
+        True,
+    ]
+    assert last_seen.value == ()

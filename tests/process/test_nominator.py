@@ -58,7 +58,7 @@ def nominator(session: Answers, *, reserved: float | None = None) -> tuple[Nomin
 
 async def may_go(made: Nominator) -> bool:
     """Whether the job that is to make way may let its pods go."""
-    gate = made.gate("giver")
+    gate = made.steps_before("giver")
     assert gate is not None
     return await gate()
 

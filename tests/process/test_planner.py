@@ -32,10 +32,11 @@ from elastic_operator.plan import demands
 from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, EvictionLimits, PodShape
+from elastic_operator.plan.facts.decisions import Slot
 from elastic_operator.plan.facts.team import DEFAULT_POLICY, Flavor, Quota
 from elastic_operator.plan.job.observation import Observation
+from elastic_operator.plan.last_plans import LastPlan
 from elastic_operator.plan.planner import PassDecisions, Planner
-from elastic_operator.plan.plans import Planned
 from elastic_operator.pods.failure_logs import FailureLogs
 from elastic_operator.read.convert import OUT_OF_SERVICE
 from elastic_operator.read.ledger import Ledger
@@ -64,7 +65,7 @@ class Unlimited:
     def eviction_limits(self, _gpus: int) -> EvictionLimits:
         return EvictionLimits()
 
-    def next_capacity(self, _allocation: Allocation) -> float:
+    def seconds_until_capacity(self, _allocation: Allocation) -> float:
         return inf
 
 
@@ -85,7 +86,7 @@ class World:
         self.ledger = Ledger(job_of=self.stores.jobs.get, parse=parse_pod_name, now=lambda: self.now)
         self.stores.jobs.subscribe(self._job_comes_or_goes)
         self.stores.pods.subscribe(self.ledger.pod_changed)
-        self.failed_writes, self.refused = FailedWrites(), set[str]()
+        self.failed_writes, self.refused = FailedWrites(self.ledger.dirty_jobs), set[str]()
         self.begin_anew()
 
     def begin_anew(self) -> None:
@@ -96,7 +97,7 @@ class World:
         clock = self.clock = ServerClock(monotonic=lambda: self.now)
         clock.offset = 0.0
         reader = Reader(self.stores, self.ledger, self.settings, clock=clock, quarantine=quarantine.Quarantine())
-        logs = FailureLogs(None, lambda _: "pytorch", lambda: None)
+        logs = FailureLogs(None, lambda _: "pytorch", self.ledger.dirty_jobs, lambda: None)
         passed = {
             "may_preempt": lambda job: job.name not in self.refused,
             "may_not_preempt": lambda: (frozenset(f"uid-{name}" for name in self.refused), frozenset()),
@@ -203,9 +204,7 @@ class World:
             job_uid=uid,
             namespace="default",
             name=name,
-            role=role,
-            index=int(index),
-            node=where or None,
+            slot=Slot(role, int(index), where or None, ready=True),
             shape=PodShape({GPU: 1}, gpus=1),
         )
 
@@ -352,7 +351,7 @@ def test_a_planner_that_remembers_decides_what_a_fresh_one_decides(history):
         getattr(world, what)(*how)
         remembered, fresh = world.decide(), world.decide_anew()
         assert dict(remembered.allocation) == dict(fresh.allocation)
-        assert not remembered.is_new or remembered.until == fresh.until
+        assert not remembered.is_new or remembered.until_epoch == fresh.until_epoch
         for uid, obs in remembered.obs.items():
             plans = [
                 planner.plan(obs, found.allocation.get(uid), world.now)
@@ -369,7 +368,7 @@ def test_only_jobs_with_another_observation_or_a_due_plan_need_plans(history):
         getattr(world, what)(*how)
         decisions = world.decide()
         all_obs = decisions.obs
-        plans = {uid: world.planner.plans.of(uid) for uid in all_obs}
+        plans = {uid: world.planner.plans.last_plan(uid) for uid in all_obs}
         needed = {
             uid
             for uid, plan in plans.items()
@@ -379,9 +378,9 @@ def test_only_jobs_with_another_observation_or_a_due_plan_need_plans(history):
         }
         assert set(world.planner.may_need_plans(decisions, world.now)) == needed
         dues = [plan.due for plan in world.planner.plans.all() if plan.due > -inf]
-        assert world.planner.plans.next_due() == min(dues, default=inf)
+        assert world.planner.plans.next_due_monotonic() == min(dues, default=inf)
         for uid in sorted(needed)[:1]:
-            world.planner.plans.note(Planned(all_obs[uid], None, world.now + lasts, all_obs[uid].status))
+            world.planner.plans.note(LastPlan(all_obs[uid], None, world.now + lasts, all_obs[uid].status))
 
 
 def with_masters(jobs: int, *, size: int) -> World:
@@ -398,7 +397,7 @@ def test_a_pass_in_which_nothing_changes_looks_at_no_job():
     def calls(jobs: int) -> int:
         world = with_masters(jobs, size=3)
         for obs in world.decide().obs.values():
-            world.planner.plans.note(Planned(obs, None, inf, obs.status))
+            world.planner.plans.note(LastPlan(obs, None, inf, obs.status))
         return calls_of(lambda: list(world.planner.may_need_plans(world.decide(), world.now)))
 
     assert calls(40) == calls(10)
@@ -410,7 +409,7 @@ def test_a_pass_in_which_one_job_changes_costs_little_more_beside_many_others():
         first = world.decide()
         for obs in first.obs.values():
             assignment = first.allocation.find_assignment(obs.job.uid)
-            world.planner.plans.note(Planned(obs, assignment, inf, obs.status))
+            world.planner.plans.note(LastPlan(obs, assignment, inf, obs.status))
         world.job("job-0", 2, STATUSES[2], "")
         return calls_of(lambda: list(world.planner.may_need_plans(world.decide(), world.now)))
 
@@ -539,7 +538,7 @@ def test_unchanged_job_whose_allocation_raises_is_quarantined_in_that_pass(
 
     monkeypatch.setattr(Allocator, "allocate", raises_at_the_first)
     world.planner.forget_allocation()
-    assert [obs.job.name for obs in world.decide().obs.values() if obs.job.fault] == ["first"]
+    assert [obs.job.name for obs in world.decide().obs.values() if obs.job.quarantine] == ["first"]
 
 
 def by_name(things):
@@ -676,15 +675,15 @@ def grace_of_first(world: World) -> int:
 def test_a_jobs_pods_are_kept_to_the_nodes_of_its_flavor():
     flavors = [{"name": "a100", "resources": [GPU], "nodeSelector": {"gpu": "a100"}}]
     (demand,) = world_with_a_job(flavors=flavors).look().inputs.jobs
-    assert (demand.flavor, demand.worker.node_selector) == ("a100", {"gpu": "a100"})
+    assert (demand.shape.flavor, demand.shape.worker.node_selector) == ("a100", {"gpu": "a100"})
 
 
 def test_known_classes_set_the_priorities_of_pods():
     world = world_with_a_job()
-    assert world.look().inputs.jobs[0].pod_priorities == (1, 0)
+    assert world.look().inputs.jobs[0].shape.priorities == (1, 0)
     for name, value in (("elastic-pytorch-worker", 5), ("elastic-pytorch-master", 6)):
         world.priority_class(name, value, default=False)
-    assert world.look().inputs.jobs[0].pod_priorities == (6, 5)
+    assert world.look().inputs.jobs[0].shape.priorities == (6, 5)
 
 
 def test_a_pod_that_does_not_go_is_used_in_the_next_look_after_its_time():
@@ -714,9 +713,9 @@ def test_only_the_jobs_are_looked_at_whose_claim_or_volume_changes_or_whose_pods
         world.pod(name, "master-0", "n1", "Running", False, True)
     world.look()
     reader, looks = world.stored.reader, set()
-    inputs, shape = reader.jobs.inputs, reader.shapes.of
+    inputs, shape = reader.jobs.inputs, reader.shapes.shape_of
     monkeypatch.setattr(reader.jobs, "inputs", lambda body, *how: looks.add(body.metadata.name) or inputs(body, *how))
-    monkeypatch.setattr(reader.shapes, "of", lambda job: looks.add(job.name) or shape(job))
+    monkeypatch.setattr(reader.shapes, "shape_of", lambda job: looks.add(job.name) or shape(job))
 
     def looked_at():
         looks.clear()
@@ -742,6 +741,35 @@ def test_only_the_jobs_are_looked_at_whose_claim_or_volume_changes_or_whose_pods
         assert looked_at() == ["third"]
 
 
+def test_a_job_whose_size_is_held_is_looked_at_after_a_change_from_outside_and_in_no_other_pass(monkeypatch):
+    world = world_with_a_job()
+    held = STATUSES[2] | {"heldUntil": datetime.fromtimestamp(world.now + 500, UTC).isoformat()}
+    for name, status in (("first", held), ("second", STATUSES[2])):
+        world.job(name, 3, status, "")
+        world.pod(name, "master-0", "n1", "Running", False, True)
+    world.look()
+    reader, looks = world.stored.reader, []
+    inputs = reader.jobs.inputs
+    monkeypatch.setattr(
+        reader.jobs, "inputs", lambda body, *how: looks.append(body.metadata.name) or inputs(body, *how)
+    )
+
+    def looked_at():
+        looks.clear()
+        world.now += 0.01  # a status that is not written is looked at again in each second
+        world.look()
+        return sorted({*looks})
+
+    looked_at()
+    assert looked_at() == []
+    world.job("third", 3, {}, "")
+    assert looked_at() == ["first", "third"]
+    world.is_refused("third", True)
+    assert looked_at() == ["third"]
+    assert looked_at() == ["first"], "the answer is a change from outside"
+    assert looked_at() == []
+
+
 def test_the_stores_keep_nothing_of_a_leader_that_leads_no_more():
     world = two_jobs(masters=True)
     former = weakref.ref(world.stored)
@@ -752,7 +780,7 @@ def test_the_stores_keep_nothing_of_a_leader_that_leads_no_more():
 
 
 def because(world: World) -> str:
-    return world.look().inputs.jobs[0].worker.unpinned_because
+    return world.look().inputs.jobs[0].shape.worker.unpinned_because
 
 
 def test_pods_of_a_job_that_may_have_none_any_more_are_counted_on_their_node_in_the_next_look():

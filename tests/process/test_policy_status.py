@@ -222,7 +222,7 @@ async def test_a_failure_is_logged_once_however_often_it_is_tried(here: World, c
     await asyncio.sleep(60)
     assert here.writes > 3
     assert [r.message for r in caplog.records if r.name == upkeep.__name__] == [
-        "policy=a its status cannot be written: 403 Forbidden: no (403)"
+        "cannot write the status policy=a reason=403 Forbidden: no (403)"
     ]
 
 

@@ -13,8 +13,8 @@ from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.stores import Stores
 from elastic_operator.loop.reclaim.admission_check import AdmissionCheck, AdmissionChecker
 from elastic_operator.loop.writes.create import Creator
-from elastic_operator.loop.writes.master import Masters
-from elastic_operator.plan.facts.decisions import CreatePod, Route
+from elastic_operator.loop.writes.master import Masters, changed_route
+from elastic_operator.plan.facts.decisions import CreatePod, Route, Slot
 from elastic_operator.pods.launcher_target import target_of
 from elastic_operator.read.shapes import Shapes
 from elastic_operator.settings import Settings
@@ -24,7 +24,8 @@ from tests.plan.jobs import TEMPLATE, group, make_grant, make_job, make_spec, pl
 
 ON_NODE = {"spec": {**TEMPLATE["spec"], "hostNetwork": True}}
 MODES = [{"mode": "Elastic"}, {"mode": "Torchrun"}]
-CREATES = tuple(CreatePod(role, 0, None, 1, (2, 4), 1, '{"wish":1}') for role in ("master", "worker"))
+SLOTS = (Slot(role, 0, None, True) for role in ("master", "worker"))
+CREATES = tuple(CreatePod(slot, 1, (2, 4), 1, '{"wish":1}') for slot in SLOTS)
 BUILD = BuildSettings(worker_image="registry.example/worker:1")
 
 
@@ -41,11 +42,22 @@ async def carry_out(job, session, api):
     """Both pods, the Service and the slice that were made for the job."""
     stores = Stores(*(Store() for _ in range(8)))
     await Creator(session, stores, BUILD).create_all(job, CREATES, set())
-    await Masters(session, stores).route(job, Route("10.1.0.5", "n1"))
+    await Masters(session, stores).write_endpoint_slice(job, Route("10.1.0.5", "n1"))
     folder = "/api/v1/namespaces/a"
     found = [api.find(f"{folder}/pods/toy-{role}-0") for role in ("master", "worker")]
     slices = "/apis/discovery.k8s.io/v1/namespaces/a/endpointslices/toy-master"
     return *found, api.find(f"{folder}/services/toy-master"), api.find(slices)
+
+
+async def test_a_slice_with_the_masters_address_on_another_node_leads_wrong(session):
+    job, stores = on_node({"mode": "Elastic"}), Stores(*(Store() for _ in range(8)))
+    await Creator(session, stores, BUILD).create_all(job, CREATES, set())
+    await Masters(session, stores).write_endpoint_slice(job, Route("10.1.0.5", "n1"))
+    assert changed_route(stores, job, Route("10.1.0.5", "n1")) is None
+    moved = Route("10.1.0.5", "n2")
+    assert changed_route(stores, job, moved) == moved
+    await Masters(session, stores).write_endpoint_slice(job, moved)
+    assert changed_route(stores, job, moved) is None
 
 
 def declared(pod):
@@ -109,10 +121,10 @@ def test_the_planner_knows_the_ports_that_masters_will_declare():
     shapes = Shapes(Settings(), claims=Store(), volumes=Store(), classes=Store())
     job = on_node(MODES[0])
     port = master_port(job.uid, job.spec)
-    shape = shapes.of(job)
+    shape = shapes.shape_of(job)
     assert shape.master.host_ports == {("", "TCP", port), ("", "TCP", port + 1)}
     assert shape.worker.host_ports == frozenset()
-    assert shapes.of(make_job(namespace="a", uid="other")).master.host_ports == frozenset()
+    assert shapes.shape_of(make_job(namespace="a", uid="other")).master.host_ports == frozenset()
 
 
 @pytest.mark.parametrize("declares", [True, False], ids=["its-own", "of-an-older-release"])

@@ -25,8 +25,8 @@ def raised(found: Quarantine, times: int, clock: SimpleNamespace, **more: bool) 
     waits = []
     for _ in range(times):
         fault = found.quarantine("job", "uid", "a/b", KeyError("claimName"), version=1, **more)
-        waits.append(fault.again_at - clock.passed)
-        clock.passed = fault.again_at
+        waits.append(fault.again_at_monotonic - clock.passed)
+        clock.passed = fault.again_at_monotonic
     return waits
 
 
@@ -48,17 +48,17 @@ def test_it_begins_again_with_the_shortest_wait_after_a_success_a_long_quiet_or_
     raised(found, 5, clock)
     clock.passed += KEPT_SECONDS + 1
     assert raised(found, 1, clock) == [1]
-    assert found.quarantine("job", "uid", "a/b", KeyError(), version=2).again_at - clock.passed == 1
+    assert found.quarantine("job", "uid", "a/b", KeyError(), version=2).again_at_monotonic - clock.passed == 1
 
 
 def test_only_an_error_at_what_tells_of_the_first_one_silences_an_object():
     found = Quarantine()
     found.quarantine("job", "uid", "a/b", KeyError(), version=1)
     of_a_plan_under_way = found.quarantine("job", "uid", "a/b", KeyError(), version=1, at_grant=True)
-    assert not of_a_plan_under_way.silent
+    assert not of_a_plan_under_way.status_failed
     assert not found.may_preempt("uid", 1)
     of_a_plan_under_way.is_reported = True
-    assert found.quarantine("job", "uid", "a/b", KeyError(), version=1, at_grant=True).silent
+    assert found.quarantine("job", "uid", "a/b", KeyError(), version=1, at_grant=True).status_failed
 
 
 def test_an_edit_has_it_tried_again_at_once():
@@ -84,24 +84,24 @@ def test_what_an_error_of_the_allocation_says_is_for_the_log_alone(caplog):
     assert "other-team" in caplog.text
 
 
-def test_the_state_changes_when_an_object_is_quarantined_and_when_its_next_try_is_due(clock):
+def test_the_revision_changes_when_an_object_is_quarantined_and_when_its_next_try_is_due(clock):
     found = Quarantine()
-    states = [found.state()]
+    states = [found.revision()]
     found.quarantine("node", "uid", "n1", KeyError())
-    states.append(found.state())
+    states.append(found.revision())
     clock.passed = 1.5
-    states.append(found.state())
+    states.append(found.revision())
     assert len(set(states)) == 3
-    assert found.next_try(since=0.5) == 1.0
+    assert found.next_try_monotonic(since=0.5) == 1.0
 
 
 def test_a_pass_is_due_as_soon_as_an_object_may_take_from_others_again(clock):
     found = Quarantine()
     found.quarantine("job", "uid", "j", KeyError(), at_grant=True)
-    assert found.next_try(since=quarantine.FIRST_FAULT_SECONDS) < inf
-    clock.passed = found.next_try(since=quarantine.FIRST_FAULT_SECONDS)
+    assert found.next_try_monotonic(since=quarantine.FIRST_FAULT_SECONDS) < inf
+    clock.passed = found.next_try_monotonic(since=quarantine.FIRST_FAULT_SECONDS)
     assert found.may_preempt("uid", None)
-    assert found.next_try(since=clock.passed) == inf
+    assert found.next_try_monotonic(since=clock.passed) == inf
 
 
 def refuse(bad: set[int], *, together: int = 1):

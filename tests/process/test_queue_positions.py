@@ -106,9 +106,9 @@ def test_where_the_first_of_hundreds_starts_a_few_hear_of_it(monkeypatch) -> Non
 def test_without_changes_and_waiting_jobs_nothing_is_due(monkeypatch) -> None:
     life = Life(monkeypatch)
     life.look([RUNS])
-    assert life.positions.next_at() == float("inf")
+    assert life.positions.next_at_monotonic() == float("inf")
     life.look([RUNS, *crowd(1)])
-    assert life.positions.next_at() <= life.passed + STARTS_SECONDS
+    assert life.positions.next_at_monotonic() <= life.passed + STARTS_SECONDS
 
 
 def test_an_estimate_is_told_again_only_where_it_is_another_one(monkeypatch) -> None:

@@ -22,7 +22,9 @@ def test_without_a_file_all_settings_have_their_defaults(tmp_path):
 
 
 def test_the_file_is_read(tmp_path):
-    assert load(tmp_path, "flavors: [{name: amd, resources: [amd.com/gpu]}]").gpu_resources == ("amd.com/gpu",)
+    assert load(tmp_path, "flavors: [{name: amd, resources: [amd.com/gpu]}]").allocation.gpu_resources == (
+        "amd.com/gpu",
+    )
 
 
 def test_the_environment_wins_over_the_file(tmp_path):
@@ -144,7 +146,7 @@ def flavor(name="a", *, resources=("nvidia.com/gpu",), labels=None):
     ],
 )
 def test_flavors_that_no_gpu_has_two_of_are_taken(flavors):
-    assert [f.name for f in Settings.model_validate({"flavors": flavors}).gpu_flavors] == ["a", "b"]
+    assert [f.name for f in Settings.model_validate({"flavors": flavors}).flavors] == ["a", "b"]
 
 
 @pytest.mark.parametrize(
@@ -169,25 +171,25 @@ def test_two_flavors_of_one_name_are_refused(tmp_path):
 
 def test_the_resources_of_all_flavors_count_as_gpus_each_once():
     flavors = [flavor("a", labels=A100), flavor("b", labels=H100), flavor("c", resources=["amd.com/gpu"])]
-    assert Settings.model_validate({"flavors": flavors}).gpu_resources == ("nvidia.com/gpu", "amd.com/gpu")
+    assert Settings.model_validate({"flavors": flavors}).allocation.gpu_resources == ("nvidia.com/gpu", "amd.com/gpu")
 
 
 def test_a_namespace_without_a_policy_is_as_the_settings_say():
     policy = {"borrowing": {"limit": 4, "weight": 0}, "priority": -1, "perJob": {"maxGPUs": 2}}
     settings = Settings.model_validate({"defaultPolicy": policy | {"perNamespace": True}})
-    team = settings.default_team
-    assert settings.default_parents == ()
+    team = settings.allocation.default_team
+    assert settings.allocation.default_parents == ()
     assert team.quotas == {"default": Quota(guaranteed=0, borrow_limit=4, weight=0)}
     assert (team.priority, team.max_gpus_per_job, team.has_policy, team.parent) == (-1, 2, False, None)
 
 
 def test_all_namespaces_without_a_policy_are_together_as_the_settings_say():
-    assert Settings().default_team == replace(NO_POLICY, parent=DEFAULT_POLICY)
-    assert Settings().default_parents == (replace(NO_POLICY, name=DEFAULT_POLICY),)
+    assert Settings().allocation.default_team == replace(NO_POLICY, parent=DEFAULT_POLICY)
+    assert Settings().allocation.default_parents == (replace(NO_POLICY, name=DEFAULT_POLICY),)
     policy = {"borrowing": {"limit": 4, "weight": 0}, "priority": -1, "perJob": {"maxGPUs": 2}}
     settings = Settings.model_validate({"defaultPolicy": policy})
-    (together,) = settings.default_parents
+    (together,) = settings.allocation.default_parents
     assert together.quotas == {"default": Quota(guaranteed=0, borrow_limit=4, weight=0)}
-    assert (settings.default_team.quotas, settings.default_team.parent) == ({}, together.name)
-    for team in (together, settings.default_team):
+    assert (settings.allocation.default_team.quotas, settings.allocation.default_team.parent) == ({}, together.name)
+    for team in (together, settings.allocation.default_team):
         assert (team.priority, team.max_gpus_per_job, team.has_policy) == (-1, 2, False)

@@ -12,6 +12,7 @@ import pytest
 
 from elastic_operator.cluster.api_requests import LONG_LOG_BYTES
 from elastic_operator.cluster.errors import Unreachable
+from elastic_operator.memory import DirtySet
 from elastic_operator.plan.facts.job import Survivors
 from elastic_operator.pods.failure_logs import LOG_READ_SECONDS, MAX_OF_JOB, FailureLogs
 from elastic_operator.pods.survivor_logs import BEFORE_SECONDS, READ_AGAIN_SECONDS, SurvivorLogs
@@ -53,7 +54,8 @@ class Reading:
 
     def __init__(self, logs: dict[str, bytes | Exception], *, workers: int = 2, seconds: float = 0.01) -> None:
         self.kubelets, self.news = Kubelets(logs, seconds), 0
-        failures = FailureLogs(self.kubelets, lambda _: "pytorch", self._changed)
+        self.dirty_jobs = DirtySet[str | tuple[str, str]]()
+        failures = FailureLogs(self.kubelets, lambda _: "pytorch", self.dirty_jobs, self._changed)
         self.survivors, self.left = self._survivors(failures), Survivors(group(workers), time.time() - 10)
 
     def _survivors(self, failures: FailureLogs) -> SurvivorLogs:
@@ -62,7 +64,7 @@ class Reading:
 
     def _changed(self) -> None:
         self.news += 1
-        assert self.survivors.dirty.take() in (None, {"job"})
+        assert self.dirty_jobs.take() in (None, {"job"})
 
     async def read(self, seconds: float = 1.0) -> bool:
         """Whether they are shown to be a group after so many seconds."""

@@ -38,4 +38,4 @@ async def test_an_error_of_the_operator_s_own_at_one_object_keeps_no_other_and_i
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
     assert len(others) >= 2, "written in the rounds in which the first one raised"
-    assert len([record for record in caplog.records if "policy=a status" in record.message]) == 1
+    assert len([record for record in caplog.records if "the operator policy=a" in record.message]) == 1

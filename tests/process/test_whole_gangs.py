@@ -8,7 +8,13 @@ import pytest
 
 from elastic_operator.plan.facts.allocation_inputs import ForeignPod
 from elastic_operator.read.foreign.gang_key import gang_of, may_be_split
-from elastic_operator.read.foreign.whole_gangs import MAX_GANG_PODS, MAX_GROWING_SECONDS, SETTLED_SECONDS, WholeGangs
+from elastic_operator.read.foreign.whole_gangs import (
+    MAX_GROWING_SECONDS,
+    MAX_PODS_OF_A_GANG,
+    MAX_UNTRIED_SECONDS,
+    SETTLED_SECONDS,
+    WholeGangs,
+)
 from tests.cluster_unit.build import pod
 from tests.plan.quota.cases import make_foreign_pod
 
@@ -23,9 +29,14 @@ def gang(count: int, **more: ForeignPod | None) -> dict[str, dict[str, ForeignPo
     return {"g": {f"g{i}": make_foreign_pod(f"g{i}", gang="g") for i in range(count)} | more}
 
 
-def held(gangs: WholeGangs, waiting: dict[str, dict[str, ForeignPod | None]], now: float) -> set[str]:
+def held(
+    gangs: WholeGangs,
+    waiting: dict[str, dict[str, ForeignPod | None]],
+    now: float,
+    untried: frozenset[str] = frozenset(),
+) -> set[str]:
     """The pods that are held back: each is on its own and takes nothing."""
-    instead = gangs.without_unsettled(waiting, now)
+    instead = gangs.without_unsettled(waiting, untried, now)
     assert not any(pod.gang for pod in instead.values())
     return {uid for uid, pod in instead.items() if not pod.may_preempt}
 
@@ -33,11 +44,11 @@ def held(gangs: WholeGangs, waiting: dict[str, dict[str, ForeignPod | None]], no
 def test_a_gang_is_held_back_until_it_has_not_grown_for_a_second() -> None:
     gangs, two, three = WholeGangs(), gang(2), gang(3)
     assert held(gangs, two, NOW) == {"g0", "g1"}
-    assert gangs.again_at == ceil(SETTLED)
+    assert gangs.again_at_epoch == ceil(SETTLED)
     assert len(held(gangs, three, SETTLED - 0.1)) == 3
     assert len(held(gangs, three, SETTLED)) == 3
     assert held(gangs, three, SETTLED + 1.0) == set()
-    assert gangs.again_at == float("inf")
+    assert gangs.again_at_epoch == float("inf")
 
 
 def test_one_that_grows_all_the_time_is_served_as_it_is_after_ten_seconds() -> None:
@@ -59,7 +70,7 @@ def test_gang_that_grows_again_waits_until_all_pods_exist() -> None:
 def test_a_pod_alone_of_its_job_is_no_gang() -> None:
     gangs = WholeGangs()
     assert held(gangs, gang(1), NOW) == {"g0"}
-    (alone,) = gangs.without_unsettled(gang(1), SETTLED).values()
+    (alone,) = gangs.without_unsettled(gang(1), frozenset(), SETTLED).values()
     assert (alone.gang, alone.may_preempt) == ("", True)
     assert gangs.note_served(frozenset(), frozenset({"g"}), SETTLED) == []
     assert held(gangs, gang(1), SETTLED) == set()
@@ -91,6 +102,39 @@ def test_one_that_may_be_split_is_not() -> None:
     assert held(gangs, waiting, SETTLED) == set()
 
 
+def gang_that_may_be_split(tried: int, pods: int) -> tuple[dict[str, dict[str, ForeignPod | None]], frozenset[str]]:
+    """A gang of so many pods, and those of them (uids) that kube-scheduler has not tried yet."""
+    uids = [f"g{i}" for i in range(pods)]
+    there = {uid: make_foreign_pod(uid, gang="g", may_be_split=True) for uid in uids[:tried]}
+    return {"g": there | dict.fromkeys(uids[tried:])}, frozenset(uids[tried:])
+
+
+def test_one_that_may_be_split_waits_while_kube_scheduler_tries_its_pods_one_after_the_other() -> None:
+    gangs = WholeGangs()
+    for tried in range(1, 30):
+        waiting, untried = gang_that_may_be_split(tried, 30)
+        assert len(held(gangs, waiting, NOW + tried, untried)) == tried
+    assert held(gangs, *(gang_that_may_be_split(30, 30)[0], NOW + 30)) == set()
+
+
+def test_one_that_may_be_split_is_served_without_pods_that_kube_scheduler_does_not_try_for_ten_seconds() -> None:
+    gangs, (waiting, untried) = WholeGangs(), gang_that_may_be_split(2, 4)
+    assert len(held(gangs, waiting, NOW, untried)) == 2
+    waiting, untried = gang_that_may_be_split(3, 4)
+    assert len(held(gangs, waiting, NOW + 5, untried)) == 3
+    assert len(held(gangs, waiting, NOW + 5 + MAX_GROWING_SECONDS - 0.1, untried)) == 3
+    assert gangs.again_at_epoch == ceil(NOW + 5 + MAX_GROWING_SECONDS)
+    assert held(gangs, waiting, NOW + 5 + MAX_GROWING_SECONDS, untried) == set()
+
+
+def test_one_that_may_be_split_does_not_wait_for_untried_pods_for_ever() -> None:
+    gangs = WholeGangs()
+    times = [NOW + 5.0 * i for i in range(20)]
+    cases = [(now, *gang_that_may_be_split(2 + i, 40)) for i, now in enumerate(times)]
+    served = [not held(gangs, waiting, now, untried) for now, waiting, untried in cases]
+    assert served == [now >= NOW + MAX_UNTRIED_SECONDS for now in times]
+
+
 def test_if_one_pod_of_a_gang_cannot_be_placed_no_pods_are_evicted_but_for_promised_places() -> None:
     gangs = WholeGangs()
     more = {
@@ -102,9 +146,9 @@ def test_if_one_pod_of_a_gang_cannot_be_placed_no_pods_are_evicted_but_for_promi
 
 
 def test_a_gang_of_too_many_pods_is_not_served() -> None:
-    gangs, large = WholeGangs(), gang(MAX_GANG_PODS + 1)
+    gangs, large = WholeGangs(), gang(MAX_PODS_OF_A_GANG + 1)
     held(gangs, large, NOW)
-    assert len(held(gangs, large, SETTLED)) == MAX_GANG_PODS + 1
+    assert len(held(gangs, large, SETTLED)) == MAX_PODS_OF_A_GANG + 1
 
 
 def test_gang_without_room_backs_off_and_a_placed_gang_does_not() -> None:
@@ -115,15 +159,15 @@ def test_gang_without_room_backs_off_and_a_placed_gang_does_not() -> None:
         assert held(gangs, large, now) == set()
         first_backoffs = gangs.note_served(frozenset(), tried, now)
         assert first_backoffs == ([] if times else [frozenset(large["g"])])
-        times.append(gangs.again_at - now)
+        times.append(gangs.again_at_epoch - now)
         assert len(held(gangs, large, now)) == 64
-        now = gangs.again_at
+        now = gangs.again_at_epoch
     assert times == [2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 60.0]
     assert held(gangs, large, now) == set()
     gangs.note_served(frozenset({"g0"}), tried, now)
     assert held(gangs, large, now) == set()
     gangs.note_served(frozenset(), tried, now)
-    assert gangs.again_at == now + 2.0
+    assert gangs.again_at_epoch == now + 2.0
 
 
 def test_during_back_off_no_pods_are_evicted_for_promised_places_either() -> None:
@@ -139,13 +183,13 @@ def test_a_gang_that_was_not_tried_does_not_rest() -> None:
     held(gangs, gang(2), NOW)
     assert held(gangs, gang(2), SETTLED) == set()
     assert gangs.note_served(frozenset(), frozenset(), SETTLED) == []
-    assert gangs.again_at == ceil(SETTLED + 1.0)
+    assert gangs.again_at_epoch == ceil(SETTLED + 1.0)
     assert held(gangs, gang(2), SETTLED) == set()
 
 
 def test_the_same_requests_are_held_back_as_the_same_objects() -> None:
     gangs, waiting = WholeGangs(), gang(2)
-    first, again = gangs.without_unsettled(waiting, NOW), gangs.without_unsettled(waiting, NOW + 0.0001)
+    first, again = (gangs.without_unsettled(waiting, frozenset(), now) for now in (NOW, NOW + 0.0001))
     assert all(first[uid] is again[uid] for uid in first)
 
 

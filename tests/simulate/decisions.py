@@ -40,7 +40,7 @@ def comes_out_again(inputs: AllocationInputs, unclear: Collection[str] = ()) -> 
 
     What happens in one of them says nothing about the others.
     """
-    flavors = {job.uid: job.flavor for job in inputs.jobs}
+    flavors = {job.uid: job.shape.flavor for job in inputs.jobs}
     first = allocating.allocate(inputs)
     second = allocating.allocate(carried_out(inputs, dict(first)))
     for uid in (uid for uid in first if flavors.get(uid) not in unclear):

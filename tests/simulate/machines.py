@@ -22,6 +22,7 @@ class Machines:
         let_go: Whether kubelets remove terminating pods.
         schedules: Whether the scheduler runs.
         never: UIDs of pods that the scheduler places nowhere.
+        unseen: UIDs of pods that the scheduler has not got to yet.
     """
 
     def __init__(self, server: Server) -> None:
@@ -37,7 +38,7 @@ class Machines:
         self.refusing: set[str] = set()
         """Nodes whose kubelet refuses each pod, for example while the device plugin restarts."""
         self._scheduler = Scheduler(server)
-        self.never = self._scheduler.never
+        self.never, self.unseen = self._scheduler.never, self._scheduler.unseen
 
     @property
     def overtook(self) -> bool:

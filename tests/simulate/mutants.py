@@ -12,13 +12,14 @@ from unittest.mock import patch
 from elastic_operator.loop.reclaim.nominator import Nominator
 from elastic_operator.plan import demands, planner
 from elastic_operator.plan.allocation import allocate as allocating
-from elastic_operator.plan.allocation import assignments, queues, rounds, state
+from elastic_operator.plan.allocation import queues, rounds, state
 from elastic_operator.plan.allocation.accounts import Account, diverging_paths
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.preemption import candidates, preempt
-from elastic_operator.plan.allocation.preemption.candidates import Candidates, Unit, preempt_units
+from elastic_operator.plan.allocation.preemption.candidates import Candidates, VictimUnit, preempt_units
 from elastic_operator.plan.allocation.preemption.rules import PreemptionCheck
 from elastic_operator.plan.allocation.state import AllocationState
+from elastic_operator.plan.facts import pod_order
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, ForeignPod, JobDemand, Node, PodShape
 from elastic_operator.plan.facts.decisions import Nomination, Plan
 from elastic_operator.plan.facts.job import Job
@@ -102,8 +103,10 @@ def _bare(shape: PodShape) -> PodShape:
 
 
 def _by_gpus_alone(job: JobDemand) -> JobDemand:
-    worker = _bare(job.worker)
-    return replace(job, worker=worker, master=worker if job.master is job.worker else _bare(job.master))
+    shape = job.shape
+    worker = _bare(shape.worker)
+    master = worker if shape.master is shape.worker else _bare(shape.master)
+    return replace(job, shape=replace(shape, master=master, worker=worker))
 
 
 def _of_any_size(job: JobDemand) -> JobDemand:
@@ -130,12 +133,12 @@ def _master_goes_first(member: Any) -> tuple[bool, int, str]:
     return member.role == "master", member.index, member.uid
 
 
-def _one_too_many(state: AllocationState, preemptor: Entry, units: Iterable[Unit]) -> None:
+def _one_too_many(state: AllocationState, preemptor: Entry, units: Iterable[VictimUnit]) -> None:
     """Beside those that must go, one more worker of a job that loses some."""
     units = list(units)
     preempt_units(state, preemptor, units)
     entry = units[0].entry
-    if entry.spare and entry.kept:
+    if entry.spare_workers and entry.kept:
         state.release(entry, entry.kept[-1])
 
 
@@ -145,8 +148,8 @@ def _always(*_args: Any, **_more: Any) -> bool:
 
 def _only_for_guarantees(check: PreemptionCheck, victim_account: Account, _gpus: int, **_more: Any) -> bool:
     ours, theirs = diverging_paths(check.preemptor, victim_account)
-    within = all(account.used + check.need <= account.guaranteed for account in ours)
-    return within and all(account.used > account.guaranteed for account in theirs)
+    within = all(account.used_soon + check.need <= account.guaranteed for account in ours)
+    return within and all(account.used_soon > account.guaranteed for account in theirs)
 
 
 def _nothing_is_done(*_args: Any) -> None:
@@ -266,19 +269,19 @@ MUTANTS: Mapping[str, Mutant] = {
         (candidates.Candidates, "_may_be_preempted_whole", _always)
     ),
     "more is taken than is needed": _instead(
-        (preempt, "preempt_units", _one_too_many), (rounds, "give_back", _nothing_is_done)
+        (preempt, "preempt_units", _one_too_many), (rounds, "fill_back", _nothing_is_done)
     ),
     "nothing is taken for foreign pods": _with_inputs(lambda inputs: replace(inputs, foreign_pods=())),
     "foreign pods need no right": _instead((Candidates, "check", _foreign_pods_are_not_asked)),
     "foreign pods need only GPUs": _requests(lambda request: replace(request, shape=_bare(request.shape))),
-    "victims go before the pod is nominated": _instead((Nominator, "gate", _nominates_later)),
-    "victims go and nobody is nominated": _instead((Nominator, "gate", _nothing_is_done)),
+    "victims go before the pod is nominated": _instead((Nominator, "steps_before", _nominates_later)),
+    "victims go and nobody is nominated": _instead((Nominator, "steps_before", _nothing_is_done)),
     "a place that is kept is given away": _with_inputs(_without_promises),
     "a nomination by the scheduler is none": _requests(lambda request: replace(request, nominated="")),
     "the scheduler's own preemption is done twice": _requests(lambda request: replace(request, preempts=False)),
     "a place is kept for ever": _instead((Reservation, "is_in_force", _holds_for_ever)),
     "masters go first": _instead(
-        *((module, "keep_order", _master_goes_first) for module in (queues, state, assignments))
+        *((module, "keep_order", _master_goes_first) for module in (queues, state, pod_order))
     ),
     **GUARDS,
 }

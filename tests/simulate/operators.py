@@ -8,7 +8,6 @@ from random import Random
 from typing import Any
 
 from elastic_api.pod_names import parse_pod_name
-from elastic_operator.build.request import BuildSettings
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.store import Store
@@ -45,7 +44,7 @@ KINDS: dict[str, tuple[str, type[Any]]] = {
 SETTINGS = Settings(
     flavors=tuple(GpuFlavor(name=name, resources=(GPU,), node_selector={POOL: name}) for name in FLAVORS)
 )
-BUILD = BuildSettings(SETTINGS.master_priority_class_name, SETTINGS.worker_priority_class_name)
+BUILD = SETTINGS.build("elastic-system")
 MOST_TURNS = 5_000
 """Turns of the event loop after which the writes of a pass must be over."""
 
@@ -62,7 +61,7 @@ class Operator:
         self.stores.jobs.subscribe(lambda old, new: self.ledger.job_changed((new or old).metadata.uid))
         self.stores.pods.subscribe(self.ledger.pod_changed)
         self.events = EventRecorder(self.wire, instance="simulated")  # type: ignore[arg-type]
-        self.logs = FailureLogs(self.wire, lambda _: "pytorch", lambda: None)  # type: ignore[arg-type]
+        self.logs = FailureLogs(self.wire, lambda _: "pytorch", self.ledger.dirty_jobs, lambda: None)  # type: ignore[arg-type]
         self.times = JobTimes()
         self.controller = make_controller(
             stores=self.stores,
@@ -74,7 +73,7 @@ class Operator:
             ),
             metrics=metrics,
             clock=self.wire.clock,
-            poller=MasterPoller(now=self.wire.clock.time, on_change=lambda: None),
+            poller=MasterPoller(self.ledger.dirty_jobs, now=self.wire.clock.time, on_change=lambda: None),
             is_fresh=lambda: True,
             times=self.times,
         )
@@ -121,7 +120,7 @@ class Operator:
 
     async def run_pass(self) -> float:
         """One pass, and what it started, to its end; returns the seconds until the next is due by itself."""
-        wait = self.controller.run_pass()
+        wait, _ = self.controller.run_pass()
         for _ in range(MOST_TURNS):
             loop, admission_checks = self.controller, self.controller.admission_checks._running
             if not (

@@ -53,7 +53,7 @@ STATIONS = {
     "act": Station(kinds.JOBS, plan_executor.PlanExecutor, "carry_out"),
     "foreign pod": Station(kinds.PODS, foreign_pods.ForeignPods, "_read_pod"),
     "allocate a pod": Station(kinds.PODS, allocate.Allocator, "allocate"),
-    "node": Station(kinds.NODES, convert, "node"),
+    "node": Station(kinds.NODES, convert, "node_facts"),
     "unready": Station(kinds.NODES, convert, "unready_since"),
     "policy": Station(kinds.POLICIES, policies, "policy_of"),
 }

@@ -34,22 +34,25 @@ SELF = "default-scheduler"
 class Scheduler:
     """Places pods. A pod that fits nowhere does not hold up those behind it, unless it is nominated for a node.
 
-    Pods in `never` (by uid) it places nowhere, whatever room there is, as where a claim of theirs is in use.
+    Pods in `never` (by uid) it places nowhere, whatever room there is, as where a claim of theirs is in use. Pods in
+    `unseen` (by uid) it has not got to yet.
     """
 
     def __init__(self, server: Server) -> None:
         self.server = server
         self.never: set[str] = set()
+        self.unseen: set[str] = set()
         self.overtook = False
         """Whether in the last step a pod was bound in the room of one that is pinned there and waits."""
 
     def step(self) -> None:
-        """Everybody who waits is tried once."""
+        """Everybody who waits is tried once, but for pods that are unseen."""
         self.overtook = False
         waiting = [
             p
             for p in self.server.all(PODS)
             if not node_of(p) and not ended(p) and not terminating(p) and p["spec"].get("schedulerName", SELF) == SELF
+            if p["metadata"]["uid"] not in self.unseen
         ]
         if not waiting:
             return

@@ -74,7 +74,7 @@ def test_minimum_over_the_eviction_limit_waits_and_blocks_no_other_team() -> Non
         assert reason == "ReclaimTooLarge"
         assert "10 pods of others would have to be evicted for it at once" in message
         assert "reclaim.maxEvictionsPerDecision (8)" in message
-        assert "Raise it in the operator's settings" in message
+        assert "Raise this limit in the operator's settings" in message
         assert (METRICS.waiting_for_limit._value.get(), METRICS.too_large._value.get()) == (1, 1)
 
     with with_limits(max_evictions_per_decision=8, max_evictions_per_minute=100):

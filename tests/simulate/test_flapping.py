@@ -31,7 +31,9 @@ def in_a_circle() -> Iterator[None]:
     real, less = Allocator.allocate, False
 
     def smaller(job: JobDemand) -> JobDemand:
-        may = len(job.sizes) > 1 and job.failed_until < inf and len(job.members) == job.sizes[-1]
+        may = (
+            len(job.sizes) > 1 and (job.failed is None or job.failed.until < inf) and len(job.members) == job.sizes[-1]
+        )
         return replace(job, sizes=job.sizes[:-1]) if may else job
 
     def allocate(self: Allocator, inputs: AllocationInputs) -> Allocation:

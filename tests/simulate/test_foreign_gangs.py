@@ -67,7 +67,7 @@ def test_no_pod_is_evicted_for_a_gang_that_is_only_partly_within_the_guarantee(s
         await world.advance(600)
         assert (bound(world, gang), len(evicted.times)) == (0, 0)
         notes = [event["note"] for event in world.server.all(kinds.EVENTS) if event["reason"] == "NoRoomForGang"]
-        assert [f"The {size} waiting pods of its gang" in note for note in notes] == [True]
+        assert [f"The {size} waiting pods of this pod's gang" in note for note in notes] == [True]
 
     run_scenario(scenario, seed=seed)
 
@@ -83,6 +83,37 @@ def test_of_a_job_whose_pods_are_all_alike_as_many_are_served_as_are_within_the_
         assert (bound(world, gang), len(evicted.times)) == (size - 1, (size - 1) * GPUS)
 
     run_scenario(scenario, seed=seed)
+
+
+def test_nothing_is_evicted_for_a_job_whose_pods_are_all_alike_until_kube_scheduler_has_tried_each_of_them() -> None:
+    async def scenario(world: World) -> None:
+        size = NODES - 2
+        await full_cluster(world, guaranteed=size * GPUS)
+        evicted = Evicted(world)
+        gang = [world.add_foreign("red", gpus=GPUS, pool="a", job="gang", indexed=False) for _ in range(size)]
+        world.machines.unseen.update(pod["metadata"]["uid"] for pod in gang[4:])
+        await world.settle()
+        await world.advance(5)
+        assert len(evicted.times) == 0
+        world.machines.unseen.clear()
+        await world.advance(60)
+        assert (bound(world, gang), len(evicted.times)) == (size, size * GPUS)
+
+    run_scenario(scenario)
+
+
+def test_a_job_is_served_without_pods_that_kube_scheduler_does_not_try() -> None:
+    async def scenario(world: World) -> None:
+        await full_cluster(world, guaranteed=4 * GPUS)
+        evicted = Evicted(world)
+        gang = [world.add_foreign("red", gpus=GPUS, pool="a", job="gang", indexed=False) for _ in range(4)]
+        world.machines.unseen.add(gang[0]["metadata"]["uid"])
+        await world.settle()
+        assert len(evicted.times) == 0
+        await world.advance(60)
+        assert (bound(world, gang), len(evicted.times)) == (3, 3 * GPUS)
+
+    run_scenario(scenario)
 
 
 def test_pods_of_a_job_that_makes_one_each_second_have_what_their_team_is_guaranteed() -> None:

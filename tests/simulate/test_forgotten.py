@@ -16,7 +16,7 @@ from elastic_operator.loop.controller import Controller
 from elastic_operator.metrics import Metrics
 from elastic_operator.read.foreign.gang_nodes import GangNodes
 from tests.simulate import server as kinds
-from tests.simulate.test_eviction_limits import teams
+from tests.simulate.test_eviction_limits import teams, with_limits
 from tests.simulate.test_quarantine import add_job, pods_of, run_scenario
 from tests.simulate.virtual_clock import VirtualClock
 from tests.simulate.world import World
@@ -97,6 +97,24 @@ def test_no_memory_between_passes_has_a_key_about_a_deleted_job() -> None:
         assert places_of(uids, world.operator.controller) == []
 
     run_scenario(scenario)
+
+
+def test_what_is_remembered_of_a_preemptor_ends_with_the_first_allocation_without_it() -> None:
+    async def scenario(world: World) -> None:
+        teams(world, red=12)
+        await world.advance(30)
+        gone = add_job(world, "red", minReplicas=10, maxReplicas=10)
+        await world.advance(60)
+        uids = {gone["metadata"]["uid"]}
+        places = places_of(uids, world.operator.controller)
+        for memory in ("._held_up", "._times._waiting"):
+            assert any(memory in place for place in places), "\n".join(places)
+        world.server.remove(kinds.JOBS, gone)
+        await world.advance(300)
+        assert places_of(uids, world.operator.controller) == []
+
+    with with_limits(max_evictions_per_decision=8, max_evictions_per_minute=100):
+        run_scenario(scenario)
 
 
 def test_a_leader_that_ends_leaves_no_listener_in_the_stores_that_outlive_it() -> None:

@@ -260,7 +260,7 @@ def test_what_becomes_idle_is_used_at_once_though_a_quota_refuses_what_others_wo
         await world.advance(700)
         assert len(pods_of(world, job)) == 2
         notes = [event["note"] for event in world.server.all(kinds.EVENTS) if event["reason"] == "ScaleUpBlocked"]
-        assert any("No pods are evicted for its growth" in note and "exceeded quota" in note for note in notes)
+        assert any("No pods are evicted for the job's growth" in note and "exceeded quota" in note for note in notes)
         assert evicted.times == []
         green = world.server.find(kinds.JOBS, "green", green["metadata"]["name"]) or {}
         world.server.edit(kinds.JOBS, green, {**green["spec"], "maxReplicas": 13})

@@ -6,7 +6,7 @@ import tempfile
 import pytest
 
 from elastic_worker import contract, settings, slurm
-from elastic_worker.coordinator.wish import parse
+from elastic_worker.coordinator.membership import parse
 from elastic_worker.launcher import arguments
 from elastic_worker.processes import torchrun
 
@@ -39,11 +39,11 @@ def test_the_first_node_is_the_master_and_the_others_find_it_by_its_name():
     assert (first.job_uid, first.address) == ("alps-17", "10.0.0.9")
 
 
-def test_the_wish_is_all_nodes_by_the_uids_that_their_launchers_have():
+def test_the_membership_is_all_nodes_by_the_uids_that_their_launchers_have():
     node = slurm.find(task("gpu3"), NODES)
-    wish = parse(slurm.wish_of(node, 2))
-    assert wish.members == {pod(name).pod_uid for name in NODES}
-    assert (wish.fewest, wish.most, wish.has_successor) == (2, 3, False)
+    membership = parse(slurm.membership_of(node, 2))
+    assert membership.members == {pod(name).pod_uid for name in NODES}
+    assert (membership.fewest, membership.most, membership.has_successor) == (2, 3, False)
 
 
 def test_a_job_that_slurm_starts_again_has_a_later_master():
@@ -99,7 +99,7 @@ def test_what_lacks_is_one_line_that_says_what_to_write(environ, told):
 
 def test_more_nodes_than_there_are_and_numbers_that_are_none_are_refused():
     with pytest.raises(slurm.SlurmError, match="asks for 4 nodes, but the job has 3"):
-        slurm.wish_of(slurm.find(task(), NODES), 4)
+        slurm.membership_of(slurm.find(task(), NODES), 4)
     with pytest.raises(slurm.SlurmError, match="--nnodes=some: write a number of nodes"):
         slurm.split(["--nnodes=some", "train.py"])
     with pytest.raises(slurm.SlurmError, match="--nnodes=3:2: write a number of nodes"):

@@ -115,7 +115,7 @@ def figures(result: Result) -> list[tuple[str, str]]:
     trained = list(result.trainings.values())
     return [
         ("minutes", str(result.minutes)),
-        ("faults, of so many kinds", f"{len(result.of(FAULT))}, {len({e.name for e in result.of(FAULT)})}"),
+        ("faults, and their kinds", f"{len(result.of(FAULT))}, {len({e.name for e in result.of(FAULT)})}"),
         ("policy edits, job edits", f"{len(result.of(POLICY))}, {len(result.of(JOB))}"),
         ("jobs that ended or were deleted", str(len(result.of(TURN)))),
         ("acts of the hostile team", str(len(result.of(HOSTILE)))),

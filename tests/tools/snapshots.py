@@ -10,7 +10,6 @@ from elastic_api.job import JobSpec
 from elastic_api.status import JobStatus
 from elastic_operator.plan.facts.allocation_inputs import AllocationSettings, JobDemand, Member, Node
 from elastic_operator.plan.facts.job import Job, JobContext, MainContainer, OwnPod, Provisioning
-from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.times import status_time
 from elastic_operator.tools.cluster_snapshot import ClusterSnapshot, SnapshotJob, without_contents
 from elastic_operator.tools.decisions import decide
@@ -46,8 +45,7 @@ def recorded(demand: JobDemand, **more: Any) -> SnapshotJob:
         context=JobContext(priority=demand.priority),
         pods=tuple(_pod(demand, member) for member in demand.members),
     )
-    shape = JobShape(demand.master, demand.worker, demand.flavor, demand.flavor_problem, demand.pod_priorities)
-    return SnapshotJob(replace(facts, **more), shape)
+    return SnapshotJob(replace(facts, **more), demand.shape)
 
 
 def waiting_for_nodes() -> ClusterSnapshot:
@@ -71,7 +69,7 @@ def at_rest(snapshot: ClusterSnapshot) -> ClusterSnapshot:
 
 def _spec(demand: JobDemand) -> JobSpec:
     fields = {"minReplicas": demand.sizes[0], "maxReplicas": demand.sizes[-1]}
-    spec = JobSpec.model_validate({**fields, "template": make_template(with_gpus(demand.worker.gpus))})
+    spec = JobSpec.model_validate({**fields, "template": make_template(with_gpus(demand.shape.worker.gpus))})
     return without_contents(spec)
 
 

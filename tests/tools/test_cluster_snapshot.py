@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import inf
 
 from elastic_api.status import LastFailure
-from elastic_operator.plan.facts.allocation_inputs import EvictionLimit, EvictionLimits, Preemptor
+from elastic_operator.plan.facts.allocation_inputs import EvictionLimit, EvictionLimits, PreemptorKey
 from elastic_operator.plan.facts.job import LastOutput
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.facts.times import status_time
@@ -30,7 +30,12 @@ class Limited(Unlimited):
 
     def eviction_limits(self, gpus: int) -> EvictionLimits:
         return EvictionLimits(
-            gpus, 3, {"pod": Preemptor("a", "job")}, frozenset({EvictionLimit.PER_TEAM}), Preemptor("b", "other"), 2
+            gpus,
+            3,
+            {"pod": PreemptorKey("a", "job")},
+            frozenset({EvictionLimit.PER_TEAM}),
+            PreemptorKey("b", "other"),
+            2,
         )
 
 
@@ -88,7 +93,7 @@ def test_what_reclaim_may_do_is_recorded():
     reclaim = SnapshotReclaim(recorded(world, Limited()))
     assert (reclaim.stopped, reclaim.is_report_only) == (Limited.stopped, True)
     assert reclaim.eviction_limits(4) == Limited().eviction_limits(4)
-    assert reclaim.next_capacity(Planner().decide(SnapshotView(_one_job()), reclaim).allocation) == inf
+    assert reclaim.seconds_until_capacity(Planner().decide(SnapshotView(_one_job()), reclaim).allocation) == inf
 
 
 def test_a_job_at_which_the_planner_raises_is_quarantined_and_the_others_are_decided():
@@ -101,7 +106,7 @@ def test_a_job_at_which_the_planner_raises_is_quarantined_and_the_others_are_dec
     taken = recorded(world)
     bad, good = taken.jobs
     first, second = decide(replace(taken, jobs=(replace(bad, shape=None), good))).jobs
-    assert first.job.fault.startswith("AssertionError: ")
+    assert first.job.quarantine.message.startswith("AssertionError: ")
     assert [c.reason for c in first.plan.status.conditions if c.type == "Ready"] == ["InternalError"]
-    assert not second.job.fault
+    assert not second.job.quarantine
     assert second.grant is not None

@@ -6,7 +6,6 @@ import json
 import os
 import sys
 from dataclasses import replace
-from math import inf
 
 from elastic_operator.command_line import main
 from elastic_operator.plan.facts.allocation_inputs import ForeignPod
@@ -44,10 +43,19 @@ def test_each_job_is_told_with_its_pods_before_and_after_and_where_they_are(desk
     assert jobs["late"]["grant"]["create"] or jobs["late"]["grant"]["message"]
 
 
+def test_each_pod_that_a_plan_creates_is_told_with_its_role_index_and_node(desk):
+    jobs = decided(desk, make_cluster_snapshot([make_node("n1", 2)], [make_job("new", 2, 2)]))
+    environment = {"incarnation": 1, "nnodes": [2, 4096]}
+    assert jobs["new"]["plan"]["creates"] == [
+        {"role": "master", "index": 0, "node": "n1", **environment},
+        {"role": "worker", "index": 0, "node": "n1", **environment},
+    ]
+
+
 def test_each_job_is_told_with_the_reason_why_it_gets_no_more(desk):
     jobs = decided(desk, make_cluster_snapshot([make_node("n1", 2)], [make_job("big", 1, 8, on="n1 n1")]))
     assert jobs["big"]["grant"]["limit"] == "InsufficientNodes"
-    assert jobs["big"]["grant"]["message"].startswith("2 of 8 pods.")
+    assert jobs["big"]["grant"]["message"].startswith("The job gets 2 of 8 pods.")
 
 
 def test_the_text_has_the_reason_and_the_pods_below_each_job_sorted_by_name(desk):
@@ -101,7 +109,10 @@ def lost():
     """A job of two pods, one of which was on a node that is out of service."""
     snapshot = make_cluster_snapshot([make_node("n1"), make_node("n2", ready=False)], [make_job("a", 2, 2, on="n1 n2")])
     (job,) = at_rest(snapshot).jobs
-    return replace(snapshot, jobs=(replace(job, facts=with_facts(job.facts, unready={"n2": -inf})),))
+    return replace(
+        snapshot,
+        jobs=(replace(job, facts=with_facts(job.facts, unready={"n2": NOW}, out_of_service=frozenset({"n2"}))),),
+    )
 
 
 def test_of_a_lost_pod_it_is_told_what_was_observed_why_pods_are_deleted_and_what_follows(desk):

@@ -176,7 +176,7 @@ def test_the_text_shows_who_is_affected_with_the_reason_and_counts_the_others(de
     lines = desk.says("simulate", desk.snapshot(full()), "--change", file).splitlines()
     assert lines[0].split() == ["JOB", "TEAM", "EFFECT", "PODS", "GPUS", "LIMITED", "BY"]
     assert "shrinks" in next(line for line in lines if line.startswith("team-a/old"))
-    assert any(line.startswith("  2 of 4 pods.") for line in lines)
+    assert any(line.startswith("  The job gets 2 of 4 pods.") for line in lines)
     assert lines[-1] == "1 starts, 0 grows, 1 shrinks, 0 stops, 0 same"
 
 

@@ -19,17 +19,17 @@ from elastic_operator.plan.facts.allocation_inputs import (
     EvictionLimit,
     EvictionLimits,
     ForeignPod,
+    JobShape,
     Member,
     Node,
     PodShape,
-    Preemptor,
+    PreemptorKey,
     Taint,
     Toleration,
 )
 from elastic_operator.plan.facts.group_report import Goodput, GroupChange, GroupReport
 from elastic_operator.plan.facts.job import (
     FlapWindow,
-    Group,
     Job,
     JobContext,
     JobFeedback,
@@ -37,8 +37,9 @@ from elastic_operator.plan.facts.job import (
     MainContainer,
     OwnPod,
     Provisioning,
+    Quarantined,
+    TorchrunGroup,
 )
-from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.node_outage import NodeOutage
 from elastic_operator.plan.facts.team import Flavor, Quota, Team
 from elastic_operator.plan.facts.text import Reason
@@ -127,7 +128,8 @@ JOBS = facts(
     spec=SPECS,
     pods=some(PODS),
     provisioning=maybe(facts(Provisioning)),
-    feedback=facts(JobFeedback, report=maybe(REPORTS), group=maybe(facts(Group))),
+    quarantine=maybe(facts(Quarantined)),
+    feedback=facts(JobFeedback, report=maybe(REPORTS), group=maybe(facts(TorchrunGroup))),
     context=facts(
         JobContext,
         unready=st.dictionaries(WORDS, TIMES, max_size=2),
@@ -137,7 +139,7 @@ JOBS = facts(
     ),
 )
 JOB_SHAPES = facts(JobShape, master=SHAPES, worker=SHAPES)
-PREEMPTORS = st.builds(Preemptor, WORDS, WORDS)
+PREEMPTORS = st.builds(PreemptorKey, WORDS, WORDS)
 EVICTION_LIMITS = facts(
     EvictionLimits,
     evicted_last_minute=st.dictionaries(WORDS, PREEMPTORS, max_size=2),
@@ -185,7 +187,7 @@ def test_sets_are_written_in_order_so_that_equal_snapshots_have_equal_files():
 
 def test_a_file_says_what_it_is_and_leaves_out_what_goes_without_saying():
     document = json.loads(snapshot_file.encode(make_cluster_snapshot([make_node("n1")], [])))
-    assert (document["kind"], document["version"]) == ("ClusterSnapshot", 8)
+    assert (document["kind"], document["version"]) == ("ClusterSnapshot", 9)
     assert document["cluster"]["nodes"][0]["name"] == "n1"
     assert "unschedulable" not in document["cluster"]["nodes"][0]
 
@@ -232,11 +234,11 @@ def with_job(**fields):
             "f: kind: 'World': is version 7 of a snapshot, of an older release: must be ClusterSnapshot; take it again",
         ),
         (lambda _: {"kind": ["World"]}, "f: kind: ['World']: must be ClusterSnapshot"),
-        (lambda d: d | {"version": 2}, "f: version: 2: must be 8; take the snapshot with this version"),
-        (lambda d: d | {"version": True}, "f: version: True: must be 8"),
+        (lambda d: d | {"version": 2}, "f: version: 2: must be 9; take the snapshot with this version"),
+        (lambda d: d | {"version": True}, "f: version: True: must be 9"),
         (lambda _: [1], "f: kind: None: must be ClusterSnapshot"),
         (lambda d: d | {"more": 1}, "f: is no snapshot: Object contains unknown field `more`"),
-        (lambda d: {"kind": d["kind"], "version": 8}, "missing required field `cluster`"),
+        (lambda d: {"kind": d["kind"], "version": 9}, "missing required field `cluster`"),
         (lambda d: d | {"cluster": d["cluster"] | {"now": "noon"}}, "f: is no snapshot: cluster.now: Expected"),
         (lambda d: d | {"cluster": d["cluster"] | {"nodez": []}}, "f: cluster.nodez: must be absent"),
         (

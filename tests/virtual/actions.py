@@ -30,7 +30,7 @@ HOME = "free"
 
 
 def nodes(count: int, gpus: int, *, pool: str = "a") -> Action:
-    """Add nodes with so many GPUs each."""
+    """Add nodes with that many GPUs each."""
     return lambda world: [world.add_node(gpus, pool) for _ in range(count)]
 
 
@@ -40,7 +40,7 @@ def replica(*, who: str = "") -> Action:
 
 
 def manifest(name: str = "toy", *, small: int = 1, big: int = 8, gpus: int = 1, pool: str = "a", **spec: Any) -> Body:
-    """The manifest of a job with so many GPUs per pod that grows without delay."""
+    """The manifest of a job with that many GPUs per pod, which grows without delay."""
     container = make_container(resources={"limits": {GPU: gpus}})
     fields = {
         "minReplicas": small,
@@ -103,7 +103,7 @@ def occupy(count: int, *, prefix: str = "foreign") -> Action:
 
 
 def let_go(does: bool) -> Action:
-    """Whether kubelets remove terminating pods from now on."""
+    """Set whether kubelets remove terminating pods."""
 
     def do(world: ProcessWorld) -> None:
         world.machines.let_go = does
@@ -202,7 +202,7 @@ def restart_server(world: ProcessWorld) -> None:
 
 
 def settled(name: str, size: int) -> Condition:
-    """So many pods of the job run, and the job's status has that size."""
+    """That many pods of the job run, and the job's status has that size."""
     return lambda world: world.settled(name, size)
 
 
@@ -217,7 +217,7 @@ def lives(index: int) -> Condition:
 
 
 def has_logged(index: int, text: str, *, times: int | None = None) -> Condition:
-    """That replica has logged the text in this step; with `times`, so often since its start."""
+    """The replica has logged the text in this step; with `times`, that often since its start."""
 
     def look(world: ProcessWorld) -> bool:
         since = 0.0 if times is not None else world.step_began

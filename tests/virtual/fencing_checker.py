@@ -30,7 +30,7 @@ class FencingChecker:
         replica.line.sent = partial(self._sent, replica)
 
     def holder(self) -> str:
-        """Who holds the lease."""
+        """The holder of the lease."""
         leases = self.server.all(LEASES)
         return leases[0]["spec"].get("holderIdentity") or "" if leases else ""
 

@@ -23,7 +23,7 @@ MOST_SECONDS = 4_000.0
 """The world comes to rest within this time."""
 
 
-# -- what happens to operators ---------------------------------------------------------------------------------------
+# -- faults of operators ---------------------------------------------------------------------------------------------
 
 
 def _living(world: ProcessWorld) -> list[Replica]:
@@ -73,7 +73,7 @@ def _make_up(world: ProcessWorld) -> None:
         world.start()
 
 
-# -- what happens to lines -------------------------------------------------------------------------------------------
+# -- faults of lines -------------------------------------------------------------------------------------------------
 
 
 FAULTS: dict[str, Callable[[Line, Random], None]] = {

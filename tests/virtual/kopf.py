@@ -28,7 +28,7 @@ class Kopf:
         self._session, self._namespaces = session, namespaces or ("",)
 
     async def __call__(self, take: EventSink) -> None:
-        """Until something comes that it does not expect."""
+        """Report events until an unexpected one comes."""
         async with asyncio.TaskGroup() as group:
             for namespace in self._namespaces:
                 group.create_task(self._follow(namespace, take))
@@ -51,7 +51,7 @@ class Kopf:
         return revision
 
     async def _watch(self, namespace: str, revision: str, take: EventSink) -> str:
-        """Until the server ends it; a connection that breaks is opened again where it was."""
+        """Watch until the server ends the watch; a broken connection is reopened at the last revision."""
         params = {"watch": "true", "resourceVersion": revision, "timeoutSeconds": str(WATCH_SECONDS)}
         path, pauses = in_namespace(JOBS, namespace), iter(EndlessPauses())
         for _ in count():

@@ -22,7 +22,7 @@ from tests.simulate.api import Answer, Api, RefusedError, Watch, refusal
 from tests.virtual.loop import OUTSIDE
 
 LATENCY = (0.0005, 0.02)
-"""Seconds, for each of the two ways."""
+"""The delay of each direction, in seconds."""
 
 
 @dataclass(slots=True)
@@ -51,11 +51,11 @@ class Stream:
         self._data: asyncio.Queue[bytes | Exception | None] = asyncio.Queue()
 
     def put(self, data: bytes | Exception | None) -> None:
-        """It has arrived; None is the end."""
+        """Add data that has arrived; None is the end."""
         self._data.put_nowait(data)
 
     async def iter_any(self) -> AsyncIterator[bytes]:
-        """What arrives. Raises TimeoutError after silence."""
+        """The arriving data. Raises TimeoutError after silence."""
         while True:
             async with asyncio.timeout(self._inactivity):
                 data = await self._data.get()
@@ -107,17 +107,17 @@ class Line:
         self._stalled: list[tuple[Any, ...]] = []
         self._pending: dict[asyncio.Future[Any], None] = {}
 
-    # -- what may happen to it ---------------------------------------------------------------------------------------
+    # -- faults ------------------------------------------------------------------------------------------------------
 
     def heal(self) -> None:
-        """Nothing is wrong any more."""
+        """End all faults."""
         self.faults = Faults()
         stalled, self._stalled = self._stalled, []
         for request in stalled:
             self._later(self._reach, *request)
 
     def cut(self) -> None:
-        """All connections end."""
+        """End all connections."""
         for each in tuple(self._open):
             self._arrive(each, aiohttp.ClientPayloadError("cut"))
         for future in tuple(self._pending):
@@ -125,25 +125,25 @@ class Line:
                 future.set_exception(aiohttp.ServerDisconnectedError())
 
     def die(self) -> None:
-        """Whoever used it is no more: nothing goes in or out. What is on its way to the server arrives."""
+        """End the line of a dead process: nothing is sent or received. Requests on their way still arrive."""
         self.dead = True
         for each in tuple(self._open):
             self._leave(each)
 
     def end_watches(self, status: int, where: Matcher = anything) -> None:
-        """Matching watches are told of an error, and end."""
+        """Send an error to matching watches, and end them."""
         for each in tuple(self._open):
             if each.watch is not None and where(each.request):
                 self.api.error(each.watch, status)
 
     def requests(self, *, since: float = 0.0, where: Matcher = anything) -> list[Entry]:
-        """Those sent since then."""
+        """The requests sent since then."""
         return [entry for entry in self.log if entry.at >= since and where(entry.request)]
 
-    # -- as aiohttp's session ----------------------------------------------------------------------------------------
+    # -- the interface of aiohttp's session --------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Nothing to be done."""
+        """Do nothing."""
 
     @asynccontextmanager
     async def request(
@@ -157,7 +157,7 @@ class Line:
         headers: Mapping[str, str] | None = None,
         **_: object,
     ) -> AsyncIterator[Response]:
-        """Send it, and wait for the answer within the time that it is given."""
+        """Send the request, and wait for the answer within its timeout."""
         path = "/" + url.split("/", 3)[3]
         body = msgspec.json.decode(data.decode()) if data else None
         request = Request(
@@ -188,7 +188,7 @@ class Line:
             del self._pending[future]
 
     def _reach(self, entry: Entry, opened: _Open | None, future: asyncio.Future[Any]) -> None:
-        """The request has come to the server."""
+        """Handle a request that has reached the server."""
         if self.faults.swallow:
             return
         if self.faults.stalled:
@@ -258,7 +258,7 @@ class Line:
     # -- time --------------------------------------------------------------------------------------------------------
 
     def _later(self, work: Callable[..., None], *args: Any) -> None:
-        """After one way."""
+        """Call `work` after the delay of one direction."""
         asyncio.get_running_loop().call_later(self._way(), work, *args, context=OUTSIDE)
 
     def _way(self) -> float:

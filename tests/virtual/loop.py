@@ -1,4 +1,4 @@
-"""An event loop in virtual time that several processes share. A frozen process (SIGSTOP) runs nothing; time goes on."""
+"""An event loop in virtual time that several processes share. A frozen process (SIGSTOP) runs nothing; time passes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from tests.kit.virtual_time import VirtualLoop
 
 OUTSIDE = Context()
-"""Of what belongs to no process: the network, the API server, the machines."""
+"""The place of callbacks that belong to no process: the network, the API server, the machines."""
 
 
 class Place:
@@ -23,17 +23,17 @@ class Place:
         self._parked: list[tuple[Callable[[], None], Context]] = []
 
     def run(self, work: Callable[[], Any]) -> Any:
-        """Call it here; so is everything called that comes of it."""
+        """Call `work` at this place, with all callbacks that result from it."""
         context = copy_context()
         context.run(HERE.set, self)
         return context.run(work)
 
     def park(self, callback: Callable[[], None], context: Context) -> None:
-        """Have it called when the process is thawed."""
+        """Keep the callback until the process is thawed."""
         self._parked.append((callback, context))
 
     def thaw(self) -> None:
-        """Everything that came meanwhile comes now, in its order."""
+        """Run all kept callbacks in order."""
         self.frozen = False
         parked, self._parked = self._parked, []
         for callback, context in parked:
@@ -41,11 +41,11 @@ class Place:
 
 
 HERE: ContextVar[Place | None] = ContextVar("HERE", default=None)
-"""The process that a callback belongs to."""
+"""The process to which the current callback belongs."""
 
 
 class SharedLoop(VirtualLoop):
-    """Runs no callback of a frozen process."""
+    """A loop that runs no callback of a frozen process."""
 
     def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> asyncio.Handle:
         """As ever."""

@@ -45,7 +45,7 @@ def _counts_from_the_answer(honest: Any = LeaderElector._claim) -> Any:
 
 
 async def _keeps_it_unseen(self: LeaderElector) -> None:
-    """It is never lost."""
+    """Keep the lease without reading it: it is never lost."""
     self.deadline = math.inf
     await asyncio.Event().wait()
 
@@ -54,11 +54,11 @@ async def _nothing(*_: Any, **__: Any) -> None:
     """Not done."""
 
 
-# -- what is known ---------------------------------------------------------------------------------------------------
+# -- the stores ------------------------------------------------------------------------------------------------------
 
 
 async def _watches_on_after_410(self: Reflector[Any]) -> None:
-    """It goes on from where it was told to list again."""
+    """Continue the watch instead of a new list."""
     await self._list()
     while True:
         try:
@@ -76,7 +76,7 @@ def _heard_for_ever(honest: Any) -> Any:
 
 
 def _drops_nothing(self: Store[Any], seen: Any, resource_version: str, *, within: str = "") -> None:
-    """What a list does not have stays."""
+    """Keep objects that a list does not have."""
 
 
 def _ignored(self: Any, *_: Any, **__: Any) -> None:
@@ -104,4 +104,4 @@ MUTANTS: Mapping[str, Mutant] = {
     "pods of a job that is gone stay its own": _instead(Ledger, "job_changed", _ignored),
     "stores that are old are trusted": _instead(Watches, "fresh", lambda _self: True),
 }
-"""What each gets wrong, in words."""
+"""The mutants, by the broken rule in words."""

@@ -1,4 +1,4 @@
-"""A replica of the operator: the whole process, on a line of its own. It can be killed, stopped and frozen."""
+"""A replica of the operator: the whole process, with its own line. It can be killed, stopped and frozen."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Replica:
     def __init__(self, name: str, api: Api, settings: Settings, rng: Random, *, who: str = "") -> None:
         self.name, self.line = name, Line(api, rng)
         self.place, self.beside = Place(name), Place(name)
-        """Its main thread, and that of the election."""
+        """The places of its main thread, and of the election's thread."""
         self.process: Process | None = None
         self._stopped = asyncio.Event()
         self.task: asyncio.Task[None] = self.place.run(
@@ -54,44 +54,44 @@ class Replica:
     async def _has_stopped(self) -> None:
         await self._stopped.wait()
 
-    # -- what may become of it ---------------------------------------------------------------------------------------
+    # -- faults ------------------------------------------------------------------------------------------------------
 
     def kill(self) -> None:
-        """At once: nothing that it does from now on reaches anybody, not even its last words."""
+        """Kill the replica: no later action of it has an effect, not even a log line."""
         self.line.die()
         self.thaw()
         self.task.cancel()
 
     def stop(self) -> None:
-        """Asked to, it hands the lease back and ends."""
+        """Stop the replica, which releases the lease and ends."""
         self._stopped.set()
 
     def freeze(self) -> None:
-        """Its tasks stop, time goes on."""
+        """Stop its tasks while time passes."""
         self.place.frozen = self.beside.frozen = True
 
     def block(self) -> None:
-        """Its main thread does not come back to its event loop; the others go on."""
+        """Keep its main thread from its event loop; the other threads continue."""
         self.place.frozen = True
 
     def thaw(self) -> None:
-        """It goes on, and does not know that time has passed."""
+        """Let the replica continue; it does not know that time has passed."""
         self.place.thaw()
         self.beside.thaw()
 
-    # -- what is seen of it ------------------------------------------------------------------------------------------
+    # -- observations ------------------------------------------------------------------------------------------------
 
     @property
     def lives(self) -> bool:
-        """Whether it was not killed, and has not ended."""
+        """Whether the replica was not killed, and has not ended."""
         return not self.line.dead and not self.task.done()
 
     @property
     def leads(self) -> bool:
-        """Whether it holds the lease and decides."""
+        """Whether the replica holds the lease and decides."""
         process = self.process
         return self.lives and process is not None and process.controller is not None and process.elector.is_leader
 
     def writes(self, *, since: float = 0.0) -> list[Entry]:
-        """What it sent since then to change anything, the lease apart."""
+        """The writes that it sent since then, without those of the lease."""
         return self.line.requests(since=since, where=is_a_write)

@@ -28,10 +28,10 @@ def note(world: ProcessWorld, key: str) -> str:
     return text
 
 
-def wish(world: ProcessWorld) -> dict[str, Any]:
+def membership(world: ProcessWorld) -> dict[str, Any]:
     """The membership that the master gets."""
-    membership: dict[str, Any] = json.loads(note(world, contract.ANNOTATION_MEMBERSHIP) or '{"wish": 0, "members": []}')
-    return membership
+    told: dict[str, Any] = json.loads(note(world, contract.ANNOTATION_MEMBERSHIP) or '{"wish": 0, "members": []}')
+    return told
 
 
 def uids(world: ProcessWorld) -> dict[str, str]:
@@ -43,33 +43,33 @@ async def wait_for_membership(world: ProcessWorld, size: int, *, epoch: int = 1,
     """Wait until so many pods run and the membership lists exactly these. No pod has another incarnation."""
 
     def look() -> bool:
-        told_uids = {member["name"]: member["uid"] for member in wish(world)["members"]}
+        told_uids = {member["name"]: member["uid"] for member in membership(world)["members"]}
         is_master = note(world, contract.ANNOTATION_MASTER_EPOCH) == str(epoch)
         return world.settled("toy", size) and told_uids == uids(world) and is_master
 
-    await world.until(f"the wish of {size}", look, seconds=within)
+    await world.until(f"the membership of {size}", look, seconds=within)
     status = world.status("toy")
     require((status["masterEpoch"], status["incarnation"]) == (epoch, 1), f"{status}")
 
 
 async def grows_and_shrinks(world: ProcessWorld) -> None:
-    before = wish(world)
+    before = membership(world)
     require((before["min"], before["max"]) == (2, 4), f"{before}")
     edit("toy", maxReplicas=2)(world)
     await wait_for_membership(world, 2)
-    require(wish(world)["wish"] > before["wish"] and wish(world)["max"] == 2, f"{wish(world)}")
+    require(membership(world)["wish"] > before["wish"] and membership(world)["max"] == 2, f"{membership(world)}")
 
 
 async def tells_once(world: ProcessWorld) -> None:
-    known = wish(world)["wish"]
+    known = membership(world)["wish"]
     kill(0)(world)
     replica()(world)
     await world.until("another leader", lambda: leads(1)(world), seconds=30)
     await world.advance(60)
-    require(wish(world)["wish"] == known, f"told again: {wish(world)}, after {known}")
+    require(membership(world)["wish"] == known, f"told again: {membership(world)}, after {known}")
     delete_pod("toy-worker-2")(world)
     await wait_for_membership(world, 4)
-    require(known < wish(world)["wish"] <= known + 2, "one without the lost pod, one with the new one")
+    require(known < membership(world)["wish"] <= known + 2, "one without the lost pod, one with the new one")
 
 
 async def mends_what_somebody_wrote(world: ProcessWorld) -> None:
@@ -77,7 +77,7 @@ async def mends_what_somebody_wrote(world: ProcessWorld) -> None:
     notes = {**master["metadata"]["annotations"], contract.ANNOTATION_MEMBERSHIP: '{"wish":1,"members":[]}'}
     world.server.relabel(kinds.PODS, master, annotations=notes)
     await wait_for_membership(world, 4)
-    require(wish(world)["wish"] > 1, f"{wish(world)}")
+    require(membership(world)["wish"] > 1, f"{membership(world)}")
 
 
 async def follows_a_lost_master(world: ProcessWorld) -> None:

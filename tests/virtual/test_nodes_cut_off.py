@@ -235,7 +235,10 @@ def incarnation(number: int) -> Callable[[ProcessWorld], bool]:
 NAMES = ("one-master-0", "one-worker-0", "one-worker-1")
 TRAIN_ON = train(*NAMES[:2], port=40_001)
 REPLACED = (incarnation(2), settled("one", 3))
-LEFT_ALONE = (event("one", "NodeLost", "A group of 2 pods trains on without it and is left alone."), settled("one", 3))
+LEFT_ALONE = (
+    event("one", "NodeLost", "A group of 2 pods trains on without that node, and is kept."),
+    settled("one", 3),
+)
 
 
 def three(spare: int = 1) -> Step:

@@ -85,7 +85,7 @@ SCENARIOS: dict[str, Scenario] = {
         ),
         Step(
             "it says why it waits",
-            expect=(condition("toy", "Ready", "Starting", "not of this job, but named like its pods"),),
+            expect=(condition("toy", "Ready", "Starting", "not belong to this job"),),
         ),
         Step("the old pods are gone", (let_go(True),), (*of_size(2), second_is_made), hold_seconds=60),
     ),

@@ -123,7 +123,7 @@ class ProcessWorld(Cluster):
         self.check()
 
     def begin_step(self) -> None:
-        """The next step of the scenario begins."""
+        """Begin the next step of the scenario."""
         self.step_began = self.clock.passed
 
     def since_step_began(self, time: str) -> float:
@@ -151,7 +151,7 @@ class ProcessWorld(Cluster):
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def wake_machines(self) -> None:
-        """Let the machines act again."""
+        """Let kubelets, scheduler and garbage collector act again."""
         self._machines_wanted.set()
 
     def _fail(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -166,7 +166,7 @@ class ProcessWorld(Cluster):
             await asyncio.sleep(TICK_SECONDS)
             self.machines.step()
 
-    # -- what there is -----------------------------------------------------------------------------------------------
+    # -- observations ------------------------------------------------------------------------------------------------
 
     def job(self, name: str) -> Body | None:
         """The job of that name."""
@@ -187,7 +187,7 @@ class ProcessWorld(Cluster):
         return [pod for pod in pods if not job or (owner_of(pod) and owner_of(pod)["name"] == job)]
 
     def settled(self, job: str, size: int) -> bool:
-        """Whether so many pods of the job run, and its status says so."""
+        """Whether that many pods of the job run, also by its status."""
         status, pods = self.status(job), self.pods(job)
         counts = (status.get("replicas"), status.get("targetReplicas"), status.get("readyReplicas"), len(pods))
         return counts == (size,) * 4 and all(pod["status"]["phase"] == "Running" for pod in pods)

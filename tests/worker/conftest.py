@@ -1,4 +1,4 @@
-"""Some folders' tests start processes and wait for them: too much for a check of under a minute."""
+"""Marks the tests of folders that start processes and wait for them, which is too slow for `make check`."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ FOLDERS = {Path(__file__).parent / name for name in ("processes", "checkpoint")}
 
 
 def pytest_collection_modifyitems(items):
-    """Mark all that is in them."""
+    """Mark all tests of these folders."""
     for item in items:
         if FOLDERS & set(item.path.parents):
             item.add_marker(pytest.mark.processes)

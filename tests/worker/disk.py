@@ -1,4 +1,4 @@
-"""A disk that is soon full."""
+"""A small disk, to test a full one."""
 
 import contextlib
 import subprocess

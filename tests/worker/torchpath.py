@@ -1,4 +1,4 @@
-"""For tests that import torch themselves: from the tree that ELASTIC_TORCH_TREE names, the newest one if nobody does.
+"""Lets tests import torch themselves, from the tree in ELASTIC_TORCH_TREE, by default the newest one.
 
 `make check` leaves their folders out, as a new machine has no torch.
 """
@@ -16,13 +16,13 @@ TREE = os.environ.get("ELASTIC_TORCH_TREE", torchtree.DEFAULT_TREE)
 
 
 def give_torch():
-    """From now on it can be imported."""
+    """Make torch importable."""
     sys.path.append(str(torchtree.ensure(Progress(quiet=True), tree=TREE)))
 
 
 @pytest.fixture(autouse=True, scope="module")
 def one_thread_on_loopback():
-    """For this process and those that it starts, and only while these tests run.
+    """Set the variables for this process and its children, only while these tests run.
 
     Torch sets variables as well (its compiler TORCHINDUCTOR_CACHE_DIR); they are taken back with ours.
     """
@@ -37,7 +37,7 @@ def one_thread_on_loopback():
 
 
 def mark(items, folder, *marks):
-    """They start processes, and need torch's tree, which the local cluster installs into its cache."""
+    """Mark tests that start processes, and need torch's tree, which the local cluster installs into its cache."""
     for item in items:
         if f"tests/worker/{folder}/" in item.path.as_posix():
             for each in (pytest.mark.processes, pytest.mark.programs, *marks):

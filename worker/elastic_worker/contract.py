@@ -31,9 +31,10 @@ ANNOTATION_TEMPLATE = f"{GROUP}/template"
 
 ANNOTATION_MEMBERSHIP = f"{GROUP}/membership"
 """On the master pod of an Elastic job: the pods that are to take part. JSON `{"wish": 7, "members": [{"name":
-"toy-master-0", "uid": "..."}], "min": 2, "max": 4, "sizes": [2, 4], "step": 1}`. A higher wish of the same master
-replaces a lower one; `sizes` (all allowed sizes) and `step` (from min on) are absent if any size from min to max is
-allowed. Names are for people; members of large jobs have none, so that all members fit. `"successor": false`, which the
+"toy-master-0", "uid": "..."}], "min": 2, "max": 4, "sizes": [2, 4], "step": 1}`. `wish` is the number of the
+list, and keeps the name that earlier releases gave it (103). A list with a higher number replaces the same master's
+earlier ones. `sizes` (all allowed sizes) and `step` (from min on) are absent if any size from min to max is allowed.
+Names are for readers; members of large jobs have none, so that all members fit. `"successor": false`, which the
 operator never writes, is for a master that no other master replaces while it runs (`elastic_worker.slurm`).
 """
 
@@ -82,7 +83,7 @@ ENV_NPROC = "ELASTIC_NPROC"
 ENV_PRELOAD = "ELASTIC_PRELOAD"
 """Modules that the warm parent imports beside torch, separated by commas."""
 ENV_WARM = "ELASTIC_WARM"
-"""0: processes are started anew instead of forked from a warm parent."""
+"""0: processes are started as new interpreters instead of forked from a warm parent."""
 ENV_COUNT_STEPS = "ELASTIC_COUNT_STEPS"
 """0: no optimizer hook counts the steps of scripts that do not use our library."""
 ENV_CHECKPOINT_PATH = "ELASTIC_CHECKPOINT_PATH"
@@ -97,13 +98,13 @@ ENV_STALL_SECONDS = "ELASTIC_STALL_SECONDS"
 ENV_MAX_FAILURES = "ELASTIC_MAX_FAILURES"
 ENV_FINAL_EXIT_CODES = "ELASTIC_FINAL_EXIT_CODES"
 """Exit codes of a training process after which the job is over, separated by commas; empty or absent: none."""
-ENV_WISH_FILE = "ELASTIC_WISH_FILE"
+ENV_MEMBERSHIP_FILE = "ELASTIC_WISH_FILE"
 """Path of the file with the master's membership annotation; empty or absent in other pods."""
 ENV_STATUS_PORT = "ELASTIC_STATUS_PORT"
 
 # The launcher sets these in training processes, in addition to torchrun's variables.
 ENV_GENERATION = "ELASTIC_GENERATION"
-"""0 in a process that is started to join a group that trains."""
+"""0 in a process that is started to join a training group."""
 ENV_LIBRARY = "ELASTIC_LIBRARY"
 """Path of the launcher's socket for processes that use the library."""
 ENV_SAVE_FILE = "ELASTIC_SAVE_FILE"
@@ -114,8 +115,8 @@ IN_PLACE, RESTART = "in-place", "restart"
 SECRET_KEY = "token"
 STATUS_PORT = 29401
 """The port of each launcher for /healthz, /status and /metrics."""
-WISH_FOLDER = "/etc/elastic-pytorch"
-WISH_FILE = "membership"
+MEMBERSHIP_FOLDER = "/etc/elastic-pytorch"
+MEMBERSHIP_FILE = "membership"
 INJECT_FOLDER = "/elastic-pytorch"
 """The folder where the worker package is mounted in images that do not have it."""
 ELASTIC_BACKEND = "elastic-pytorch"

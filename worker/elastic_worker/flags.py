@@ -122,15 +122,15 @@ def _split(word: str, more: Sequence[str]) -> tuple[str, str | None]:
             raise UsageError(f"torchrun has no option {word}")
         return name, word[2:].lstrip("=") or None
     flag, equals, value = word.partition("=")
-    return _known(flag, more), value if equals else None
+    return _full_name(flag, more), value if equals else None
 
 
-def _known(flag: str, more: Sequence[str]) -> str:
+def _full_name(flag: str, more: Sequence[str]) -> str:
     """The option's full name. As in torchrun, a prefix that fits a single option is enough."""
-    name, known = flag.replace("_", "-"), (*WITH_VALUE, *WITHOUT_VALUE, *more)
-    if name in known:
+    name, options = flag.replace("_", "-"), (*WITH_VALUE, *WITHOUT_VALUE, *more)
+    if name in options:
         return name
-    meant = [each for each in known if each.startswith(name)]
+    meant = [each for each in options if each.startswith(name)]
     if len(meant) == 1:
         return meant[0]
     if meant:

@@ -28,7 +28,7 @@ def inject(folder: Path) -> None:
     """
     with tempfile.TemporaryDirectory(prefix=".", dir=folder) as work:
         copy = Path(work) / PACKAGE.name
-        # Byte code is left out, since it is another python's.
+        # Byte code is left out, since another version of Python may run there.
         shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
         main = Path(work) / "__main__.py"
         main.write_text(MAIN)

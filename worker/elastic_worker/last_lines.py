@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 MOST_LINES = 20
 MOST_BYTES = 2048
-"""Of all lines together, each with its end, in UTF-8."""
+"""Limit for all lines together, with their line ends, in UTF-8."""
 MOST_CHARACTERS = 500
-"""Of one line. The beginning is kept, because it says what the line is about."""
+"""Limit for one line. The beginning is kept, because it says what the line is about."""
 CUT = " [...]"
 MARK = "| "
-"""Before each line in a termination message."""
+"""Prefix of each line in a termination message."""
 _TERMINAL = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[ -/]*[0-~]?")
 _HEAD = re.compile(
     r"^Last lines of rank (-?\d{1,9}) of ([a-z0-9][a-z0-9.-]{0,252}) \(exit code (-?\d{1,9})\):$", re.MULTILINE

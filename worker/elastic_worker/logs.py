@@ -54,7 +54,7 @@ class Background(logging.Handler):
             self._lines.task_done()
 
     def _write(self, line: str) -> None:
-        """Write without a stream, whose lock would be held while the disk stalls, also at exit."""
+        """Write to the descriptor: the lock of a stream would be held while the disk stalls, also at exit."""
         data = line.encode(errors="backslashreplace") + b"\n"
         with suppress(OSError):
             while data:

@@ -1,6 +1,4 @@
-"""Reads /proc: the state, session, traffic and signal handlers of processes. Also lets a process end with its
-parent.
-"""
+"""Reads the state, session, traffic and signal handlers of processes from /proc; lets a process end with its parent."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from pathlib import Path
 PROC = Path("/proc")
 PR_SET_PDEATHSIG = 1
 _SESSION_FIELD, _THREADS_FIELD = 3, 17
-"""Of the stat file, counted from the state on."""
+"""Indices of fields of the stat file, counted from the state on."""
 
 
 def stat_of(folder: Path) -> list[str]:
@@ -31,19 +29,19 @@ def sessions(leaders: Iterable[int]) -> dict[int, set[int]]:
 
     Processes that have ended are left out, whether their parent has reaped them or not.
     """
-    found: dict[int, set[int]] = {leader: set() for leader in leaders}
-    for folder in PROC.iterdir() if found else ():
+    pids: dict[int, set[int]] = {leader: set() for leader in leaders}
+    for folder in PROC.iterdir() if pids else ():
         if folder.name.isdigit():
             with suppress(OSError, IndexError):
                 pid, stat = int(folder.name), stat_of(folder)
-                leader = pid if pid in found else int(stat[_SESSION_FIELD])
-                if leader in found and not _has_ended(stat):
-                    found[leader].add(pid)
-    return found
+                leader = pid if pid in pids else int(stat[_SESSION_FIELD])
+                if leader in pids and not _has_ended(stat):
+                    pids[leader].add(pid)
+    return pids
 
 
 def _has_ended(stat: list[str]) -> bool:
-    """A process whose first thread has ended still has its memory while another thread hangs in the kernel."""
+    """Whether all threads have ended: a process keeps its memory while a thread hangs in the kernel."""
     return stat[0] in "ZX" and int(stat[_THREADS_FIELD]) <= 1
 
 
@@ -62,10 +60,9 @@ def catches_signal(pid: int, number: int) -> bool:
 
 
 def die_with(parent: int) -> None:
-    """Let the kernel kill this process when its parent ends, whose pid is `parent`. If the parent has ended, this
-    process ends.
+    """Let the kernel kill this process when its parent, whose pid is `parent`, ends; end now if the parent has ended.
 
-    To the kernel the parent is the thread that started this process, so it must be the parent's main thread.
+    The kernel takes the thread that started this process for the parent, so it must be the parent's main thread.
     """
     die_with_parent(signal.SIGKILL)
     if os.getppid() != parent:

@@ -41,7 +41,7 @@ class Settings:
     stall_seconds: float
     max_failures: int
     final_exit_codes: frozenset[int]
-    wish_file: str
+    membership_file: str
     status_port: int
     scratch: str
 
@@ -58,34 +58,36 @@ class Settings:
 
 def read(environ: Mapping[str, str]) -> Settings:
     """Read the settings of this pod. Raises SettingsError."""
-    of = _Variables(environ)
+    variables = _Variables(environ)
     return Settings(
-        job_uid=of.text(contract.ENV_JOB_UID),
-        incarnation=of.number(contract.ENV_INCARNATION),
-        pod_name=of.text(contract.ENV_POD_NAME),
-        pod_uid=of.text(contract.ENV_POD_UID),
-        address=of.text(contract.ENV_LOCAL_ADDR),
-        is_master=of.text(contract.ENV_ROLE) == contract.ROLE_MASTER,
-        index=of.number(contract.ENV_INDEX),
-        epoch=of.number(contract.ENV_MASTER_EPOCH, 1),
-        token=of.text(contract.ENV_TOKEN),
-        host=of.text(contract.ENV_MASTER_ADDR),
-        port=of.number(contract.ENV_MASTER_PORT, contract.MASTER_PORT),
-        processes=of.number(contract.ENV_NPROC, 1),
-        preload=tuple(name.strip() for name in of.text(contract.ENV_PRELOAD, "").split(",") if name.strip()),
-        warm=of.text(contract.ENV_WARM, "1") != "0",
-        count_steps=of.text(contract.ENV_COUNT_STEPS, "1") != "0",
-        checkpoint_path=of.text(contract.ENV_CHECKPOINT_PATH, ""),
-        checkpoint_complete=of.text(contract.ENV_CHECKPOINT_COMPLETE, ""),
-        checkpoint_signal=of.one_of(contract.ENV_CHECKPOINT_SIGNAL, ("", *contract.CHECKPOINT_SIGNALS)),
-        align_seconds=of.number(contract.ENV_ALIGN_SECONDS, 60),
-        grace_seconds=of.number(contract.ENV_GRACE_SECONDS, 30),
-        stall_seconds=of.number(contract.ENV_STALL_SECONDS, 1800),
-        max_failures=of.number(contract.ENV_MAX_FAILURES, 3),
-        final_exit_codes=of.numbers(contract.ENV_FINAL_EXIT_CODES),
-        wish_file=of.text(contract.ENV_WISH_FILE, str(Path(contract.WISH_FOLDER) / contract.WISH_FILE)),
-        status_port=of.number(contract.ENV_STATUS_PORT, contract.STATUS_PORT),
-        scratch=of.folder("TMPDIR", tempfile.gettempdir()),
+        job_uid=variables.text(contract.ENV_JOB_UID),
+        incarnation=variables.number(contract.ENV_INCARNATION),
+        pod_name=variables.text(contract.ENV_POD_NAME),
+        pod_uid=variables.text(contract.ENV_POD_UID),
+        address=variables.text(contract.ENV_LOCAL_ADDR),
+        is_master=variables.text(contract.ENV_ROLE) == contract.ROLE_MASTER,
+        index=variables.number(contract.ENV_INDEX),
+        epoch=variables.number(contract.ENV_MASTER_EPOCH, 1),
+        token=variables.text(contract.ENV_TOKEN),
+        host=variables.text(contract.ENV_MASTER_ADDR),
+        port=variables.number(contract.ENV_MASTER_PORT, contract.MASTER_PORT),
+        processes=variables.number(contract.ENV_NPROC, 1),
+        preload=tuple(name.strip() for name in variables.text(contract.ENV_PRELOAD, "").split(",") if name.strip()),
+        warm=variables.text(contract.ENV_WARM, "1") != "0",
+        count_steps=variables.text(contract.ENV_COUNT_STEPS, "1") != "0",
+        checkpoint_path=variables.text(contract.ENV_CHECKPOINT_PATH, ""),
+        checkpoint_complete=variables.text(contract.ENV_CHECKPOINT_COMPLETE, ""),
+        checkpoint_signal=variables.one_of(contract.ENV_CHECKPOINT_SIGNAL, ("", *contract.CHECKPOINT_SIGNALS)),
+        align_seconds=variables.number(contract.ENV_ALIGN_SECONDS, 60),
+        grace_seconds=variables.number(contract.ENV_GRACE_SECONDS, 30),
+        stall_seconds=variables.number(contract.ENV_STALL_SECONDS, 1800),
+        max_failures=variables.number(contract.ENV_MAX_FAILURES, 3),
+        final_exit_codes=variables.numbers(contract.ENV_FINAL_EXIT_CODES),
+        membership_file=variables.text(
+            contract.ENV_MEMBERSHIP_FILE, str(Path(contract.MEMBERSHIP_FOLDER) / contract.MEMBERSHIP_FILE)
+        ),
+        status_port=variables.number(contract.ENV_STATUS_PORT, contract.STATUS_PORT),
+        scratch=variables.folder("TMPDIR", tempfile.gettempdir()),
     )
 
 
@@ -106,10 +108,10 @@ class _Variables:
         folder = self.text(name, default)
         return folder if Path(folder).is_dir() else default
 
-    def one_of(self, name: str, known: tuple[str, ...]) -> str:
-        value = self.text(name, known[0])
-        if value not in known:
-            raise SettingsError(f"{name} must be one of {', '.join(filter(None, known))}, not {value!r}")
+    def one_of(self, name: str, choices: tuple[str, ...]) -> str:
+        value = self.text(name, choices[0])
+        if value not in choices:
+            raise SettingsError(f"{name} must be one of {', '.join(filter(None, choices))}, not {value!r}")
         return value
 
     def number(self, name: str, default: int | None = None) -> int:

@@ -1,11 +1,11 @@
-"""Starts the launcher on a node of a Slurm job, as `torchrun` is started there, once on each node:
+"""Starts the launcher on a node of a Slurm job. Like `torchrun`, it is started once on each node:
 
     srun --nodes=1 --ntasks=1 -w "$node" python3 -m elastic_worker.slurm --nnodes 1:2 --nproc_per_node 1 train.py
 
-A node of the allocation takes the place of a pod. There is no operator: the first node is the master, and its wish is
-all nodes of the allocation for as long as the job runs. No other master follows while it runs. So the nodes that can
-reach it train on, even if they are the smaller part of the group (134). A job that Slurm starts again has a later
-master.
+A node of the allocation takes the place of a pod. There is no operator: the first node is the master, and its
+membership is all nodes of the allocation for as long as the job runs. No other master follows while it runs. So the
+nodes that can reach it train on, even if they are the smaller part of the group (134). A job that Slurm starts again
+has a later master.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from elastic_worker import __main__ as launcher
 from elastic_worker import contract, flags
 
 ANY_PORT = 9
-"""Nothing is sent there: a datagram socket that is connected knows its own address."""
+"""A port to which nothing is sent: a connected datagram socket shows its own address."""
 
 
 class SlurmError(ValueError):
@@ -41,7 +41,7 @@ class Node:
 
     @property
     def name(self) -> str:
-        """As Slurm calls it."""
+        """The node's name in Slurm."""
         return self.names[self.index]
 
     @property
@@ -51,25 +51,25 @@ class Node:
 
 
 def main() -> int:
-    """Run this node's part of the job; its exit code."""
+    """Run this node's part of the job; returns its exit code."""
     try:
         fewest, words = split(sys.argv[1:])
         node = find(os.environ, hostnames(_text(os.environ, "SLURM_JOB_NODELIST")))
-        wish = json.dumps(wish_of(node, fewest))
+        membership = json.dumps(membership_of(node, fewest))
         os.environ.update(environment(node, os.environ, address=address_towards(node.peer)))
     except (SlurmError, flags.UsageError, OSError) as error:
         print(f"elastic_worker.slurm: {error}", file=sys.stderr)
         return contract.EXIT_DO_NOT_RETRY
     sys.argv[1:] = words
     with tempfile.NamedTemporaryFile("w", prefix="elastic-wish-") as file:
-        file.write(wish)
+        file.write(membership)
         file.flush()
-        os.environ[contract.ENV_WISH_FILE] = file.name
+        os.environ[contract.ENV_MEMBERSHIP_FILE] = file.name
         return launcher.main()
 
 
 def split(argv: Sequence[str]) -> tuple[int, list[str]]:
-    """Torchrun's command line: the least of --nnodes, and the launcher's words. Raises SlurmError, UsageError."""
+    """Return the minimum of --nnodes, and the launcher's words, from torchrun's. Raises SlurmError, UsageError."""
     options, program = flags.read(argv)
     fewest = 1
     for option in options:
@@ -88,7 +88,7 @@ def find(environ: Mapping[str, str], names: Sequence[str]) -> Node:
     if environ.get("SLURM_LOCALID", "0") != "0":
         raise SlurmError("a second task on this node: write --ntasks-per-node=1, and --nproc_per_node for processes")
     if _number(environ, "SLURM_HET_SIZE", 1) > 1:
-        # Each part has a list of nodes of its own, and would be a group of its own.
+        # Each part has its own list of nodes, and would form a separate group.
         raise SlurmError("the parts of a heterogeneous job do not train together: submit a job for one kind of node")
     name = _text(environ, "SLURMD_NODENAME")
     if name not in names:
@@ -97,7 +97,7 @@ def find(environ: Mapping[str, str], names: Sequence[str]) -> Node:
     return Node(tuple(names), names.index(name), job, _number(environ, "SLURM_RESTART_COUNT", 0))
 
 
-def wish_of(node: Node, fewest: int) -> dict[str, object]:
+def membership_of(node: Node, fewest: int) -> dict[str, object]:
     """The membership that the operator would write on the master's pod. Raises SlurmError."""
     if fewest > len(node.names):
         raise SlurmError(f"--nnodes asks for {fewest} nodes, but the job has {len(node.names)}")
@@ -139,7 +139,7 @@ def hostnames(nodelist: str) -> list[str]:
 def address_towards(peer: str) -> str:
     """This node's own address on the way to another one. Raises SlurmError.
 
-    What its host name leads to may be a loopback address, as Debian's installer writes it.
+    The node's host name may resolve to a loopback address, as Debian's installer writes it.
     """
     try:
         (family, kind, _, _, place), *_ = socket.getaddrinfo(peer, ANY_PORT, type=socket.SOCK_DGRAM)

@@ -1,8 +1,8 @@
 """The connection of a member to the coordinator: one JSON object per line over TCP, after both have shown the token.
 
 The token itself never travels: each side sends a number used once, and proves with an HMAC over both that it knows the
-job's secret. The proof covers job and incarnation, so a pod of an older incarnation is refused. This protects
-membership only; traffic between training processes is not authenticated.
+job's secret. The proof covers job and incarnation, so a pod of an older incarnation is refused. Only membership is
+protected; traffic between training processes is not authenticated.
 
 The two may be of different releases (`contract.UNDERSTOOD`): an unknown key is ignored, a missing one has a default,
 and a message that cannot be understood is logged without ending the connection (103). Greetings say whether a side
@@ -35,12 +35,12 @@ SILENCE_SECONDS = 5.0
 """A peer that is silent for this long counts as lost. A peer sends every second, and its logging never blocks (`logs`).
 """
 IN_PLACE_SILENCE_SECONDS = 3.0
-"""The same for a pod that changes groups in place (126). The others stand still while they wait for it; a pod removed
-by mistake costs them two changes of a tenth of a second."""
+"""The same time for a pod that changes groups in place (126). The others stop while they wait for it; a pod removed by
+mistake costs them two changes of a tenth of a second."""
 
 
 class RefusedError(Exception):
-    """One side refuses the other as not of this job; the message says why."""
+    """One side refuses the other, which is not of this job; the message says why."""
 
 
 UNREADABLE = (AttributeError, KeyError, TypeError, ValueError)
@@ -77,7 +77,7 @@ class Line:
         self.send_line(encode(message))
 
     def send_line(self, line: bytes) -> None:
-        """Queue an encoded message, one that goes to many."""
+        """Queue a message that is encoded already, because it is sent to many members."""
         if not self._writer.is_closing():
             self._writer.write(line)
 
@@ -167,8 +167,8 @@ def _proof(token: str, side: str, theirs: str, ours: str, hello: Message) -> str
     return hmac.new(token.encode(), text.encode(), hashlib.sha256).hexdigest()
 
 
-def _equal(one: object, other: str) -> bool:
-    return isinstance(one, str) and hmac.compare_digest(one, other)
+def _equal(received: object, expected: str) -> bool:
+    return isinstance(received, str) and hmac.compare_digest(received, expected)
 
 
 def _once(message: Message) -> str:

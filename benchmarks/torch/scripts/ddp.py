@@ -20,7 +20,7 @@ def main() -> None:
 
 
 def train(options: argparse.Namespace, *, local_rank: int) -> None:
-    """In a group that is there."""
+    """Train in the existing group."""
     device = training.device_of(local_rank)
     model = training.make_model(options).to(device)
     parallel = DistributedDataParallel(model, device_ids=[device] if device.type == "cuda" else None)

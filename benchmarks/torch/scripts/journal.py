@@ -18,7 +18,7 @@ from torch import nn
 
 
 class Journal:
-    """Of the process of that rank."""
+    """The journal of one process."""
 
     def __init__(self, folder: Path, *, rank: int, world_size: int, model: nn.Module) -> None:
         self._file = folder / f"journal-{rank}.json"
@@ -28,7 +28,7 @@ class Journal:
 
     @contextmanager
     def epoch(self, *, images: int) -> Iterator[None]:
-        """The epoch's training lasts until the device has done all of it."""
+        """Record an epoch, whose training lasts until the device has done all of it."""
         began, cpu = time.time(), time.process_time()
         yield
         if torch.cuda.is_available():
@@ -37,13 +37,13 @@ class Journal:
         self._epochs.append({"began": began, "ended": time.time(), "images": images, "cpu_seconds": spent})
 
     def write(self) -> None:
-        """After the last epoch."""
+        """Write the file, after the last epoch."""
         told = {**self._told, "epochs": self._epochs, "counts": self.counts, "peak_bytes": peak_bytes()}
         self._file.write_text(json.dumps(told))
 
 
 def peak_bytes() -> list[int]:
-    """The peak memory. getrusage's would include that of the parent before the fork."""
+    """The peak memory. That of getrusage would include the parent's before the fork."""
     if torch.cuda.is_available():
         used = [torch.cuda.max_memory_allocated(index) for index in range(torch.cuda.device_count())]
         return [peak for peak in used if peak]

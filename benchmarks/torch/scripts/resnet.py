@@ -1,5 +1,5 @@
 # mypy: disable-error-code="import-not-found, no-untyped-call"
-"""ResNet-50, layer by layer as torchvision has it, which the benchmark does without.
+"""ResNet-50 with the layers of torchvision, which the benchmark does not need.
 
 He et al., Deep Residual Learning for Image Recognition (2015), with the stride in the 3x3 convolution (version 1.5).
 """
@@ -12,7 +12,7 @@ EXPANSION = 4
 
 
 class Bottleneck(nn.Module):  # type: ignore[misc]
-    """1x1, 3x3 and 1x1 convolutions beside a shortcut: (N, inputs, H, W) to (N, 4 * width, H / stride, W / stride)."""
+    """1x1, 3x3 and 1x1 convolutions with a shortcut: (N, inputs, H, W) to (N, 4 * width, H / stride, W / stride)."""
 
     def __init__(self, inputs: int, width: int, stride: int) -> None:
         super().__init__()
@@ -32,14 +32,14 @@ class Bottleneck(nn.Module):  # type: ignore[misc]
 
 
 def convolution(inputs: int, outputs: int, size: int, stride: int = 1) -> tuple[nn.Module, nn.Module]:
-    """One, and its BatchNorm."""
+    """A convolution with its BatchNorm."""
     layer = nn.Conv2d(inputs, outputs, size, stride, padding=size // 2, bias=False)
     nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
     return layer, nn.BatchNorm2d(outputs)
 
 
 def resnet50(classes: int) -> nn.Module:
-    """From (N, 3, H, W) to (N, classes)."""
+    """The network: (N, 3, H, W) to (N, classes)."""
     layers: list[nn.Module] = [*convolution(3, 64, 7, 2), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1)]
     inputs = 64
     for stage, blocks in enumerate(BLOCKS):

@@ -3,8 +3,8 @@
 
 With --digits FILE (rows of 64 pixels and a label, separated by commas) a small network learns scikit-learn's digits.
 Without it ResNet-50 sees noise in the shapes of ImageNet. --batch-size counts the images of all processes, and one
-epoch's global batches are the same for any number of them: so all scripts learn the same up to rounding, which --double
-makes so small that the learnt models can be compared. (The library shuffles in an order of its own.)
+epoch's global batches are the same for any number of processes: so all scripts learn the same up to rounding errors,
+which --double makes so small that the learnt models can be compared. (The library shuffles in another order.)
 """
 
 import argparse
@@ -24,7 +24,7 @@ from torch.utils.data import DataLoader, Dataset, DistributedSampler, Subset, Te
 CLASSES, COLOURS = 1000, 3
 DIGITS = 10
 TESTED_DIGITS = 397
-"""Of 1,797: a prime number, so no number of processes divides it."""
+"""The training images of the 1,797: a prime number, so no number of processes divides it."""
 WORKERS = 2
 """Processes of each DataLoader."""
 
@@ -50,7 +50,7 @@ def parse_options() -> argparse.Namespace:
 
 
 def prepared(options: argparse.Namespace) -> argparse.Namespace:
-    """The same options, after the process is set up by them."""
+    """Set the process up by the options, and return these."""
     torch.set_default_dtype(torch.float64 if options.double else torch.float32)
     return options
 
@@ -69,7 +69,7 @@ def device_of(local_rank: int) -> torch.device:
 
 
 class Noise(Dataset):  # type: ignore[misc]
-    """Colours x `size` x `size`, each another window of the same noise, so that nobody waits for random numbers."""
+    """Colours x `size` x `size`, each another window of the same noise, so that random numbers cost no time."""
 
     def __init__(self, images: int, size: int) -> None:
         random = torch.Generator().manual_seed(0)
@@ -115,12 +115,12 @@ def make_model(options: argparse.Namespace) -> nn.Module:
 
 
 def make_optimizer(model: nn.Module, options: argparse.Namespace) -> torch.optim.Optimizer:
-    """As the reference script has it."""
+    """The optimizer of the reference script."""
     return torch.optim.SGD(model.parameters(), lr=options.lr, momentum=0.9, weight_decay=1e-4)
 
 
 def make_loader(dataset: Dataset, batch_size: int, **more: Any) -> DataLoader:
-    """Its workers stay from epoch to epoch. Those of a process of mp.spawn would be spawned too, and import torch."""
+    """A loader whose workers stay for all epochs. In a process of mp.spawn they would be spawned, and import torch."""
     workers: dict[str, Any] = {"num_workers": WORKERS, "persistent_workers": True, "multiprocessing_context": "fork"}
     return DataLoader(dataset, batch_size, pin_memory=torch.cuda.is_available(), **workers, **more)
 
@@ -181,7 +181,7 @@ def train_epoch(
 
 @torch.no_grad()  # type: ignore[untyped-decorator]
 def evaluate(model: nn.Module, batches: DataLoader, *, device: torch.device, amp: bool) -> torch.Tensor:
-    """Three sums over these images: right answers, images, loss. Talks to nobody: ranks may have different numbers."""
+    """Three sums over these images: right answers, images, loss. Ranks do not communicate: their numbers may differ."""
     model = bare(model)
     model.eval()
     counts = torch.zeros(3, dtype=torch.float64, device=device)
@@ -201,9 +201,7 @@ def count(model: nn.Module, images: torch.Tensor, labels: torch.Tensor, *, amp: 
 
 
 def share_buffers(model: nn.Module) -> None:
-    """Share BatchNorm's running statistics, which differ by rank: all ranks evaluate with those of rank 0, which are
-    saved.
-    """
+    """Share BatchNorm's running statistics, which differ by rank: all evaluate with rank 0's, which are saved."""
     if dist.is_initialized():
         for buffer in bare(model).buffers():
             dist.broadcast(buffer, 0)

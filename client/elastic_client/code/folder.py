@@ -49,7 +49,7 @@ IGNORED = (
     "/checkpoints/",
     f"/{IGNORE_FILE}",
 )
-"""Patterns before those of the folder's own file, which may revert one by `!`.
+"""Patterns before those of the folder's own file, which may revert any of them by `!`.
 
 Files that often contain secrets are among them, because a ConfigMap is not a Secret. A folder `checkpoints` further
 down may be a package.
@@ -74,7 +74,7 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """A folder's files, by path. `name` is the folder's own name, without its path, which is private."""
+    """A folder's files, by path. `name` is the folder's last component, since its whole path is private."""
 
     name: str
     files: tuple[File, ...]
@@ -115,19 +115,21 @@ def read(folder: str | Path) -> Code:
     if not root.is_dir():
         raise ConvertError(f"{flag}: is no folder: write the one with your script, such as --code .")
     found = []
-    for one in _files(root, "", _ignored(root, flag), flag):
-        found.append(one)
+    for file in _files(root, "", _ignored(root, flag), flag):
+        found.append(file)
         if len(found) > MOST_SEEN:
             message = f"has more than {MOST_SEEN:,} files: name a smaller folder"
             raise ConvertError(f"{flag}: {message}, or leave some out by lines of {root / IGNORE_FILE}")
     _check(found, root, flag)
-    files = tuple(File(one.path, _content(root, one.path, flag), one.is_program) for one in sorted(found, key=_path))
-    _check([_Found(one.path, len(one.content), one.is_program) for one in files], root, flag)  # it may have grown
+    files = tuple(
+        File(entry.path, _content(root, entry.path, flag), entry.is_program) for entry in sorted(found, key=_path)
+    )
+    _check([_Found(file.path, len(file.content), file.is_program) for file in files], root, flag)  # it may have grown
     return Code(root.resolve().name or "/", files)
 
 
 def amount(size: int) -> str:
-    """Bytes for people: `812 B`, `34 kB`, `3.4 MB`."""
+    """A number of bytes as text: `812 B`, `34 kB`, `3.4 MB`."""
     if size < 1000:
         return f"{size} B"
     return f"{size / 1000:.0f} kB" if size < 999_500 else f"{size / 1_000_000:.1f} MB"
@@ -206,18 +208,18 @@ def _check(found: Sequence[_Found], root: Path, flag: str) -> None:
     """Raise ConvertError for no files, and for more than a job can carry."""
     if not found:
         raise ConvertError(f"{flag}: has no files, but for those that are left out: name the folder with your script")
-    size = sum(one.size for one in found)
+    size = sum(entry.size for entry in found)
     if size > MOST_BYTES:
-        largest = sorted(found, key=lambda one: (-one.size, one.path))[:SHOWN]
-        message = ", ".join(f"{one.path} ({amount(one.size)})" for one in largest)
+        largest = sorted(found, key=lambda entry: (-entry.size, entry.path))[:SHOWN]
+        message = ", ".join(f"{entry.path} ({amount(entry.size)})" for entry in largest)
         raise ConvertError(
             f"{flag}: has {size:,} bytes, and a ConfigMap takes {MOST_BYTES:,}; the largest: {message}: write"
             f" {_pattern(largest[0].path)} into {root / IGNORE_FILE}, and put data on a volume or into the image"
         )
     if len(found) > MOST_FILES:
         folders: dict[str, int] = {}
-        for one in found:
-            name = _pattern(one.path)
+        for entry in found:
+            name = _pattern(entry.path)
             folders[name] = folders.get(name, 0) + 1
         fullest = max(folders, key=lambda name: (folders[name], name))
         raise ConvertError(

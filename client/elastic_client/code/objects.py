@@ -21,17 +21,16 @@ from elastic_client.words import near
 
 MOUNT: Final = "/code"
 LABEL: Final = f"{GROUP}/code"
-"""On the ConfigMap: `kubectl get configmap -l elastic-pytorch.dev/code` lists them."""
+"""The label of these ConfigMaps: `kubectl get configmap -l elastic-pytorch.dev/code` lists them."""
 APPLIED = f"{GROUP}/code-applied"
-"""On a ConfigMap that `--dry-run` printed: the person who applies it must delete it."""
+"""The annotation of a ConfigMap that `--dry-run` printed: the user who applies it must delete it."""
 VOLUME = "code"
 EXECUTABLE = 0o755
 MOST_APPLIED = 260_000
-"""The most characters of a manifest for `kubectl apply`, which keeps it in an annotation: all annotations have 256
-KiB.
+"""The most characters of a manifest for `kubectl apply`, which keeps it in an annotation: the limit for all is 256 KiB.
 """
 TEMPLATES = ((), ("master",), ("worker",))
-"""Where a job's spec has templates of pods."""
+"""The fields of a job's spec with templates of pods."""
 _NAME = re.compile(r"code-[0-9a-f]{16}")
 _UNSAFE = re.compile(r"[^-._a-zA-Z0-9]")
 
@@ -42,7 +41,7 @@ def name_of(code: Code) -> str:
 
 
 def config_map(code: Code, *, applied: bool = False) -> dict[str, Any]:
-    """The ConfigMap. It is immutable: no edit reaches jobs that run, and kubelets need not watch it.
+    """The ConfigMap. It is immutable: no edit reaches running jobs, and kubelets need not watch it.
 
     `applied`: it is created without this client, so no job may own it.
     """
@@ -55,12 +54,12 @@ def config_map(code: Code, *, applied: bool = False) -> dict[str, Any]:
 
 
 def is_applied(body: Mapping[str, Any]) -> bool:
-    """Whether that ConfigMap was created without this client."""
+    """Whether the ConfigMap was created without this client."""
     return APPLIED in (body["metadata"].get("annotations") or {})
 
 
 def with_code(manifest: Mapping[str, Any], code: Code) -> dict[str, Any]:
-    """The job whose pods have the code at /code and begin there, unless it names another working directory.
+    """The job with the code at /code in its pods, which is their working directory unless the job names another one.
 
     Raises:
         ConvertError: the operator would not accept the job, it mounts something else there, or it starts a script that
@@ -82,7 +81,7 @@ def with_code(manifest: Mapping[str, Any], code: Code) -> dict[str, Any]:
 
 def code_of(template: Mapping[str, Any]) -> str:
     """The ConfigMap with the code of a template; "" where it has none."""
-    at_code = [one for one in main_container(template).get("volumeMounts") or () if one["mountPath"] == MOUNT]
+    at_code = [mount for mount in main_container(template).get("volumeMounts") or () if mount["mountPath"] == MOUNT]
     for volume in template["spec"].get("volumes") or ():
         name = str((volume.get("configMap") or {}).get("name") or "")
         if at_code and volume["name"] == at_code[0]["name"] and _NAME.fullmatch(name):
@@ -91,15 +90,15 @@ def code_of(template: Mapping[str, Any]) -> str:
 
 
 def by_hand(code: Code) -> list[str]:
-    """The note on the ConfigMap for a person who creates it without this client."""
+    """The note on the ConfigMap for a user who creates it without this client."""
     lines = [f"The ConfigMap {name_of(code)} stays when the job is deleted: delete it yourself."]
     if len(json.dumps(config_map(code))) > MOST_APPLIED:
-        lines.append("The ConfigMap is too large for `kubectl apply`: take `kubectl apply --server-side`.")
+        lines.append("The ConfigMap is too large for `kubectl apply`: use `kubectl apply --server-side`.")
     return lines
 
 
 def _key(number: int, path: str) -> str:
-    """A key for a path, which Kubernetes accepts and people recognize."""
+    """A key for a path that Kubernetes accepts and users recognize."""
     return f"{number:03d}-{_UNSAFE.sub('_', path)[-200:]}"
 
 
@@ -113,13 +112,15 @@ def _items(code: Code) -> list[dict[str, Any]]:
 def _mount(template: dict[str, Any], code: Code, field: str) -> None:
     pod, main = template["spec"], main_container(template)
     mounts, volumes = main.setdefault("volumeMounts", []), pod.setdefault("volumes", [])
-    for one in mounts:
-        if f"{normpath(one['mountPath'])}/".startswith(f"{MOUNT}/"):
-            message = f"{one['mountPath']} has the volume {one['name']} already: mount that one elsewhere, as at /data"
+    for mount in mounts:
+        if f"{normpath(mount['mountPath'])}/".startswith(f"{MOUNT}/"):
+            message = (
+                f"{mount['mountPath']} has the volume {mount['name']} already: mount that one elsewhere, as at /data"
+            )
             raise ConvertError(f"--code: {field}: {message}")
     main.setdefault("workingDir", MOUNT)
     _check_script(main, code)
-    name, taken = VOLUME, {one["name"] for one in volumes}
+    name, taken = VOLUME, {volume["name"] for volume in volumes}
     while name in taken:
         name += "-of-job"
     volumes.append({"name": name, "configMap": {"name": name_of(code), "items": _items(code)}})
@@ -127,9 +128,7 @@ def _mount(template: dict[str, Any], code: Code, field: str) -> None:
 
 
 def _check_script(main: Mapping[str, Any], code: Code) -> None:
-    """Raise ConvertError if python would not find the script, because the pods would report that only after their
-    start.
-    """
+    """Raise ConvertError if python would not find the script: the pods would report that only after their start."""
     line = line_of(main)
     program = list(line.program) if line else [] if main.get("command") else list(main.get("args") or [])
     if not program or not program[0].endswith(".py"):
@@ -137,6 +136,6 @@ def _check_script(main: Mapping[str, Any], code: Code) -> None:
     path = normpath(f"{main['workingDir']}/{program[0]}" if not program[0].startswith("/") else program[0])
     paths = [file.path for file in code.files]
     if path.startswith(f"{MOUNT}/") and path.removeprefix(f"{MOUNT}/") not in paths:
-        scripts = [one for one in paths if one.endswith(".py")]
+        scripts = [path for path in paths if path.endswith(".py")]
         hint = near(program[0], scripts, lead="it has: ") or "name the script's folder by --code"
         raise ConvertError(f"{program[0]}: --code ships the folder {code.name}, which has no such file; {hint}")

@@ -1,9 +1,9 @@
-"""Creates a job, and before it the ConfigMap with its code if there is one; then the job owns the ConfigMap.
+"""Creates a job, and before it the ConfigMap with its code if there is one; then makes the job an owner of it.
 
 Several jobs may share a ConfigMap, and Kubernetes' garbage collector deletes it with the last of them. A job must exist
 before it can own an object, so the ConfigMap may be deleted meanwhile with another job. Then it is created again, with
-its owner; pods that were quicker wait for it, since kubelets repeat a mount. A ConfigMap that somebody has applied by
-hand gets no owner, because jobs that were applied with it would lose it with the owner.
+its owner; pods that started earlier wait for it, since kubelets retry a mount. A ConfigMap that was applied by hand
+gets no owner, because jobs that were applied with it would lose it with the owner.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 ATTEMPTS = 3
 ANSWERS = (Exit.REFUSED, Exit.NOT_ALLOWED, Exit.NOT_FOUND, Exit.NOT_INSTALLED)
-"""Errors after which the job certainly does not exist."""
+"""Exit codes after which the job certainly does not exist."""
 
 
 async def create(cluster: Cluster, manifest: Mapping[str, Any], code: Code | None = None) -> Object:
     """The job that was created. Raises ClientError, REFUSED if a field is wrong or the name is in use."""
     if code is None:
         return await _create_job(cluster, manifest)
-    # It imports the models of pods, which `list` need not wait for.
+    # This imports the models of pods, for which `list` need not wait.
     from elastic_client.code.objects import config_map, is_applied
 
     body = config_map(code)
@@ -71,17 +71,17 @@ async def _ensure(cluster: Cluster, body: Object) -> tuple[Object, bool]:
 
 
 async def _take_back(cluster: Cluster, made: Object) -> None:
-    """Delete the ConfigMap of a refused job, unless another job uses it by now."""
-    known = {"uid": made["metadata"]["uid"], "resourceVersion": made["metadata"]["resourceVersion"]}
+    """Delete the ConfigMap of a refused job, unless another job already uses it."""
+    identity = {"uid": made["metadata"]["uid"], "resourceVersion": made["metadata"]["resourceVersion"]}
     try:
-        await cluster.delete(_path(cluster, made["metadata"]["name"]), preconditions=known)
+        await cluster.delete(_path(cluster, made["metadata"]["name"]), preconditions=identity)
     except ClientError as error:
         if error.code not in ANSWERS:
             raise
 
 
 async def _give_to(cluster: Cluster, body: Object, job: Object) -> None:
-    """Make the job one of the ConfigMap's owners. If that is forbidden, the ConfigMap stays, with a remark."""
+    """Make the job one of the ConfigMap's owners. If that is forbidden, the ConfigMap stays, and the user is warned."""
     meta = job["metadata"]
     owner = {"apiVersion": job["apiVersion"], "kind": job["kind"], "name": meta["name"], "uid": meta["uid"]}
     name = body["metadata"]["name"]
@@ -89,7 +89,7 @@ async def _give_to(cluster: Cluster, body: Object, job: Object) -> None:
     error = None
     for _ in range(ATTEMPTS):
         try:
-            # It merges by uid, so jobs that begin at the same time do not overwrite each other.
+            # The patch merges by uid, so jobs that begin at the same time do not overwrite each other.
             await cluster.patch(_path(cluster, name), owned, kind=STRATEGIC_PATCH)
         except ClientError as refused:
             if refused.code != Exit.NOT_FOUND:

@@ -22,14 +22,14 @@ _SIZE = re.compile(r"([1-9]\d{0,3})(?::([1-9]\d{0,3}))?")
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The fewest and the most pods; `small` is None if it stays as it is."""
+    """The fewest and the most pods; `small` is None if it does not change."""
 
     small: int | None
     big: int
 
 
 def bounds(size: str) -> Bounds:
-    """`2:8` or `4`. Raises ClientError, USAGE for anything else."""
+    """Parse a size, `2:8` or `4`. Raises ClientError, USAGE for anything else."""
     match = _SIZE.fullmatch(size)
     if match is None:
         raise ClientError(Code.USAGE, f"SIZE {size!r}: write 2:8 for 2 to 8 pods, or 4 for at most 4")
@@ -69,7 +69,7 @@ def check_least(size: Bounds, fewest: int, *, what: str) -> None:
 
 
 async def suspend(cluster: Cluster, job: JobName, *, output: Output = Format.TABLE) -> None:
-    """Take a job's pods away; it keeps its place and its checkpoints."""
+    """Remove a job's pods; it keeps its place and its checkpoints."""
     before = (await find_report(cluster, job)).job
     after = await patched(cluster, job, {"suspend": True})
     pods = f"its {counted(before.pods, 'pod')} stop" if before.pods else "it has no pods"
@@ -77,7 +77,7 @@ async def suspend(cluster: Cluster, job: JobName, *, output: Output = Format.TAB
 
 
 async def resume(cluster: Cluster, job: JobName, *, output: Output = Format.TABLE) -> None:
-    """Let a suspended job go on, from its last checkpoint."""
+    """Let a suspended job continue, from its last checkpoint."""
     await find_report(cluster, job)
     after = await patched(cluster, job, {"suspend": False})
     _show(after, output, f"job {job} continues as soon as its pods fit; see {cluster.command(f'why {job}')}")

@@ -1,4 +1,4 @@
-"""`completion`: what a shell needs to complete commands and flags."""
+"""`completion`: scripts with which a shell completes commands and flags."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ echo :4
 
 
 class Shell(StrEnum):
-    """The shells that complete commands, and kubectl, which asks a program."""
+    """The shells that complete commands, and kubectl, which runs a program for that."""
 
     BASH = "bash"
     ZSH = "zsh"

@@ -53,9 +53,7 @@ async def doctor(cluster: Cluster, *, output: Output = Format.TABLE) -> Code:
 
 
 async def _server(cluster: Cluster) -> Check:
-    """The check of the API server. Raises ClientError if it does not answer, because nothing else can be checked
-    then.
-    """
+    """The check of the API server. Raises ClientError if it does not answer, since nothing else can be checked then."""
     version = await cluster.get("/version")
     return Check(name="API server", ok=True, told=f"{cluster.server}, Kubernetes {version.get('gitVersion', '?')}")
 
@@ -96,7 +94,7 @@ async def fields(cluster: Cluster) -> list[Check]:
 
 
 def compare_fields(served: dict[str, set[str]]) -> Check:
-    """Fields by part, `spec` and `status`, against this client's."""
+    """Compare the served fields of `spec` and `status` with this client's."""
     mine = {"spec": _aliases(JobSpec), "status": _aliases(JobStatus)}
     newer = [f"{part}.{field}" for part in mine for field in sorted(served[part] - mine[part])]
     older = [f"{part}.{field}" for part in mine for field in sorted(mine[part] - served[part])]
@@ -134,7 +132,7 @@ async def _release(cluster: Cluster) -> Check:
 
 
 async def _answers(cluster: Cluster) -> Check:
-    """Whether jobs have a status: the sign of a running operator that everybody may see."""
+    """Whether jobs have a status, which shows to every user that an operator runs."""
     name = "operator answers"
     try:
         jobs = (await all_jobs(cluster, cluster.namespace)).jobs
@@ -197,14 +195,14 @@ async def quotas(cluster: Cluster) -> list[Check]:
 
 
 def _why_unknown(error: ClientError) -> str:
-    """Why a kind is unknown: the line about the definition says already that it is missing."""
+    """Why a kind is unknown. If its definition is missing, another line says so."""
     if error.code == Code.NOT_ALLOWED:
         return "you may not see them"
     return "no definition" if error.code == Code.NOT_INSTALLED else str(error)
 
 
 def minor(release: str) -> str:
-    """`1.2` of `v1.2.3`: patch releases are compatible."""
+    """The minor release, `1.2` of `v1.2.3`, since patch releases are compatible."""
     return ".".join(release.removeprefix("v").split(".")[:2])
 
 

@@ -63,7 +63,7 @@ def concerns(event: Mapping[str, Any], job: Mapping[str, Any]) -> bool:
 
 async def _follow(cluster: Cluster, job: Object) -> None:
     target = screen.console()
-    screen.note(f"events of job {job['metadata']['name']}, as they come; Ctrl-C ends this")
+    screen.note(f"events of job {job['metadata']['name']}, as they happen; Ctrl-C ends this")
     seen: set[tuple[str, str]] = set()
     async with followed(cluster, _path(cluster)) as changes:
         async for change in changes:

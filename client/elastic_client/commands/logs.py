@@ -30,14 +30,12 @@ from elastic_client.words import near
 from elastic_worker.contract import LABEL_JOB_NAME, LABEL_JOB_UID, MAIN_CONTAINER
 
 MOST_PODS = 64
-"""Each pod takes a connection of its own."""
+"""The most pods, since each takes a connection."""
 LAST_LINES_SECONDS = 5
 """How long to wait for the last lines when the job has ended."""
 PAUSE_SECONDS = 1
 MOST_PAUSE_SECONDS = 30
-"""The longest pause before a log whose connection broke is requested again. The pause doubles each time, until a line
-arrives.
-"""
+"""The longest pause before a log is requested again after a broken connection. It doubles until a line arrives."""
 _TIMED = re.compile(r"(\d{4}-\d\d-\d\dT\S+) ")
 COLOURS = (36, 33, 32, 35, 34, 31)
 """The colours of prefixes by pod, as ANSI codes."""
@@ -140,7 +138,7 @@ def prefix(pod: str, job: str, rank: int | None) -> str:
 
 
 def main_container_of(pod: Mapping[str, Any]) -> str:
-    """The container that trains: the one called pytorch, else the first."""
+    """The container that trains: the one named pytorch, else the first."""
     names: list[str] = [container["name"] for container in pod["spec"]["containers"]]
     return MAIN_CONTAINER if MAIN_CONTAINER in names else names[0]
 
@@ -159,9 +157,7 @@ def selector(job: Object) -> str:
 
 
 async def merged(sources: Sequence[Source], streams: Sequence[AsyncIterator[str]]) -> AsyncIterator[tuple[Source, str]]:
-    """The lines of all logs in time order. If there are several logs, each line begins with its time, which is
-    removed.
-    """
+    """The lines of all logs in time order. With several logs, each line begins with its time, which is removed."""
     if len(streams) == 1:
         async for line in streams[0]:
             yield sources[0], line
@@ -176,7 +172,7 @@ async def merged(sources: Sequence[Source], streams: Sequence[AsyncIterator[str]
 async def follow_logs(
     cluster: Cluster, job: Object, only: str | None = None, options: Mapping[str, int] | None = None
 ) -> None:
-    """Print the pods' output until the job has ended, and a little longer for the last lines.
+    """Print the pods' output until the job has ended, and for some more seconds for the last lines.
 
     Raises ClientError, NOT_FOUND if the job cannot have the pod `only`. A pod that does not exist yet is awaited.
     """
@@ -219,7 +215,7 @@ class Seen:
         return name
 
     def take(self, change: Change) -> None:
-        """Take the present pods."""
+        """Update the present pods."""
         names = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in change.objects}
         if change.kind == "LIST":
             self.pods = names
@@ -233,7 +229,7 @@ class Seen:
         return "" if self.only else prefix(pod, self.name, self.ranks.get(pod))
 
     def ended(self, stream: asyncio.Task[None]) -> None:
-        """Let the command end by an unexpected error of a stream, such as an output that is not read any more."""
+        """End the command at an unexpected error of a stream, such as an output that is not read any more."""
         if not stream.cancelled() and (error := stream.exception()) and not self.failed.done():
             self.failed.set_exception(error)
 
@@ -248,18 +244,14 @@ class Position:
     is_behind: bool = False
 
     def options(self, first: Mapping[str, int]) -> Mapping[str, int | str]:
-        """The options of a request to a kubelet: `first`, later only the following lines. They have whole seconds, so
-        some lines arrive again.
-        """
+        """The options of a request to a kubelet: `first`, later a time in whole seconds, so some lines arrive again."""
         if not self.time:
             return first
         self.is_behind, self.repeated = True, self.lines
         return {"sinceTime": self.time}
 
     def fresh(self, line: str) -> str | None:
-        """The line without its time; None for a line that was printed before. A line without a time is the kubelet's
-        own.
-        """
+        """The line without its time; None for a line printed before. A line without a time is from the kubelet."""
         if (match := _TIMED.match(line)) is None:
             return line
         time = match[1]
@@ -288,9 +280,7 @@ async def _start_streams(cluster: Cluster, seen: Seen) -> None:
 
 
 def _start_stream(cluster: Cluster, seen: Seen, pod: Object) -> None:
-    """Start a pod's stream, unless it exists, has no log yet, or is not wanted. Raises ClientError, USAGE if there are
-    too many.
-    """
+    """Start a pod's stream, unless it exists, has no log yet, or is not wanted. Raises ClientError for too many."""
     name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
     if uid in seen.streams or not has_started(pod) or seen.only not in (None, name):
         return
@@ -308,7 +298,7 @@ def check_pod(name: str, names: Iterable[str], *, job: str) -> None:
     hint = near(name, names, lead="it has: ") or "it has none now"
     if parse_pod_name(job, name) is None:
         raise ClientError(Code.NOT_FOUND, f"--pod {name}: job {job} has no pod of that name; {hint}")
-    screen.note(f"pod {name} is not there yet and is waited for; {hint}")
+    screen.note(f"pod {name} does not exist yet: waiting for it; {hint}")
 
 
 async def _stream(cluster: Cluster, seen: Seen, one: Source, uid: str, place: int) -> None:

@@ -1,4 +1,4 @@
-"""Commands that look once: `list`, `describe`, `why`."""
+"""Commands that read once: `list`, `describe`, `why`."""
 
 from __future__ import annotations
 

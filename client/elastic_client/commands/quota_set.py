@@ -57,7 +57,7 @@ DryRun = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of a flavor that a flag sets; `absent` is the value that counts, and is shown, if the field is absent."""
+    """A field of a flavor that a flag sets; `absent` is the value that counts and is shown if the field is missing."""
 
     flag: str
     path: tuple[str, ...]
@@ -65,7 +65,7 @@ class Field:
     absent: int | None
 
     def of(self, flavor: Mapping[str, Any]) -> int | None:
-        """Its value in a flavor."""
+        """The field's value in a flavor."""
         inner: Any = flavor
         for key in self.path:
             inner = (inner or {}).get(key)
@@ -91,7 +91,7 @@ class Amount:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The values of all flags; `namespaces` is None if these stay as they are."""
+    """The values of all flags; `namespaces` is None if these do not change."""
 
     amounts: tuple[Amount, ...]
     namespaces: tuple[str, ...] | None
@@ -106,7 +106,7 @@ def set_quota(
     namespaces: Namespaces = None,
     dry_run: DryRun = False,
 ) -> None:
-    """Create a quota, or change one: what no flag names stays. FLAVOR is the kind of GPU, where there are several."""
+    """Create a quota, or change one: other values stay. FLAVOR is the kind of GPU, if there are several."""
     check_name(policy, kind="policy", example="team-a")
     flags = zip(FIELDS, (guaranteed, borrowing_limit, weight), strict=True)
     wanted = read_flags({field: texts or [] for field, texts in flags}, namespaces)
@@ -182,7 +182,7 @@ def _shown(number: int | None) -> str:
 
 
 def _amount(field: Field, text: str) -> Amount:
-    """The amount in the text of that flag. Raises ClientError, USAGE."""
+    """The amount in the text of a flag. Raises ClientError, USAGE."""
     match = _AMOUNT.fullmatch(text.strip())
     none = " or none" if field.absent is None else ""
     if match is None or (match["number"] == NO_LIMIT and not none):
@@ -192,9 +192,7 @@ def _amount(field: Field, text: str) -> Amount:
 
 
 def _names(text: str) -> tuple[str, ...]:
-    """The namespaces in the text; an empty text is none, as for a parent of other policies. Raises ClientError,
-    USAGE.
-    """
+    """The namespaces in the text; "" is none, as for a parent of other policies. Raises ClientError, USAGE."""
     names = [name.strip() for name in text.split(",")] if text.strip() else []
     for name in names:
         if not is_name(name):
@@ -259,7 +257,7 @@ async def _write(
 
 
 async def _remark(cluster: Cluster, policy: str, namespaces: Collection[str]) -> None:
-    """Remark on values that the API server accepts and that have no effect, as far as the user may know."""
+    """Warn of values that the API server accepts and that have no effect, if the user may read the objects."""
     if not namespaces:
         return
     others = [one for one in (await cluster.get(COLLECTION))["items"] if one["metadata"]["name"] != policy]

@@ -2,7 +2,7 @@
 
 The API has no field for a restart. A suspended job gives up all pods after a checkpoint, and begins with new pods when
 it is resumed, so this command does both. In between it waits until the operator reports that the pods are deleted,
-because a job that is resumed before that keeps its pods. At any end of the wait the user is told whether the job stays
+because a job that is resumed before that keeps its pods. Whenever the wait ends, a message says whether the job stays
 suspended.
 """
 
@@ -39,7 +39,7 @@ Timeout = Annotated[
 
 
 async def restart(cluster: Cluster, job: JobName, *, timeout: Timeout = None) -> Code:
-    """Start all pods of a job anew, from its newest checkpoint."""
+    """Restart all pods of a job, from its newest checkpoint."""
     before = _restartable(await find_job(cluster, job), see=cluster.command(f"resume {job}"))
     begun, stays = False, True
     try:
@@ -64,7 +64,7 @@ async def restart(cluster: Cluster, job: JobName, *, timeout: Timeout = None) ->
     if end is not None:
         screen.note(f"job {job} has ended meanwhile: {cluster.command(f'why {job}')} says how")
         return end
-    message = f"job {job} starts anew from its newest checkpoint as soon as its pods fit"
+    message = f"job {job} restarts from its newest checkpoint as soon as its pods fit"
     screen.console().print(f"{message}; see {cluster.command(f'why {job}')}", soft_wrap=True)
     return Code.DONE
 
@@ -77,13 +77,12 @@ def _restartable(job: Object, *, see: str) -> JobReport:
     if job["spec"].get("suspend"):
         raise ClientError(Code.USAGE, f"job {name} is suspended: {see} starts its pods from its newest checkpoint")
     if not report.job.pods:
-        raise ClientError(Code.USAGE, f"job {name} has no pods to start anew: it is {report.job.status}")
+        raise ClientError(Code.USAGE, f"job {name} has no pods to restart: it is {report.job.status}")
     return report
 
 
 async def _until_gone(cluster: Cluster, job: str, *, uid: str) -> Code | None:
-    """Wait until the operator reports that no pod is left, or somebody resumes the job: None. If the job ends
-    meanwhile, its outcome.
+    """Wait until the operator reports that no pod is left, or until the job is resumed; return the outcome if it ends.
 
     Raises ClientError, NOT_FOUND if the job is deleted.
     """

@@ -26,7 +26,7 @@ NEXT = ("why {}", "logs -f {}", "wait {}")
 
 
 def submit(made: Converted, after: After) -> None:
-    """Create the job and do the steps after it; or only ask about it. Raises typer.Exit with the code of a wait."""
+    """Create the job and do the following steps, or only ask about it. Raises typer.Exit with the code of a wait."""
     namespace = made.manifest["metadata"].get("namespace")
     if after.when:
         ask(made.manifest)

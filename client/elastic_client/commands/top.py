@@ -20,14 +20,14 @@ from elastic_client.words import counted, now
 SECOND = 1.0
 """The interval at which ages are renewed, and the longest delay of changes."""
 LINES_AROUND = 4
-"""Other lines of the screen: the summary, an empty line, the headings, the line on the jobs that do not fit."""
+"""The other lines of the screen: the summary, an empty line, the headings, the line on jobs that do not fit."""
 FINISHED = ("Succeeded", "Failed")
 
 Jobs = dict[tuple[str, str], JobRow]
 
 
 async def top(cluster: Cluster, *, all_namespaces: AllNamespaces = False) -> None:
-    """Show the jobs live, those with the most GPUs first, until Ctrl-C. Where there is no terminal: once."""
+    """Show the jobs live, those with the most GPUs first, until Ctrl-C; without a terminal only once."""
     target = screen.console()
     if not target.is_terminal:
         await list_jobs(cluster, all_namespaces=all_namespaces, output=Format.WIDE)
@@ -50,7 +50,7 @@ async def top(cluster: Cluster, *, all_namespaces: AllNamespaces = False) -> Non
 
 
 async def _watch(cluster: Cluster, namespace: str, jobs: Jobs, listed: asyncio.Event) -> None:
-    """Keep `jobs` up to date, from when they are `listed`; ends by an error only."""
+    """Keep `jobs` up to date once they are `listed`; ends with an error only."""
     columns: list[Object] = []
     async with followed(cluster, jobs_path(namespace), accept=TABLE) as changes:
         async for change in changes:
@@ -84,7 +84,7 @@ def picture(jobs: Iterable[JobRow], *, height: int, namespaced: bool) -> Text:
 
 
 def summary(jobs: Iterable[JobRow]) -> str:
-    """`12 jobs: 8 with pods, 3 without, 1 ended; 40 GPUs`."""
+    """The summary: `12 jobs: 8 with pods, 3 without, 1 ended; 40 GPUs`."""
     listed = list(jobs)
     ended = sum(job.status in FINISHED for job in listed)
     with_pods = sum(job.pods > 0 and job.status not in FINISHED for job in listed)

@@ -1,4 +1,4 @@
-"""`wait`: waits until a job has ended, with a bar meanwhile; the exit code is the outcome."""
+"""`wait`: waits until a job has ended, and shows a bar meanwhile; the exit code is the outcome."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "": 1}
 
 
 def duration(text: str) -> float:
-    """Seconds of `90`, `90s`, `10m`, `2h`, `1d`. Raises ClientError, USAGE for anything else."""
+    """The seconds of `90`, `90s`, `10m`, `2h` or `1d`. Raises ClientError, USAGE for anything else."""
     if (match := _DURATION.fullmatch(text.strip())) is None:
         raise ClientError(Code.USAGE, f"--timeout {text!r}: write seconds, or a number with s, m, h or d, such as 10m")
     return float(match[1]) * _SECONDS[match[2] or ""]
@@ -68,9 +68,7 @@ async def wait(cluster: Cluster, job: JobName, *, timeout: Timeout = None) -> Co
 
 
 async def await_end(cluster: Cluster, job: str, seconds: float | None, *, uid: str = "") -> Code:
-    """The job's outcome. Reports on stderr what it waits for; `uid` is as in `states`. Raises ClientError,
-    NOT_FOUND.
-    """
+    """The job's outcome. Reports on stderr; `uid` is that of `states`. Raises ClientError, NOT_FOUND."""
     check_name(job)
     seen = Seen()
     with suppress(TimeoutError), shown(job) as bar:
@@ -85,7 +83,7 @@ async def await_end(cluster: Cluster, job: str, seconds: float | None, *, uid: s
 
 
 def conclusion(job: str, seen: Seen, seconds: float | None, *, see: Callable[[str], str]) -> str:
-    """The outcome of the wait, in one line; `see` makes the command that tells more."""
+    """The outcome of the wait, in one line; `see` makes the command with more details."""
     state = seen.report.state if seen.report else None
     message = state.message if state else ""
     if seen.code == Code.DONE:
@@ -97,7 +95,7 @@ def conclusion(job: str, seen: Seen, seconds: float | None, *, see: Callable[[st
 
 
 def _nothing(_: Object) -> None:
-    """For callers that show nothing."""
+    """Show nothing."""
 
 
 async def at_its_end(
@@ -108,10 +106,9 @@ async def at_its_end(
     look: Callable[[Object], None] = _nothing,
     uid: str = "",
 ) -> Object:
-    """The job once it has ended; `look` gets each state, `uid` is as in `states`. None for `seconds`: without a
-    limit.
+    """The job once it has ended; `look` gets each state, `uid` is that of `states`. `seconds` None is no limit.
 
-    The time begins with the server's first answer: connecting has a limit of its own.
+    The time begins with the server's first answer: connecting has a separate limit.
 
     Raises:
         TimeoutError: the job has not ended within that time.
@@ -178,7 +175,7 @@ def shown(job: str) -> Iterator[Shown]:
 
 
 class Lines:
-    """Prints a line for each news."""
+    """Prints a line for each change."""
 
     def __init__(self, job: str) -> None:
         self.job = job
@@ -194,7 +191,7 @@ class Lines:
 
 
 class Bar:
-    """Shows how much of the training is done; if that is unknown, how much of its size the job has."""
+    """A bar for the part of the training that is done; if that is unknown, for the job's part of its full size."""
 
     def __init__(self, job: str, progress: Progress) -> None:
         self.progress = progress

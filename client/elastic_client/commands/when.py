@@ -1,7 +1,7 @@
 """`when`: asks the operator's planner what a job would get now, and when it would start.
 
 It creates a suspended job with an annotation (`elastic_api.what_if`), waits for the answer in its status, and deletes
-the job. No pod is created. If the client is killed before, the operator deletes the job.
+the job. No pod is created. If the client is killed before it can delete the job, the operator deletes it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from elastic_client.words import now
 
 NAME_BYTES = 4
 ANSWER_SECONDS = 30.0
-"""How long the operator has to answer, unless a flag sets it."""
+"""The default time limit for the operator's answer."""
 NO_IMAGE = "not-asked-about"
 """The image of a job that only asks."""
 
@@ -71,7 +71,7 @@ async def asked(cluster: Cluster, manifest: Mapping[str, Any], *, seconds: float
 
 
 def question(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """The job that asks: as in the manifest, but suspended, with a name of its own."""
+    """The job that asks: the one of the manifest, but suspended and with a new name."""
     metadata = manifest.get("metadata") or {}
     return {
         "apiVersion": API_VERSION,
@@ -87,9 +87,7 @@ def question(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 @asynccontextmanager
 async def _made(cluster: Cluster, body: Mapping[str, Any]) -> AsyncIterator[Object]:
-    """The job that asks, deleted at the end of the context. It is deleted at Ctrl-C, too, even if its creation was not
-    answered yet.
-    """
+    """The job that asks, deleted at the end of the context, also at Ctrl-C before its creation was answered."""
     path = jobs_path(cluster.namespace)
     job: Object | None = None
     may_be_there = True
@@ -114,7 +112,7 @@ def _refuse_if_invalid(job: Object) -> None:
 
 
 def _no_answer(cluster: Cluster, body: Object, seconds: float) -> str:
-    """Why there is no answer, as far as it is known."""
+    """Why there is no answer, if that can be known."""
     message = f"no answer within {seconds:g} s"
     if not body or not status_of(body).conditions:
         return f"{message}: no operator looks at jobs here: see {cluster.command('doctor')}"
@@ -190,7 +188,7 @@ def _asked(**flags: Any) -> Mapping[str, Any]:
 
 
 def _refuse_flags_beside_a_file(context: typer.Context) -> None:
-    """Refuse flags that describe a job where a file does. Raises ConvertError."""
+    """Refuse flags that describe a job if a file does. Raises ConvertError."""
     from elastic_client.convert.converted import ConvertError
 
     mine = {"filename", "timeout", "output"}

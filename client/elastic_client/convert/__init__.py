@@ -1,8 +1,8 @@
 """Converts between ElasticPyTorchJobs and other job descriptions: PyTorchJobs, Run:ai, Slurm, torchrun.
 
-Everything here is pure: no cluster, no clock, no network. What comes in gives `Converted(manifest, kept, lost, notes)`,
-a manifest that the operator accepts and, line by line, what became of each part of the input. A part that is not in the
-manifest is always named. What cannot be converted raises `ConvertError`, whose text is one line for people.
+Everything here is pure: no cluster, no clock, no network. The result is `Converted(manifest, kept, lost, notes)`: a
+manifest that the operator accepts and, line by line, the new form of each part of the input. A part that is not in the
+manifest is always named. Input that cannot be converted raises `ConvertError`, whose text is one line for users.
 
 | function | from | to |
 |---|---|---|

@@ -34,7 +34,7 @@ MOST_DEPTH, MOST_PARTS = 100, 200_000
 """Limits of a file with objects: above those of the API server."""
 KIND = "ElasticPyTorchJob"
 ReadJob = Callable[[str], Mapping[str, Any]]
-"""A job of the cluster by its name; raises what the client's other commands raise."""
+"""Reads a job of the cluster by its name; raises the errors of the client's other commands."""
 
 FileOption = Annotated[str, typer.Option("--filename", "-f", metavar="FILE", help="The file; - is standard input.")]
 JobArgument = Annotated[str, typer.Argument(metavar="[JOB]", help="A job of the cluster.")]
@@ -70,19 +70,19 @@ class After:
 
 
 Submit = Callable[["Converted", After], None]
-"""Creates the job in the cluster, or asks about it. With `--dry-run` it is called to ask only."""
+"""Creates the job in the cluster, or asks about it. With `--dry-run` it is not called to create."""
 
 
 class WholeLine(TyperCommand):
-    """A command that gets all its words as typed, `--` included, after its own options."""
+    """A command that gets all its words as typed, `--` included, after its options."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the command's own options, which are first; the other words are arguments."""
         end = args.index("--") if "--" in args else len(args)
         if {"-h", "--help"} & set(args[:end]):
             return super().parse_args(ctx, ["--help"])
-        options: list[Any] = [one for one in self.params if one.param_type_name == "option"]
-        needs_value = {text: not one.is_flag for one in options for text in one.opts}
+        options: list[Any] = [option for option in self.params if option.param_type_name == "option"]
+        needs_value = {text: not option.is_flag for option in options for text in option.opts}
         own: list[str] = []
         others: list[str] = []
         words = args[:end]
@@ -205,7 +205,7 @@ def run_manifest(typed: RunFlags) -> Converted:
 
 
 def add_run(app: typer.Typer, submit: Submit) -> None:
-    """Add `run`, and `submit-dist` for lines of Run:ai, to an app. `submit` makes the job."""
+    """Add `run`, and `submit-dist` for lines of Run:ai, to an app. `submit` creates the job."""
 
     def finish(made: Converted, after: After, context: typer.Context) -> None:
         if after.when and (after.wait or after.logs):
@@ -321,8 +321,8 @@ def one_line() -> Iterator[None]:
 
 def _namespace(context: typer.Context, typed: str = "") -> str:
     """The namespace flag after the command, else the one before it; "" without either."""
-    before = context.find_root().params.get("namespace") if context.parent else None
-    return typed or context.params.get("in_namespace") or before or ""
+    earlier = context.find_root().params.get("namespace") if context.parent else None
+    return typed or context.params.get("in_namespace") or earlier or ""
 
 
 def _split(text: str, flag: str) -> list[str]:
@@ -402,7 +402,7 @@ def _print(made: Converted, namespace: str) -> None:
         from elastic_client.code.objects import by_hand, config_map
 
         objects.insert(0, config_map(made.code, applied=True))
-    _write("---\n".join(manifest.to_yaml(manifest.in_namespace(one, namespace)) for one in objects))
+    _write("---\n".join(manifest.to_yaml(manifest.in_namespace(body, namespace)) for body in objects))
     _say(made)
     if made.code is not None:
         for line in by_hand(made.code):
@@ -416,7 +416,7 @@ def _write(text: str) -> None:
 
 
 def _say_code(body: Mapping[str, Any]) -> None:
-    """Remark that the code is not a part of the manifest, and is deleted with the job."""
+    """Report that the code is not a part of the manifest, and is deleted with the job."""
     from elastic_client.code.objects import MOUNT, code_of
 
     if name := code_of(body["spec"]["template"]):

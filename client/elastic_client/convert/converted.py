@@ -1,7 +1,7 @@
-"""The result of each converter: the new object, and line by line what became of the old one.
+"""The result of each converter: the new object, and line by line the new form of the old one's parts.
 
 A converter reads its input through a `Source`, which knows the unread parts. At the end `Report.lose_unread` names all
-of these, so no field is dropped silently, not even one that is newer than this code.
+unread parts, so no field is dropped silently, not even one that is newer than this code.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Converted:
     code: Code | None = None
 
     def lines(self) -> list[str]:
-        """All of it for people, one line each."""
+        """The whole result as text, one line for each part."""
         return [
             *self.notes,
             *(f"kept: {line}" for line in self.kept),
@@ -77,14 +77,14 @@ class Report:
 
 
 class Source:
-    """A tree of mappings and lists that remembers which of its parts were read."""
+    """A tree of mappings and lists that records which of its parts were read."""
 
     def __init__(self, tree: Mapping[str, Any]) -> None:
         self._tree = tree
         self._read: set[Path] = set()
 
     def take(self, *path: str | int) -> Any:
-        """The value at the path with all below it, which then counts as read; None if there is none."""
+        """The value at the path, which then counts as read with everything below it; None if there is none."""
         self._read.add(path)
         return self.peek(*path)
 

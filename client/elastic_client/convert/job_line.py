@@ -1,8 +1,8 @@
 """The command line and the variables of a job without an operator, as text for a shell.
 
 A reference that Kubernetes expands, `$(NAME)`, becomes a variable of the shell. Every other character is kept
-literally, so that no text of a job is a command of the script. If torchrun starts the script, flags tell it where the
-machines meet; any other command reads the variables that the operator sets.
+literally, so that no text of a job is a command of the script. If torchrun starts the script, its flags name the
+meeting point of the machines; any other command reads the variables that the operator sets.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from elastic_worker import contract
 
 MAX_RESTARTS_FLAG = "--max-restarts"
 PER_POD = (contract.ENV_POD_RANK, contract.ENV_ROLE)
-"""Variables of the operator with another value in each pod."""
+"""Variables of the operator whose value differs in each pod."""
 REFERENCE = re.compile(r"\$\$|\$\(([^)]*)\)")
 """Kubernetes' references in the texts of a container: `$$` is a `$`, `$(NAME)` a variable's value if there is one."""
 _OPERATOR_S = re.compile(r"(ELASTIC|PET)_[A-Z_]+")
@@ -49,7 +49,7 @@ class Place:
     size: str
     conf: str = ""
     own: Mapping[str, str] = field(default_factory=dict)
-    """The operator's variables with the identity of the job and the pod, as far as they are known here."""
+    """The operator's variables with the identity of the job and the pod, those that are known here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class JobLine:
         self.nproc = nproc_of(spec, role)
         self._known = set(OPERATOR_S)
         self._per_pod = set(PER_POD)
-        self.variables = [self._variable(one) for one in self._main.get("env") or []]
+        self.variables = [self._variable(entry) for entry in self._main.get("env") or []]
         self.folder = str(self._main.get("workingDir") or "")
         self._line = line_of(self._main)
 
@@ -113,17 +113,17 @@ class JobLine:
 
     def mentions(self, name: str) -> bool:
         """Whether a word or a variable has that name in its text."""
-        values = [str(one.get("value") or "") for one in self._main.get("env") or []]
+        values = [str(entry.get("value") or "") for entry in self._main.get("env") or []]
         return any(name in text for text in (*self._texts(), *values))
 
     def not_set(self) -> list[str]:
         """The operator's variables that a text refers to and that exist in a pod only."""
-        values = [str(one.get("value") or "") for one in self._main.get("env") or []]
+        values = [str(entry.get("value") or "") for entry in self._main.get("env") or []]
         found = (match[1] or "" for text in (*self._texts(), *values) for match in REFERENCE.finditer(text))
-        return list(dict.fromkeys(one for one in found if _OPERATOR_S.fullmatch(one) and one not in self._known))
+        return list(dict.fromkeys(name for name in found if _OPERATOR_S.fullmatch(name) and name not in self._known))
 
     def is_per_pod(self, text: str) -> bool:
-        """Whether this text has another value in each pod."""
+        """Whether the value of this text differs in each pod."""
         return any(match[1] in self._per_pod for match in REFERENCE.finditer(text))
 
     def words_per_pod(self) -> int:
@@ -154,19 +154,19 @@ class JobLine:
         parts.append(text[at:])
         if not has_variable:
             return _word("".join(parts))
-        return '"' + "".join(one if number % 2 else _in_quotes(one) for number, one in enumerate(parts)) + '"'
+        return '"' + "".join(part if number % 2 else _in_quotes(part) for number, part in enumerate(parts)) + '"'
 
-    def _variable(self, one: Mapping[str, Any]) -> Variable:
-        name = str(one["name"])
+    def _variable(self, entry: Mapping[str, Any]) -> Variable:
+        name = str(entry["name"])
         if not _NAME.fullmatch(name):
             raise ConvertError(
                 f"env {on_one_line(name)}: a shell has no variable of that name: write letters, digits and _"
             )
         if _SHELL_S.fullmatch(name):
             raise ConvertError(f"env {name}: the shell sets it itself: take another name")
-        source = one.get("valueFrom") or {}
+        source = entry.get("valueFrom") or {}
         kind, reference = next(iter(source.items()), ("", {}))
-        text = str(one.get("value") or "")
+        text = str(entry.get("value") or "")
         # A reference to a later variable is not expanded.
         made = Variable(name, self.quoted(text), _missing(kind, reference), self.is_per_pod(text))
         self._known.add(name)
@@ -175,10 +175,10 @@ class JobLine:
         return made
 
     def _parts(self) -> tuple[list[str], list[str], list[str]]:
-        """Torchrun's own options that stay, the program with its arguments, and the words that start torchrun."""
+        """Torchrun's remaining options, the program with its arguments, and the words that start torchrun."""
         if self._line is None:
             return [], [self.quoted(word) for word in self._main.get("args", ())], [TORCHRUN]
-        options = [one for one in self._line.options if not is_dropped(one) and one.name != NPROC]
+        options = [option for option in self._line.options if not is_dropped(option) and option.name != NPROC]
         own = [self.quoted(word) for option in options for word in option.words]
         launcher = self._line.launcher if LAUNCH not in self._line.launcher else (TORCHRUN,)
         return own, [self.quoted(word) for word in self._line.program], [*map(self.quoted, launcher or (TORCHRUN,))]
@@ -249,6 +249,6 @@ def _escaped(text: str) -> str:
 
 
 def _in_quotes(text: str) -> str:
-    """The text for double quotes. A `!` has quotes of its own, because it calls history in a typed line."""
+    """The text for double quotes. A `!` gets separate quotes, because it expands history in a typed line."""
     quoted = re.sub(r'[\\"$`]', r"\\\g<0>", text).replace("!", "\"'!'\"")
     return _CONTROLS.sub(lambda match: f"\"$'{_escaped(match[0])}'\"", quoted)

@@ -1,7 +1,7 @@
 """Reads the command of a container from typed words: a script under torchrun, or any other command.
 
-The operator adds torchrun to a script in `args`, and sets where pods meet and how many there are. So a line loses the
-options for these (each is named), and its `--nproc-per-node` becomes the job's.
+The operator adds torchrun to a script in `args`, and sets the number and the rendezvous of the pods. So these options
+are removed from a line (each is named), and its `--nproc-per-node` becomes the job's.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Program:
     """The program of the main container. Without a `command`, `args` are a script, or a whole line of torchrun.
 
     `nproc` is the line's number of processes per pod, None if it has none; `nnodes` its number of pods, "" if it has
-    none. `dropped` are the options that the operator sets instead. `was_plain`: python without torchrun, which each pod
-    would have run alone.
+    none. `dropped` are the options that the operator sets instead. `was_plain`: the line was python without torchrun,
+    which each pod would have run alone.
     """
 
     command: tuple[str, ...]
@@ -54,7 +54,7 @@ class Program:
 
     @property
     def is_alone(self) -> bool:
-        """Whether it is a command without a word of torchrun, or of accelerate, which calls it."""
+        """Whether the command names neither torchrun nor accelerate, which calls torchrun."""
         return bool(self.command) and not any(map(_MEETS.search, (*self.command, *self.args)))
 
     @property
@@ -99,7 +99,7 @@ def program_of(words: Sequence[str], *, lift_nproc: bool = True) -> Program:
 
 
 def _with_options(words: Sequence[str]) -> Program:
-    """Python with options of its own: torchrun would start the script by a python without them."""
+    """Whether python has options: torchrun would start the script by a python without them."""
     if _PYTHON.fullmatch(words[0]):
         return Program((), (TORCHRUN, NO_PYTHON, *words), was_plain=True)
     return Program((words[0], *AS_MODULE), (NO_PYTHON, *words), was_plain=True)

@@ -73,7 +73,7 @@ def check_name(name: object, field: str = "metadata.name") -> str:
 
 
 def fitting_name(text: str) -> str:
-    """A valid name of a job, as near to the text as possible; "" if no part of the text can be used."""
+    """A valid name of a job, as similar to the text as possible; "" if no part of the text can be used."""
     plain = re.sub(r"[^a-z0-9]+", "-", text.lower())
     return re.sub(r"^[^a-z]+", "", plain)[:MAX_NAME_LENGTH].strip("-")
 
@@ -100,7 +100,7 @@ def pods(fewest: int, most: int) -> str:
 
 
 def counted(fewest: int, most: int, gpus: int = 0) -> str:
-    """A sentence on the number of pods: what the words master, worker, min and max count."""
+    """A sentence on the number of pods, which says what master, worker, min and max count."""
     workers = f"{most - 1}" if fewest == most else f"{fewest - 1} to {most - 1}"
     in_all = most * gpus
     each = f"{gpus} {_plural('GPU', gpus)}"
@@ -121,7 +121,7 @@ def container(
 
 
 def shared_memory() -> tuple[dict[str, Any], dict[str, Any]]:
-    """A volume and its mount, for processes that load data: the container's own /dev/shm has 64 MB."""
+    """A volume and its mount, for processes that load data: a container's default /dev/shm has 64 MB."""
     volume = {"name": SHARED_MEMORY, "emptyDir": {"medium": "Memory"}}
     return volume, {"name": SHARED_MEMORY, "mountPath": "/dev/shm"}
 
@@ -143,7 +143,7 @@ def _own(value: Any) -> Any:
 
 
 def to_yaml(manifest: Mapping[str, Any]) -> str:
-    """The manifest as YAML for people: in the order of its fields, texts of several lines as such."""
+    """The manifest as readable YAML: in the order of its fields, with texts of several lines as blocks."""
     return yaml.dump(dict(manifest), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
 
 

@@ -82,7 +82,7 @@ def from_pytorchjob(body: Mapping[str, Any], *, entrypoint: Sequence[str] = ()) 
 
 
 def _with_role_names(body: Mapping[str, Any]) -> dict[str, Any]:
-    """The job with `Master` and `Worker` so written; the training-operator takes other cases, too."""
+    """The job with the keys `Master` and `Worker`; the training-operator accepts them in any case."""
     spec = _mapping(body, "spec")
     _mapping(body, "metadata")
     roles = _mapping(spec, "pytorchReplicaSpecs", at="spec.")
@@ -137,9 +137,7 @@ def _sizes(source: Source, report: Report, roles: Sequence[Role]) -> tuple[int, 
 
 
 def _elastic_sizes(source: Source, report: Report, roles: Sequence[Role]) -> tuple[int, int]:
-    """The sizes as torchrun gets them there: each pod counts, a Master's, too. An absent bound is equal to the other
-    one, or to Worker's.
-    """
+    """The sizes as torchrun counts them there, with the Master. An absent bound equals the other one, or Worker's."""
     at: Path = ("spec", "elasticPolicy")
     written = [source.take(*at, field) for field in ("minReplicas", "maxReplicas")]
     default = next((value for value in written if value is not None), roles[-1].replicas)

@@ -26,7 +26,7 @@ from elastic_worker import contract
 MASTER, WORKER = "Master", "Worker"
 ROLES = (MASTER, WORKER)
 KUEUE = "kueue.x-k8s.io/"
-OF_THE_OBJECT = "it is the old object's, and the cluster writes it anew"
+OF_THE_OBJECT = "it belongs to the old object, and the cluster sets it again"
 QUOTA = "a GPUQuotaPolicy says what a namespace may use (docs/quotas.md)"
 REPLACES = "the operator itself replaces pods that fail, so a pod is never restarted in place"
 RANK = "RANK"
@@ -202,5 +202,5 @@ def count(value: object, path: Path) -> int:
 
 
 def dotted(path: Path) -> str:
-    """A path as people write it."""
+    """A path in dotted form."""
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)[1:]

@@ -66,7 +66,7 @@ class RunFlags:
 SHORT_FLAGS = ("-g", "-i", "-e", "-v", "-n", "--gpu", "--environment")
 AS_IT_IS = {"--module", "--no-python"}
 """Options of torchrun that are followed by a module's name or a program, not by a script."""
-RUN_FLAGS = tuple(f"--{one.name.replace('_', '-')}" for one in fields(RunFlags) if one.name != "command")
+RUN_FLAGS = tuple(f"--{field.name.replace('_', '-')}" for field in fields(RunFlags) if field.name != "command")
 
 
 def from_flags(typed: RunFlags) -> Converted:
@@ -136,14 +136,14 @@ def _torchrun_line(words: Sequence[str]) -> torchrun.Line:
 
 
 def _instead(words: Sequence[str], error: str) -> str:
-    """What to type instead of a flag that torchrun does not know."""
-    said = error.split()
-    number = next((n for n, word in enumerate(words) if word.partition("=")[0] in said), 0)
+    """A hint what to type instead of a flag that torchrun does not know."""
+    message = error.split()
+    number = next((n for n, word in enumerate(words) if word.partition("=")[0] in message), 0)
     flag = words[number].partition("=")[0]
     if number and (flag in RUN_FLAGS or flag in SHORT_FLAGS):
-        before = words[number - 1]
-        form = f", or {words[number - 2]}={before}" if number > 1 and words[number - 2].startswith("--") else ""
-        return f"{flag} stands after {before}, where run's own flags have ended: write it before{form}"
+        previous = words[number - 1]
+        form = f", or {words[number - 2]}={previous}" if number > 1 and words[number - 2].startswith("--") else ""
+        return f"{flag} stands after {previous}, where run's own flags have ended: write it before{form}"
     near = difflib.get_close_matches(flag, RUN_FLAGS, 1)
     hint = f"did you mean {near[0]}?" if near else "flags of run stand before the command, the command after --"
     return f"{error}, and run neither: {hint}"
@@ -173,9 +173,7 @@ def words_of_image(text: str, report: Report) -> list[str]:
 
 
 def _sizes(typed: RunFlags, program: Program, report: Report) -> tuple[int, int]:
-    """The fewest and most pods: from the two bounds alone, else from --workers or an equal --nnodes. Raises
-    ConvertError.
-    """
+    """The fewest and most pods: the two bounds alone, else --workers or an equal --nnodes. Raises ConvertError."""
     least, most = typed.min_replicas, typed.max_replicas
     given = [(flag, text) for flag, text in (("--workers", typed.workers), (NNODES, program.nnodes)) if text]
     found = {size(text, flag) for flag, text in given}
@@ -238,7 +236,7 @@ def variables(pairs: Sequence[str], flag: str) -> list[dict[str, str]]:
 def resources(
     gpus: int, cpu: str, memory: str, *, cpu_limit: str = "", memory_limit: str = "", more: dict[str, str] | None = None
 ) -> dict[str, Any]:
-    """A container's resources: what it gets at least, and its limits. Raises ConvertError."""
+    """A container's resources: its requests and its limits. Raises ConvertError."""
     requests = {"cpu": quantity(cpu, "--cpu"), "memory": quantity(memory, "--memory")}
     for flag, least, most in (("cpu", cpu, cpu_limit), ("memory", memory, memory_limit)):
         if least and most and units(quantity(least, f"--{flag}")) > units(quantity(most, f"--{flag}-limit")):
@@ -301,7 +299,7 @@ def _nproc(flag: str, program: Program) -> int | str | None:
 
 
 def _runtime(mode: str) -> dict[str, str] | None:
-    known = {one.value.lower(): one.value for one in RuntimeMode}
-    if mode and mode.lower() not in known:
-        raise ConvertError(f"--mode {mode}: write one of {', '.join(known.values())}")
-    return {"mode": known[mode.lower()]} if mode and known[mode.lower()] != RuntimeMode.TORCHRUN else None
+    modes = {choice.value.lower(): choice.value for choice in RuntimeMode}
+    if mode and mode.lower() not in modes:
+        raise ConvertError(f"--mode {mode}: write one of {', '.join(modes.values())}")
+    return {"mode": modes[mode.lower()]} if mode and modes[mode.lower()] != RuntimeMode.TORCHRUN else None

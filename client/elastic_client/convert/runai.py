@@ -51,7 +51,7 @@ def from_runai(words: Sequence[str], *, image_command: str = "", namespace: str 
     Args:
         words: The line split into words, with `runai` or without it, `--` included.
         image_command: The command that the image itself has, as `docker inspect` shows ENTRYPOINT and CMD.
-        namespace: Where the job shall be; Run:ai calls it a project.
+        namespace: The job's namespace; Run:ai calls it a project.
 
     Raises:
         ConvertError: the line does not submit a job, has no command, or has an impossible value.
@@ -227,14 +227,14 @@ def _recovery(line: Line, report: Report) -> dict[str, int] | None:
 
 def _clean_pods(line: Line) -> str | None:
     policy = line.last("clean-pod-policy")
-    known = [one.value for one in CleanPodPolicy]
-    if policy and policy not in known:
-        raise ConvertError(f"--clean-pod-policy {policy}: write one of {', '.join(known)}")
+    policies = [choice.value for choice in CleanPodPolicy]
+    if policy and policy not in policies:
+        raise ConvertError(f"--clean-pod-policy {policy}: write one of {', '.join(policies)}")
     return policy or None
 
 
 def _seconds(text: str) -> int | None:
-    """Of a duration such as 2h, 30m or 1h5s."""
+    """The seconds of a duration such as 2h, 30m or 1h5s."""
     if not text:
         return None
     found = _DURATION.fullmatch(text)

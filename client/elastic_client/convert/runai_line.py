@@ -1,4 +1,4 @@
-"""A command line of Run:ai, taken apart: the flags of both of its clients under one name, and the command."""
+"""Parses a command line of Run:ai: the flags of both of its clients under one name, and the command."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ MANY = (
     "toleration",
     "volume",
 )
-"""Flags that may be repeated, each of which counts."""
+"""Flags that may be repeated, and all count."""
 SAME = {
     "gpu-devices-request": "gpu",
     "cpu-core-request": "cpu",
@@ -99,7 +99,7 @@ class Line:
     def all(self, name: str) -> list[str]:
         """Each value of a flag, which counts as read."""
         found = [value for flag, value, _ in self.flags if flag == name]
-        self.flags = [one for one in self.flags if one[0] != name]
+        self.flags = [flag for flag in self.flags if flag[0] != name]
         return found
 
     def last(self, name: str) -> str:
@@ -107,17 +107,17 @@ class Line:
         return next(reversed(self.all(name)), "")
 
     def has(self, name: str) -> bool:
-        """Whether a flag without a value is there and is not false; it counts as read."""
+        """Whether a flag without a value is given and not false; it counts as read."""
         return any(value.lower() != "false" for value in self.all(name))
 
 
 def read(words: Sequence[str]) -> Line:
-    """The line, taken apart. Raises ConvertError if it does not submit a job."""
+    """Parse the line. Raises ConvertError if it does not submit a job."""
     rest = list(words[1:] if words[:1] == ["runai"] else words)
     start = next((start for start in STARTS if tuple(rest[: len(start)]) == start), None)
     if start is None:
-        known = ", ".join(f"`runai {' '.join(start)}`" for start in STARTS[:2])
-        raise ConvertError(f"{' '.join(words[:3]) or 'no command line'}: write one of {known}, with its flags")
+        examples = ", ".join(f"`runai {' '.join(start)}`" for start in STARTS[:2])
+        raise ConvertError(f"{' '.join(words[:3]) or 'no command line'}: write one of {examples}, with its flags")
     line = Line(start, "")
     rest = rest[len(start) :]
     while rest:

@@ -1,8 +1,8 @@
 """From a batch script of Slurm that trains on several nodes to an ElasticPyTorchJob.
 
-A node of the allocation becomes a pod. Lines that only find out nodes and addresses are removed; each is named. The
-rest becomes `env` and `args` if it needs no shell. Otherwise it stays as written, here-documents and variables
-included, as a text for bash.
+A node of the allocation becomes a pod. Lines that only find nodes and addresses are removed; each is named. The rest
+becomes `env` and `args` if it needs no shell. Otherwise it stays as written, here-documents and variables included, as
+a text for bash.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Shape:
     mebibytes: int
 
     def resources(self) -> dict[str, Any]:
-        """Of the main container: memory is a limit in Slurm, too; GPUs must be one."""
+        """The main container's resources: memory is a limit, as in Slurm; GPUs must be a limit."""
         memory = _amount(self.mebibytes) if self.mebibytes else None
         requests = {"cpu": self.cpus or None, "memory": memory}
         limits = {"memory": memory, manifest.GPU: self.gpus or None}
@@ -191,7 +191,7 @@ def _shape(options: Options) -> Shape:
 
 
 def _gpus(options: Options, nodes: int, tasks: int) -> int:
-    """GPUs of a node. The kind of GPU is a matter of nodes' labels."""
+    """The GPUs of a node. A job chooses the kind of GPU by nodes' labels."""
     number = 0
     for name, factor, divisor in (
         ("gpus-per-node", 1, 1),
@@ -223,7 +223,7 @@ def _gpus(options: Options, nodes: int, tasks: int) -> int:
 
 
 def _memory(options: Options, cpus: int, gpus: int) -> int:
-    """Mebibytes of a node; 0 if the script has no value, or wants all memory."""
+    """The memory of a node in mebibytes; 0 if the script has no value, or wants all memory."""
     for name, factor in (("mem", 1), ("mem-per-cpu", cpus), ("mem-per-gpu", gpus or 1)):
         text = options.value(name)
         if not text:
@@ -289,7 +289,7 @@ def _exported(options: Options) -> dict[str, str]:
 
 
 def _grace(options: Options) -> dict[str, int] | None:
-    """How many seconds before the end the script wants a signal."""
+    """The number of seconds before the end at which the script wants a signal."""
     text, _, at = options.value("signal").partition("@")
     if not at.isdecimal():
         options.lose("signal", "a pod that is to leave gets SIGTERM, spec.elasticity.gracePeriodSeconds before its end")

@@ -1,7 +1,7 @@
-"""The commands of a batch script: the one that trains, those that only find out nodes, and the rest for a pod.
+"""The commands of a batch script: the one that trains, those that only find nodes, and the rest for a pod.
 
-A statement that asks Slurm for nodes is taken out, then those that only compute with its answer. Nothing is removed
-from an `if`, a loop or a function: these stay whole, and their uses of Slurm's variables are named.
+A statement that asks Slurm for nodes is removed, then those that only process its answer. Nothing is removed from an
+`if`, a loop or a function: these stay whole, and their uses of Slurm's variables are named.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ IN_A_POD = {
     NODE_RANK: f"is not set in a pod: write ${contract.ENV_POD_RANK} in a job of one size",
 }
 _PLACES = re.compile(r"--(nnodes|rdzv[-_]\w+|master[-_](addr|port)|node[-_]rank|standalone)\b")
-FINDS_NODES = "it finds out nodes or addresses, which the operator does"
+FINDS_NODES = "it finds nodes or addresses, which the operator does"
 NOT_SET = "nothing sets it in a pod"
 ENDS = (";", "&", "|", "\n")
 
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A script's commands without the ones that only Slurm needs."""
+    """A script's commands without those that only Slurm needs."""
 
     launch: Launch
     others: tuple[Statement, ...]
@@ -90,9 +90,7 @@ class Body:
         return replace(program, command=command, args=args, nproc=nproc), env
 
     def _note_places(self, program: Program, shape: Shape, report: Report) -> None:
-        """Report commands that several pods run and one node runs under Slurm, and commands that do not look for the
-        other pods.
-        """
+        """Report commands that each pod runs and under Slurm one node, and commands that do not connect the pods."""
         if shape.most == 1:
             return
         if not self.launch.step:
@@ -117,9 +115,9 @@ class Body:
 
     def _may_be_replaced(self) -> bool:
         """Whether the command can take the shell's place, so that a signal to the pod reaches it."""
-        before = self.launch.statement.text[: self.launch.words[0].start].split()
+        prefix = self.launch.statement.text[: self.launch.words[0].start].split()
         is_simple = not any(word.text in ENDS for word in self.launch.after)
-        return is_simple and not {"exec", "time"} & set(before)
+        return is_simple and not {"exec", "time"} & set(prefix)
 
     @property
     def _is_torchrun(self) -> bool:
@@ -133,11 +131,11 @@ class Body:
         if self._is_torchrun:
             for word in dropped:
                 name = word[0].value or word[0].text
-                report.lose(f"line {self.launch_line}: {' '.join(one.text for one in word)}", _reason(name))
+                report.lose(f"line {self.launch_line}: {' '.join(part.text for part in word)}", _reason(name))
         return program
 
     def _dropped(self, *, nproc: bool = False) -> list[tuple[Word, ...]]:
-        """The words of each option of torchrun that is the operator's to set; with `nproc` the processes', too.
+        """The words of each option of torchrun that the operator sets; with `nproc` also of the number of processes.
 
         Raises ConvertError.
         """
@@ -157,17 +155,17 @@ class Body:
         gone = {word.start for option in self._dropped(nproc=nproc) for word in option}
         stays = [word for word in self.launch.words if word.start not in gone]
         is_literal = all(word.value is not None for word in stays) and not self.launch.after
-        commands = [one for one in self.others if one.is_command]
-        is_before = all(one.line < self.launch_line for one in commands)
-        if not (is_literal and is_before and all(_assigned(one) in literals for one in commands)):
+        commands = [command for command in self.others if command.is_command]
+        is_before = all(command.line < self.launch_line for command in commands)
+        if not (is_literal and is_before and all(_assigned(command) in literals for command in commands)):
             return None
-        exported = [_assigned(one) for one in commands if one.text.lstrip().startswith("export")]
+        exported = [_assigned(command) for command in commands if command.text.lstrip().startswith("export")]
         return {name: literals[name] for name in exported}
 
     def _in_bash(
         self, program: Program, nproc: int | str | None, shape: Shape, report: Report, exported: Mapping[str, str]
     ) -> tuple[Program, list[dict[str, Any]]]:
-        is_last = not any(one.is_command and one.line > self.launch_line for one in self.others)
+        is_last = not any(other.is_command and other.line > self.launch_line for other in self.others)
         is_job_s = program.nproc is not None
         cut = [*self.launch.step, *(word for option in self._dropped(nproc=is_job_s) for word in option)]
         edits = [(word.start, word.end, "") for word in cut]
@@ -177,17 +175,17 @@ class Body:
             start = self.launch.words[0].start
             edits.append((start, start, "exec "))
         text = self.launch.text(edits)
-        parts = {one.line: one.text for one in self.others} | {self.launch_line: text}
+        parts = {other.line: other.text for other in self.others} | {self.launch_line: text}
         whole = "\n".join(parts[line] for line in sorted(parts)).strip("\n") + "\n"
         report.keep(
             f"line {self.launch_line}: the script's commands", "command: bash -c, with the text as it is written"
         )
-        for one in self.others:
-            if one.is_command and one.words()[0].text in SETS_UP:
-                report.note(f"line {one.line}: `{one.text.strip()}` stays: the image must have it.")
-            elif one.is_command and basename(one.words()[0].text) in STARTS:
+        for other in self.others:
+            if other.is_command and other.words()[0].text in SETS_UP:
+                report.note(f"line {other.line}: `{other.text.strip()}` stays: the image must have it.")
+            elif other.is_command and basename(other.words()[0].text) in STARTS:
                 report.note(
-                    f"line {one.line}: `{first_line(one)}` runs in each pod; under Slurm on the first node only."
+                    f"line {other.line}: `{first_line(other)}` runs in each pod; under Slurm on the first node only."
                 )
         slurm = _slurm_variables(whole, shape, report)
         env, literal = _env(exported, slurm), _literally({*exported, *slurm})
@@ -257,7 +255,7 @@ def _without_unused(body: Body, report: Report, *, nproc: bool) -> list[Statemen
     kept: list[Statement] = []
     for number, part in reversed(list(enumerate(parts))):
         name = _assigned(part)
-        used = rest + " ".join(one.text for one in (*parts[:number], *kept))
+        used = rest + " ".join(part.text for part in (*parts[:number], *kept))
         is_literal = (found := part.assignment()) is not None and found[1] is not None and found[1].value is not None
         if name in only and not is_literal and name not in variables(used):
             report.lose(f"line {part.line}: {first_line(part)}", FINDS_NODES)
@@ -267,7 +265,7 @@ def _without_unused(body: Body, report: Report, *, nproc: bool) -> list[Statemen
 
 
 def _assigned(part: Statement) -> str:
-    """The variable that a statement sets, and does nothing else; "" if it does."""
+    """The variable that a statement sets, if it does nothing else; else ""."""
     found = part.assignment()
     return found[0] if found else ""
 
@@ -279,7 +277,7 @@ def _of_a_node(shape: Shape) -> dict[str, str]:
 
 
 def _literals(parts: Sequence[Statement]) -> dict[str, str]:
-    """The variables that are set once, to what is written."""
+    """The variables that are set once, to a literal text."""
     found: dict[str, list[str | None]] = {}
     for part in parts:
         assigned = part.assignment()
@@ -299,29 +297,29 @@ def _resolved(text: str, literals: Mapping[str, str]) -> str:
 def _reason(name: str) -> str:
     """Why a job needs no such option of torchrun; "" if it keeps it."""
     full = flags.SHORT.get(name) or name.partition("=")[0].replace("_", "-")
-    known = {**flags.WITH_VALUE, **flags.WITHOUT_VALUE}
-    if full == NNODES or known.get(full) in (flags.MEMBERS, flags.MEETING):
+    options = {**flags.WITH_VALUE, **flags.WITHOUT_VALUE}
+    if full == NNODES or options.get(full) in (flags.MEMBERS, flags.MEETING):
         return reason_of(flags.Option(full, "", 0, ()))
     return ""
 
 
 def _processes(program: Program, shape: Shape, is_torchrun: bool, report: Report) -> int | str | None:
     """Processes of a pod, as under Slurm; None if the line sets them for torchrun, or auto is equivalent."""
-    said = program.nproc
-    if said is None and is_torchrun and any(NPROC[2:7] in word for word in (*program.command, *program.args)):
+    processes = program.nproc
+    if processes is None and is_torchrun and any(NPROC[2:7] in word for word in (*program.command, *program.args)):
         return None
-    if said is None:
-        said = 1 if is_torchrun else shape.tasks if program.was_plain else None
-        if said is not None and said != max(1, shape.gpus):
-            report.note(f"nprocPerNode: {said}, as under Slurm; auto would be one process for each GPU.")
-    return None if said in ("auto", max(1, shape.gpus)) else said
+    if processes is None:
+        processes = 1 if is_torchrun else shape.tasks if program.was_plain else None
+        if processes is not None and processes != max(1, shape.gpus):
+            report.note(f"nprocPerNode: {processes}, as under Slurm; auto would be one process for each GPU.")
+    return None if processes in ("auto", max(1, shape.gpus)) else processes
 
 
 def _slurm_variables(text: str, shape: Shape, report: Report) -> dict[str, str]:
     """Variables of Slurm that the text uses, with their values in a pod."""
     size, rank = f"$({contract.ENV_WORLD_SIZE})", f"$({contract.ENV_POD_RANK})"
     is_fixed = shape.fewest == shape.most
-    known = {
+    values = {
         "SLURM_JOB_ID": f"$({contract.ENV_JOB_UID})",
         "SLURM_JOBID": f"$({contract.ENV_JOB_UID})",
         "SLURM_JOB_NAME": f"$({contract.ENV_JOB_NAME})",
@@ -339,11 +337,11 @@ def _slurm_variables(text: str, shape: Shape, report: Report) -> dict[str, str]:
     }
     used = sorted(name for name in variables(text) if name.startswith("SLURM_"))
     for name in used:
-        if known.get(name):
-            report.keep(f"${name}", f"env: {known[name]}")
+        if values.get(name):
+            report.keep(f"${name}", f"env: {values[name]}")
         else:
             report.lose(f"${name}", NOT_SET)
-    return {name: known[name] for name in used if known.get(name)}
+    return {name: values[name] for name in used if values.get(name)}
 
 
 def _env(
@@ -359,11 +357,11 @@ def _env(
 
 def _literally(names: Collection[str]) -> Callable[[str], str]:
     """The text escaped so that Kubernetes, which expands `$$` and `$(NAME)`, passes it to the container unchanged."""
-    known = {*names, *OPERATOR_S}
+    operators = {*names, *OPERATOR_S}
 
     def doubled(match: re.Match[str]) -> str:
         if match[0] == "$$":
             return "$$$$"
-        return f"${match[0]}" if match[1] in known else match[0]
+        return f"${match[0]}" if match[1] in operators else match[0]
 
     return functools.partial(REFERENCE.sub, doubled)

@@ -18,7 +18,7 @@ QUERIES = ("hostname", "scontrol", "nvidia-smi", "env", "echo", "printenv", "dat
 STARTS = (TORCHRUN, "accelerate", "python", "python3", "deepspeed", "fabric")
 _SPACE_BEFORE = re.compile(r"([ \t]*\\\n)?[ \t]*$")
 Edit = tuple[int, int, str]
-"""The part of a statement from one place to another, and what is written instead."""
+"""An edit: the start and end of a part of a statement, and the text that replaces it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +33,7 @@ class Launch:
     """Redirections and other words after the command."""
 
     def text(self, edits: Sequence[Edit]) -> str:
-        """The statement after these edits. With a word, the space before it is removed, and the line if the word was
-        its first.
-        """
+        """The statement after these edits. The space before a removed word goes, or its line if it is the first."""
         text = self.statement.text
         for start, end, new in sorted(edits, reverse=True):
             before = text[:start] if new else _SPACE_BEFORE.sub("", text[:start])
@@ -99,5 +97,5 @@ def _is_setting(word: Word) -> bool:
 
 
 def first_line(part: Statement) -> str:
-    """Its first line, for messages."""
+    """The statement's first line, for messages."""
     return part.text.strip().partition("\n")[0]

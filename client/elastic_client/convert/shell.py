@@ -1,7 +1,7 @@
-"""Reads a script for bash as far as a converter needs: its statements, and their words exactly as written.
+"""Splits a script for bash into statements, and these into words exactly as written.
 
-It does not run or expand anything. Here-documents, quotes and continued lines stay whole; what stands inside of `if`,
-loops, functions and groups is one statement with them.
+It does not run or expand anything. Here-documents, quotes and continued lines stay whole; an `if`, a loop, a function
+or a group is one statement with its content.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from elastic_client.convert.converted import ConvertError
 
 MOST_LINES = 400
-"""The most lines of a text in quotes. It is read anew with each line, and an endless one is the rest of the script."""
+"""The most lines of a text in quotes. Each line reads it again, and an unclosed one is the rest of the script."""
 NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _HEREDOC = re.compile(r"<<(-?)\s*(?:'([^']+)'|\"([^\"]+)\"|\\?([A-Za-z_][\w.]*))")
 _WORD = (
@@ -57,7 +57,7 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A part of the script that can be kept or taken out alone; `line` is the number of its first line, from 1."""
+    """A part of the script that can be kept or removed alone; `line` is the number of its first line, from 1."""
 
     text: str
     line: int

@@ -155,7 +155,7 @@ def whole(text: str, field: str) -> int:
 
 
 def _option(words: Sequence[str]) -> tuple[Option, int]:
-    """The option that the first of these words is, and of how many words."""
+    """The option at the beginning of these words, and its number of words."""
     word = words[0]
     if word.startswith("--"):
         name, equals, value = word[2:].partition("=")

@@ -1,7 +1,7 @@
-"""From an ElasticPyTorchJob to a batch script for Slurm that needs nothing but itself.
+"""Converts an ElasticPyTorchJob to a self-contained batch script for Slurm.
 
-A pod becomes a node. The script's head names what Slurm cannot do, and the parts of the manifest that have no place
-there.
+A pod becomes a node. The script's head names the features that Slurm lacks, and the parts of the manifest that have no
+equivalent there.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ NODES = ("nodeSelector", "affinity", "tolerations", "topologySpreadConstraints",
 HEAD_NODE = 'head_node=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)'
 PORT = "port=$((10000 + SLURM_JOB_ID % 20000))"
 MOST_SIGNAL_SECONDS = 65_535
-"""The most that Slurm takes in --signal."""
+"""The largest number of seconds that Slurm accepts in --signal."""
 OWN = ("head_node", "port")
-"""The script's own variables."""
+"""The variables that the script itself sets."""
 SLURM_S = ("SLURM", "SBATCH_", "SRUN_")
-"""The prefixes of variables that are Slurm's own or change srun's behaviour."""
+"""The prefixes of variables that belong to Slurm or change srun's behaviour."""
 RUN_ID = '"$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}"'
 BACK_INTO_THE_QUEUE = """\
 # Before the time limit of the partition the job goes back into the queue, and on from its last checkpoint.
@@ -82,7 +82,7 @@ def _options(name: str, spec: JobSpec) -> Iterator[str]:
         yield f"--gpus-per-node={gpus}"
     if cpus := _cpus(spec):
         yield f"--cpus-per-task={cpus}"
-    if memory := max(one.get("memory", 0) for one in asked):
+    if memory := max(amounts.get("memory", 0) for amounts in asked):
         yield f"--mem={-(-memory // MEBIBYTE)}M"
     yield from _endings(spec)
 
@@ -92,8 +92,8 @@ def _asked(spec: JobSpec) -> list[dict[str, int]]:
 
 
 def _cpus(spec: JobSpec) -> int:
-    """Of a node; 0 if the manifest asks for none."""
-    return -(-max(one.get("cpu", 0) for one in _asked(spec)) // 1000)
+    """The CPUs of a node; 0 if the manifest requests none."""
+    return -(-max(amounts.get("cpu", 0) for amounts in _asked(spec)) // 1000)
 
 
 def _endings(spec: JobSpec) -> Iterator[str]:
@@ -113,7 +113,7 @@ def _endings(spec: JobSpec) -> Iterator[str]:
 
 
 def _head(spec: JobSpec, line: JobLine) -> Iterator[str]:
-    """Comments: what differs under Slurm."""
+    """Comments on the differences under Slurm."""
     yield "# What Slurm does not do:"
     for text in dict.fromkeys([*_differences(spec), *_not_here(spec), *_not_set(line)]):
         yield from textwrap.wrap(
@@ -123,7 +123,7 @@ def _head(spec: JobSpec, line: JobLine) -> Iterator[str]:
 
 def _not_set(line: JobLine) -> Iterator[str]:
     """Variables of the job that the script leaves as they are."""
-    if names := [one.name for one in line.variables if one.name.startswith(SLURM_S)]:
+    if names := [variable.name for variable in line.variables if variable.name.startswith(SLURM_S)]:
         yield f"Set {', '.join(names)} as the job does: Slurm has its own."
     if names := line.not_set():
         yield f"Set {', '.join(names)}, which only the operator does: the texts that name them stay as they are."
@@ -150,7 +150,7 @@ def _differences(spec: JobSpec) -> Iterator[str]:
 
 
 def _not_here(spec: JobSpec) -> Iterator[str]:
-    """Parts of the manifest that have no place in the script."""
+    """Parts of the manifest that have no equivalent in the script."""
     for role in _roles(spec):
         pod = spec.template_of(role)["spec"]
         main = main_container(spec.template_of(role))
@@ -167,7 +167,7 @@ def _not_here(spec: JobSpec) -> Iterator[str]:
             yield f"Of the pod: {', '.join(nodes)}; --partition, --constraint or --exclude choose nodes."
         if fields := left_out(pod, (*POD, *NODES, "volumes")):
             yield f"Of the pod: {', '.join(fields)}."
-        if others := [one["name"] for one in pod["containers"] if one is not main]:
+        if others := [container["name"] for container in pod["containers"] if container is not main]:
             yield f"The containers {', '.join(others)}."
     if len(_roles(spec)) > 1:
         yield "A template of the master's own: all nodes run the workers', and ask for what the larger of both has."
@@ -231,9 +231,7 @@ def _place(spec: JobSpec, name: str) -> Place:
 
 
 def _start(spec: JobSpec, line: JobLine, name: str) -> Iterator[str]:
-    """The command that trains. Without a time limit of the job's own, the shell waits beside it for the partition's
-    limit.
-    """
+    """The command that trains. If the job has no time limit, the shell also waits for the partition's limit."""
     if not spec.active_deadline_seconds:
         yield BACK_INTO_THE_QUEUE
     step = [*_step(spec)]
@@ -252,8 +250,8 @@ def _start(spec: JobSpec, line: JobLine, name: str) -> Iterator[str]:
 def _step(spec: JobSpec) -> Iterator[str]:
     """`srun` and its options.
 
-    One task per node is set here only: beside a range of nodes sbatch reads it as the number of nodes. CPUs are set
-    again, as srun inherits no --cpus-per-task from sbatch.
+    One task per node is set here only: with a range of nodes, sbatch reads it as the number of nodes. CPUs are set
+    again, since srun inherits no --cpus-per-task from sbatch.
     """
     yield "srun"
     yield "--ntasks-per-node=1"
@@ -265,7 +263,7 @@ def _step(spec: JobSpec) -> Iterator[str]:
 
 
 def _on_node(line: JobLine, last: Sequence[str]) -> list[str]:
-    """The words before a command that give it the rank of its node, with the last words of the command itself."""
+    """The words before a command that set the rank of its node, with the last words of the command."""
     settings = [f'export {ENV_POD_RANK}="$SLURM_NODEID"']
     if line.mentions(ENV_ROLE):
         settings.append(f"export {ENV_ROLE}={ROLE_WORKER}")

@@ -1,4 +1,4 @@
-"""From an ElasticPyTorchJob to the command lines that start it by hand: one for each machine."""
+"""Converts an ElasticPyTorchJob to the command lines that start it by hand, one for each machine."""
 
 from __future__ import annotations
 
@@ -107,13 +107,17 @@ def _own(name: str, index: int) -> dict[str, str]:
 
 def _typed(line: JobLine, settings: Mapping[str, str], words: Sequence[str]) -> str:
     """The line with its variables before it. A variable without a value in the manifest must be set already."""
-    own = {one.name: one.value for one in line.variables if not one.missing}
+    own = {variable.name: variable.value for variable in line.variables if not variable.missing}
     given = [f"{variable}={value}" for variable, value in {**settings, **own}.items()]
     folder = [f"cd {line.quoted(line.folder)} &&"] if line.folder else []
-    before = [*folder, *given]
-    if any("${" in word for word in (*before, *words)):
+    prefix = [*folder, *given]
+    if any("${" in word for word in (*prefix, *words)):
         # The shell expands words before it sets the variables before a command.
-        before = [*(f"export {one} &&" for one in given), *folder]
-    missing = [f"# {one.name} was {one.missing}: export it first\n" for one in line.variables if one.missing]
+        prefix = [*(f"export {assignment} &&" for assignment in given), *folder]
+    missing = [
+        f"# {variable.name} was {variable.missing}: export it first\n"
+        for variable in line.variables
+        if variable.missing
+    ]
     missing += [f"# {name} is set by the operator only: its name stays\n" for name in line.not_set()]
-    return "".join(missing) + " ".join([*before, *words])
+    return "".join(missing) + " ".join([*prefix, *words])

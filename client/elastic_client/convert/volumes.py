@@ -1,4 +1,4 @@
-"""Volumes from flags: `--pvc CLAIM:PATH[:ro]`, `--volume SOURCE:PATH[:ro]`, and Run:ai's own forms of them."""
+"""Volumes from flags: `--pvc CLAIM:PATH[:ro]`, `--volume SOURCE:PATH[:ro]`, and Run:ai's forms of these."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def claim(text: str, flag: str = "--pvc") -> Mounted:
 
 
 def existing_claim(text: str, flag: str) -> Mounted:
-    """A claim as Run:ai names it: claimname=CLAIM,path=PATH[,ro]. Raises ConvertError."""
+    """A claim in Run:ai's form: claimname=CLAIM,path=PATH[,ro]. Raises ConvertError."""
     parts = text.split(",")
     named = dict(part.split("=", 1) for part in parts if "=" in part)
     flags = [part for part in parts if "=" not in part]
@@ -52,7 +52,7 @@ def existing_claim(text: str, flag: str) -> Mounted:
 
 
 def host_path(text: str) -> Mounted:
-    """A folder of the node, as Run:ai names it. Raises ConvertError."""
+    """A folder of the node in Run:ai's form. Raises ConvertError."""
     named, is_readonly = _fields(text, "--host-path", ("path", "mount"), ("mount-propagation",))
     made = _mounted(named["path"], {"hostPath": {"path": named["path"]}}, named["mount"], is_readonly=is_readonly)
     propagation = named.get("mount-propagation", "None")
@@ -60,14 +60,14 @@ def host_path(text: str) -> Mounted:
 
 
 def nfs(text: str) -> Mounted:
-    """An export, as Run:ai names it. Raises ConvertError."""
+    """An export of NFS in Run:ai's form. Raises ConvertError."""
     named, is_readonly = _fields(text, "--nfs", ("path", "server", "mountpath"))
     source = {"nfs": {"server": named["server"], "path": named["path"]}}
     return _mounted(named["path"], source, named["mountpath"], is_readonly=is_readonly)
 
 
 def configmap(text: str) -> Mounted:
-    """A ConfigMap, as Run:ai names it. Raises ConvertError."""
+    """A ConfigMap in Run:ai's form. Raises ConvertError."""
     named, _ = _fields(text, "--configmap-map-volume", ("name", "path"))
     return _mounted(
         f"configmap-{named['name']}", {"configMap": {"name": named["name"]}}, named["path"], is_readonly=False
@@ -97,13 +97,13 @@ def mounted(found: Sequence[Mounted]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The parts of a pod and of its main container. One volume may be mounted twice; names are made different."""
     volumes: dict[str, dict[str, Any]] = {}
     mounts = []
-    for one in found:
-        name, number = str(one.volume["name"]), 1
-        while volumes.get(name, {**one.volume, "name": name}) != {**one.volume, "name": name}:
+    for item in found:
+        name, number = str(item.volume["name"]), 1
+        while volumes.get(name, {**item.volume, "name": name}) != {**item.volume, "name": name}:
             number += 1
-            name = f"{one.volume['name']}-{number}"
-        volumes[name] = {**one.volume, "name": name}
-        mounts.append({**one.mount, "name": name})
+            name = f"{item.volume['name']}-{number}"
+        volumes[name] = {**item.volume, "name": name}
+        mounts.append({**item.mount, "name": name})
     return {"volumes": list(volumes.values())} if volumes else {}, {"volumeMounts": mounts} if mounts else {}
 
 

@@ -2,5 +2,5 @@
 
 `plan` makes the job from the flags of `run`, `machine` knows the python and the GPUs, `place` lets `scale` find the run
 from another terminal, `pod` is one launcher as a process, and `run` takes the operator's place: it starts and ends
-pods, and writes the wish for the master.
+pods, and writes the membership for the master.
 """

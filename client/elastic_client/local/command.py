@@ -1,6 +1,4 @@
-"""The flags of `run --local`, and `scale` for a run on this machine. The code that trains is imported only when
-needed.
-"""
+"""The flags of `run --local`, and `scale` for a run on this machine. Code for training is imported only when needed."""
 
 from __future__ import annotations
 
@@ -70,7 +68,7 @@ OptionalSize = Annotated[
 
 def add_local(runs: typer.Typer) -> None:
     """Add the flag --local and its companions to `run`."""
-    (run,) = (one for one in runs.registered_commands if one.name == "run")
+    (run,) = (registered for registered in runs.registered_commands if registered.name == "run")
     assert run.callback is not None
     run.callback = _or_here(run.callback)
 
@@ -81,7 +79,10 @@ def or_local(scale: Command) -> Command:
     If a flag names a cluster, a namespace or a kubeconfig, it means the cluster's job.
     """
     own = inspect.signature(scale, eval_str=True).parameters.values()
-    parameters = [one.replace(annotation=OptionalSize, default=None) if one.name == "size" else one for one in own]
+    parameters = [
+        parameter.replace(annotation=OptionalSize, default=None) if parameter.name == "size" else parameter
+        for parameter in own
+    ]
 
     @functools.wraps(scale)
     def run(**values: Any) -> None:
@@ -92,7 +93,7 @@ def or_local(scale: Command) -> Command:
         except ClientError as error:
             if error.code != Code.UNREACHABLE or _names_a_cluster(values):
                 raise
-            message = f"no run of this machine is called {values['job']!r}, and there is no way to a cluster"
+            message = f"no run of this machine is named {values['job']!r}, and no cluster can be reached"
             raise ClientError(error.code, f"{message}: {error}") from None
 
     return _signed(run, parameters)
@@ -117,13 +118,13 @@ def _or_here(on_cluster: Command) -> Command:
             raise ClientError(Code.USAGE, f"{flag} {flags[given[0]]}: only for a run on this machine: add --local")
         on_cluster(**values)
 
-    return _signed(run, [*(one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own), *further])
+    return _signed(run, [*(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own), *further])
 
 
 def _signed(command: Command, parameters: list[inspect.Parameter]) -> Command:
     """The command with these parameters, as typer reads them."""
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    command.__annotations__ = {one.name: one.annotation for one in parameters}
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return command
 
 
@@ -152,7 +153,7 @@ def _train(values: dict[str, Any], *, python: str, checkpoint_path: str, port: i
 
 
 def _in_folder(code: str) -> contextlib.AbstractContextManager[None]:
-    """The folder that --code names is the working directory, as in a pod. Raises ClientError, USAGE."""
+    """Run in the folder that --code names, as in a pod. Raises ClientError, USAGE."""
     if code and not Path(code).is_dir():
         raise ClientError(Code.USAGE, f"--code {code}: is no folder: write the one with your script, such as --code .")
     return contextlib.chdir(code or ".")
@@ -204,14 +205,14 @@ def _scale(run: Run, size: Bounds, output: Format, at: Path) -> None:
     from elastic_client.local.plan import check_room
 
     if output not in (Format.TABLE, Format.WIDE):
-        message = f"run {run.name} on this machine is no object: leave it out, or name a namespace by -n"
+        message = f"run {run.name} on this machine is no object: leave the flag out, or name a namespace by -n"
         raise ClientError(Code.USAGE, f"--output {output}: {message}")
-    before = place.read_sizes(run.name, at=at)
-    check_least(size, before.fewest, what=f"run {run.name}")
-    after = place.Sizes(before.fewest if size.small is None else size.small, size.big)
+    present = place.read_sizes(run.name, at=at)
+    check_least(size, present.fewest, what=f"run {run.name}")
+    after = place.Sizes(present.fewest if size.small is None else size.small, size.big)
     check_room(after, run.room, run.gpus_each, flag=f"SIZE {after.fewest}:{after.most}")
     place.write_sizes(run.name, after, at=at)
     room = "" if run.room is None or run.room >= after.most else f"; there are GPUs for {run.room}"
-    new, old = sizes(after.fewest, after.most), sizes(before.fewest, before.most)
+    new, old = sizes(after.fewest, after.most), sizes(present.fewest, present.most)
     pods = f"{new} {'pod' if new == '1' else 'pods'}"
     screen.console().print(f"run {run.name} on this machine may have {pods} (before: {old}){room}", soft_wrap=True)

@@ -23,7 +23,7 @@ ANSWER_SECONDS = 120
 PORTS = range(20_000, 32_000)
 """Ports below the kernel's ephemeral ones."""
 VISIBLE = "CUDA_VISIBLE_DEVICES"
-# Only a torch that was built for GPUs is imported, as that takes seconds: it alone knows which of them it can use.
+# Only a torch that was built for GPUs is imported, since that takes seconds: it alone knows which GPUs it can use.
 _QUESTION = """\
 import importlib.util, json, os, runpy, sys
 found = {"python": sys.version_info[:2], "executable": sys.executable, "torch": None, "gpus": 0}
@@ -52,7 +52,7 @@ class Machine:
 
 
 def look(python: str, environ: Mapping[str, str]) -> Machine:
-    """The machine with `python`; if that is "", with the first python on PATH that has torch.
+    """The machine with `python`; if that is "", with the first python on PATH that can train.
 
     Raises:
         ClientError: USAGE if this is not Linux, or no python can train; it names the missing part.
@@ -72,7 +72,7 @@ def look(python: str, environ: Mapping[str, str]) -> Machine:
 
 
 def cards(number: int, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The names of that many GPUs: the user's choice by CUDA_VISIBLE_DEVICES, else their numbers."""
+    """The names of that many GPUs: those in CUDA_VISIBLE_DEVICES, else their numbers."""
     chosen = [card.strip() for card in environ.get(VISIBLE, "").split(",") if card.strip()]
     return tuple(chosen[:number]) if len(chosen) >= number else tuple(map(str, range(number)))
 
@@ -85,7 +85,7 @@ def ports(first: int | None) -> tuple[int, int]:
     """
     if first is not None:
         if taken := [port for port in (first, first + 1) if not _is_free(port)]:
-            message = f"--port {first}: somebody listens at {taken[0]}"
+            message = f"--port {first}: a process listens at {taken[0]}"
             raise ClientError(Code.USAGE, f"{message}: write another, or leave --port out to get free ones")
         return first, first + 1
     free = (port for port in random.sample(PORTS, len(PORTS)) if _is_free(port))
@@ -93,7 +93,7 @@ def ports(first: int | None) -> tuple[int, int]:
 
 
 def _ask(python: str, environ: Mapping[str, str]) -> Machine | str:
-    """The contents of that python, or a sentence on why it cannot train."""
+    """The versions and GPUs of that python, or a sentence on why it cannot train."""
     try:
         done = subprocess.run(
             [python, "-c", _QUESTION],

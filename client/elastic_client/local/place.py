@@ -1,6 +1,6 @@
-"""Finds the runs of this machine by name: each has two small files in a folder of the user's own.
+"""Finds the runs of this machine by name: each has two small files in a folder of the user.
 
-`NAME.json` describes the run. The run keeps it locked while it lives, so the file of a killed run does not count.
+`NAME.json` describes the run. The run keeps it locked while it runs, so the file of a killed run does not count.
 `NAME.size` is the wanted size, like `spec.minReplicas` and `maxReplicas` of a job: `scale` replaces it, and the run
 reads it.
 """
@@ -36,7 +36,7 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run: its process, and how many pods have room on this machine; None: without a limit."""
+    """A run: its process, and the number of pods that fit on this machine; None: no limit."""
 
     name: str
     pid: int
@@ -54,7 +54,7 @@ def folder(environ: Mapping[str, str] = os.environ) -> Path:
 
 @contextmanager
 def held(run: Run, sizes: Sizes, *, at: Path) -> Iterator[None]:
-    """Make the run findable within this context. Raises ClientError, USAGE if another run of its name lives."""
+    """Make the run findable within this context. Raises ClientError, USAGE if another run has its name."""
     at.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
     with _locked(run.name, at) as file:
         write_sizes(run.name, sizes, at=at)
@@ -91,7 +91,7 @@ def read_sizes(name: str, *, at: Path) -> Sizes:
 
 
 def write_sizes(name: str, sizes: Sizes, *, at: Path) -> None:
-    """Replace the file atomically, as the run may read it at any time."""
+    """Replace the file atomically, since the run may read it at any time."""
     target = _sizes_file(name, at)
     unfinished = target.with_name(f"{target.name}.{os.getpid()}")
     unfinished.write_text(json.dumps(asdict(sizes)))

@@ -1,7 +1,7 @@
-"""From the flags of `run --local` to pods: the command of each, and the operator's variables for it.
+"""Converts the flags of `run --local` to pods: the command of each, and the operator's variables for it.
 
-Pure: the flags become the job that `run` would make of them, and that job becomes variables as in the operator's
-`build/`. The values that the kubelet fills in on a cluster (addresses, uids, the token) are this machine's.
+Pure: the flags become the job that `run` would create, and that job becomes variables as in the operator's `build/`.
+This machine supplies the values that the kubelet fills in on a cluster (addresses, uids, the token).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ HERE = "127.0.0.1"
 LOOPBACK = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
 """The pods meet on the loopback interface, whatever address the host name has."""
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
-"""Torchrun's own default for several processes: each would use all cores."""
+"""Torchrun's default for several processes, each of which would use all cores."""
 GRACE_SECONDS = 30
 """The time for a checkpoint after Ctrl-C."""
 FIRST_LOG_LEVEL = "warning"
@@ -38,8 +38,7 @@ NO_GPUS = "-g 0 trains on the CPU"
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A run. `words` are the launcher's, `gpus_each` counts the GPUs of a pod; `dropped` are the flags that are not
-    used here.
+    """A run. `words` are the launcher's, `gpus_each` counts a pod's GPUs; `dropped` are the flags not used here.
 
     The coordinator listens at `port`, the master's /status at `status_port`.
     """
@@ -68,11 +67,11 @@ class Plan:
 
     @property
     def room(self) -> int | None:
-        """How many pods get GPUs of their own; None if they need none."""
+        """How many pods get their own GPUs; None if they need none."""
         return len(self.machine.gpus) // self.gpus_each if self.gpus_each else None
 
     def pod_name(self, index: int) -> str:
-        """Of pod 0, which is the master, and of the workers from 1 on."""
+        """The name of a pod: 0 is the master, workers are numbered from 1 on."""
         role, number = _role(index)
         return f"{self.name}-{role}-{number}"
 
@@ -84,7 +83,7 @@ class Place:
     index: int
     serial: int
     epoch: int
-    wish_file: Path
+    membership_file: Path
     scratch: Path
 
 
@@ -134,17 +133,17 @@ def size(sizes: Sizes, room: int | None) -> int:
 
 
 def variables(plan: Plan, place: Place, environ: Mapping[str, str]) -> dict[str, str]:
-    """The whole environment of a pod, from the user's own `environ`. A variable that the user gives by -e counts."""
+    """The whole environment of a pod, from the user's `environ`. Variables of the flag -e have precedence."""
     kept = {key: value for key, value in environ.items() if not key.startswith(("ELASTIC_", "PET_"))}
     defaults = {**LOOPBACK, LOG_LEVEL: FIRST_LOG_LEVEL, **(ONE_THREAD if plan.is_several else {})}
-    users = {one["name"]: one.get("value") or "" for one in main_container(plan.spec.template).get("env") or ()}
+    users = {entry["name"]: entry.get("value") or "" for entry in main_container(plan.spec.template).get("env") or ()}
     ours = {**_meeting(plan), **_identity(plan, place), **_orders(plan)}
     cards = _cards(plan, place.index) if plan.machine.gpus else {}
     given = {name: environ[name] for name in defaults if name in environ}
     return {**kept, **defaults, **given, **{name: str(value) for name, value in ours.items()}, **cards, **users}
 
 
-def wish(number: int, sizes: Sizes, members: Mapping[str, str]) -> dict[str, object]:
+def membership(number: int, sizes: Sizes, members: Mapping[str, str]) -> dict[str, object]:
     """The membership as the operator would write it on the master's pod: uids by name."""
     named = [{"name": name, "uid": uid} for name, uid in members.items()]
     return {"wish": number, "members": named, "min": sizes.fewest, "max": max(sizes.most, sizes.fewest)}
@@ -159,16 +158,14 @@ def _spec(made: Mapping[str, object], checkpoint_path: str, folder: Path) -> Job
 
 
 def _words(spec: JobSpec) -> tuple[str, ...]:
-    """The launcher's command line, as `launched` of the operator has it."""
+    """The launcher's command line, as `launched` of the operator makes it."""
     main = main_container(spec.template)
     command, args = main.get("command") or [], main.get("args") or []
     return ("--command", "--", *command, *args) if command else ("--", *args)
 
 
 def _gpus_each(typed: RunFlags, spec: JobSpec, machine: Machine) -> int:
-    """The GPUs of a pod: the value of -g, else one for each process if the machine has GPUs. Raises ClientError,
-    USAGE.
-    """
+    """The GPUs of a pod: those of -g, else one for each process if the machine has GPUs. Raises ClientError, USAGE."""
     asked = gpus_of(spec.template)
     if asked and not machine.gpus:
         message = f"--gpus {asked}: torch {machine.torch} of {machine.python} finds no GPU: {NO_GPUS}"
@@ -179,7 +176,7 @@ def _gpus_each(typed: RunFlags, spec: JobSpec, machine: Machine) -> int:
 
 
 def _cards(plan: Plan, index: int) -> dict[str, str]:
-    """A pod's own GPUs; none if it uses none."""
+    """The names of a pod's GPUs; none if it uses none."""
     first = index * plan.gpus_each
     return {VISIBLE: ",".join(plan.machine.gpus[first : first + plan.gpus_each])}
 
@@ -217,11 +214,11 @@ def _identity(plan: Plan, place: Place) -> dict[str, object]:
         contract.ENV_STATUS_PORT: 0 if place.index else plan.status_port,
         "TMPDIR": place.scratch,
     }
-    return own if place.index else {**own, contract.ENV_WISH_FILE: place.wish_file}
+    return own if place.index else {**own, contract.ENV_MEMBERSHIP_FILE: place.membership_file}
 
 
 def uid(plan: Plan, place: Place) -> str:
-    """Of that start of a pod."""
+    """The uid of that start of a pod."""
     return f"{plan.pod_name(place.index)}-{place.serial}"
 
 

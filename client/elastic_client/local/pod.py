@@ -1,6 +1,6 @@
 """One pod: a launcher as a process of this machine, whose output appears line by line with a prefix.
 
-It leads a session of its own, so Ctrl-C reaches the run and not the pod. It gets SIGTERM when the run dies.
+It leads a separate session, so Ctrl-C reaches the run and not the pod. It gets SIGTERM when the run dies.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from elastic_worker import contract
 from elastic_worker.inject import inject
 
 START = "pod.py"
-# At any end of the run, its pods leave like a deleted pod: after a checkpoint.
+# Whenever the run ends, its pods leave like a deleted pod: after a checkpoint.
 _START = """\
 import runpy, signal
 from elastic_worker.proc import die_with_parent
@@ -36,8 +36,7 @@ Prefix = Callable[[], str]
 
 
 def install(folder: Path) -> None:
-    """Copy the launcher into the folder, as a pod's init container does, so that scripts find nothing else of the
-    client's.
+    """Copy the launcher into the folder, as a pod's init container does, so that scripts find no code of the client.
 
     Raises:
         OSError: the folder cannot be written to.
@@ -63,7 +62,7 @@ class Pod:
 
     @property
     def code(self) -> int | None:
-        """The launcher's exit code, minus a signal's number where one killed it; None while it runs."""
+        """The launcher's exit code, minus a signal's number if one killed it; None while it runs."""
         return self._process.returncode
 
     def leave(self) -> None:
@@ -80,7 +79,7 @@ class Pod:
     async def finish(self) -> None:
         """Wait for its end and its last lines, and end the processes that a killed launcher has left.
 
-        asyncio's own wait would last until all processes that the launcher started have closed its pipes.
+        asyncio's wait would last until all processes that the launcher started have closed its pipes.
         """
         while self.code is None:  # noqa: ASYNC110 - asyncio has no event for it
             await asyncio.sleep(LOOK_SECONDS)
@@ -140,7 +139,7 @@ async def _pump(source: asyncio.StreamReader, target: BinaryIO, prefix: Prefix) 
 
 
 def _write(target: BinaryIO, lines: Sequence[bytes], prefix: str) -> None:
-    """Write the script's own bytes, as to a terminal. A reader that has ended does not end the training."""
+    """Write the script's bytes unchanged, as to a terminal. A reader that has ended does not end the training."""
     if not lines:
         return
     with suppress(BrokenPipeError):
@@ -158,7 +157,7 @@ def died(code: int) -> str:
 
 
 def scratch(folder: Path, serial: int) -> Path:
-    """A folder for the files of one start of a pod; short, as sockets lie in it."""
+    """A folder for the files of one start of a pod. Its path is short, because it contains sockets."""
     made = folder / str(serial)
     made.mkdir()
     os.chmod(made, 0o700)  # noqa: PTH101 - whatever the umask is

@@ -1,10 +1,9 @@
-"""Takes the operator's place for a run on this machine: compares the present and the wanted state, and makes the
-changes.
+"""Takes the operator's place for a run on this machine: compares the present and the wanted state, and acts.
 
-    sizes (a file that `scale` replaces) ──► how many pods ──► pods that start, pods that leave ──► the master's wish
+    sizes (a file that `scale` replaces) ──► how many pods ──► pods that start, pods that leave ──► the membership
 
-Level, not edge: each look compares, and earlier wishes are not remembered. The run ends when its master does, or when
-the user ends it; all pods end before it.
+It is level-triggered: each pass compares, and earlier memberships are not remembered. The run ends when its master
+ends, or when the user ends it; all pods end before it. The master reads the membership from a file.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from elastic_client.commands.logs import COLOURS
 from elastic_client.exits import ClientError, Code
 from elastic_client.local import place, status
 from elastic_client.local import pod as pods
-from elastic_client.local.plan import GRACE_SECONDS, Place, Plan, size, variables, wish
+from elastic_client.local.plan import GRACE_SECONDS, Place, Plan, membership, size, variables
 from elastic_client.local.pod import Pod, died
 from elastic_client.words import age, counted, now, sizes
 from elastic_worker import contract
@@ -48,9 +47,7 @@ NOTE_OF_MASTER = ".elastic-master-{}.lock"
 
 
 def train(plan: Plan, environ: Mapping[str, str]) -> Code:
-    """Train to the end; returns the outcome. Raises ClientError: FAILED if the script failed, USAGE for a name in
-    use.
-    """
+    """Train to the end; returns the outcome. Raises ClientError: FAILED if the script failed, USAGE for a used name."""
     at = place.folder(environ)
     run = place.Run(plan.name, os.getpid(), plan.room, plan.gpus_each)
     with place.held(run, plan.sizes, at=at), _folder() as folder:
@@ -76,8 +73,8 @@ class LocalRun:
         self._plan, self._environ, self._folder, self._at = plan, environ, folder, at
         self._pods: dict[int, Pod] = {}
         self._sizes = plan.sizes
-        self._serial, self._epoch, self._wishes, self._restarts = 0, 0, 0, 0
-        self._wished: tuple[place.Sizes, dict[str, str]] | None = None
+        self._serial, self._epoch, self._membership_number, self._restarts = 0, 0, 0, 0
+        self._written_membership: tuple[place.Sizes, dict[str, str]] | None = None
         self._lost: dict[int, Lost] = {}
         self._stopped: Code | None = None
         self._outcome: str | None = None
@@ -107,13 +104,13 @@ class LocalRun:
             if self._outcome is None:
                 await self._start_missing()
                 self._send_away()
-                self._wish()
+                self._write_membership()
             await asyncio.sleep(LOOK_SECONDS)
 
-    # -- what there is to be ------------------------------------------------------------------------------------------
+    # -- the wanted state ---------------------------------------------------------------------------------------------
 
     def _read_sizes(self) -> None:
-        """Take the sizes that `scale` has written, and report them."""
+        """Read the sizes that `scale` has written, and report them."""
         with suppress(OSError, ValueError, KeyError, TypeError):
             wanted = place.read_sizes(self._plan.name, at=self._at)
             if wanted != self._sizes:
@@ -144,7 +141,7 @@ class LocalRun:
         self._lost[pod.index] = Lost(_clock() + AGAIN_SECONDS, f"{pod.name} {died(code)}")
 
     async def _start_missing(self) -> None:
-        """Start missing pods; a lost one a little later."""
+        """Start missing pods; a lost one after a pause."""
         for index in [index for index in range(self._size) if index not in self._pods]:
             lost = self._lost.get(index)
             if lost is not None and _clock() < lost.again_at:
@@ -163,7 +160,7 @@ class LocalRun:
         self._serial += 1
         self._epoch += not index
         scratch = pods.scratch(self._folder, self._serial)
-        here = Place(index, self._serial, self._epoch, self._wish_file, scratch)
+        here = Place(index, self._serial, self._epoch, self._membership_file, scratch)
         environ = variables(self._plan, here, self._environ)
         try:
             return await pods.start(
@@ -185,35 +182,33 @@ class LocalRun:
                 pod.leave()
 
     @property
-    def _wish_file(self) -> Path:
+    def _membership_file(self) -> Path:
         return self._folder / "wish"
 
-    def _wish(self) -> None:
-        """Write the wish for the master, if it has changed."""
+    def _write_membership(self) -> None:
+        """Write the membership for the master, if it has changed."""
         members = {pod.name: pod.uid for _, pod in sorted(self._pods.items()) if not pod.is_leaving}
-        if self._wished != (self._sizes, members):
-            self._wished = self._sizes, members
-            self._wishes += 1
-            unfinished = self._wish_file.with_name("wish.tmp")
-            unfinished.write_text(json.dumps(wish(self._wishes, self._sizes, members)))
-            unfinished.replace(self._wish_file)
+        if self._written_membership != (self._sizes, members):
+            self._written_membership = self._sizes, members
+            self._membership_number += 1
+            unfinished = self._membership_file.with_name("wish.tmp")
+            unfinished.write_text(json.dumps(membership(self._membership_number, self._sizes, members)))
+            unfinished.replace(self._membership_file)
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        """Handle signals: the first one ends the run like a pod at SIGTERM, the second at once. Signals that nohup
-        ignores stay ignored.
-        """
+        """Handle signals: the first ends the run like SIGTERM a pod, the second at once. Ignored ones stay ignored."""
         loop = asyncio.get_running_loop()
-        before = {number: signal.getsignal(number) for number in SIGNALS}
-        before = {number: handler for number, handler in before.items() if handler != signal.SIG_IGN}
-        for number in before:
+        previous = {number: signal.getsignal(number) for number in SIGNALS}
+        previous = {number: handler for number, handler in previous.items() if handler != signal.SIG_IGN}
+        for number in previous:
             loop.add_signal_handler(number, self._stop, SIGNALS[number])
         try:
             yield
         finally:
-            for number, handler in before.items():
+            for number, handler in previous.items():
                 loop.remove_signal_handler(number)
                 signal.signal(number, handler)
 
@@ -242,7 +237,7 @@ class LocalRun:
             await asyncio.wait(ending, timeout=seconds)
         self._pods = {index: pod for index, pod in self._pods.items() if pod.code is None}
 
-    # -- what people see ----------------------------------------------------------------------------------------------
+    # -- the output ---------------------------------------------------------------------------------------------------
 
     async def _follow_status(self) -> None:
         """Poll the master's status, and report changes."""
@@ -295,7 +290,7 @@ class LocalRun:
 
 @contextmanager
 def _folder() -> Iterator[Path]:
-    """A folder for the launcher, the wish and the pods' files. Its path is short, because it contains sockets."""
+    """A folder for the launcher, the membership and the pods' files. Its path is short, because it contains sockets."""
     made = Path(tempfile.mkdtemp(prefix="elastic-run-"))
     try:
         yield made
@@ -306,7 +301,7 @@ def _folder() -> Iterator[Path]:
 def _remove_notes(plan: Plan) -> None:
     """Remove the files that masters have left beside checkpoints, in known and usual folders."""
     path, here = Path(plan.spec.elasticity.checkpoint_path or "."), Path.cwd()
-    for folder in {path, path.parent, here, *(one for one in here.glob("*") if one.is_dir())}:
+    for folder in {path, path.parent, here, *(child for child in here.glob("*") if child.is_dir())}:
         with suppress(OSError):
             (folder / NOTE_OF_MASTER.format(plan.uid)).unlink(missing_ok=True)
 

@@ -18,7 +18,7 @@ COLUMNS = ("AFTER", "PODS", "REASON", "PAUSE", "STEPS LOST")
 
 
 def ask(port: int) -> Mapping[str, Any]:
-    """The /status; empty without an answer."""
+    """The content of /status; empty without an answer."""
     with suppress(OSError, ValueError, http.client.HTTPException):
         connection = http.client.HTTPConnection(HERE, port, timeout=ANSWER_SECONDS)
         try:
@@ -43,14 +43,16 @@ class Seen:
     state: str = ""
 
     def take(self, status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-        """Remembers an answer of /status. Returns the changes that are new, oldest first."""
+        """Record an answer of /status. Returns the changes that are new, oldest first."""
         if not status:
             return []
         members: Sequence[str] = status.get("members") or ()
         if members:
             self.ranks = {name: place * self.processes for place, name in enumerate(members)}
         self.step, self.state = (status.get("training") or {}).get("step", self.step), status.get("state", "")
-        changes = {(int(status.get("epoch", 0)), int(one["generation"])): one for one in status.get("changes") or ()}
+        changes = {
+            (int(status.get("epoch", 0)), int(change["generation"])): change for change in status.get("changes") or ()
+        }
         new = [changes[key] for key in sorted(changes.keys() - self.changes.keys())]
         self.changes |= changes
         return new
@@ -70,5 +72,5 @@ class Seen:
 
 
 def sizes_of(change: Mapping[str, Any]) -> str:
-    """The pods before and after it."""
+    """The pods before and after a change."""
     return f"{change['from']} -> {change['to']}"

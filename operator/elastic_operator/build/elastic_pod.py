@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from elastic_api.elastic import RUNTIME_VOLUME, SCRATCH_FOLDER, SCRATCH_VOLUME, WISH_VOLUME, injector
+from elastic_api.elastic import MEMBERSHIP_VOLUME, RUNTIME_VOLUME, SCRATCH_FOLDER, SCRATCH_VOLUME, injector
 from elastic_api.job import JobSpec
 from elastic_api.pod_names import pod_name
 from elastic_api.ports import status_port
@@ -22,7 +22,7 @@ from elastic_operator.build.request import BuildSettings
 from elastic_operator.build.torchrun_environment import endpoint, grace_seconds, merge_env
 from elastic_operator.plan.facts.decisions import CreatePod
 from elastic_worker import contract
-from elastic_worker.contract import INJECT_FOLDER, ROLE_MASTER, WISH_FILE, WISH_FOLDER
+from elastic_worker.contract import INJECT_FOLDER, MEMBERSHIP_FILE, MEMBERSHIP_FOLDER, ROLE_MASTER
 
 RUNTIME_SIZE = "16Mi"
 """The size limit of the launcher's volume; the launcher takes a fraction of it."""
@@ -51,7 +51,7 @@ def make_elastic(
         pod["initContainers"] = [injector(settings.worker_image), *(pod.get("initContainers") or [])]
         _add_pull_secrets(pod, settings.worker_pull_secrets)
     if create.role == ROLE_MASTER:
-        _mount(pod, main, WISH_VOLUME, WISH_FOLDER, _wish_source())
+        _mount(pod, main, MEMBERSHIP_VOLUME, MEMBERSHIP_FOLDER, _membership_source())
     main["env"] = merge_env(ours, main["env"])
     main.update(launched(main, spec.runtime))
 
@@ -75,7 +75,7 @@ def environment(
         contract.ENV_STATUS_PORT: status_port(port, create.role),
     }
     if create.role == ROLE_MASTER:
-        values[contract.ENV_WISH_FILE] = f"{WISH_FOLDER}/{WISH_FILE}"
+        values[contract.ENV_MEMBERSHIP_FILE] = f"{MEMBERSHIP_FOLDER}/{MEMBERSHIP_FILE}"
     token = {
         "secretKeyRef": {"name": secret_name(job.name, job.uid, old=create.old_secret), "key": contract.SECRET_KEY}
     }
@@ -146,9 +146,9 @@ def _field(path: str) -> dict[str, Any]:
     return {"fieldRef": {"fieldPath": path}}
 
 
-def _wish_source() -> dict[str, Any]:
+def _membership_source() -> dict[str, Any]:
     annotation = f"metadata.annotations['{contract.ANNOTATION_MEMBERSHIP}']"
-    return {"downwardAPI": {"items": [{"path": WISH_FILE, **_field(annotation)}]}}
+    return {"downwardAPI": {"items": [{"path": MEMBERSHIP_FILE, **_field(annotation)}]}}
 
 
 def _mount(

@@ -22,7 +22,7 @@ from elastic_operator.build.request import BuildSettings
 from elastic_operator.build.torchrun_environment import environment, grace_seconds, merge_env
 from elastic_operator.build.wrapper import wrapped
 from elastic_operator.plan.facts.decisions import CreatePod
-from elastic_operator.plan.facts.pod_shape import with_node_names
+from elastic_operator.plan.facts.pod_shape import with_node_name
 from elastic_worker import contract
 from elastic_worker.contract import ROLE_MASTER
 
@@ -139,14 +139,14 @@ def _pin(pod: dict[str, Any], node: str) -> None:
     node_affinity = affinity["nodeAffinity"] = affinity.get("nodeAffinity") or {}
     key = "requiredDuringSchedulingIgnoredDuringExecution"
     required = node_affinity[key] = node_affinity.get(key) or {}
-    required["nodeSelectorTerms"] = with_node_names(required.get("nodeSelectorTerms") or (), "In", [node])
+    required["nodeSelectorTerms"] = with_node_name(required.get("nodeSelectorTerms") or (), node)
 
 
 def _declare(main: dict[str, Any], ports: Sequence[int]) -> None:
     """Declare ports of the node: kube-scheduler puts no two pods with the same one on a node."""
     declared = main.get("ports") or []
-    known = {port.get("containerPort") for port in declared}
-    if ours := [{"containerPort": port, "hostPort": port, "protocol": "TCP"} for port in ports if port not in known]:
+    numbers = {port.get("containerPort") for port in declared}
+    if ours := [{"containerPort": port, "hostPort": port, "protocol": "TCP"} for port in ports if port not in numbers]:
         main["ports"] = [*declared, *ours]
 
 

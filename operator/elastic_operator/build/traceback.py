@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
+from elastic_operator.build.torchrun_group import is_announcement
 from elastic_worker.last_lines import shown
 
 TAIL_LINES = 500
@@ -92,14 +93,14 @@ def last_lines_of(log_tail: str) -> tuple[str, ...]:
     If torchrun's summary names its rank, prefixed lines of other ranks and of torchrun are left out. Otherwise they are
     the last lines of the whole container.
     """
-    lines = log_tail[-MAX_LOG:].splitlines()
+    lines = [line for line in log_tail[-MAX_LOG:].splitlines() if not is_announcement(line)]
     summary = _summary(lines)
     if not summary:
         return shown(lines)
     attempt = _last_attempt(lines)
     noticed = [number for number, line in enumerate(attempt) if _AGENT_FAILED.search(line)]
-    before = [line for line in attempt[: noticed[-1] if noticed else None] if not _AGENT_LOG.match(line)]
-    return shown(_of_rank(_number(_RANK, summary), _number(_LOCAL_RANK, summary), before))
+    earlier = [line for line in attempt[: noticed[-1] if noticed else None] if not _AGENT_LOG.match(line)]
+    return shown(_of_rank(_number(_RANK, summary), _number(_LOCAL_RANK, summary), earlier))
 
 
 def _of_rank(rank: int | None, local_rank: int | None, lines: Sequence[str]) -> list[str]:
@@ -139,7 +140,7 @@ def _recorded(summary: str) -> str:
 
 
 def _last_attempt(lines: Sequence[str]) -> Sequence[str]:
-    """The output after the last restart and before the agent itself raises, as it does at its end."""
+    """The output after the last restart and before the agent itself raises its error, as it does at its end."""
     noticed = [number for number, line in enumerate(lines) if _AGENT_FAILED.search(line)]
     start = noticed[-2] + 1 if len(noticed) > 1 else 0
     ends = [number for number, line in enumerate(lines) if _AGENT_RAISES.match(line)]
@@ -178,5 +179,5 @@ def _belongs_to_message(line: str) -> bool:
 def _last_output(lines: Sequence[str]) -> str:
     """The last lines before the agent noticed the failure, without the agent's own."""
     noticed = [number for number, line in enumerate(lines) if _AGENT_FAILED.search(line)]
-    before = lines[: noticed[-1]] if noticed else lines
-    return "\n".join([line for line in before if not _AGENT_LOG.match(line)][-_MAX_LAST_OUTPUT:])
+    earlier = lines[: noticed[-1]] if noticed else lines
+    return "\n".join([line for line in earlier if not _AGENT_LOG.match(line)][-_MAX_LAST_OUTPUT:])

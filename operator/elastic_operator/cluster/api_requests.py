@@ -188,12 +188,12 @@ async def ensure_endpoint_slice(
 ) -> EndpointSlice:
     """Create an endpoint slice, or replace ours if it differs. Raises NameTaken, Conflict, ClusterError."""
     collection = f"/apis/discovery.k8s.io/v1/namespaces/{manifest['metadata']['namespace']}/endpointslices"
-    wanted = [endpoint["addresses"] for endpoint in manifest["endpoints"]]
+    wanted = [(endpoint["addresses"], endpoint.get("nodeName")) for endpoint in manifest["endpoints"]]
     ports = [port["port"] for port in manifest["ports"]]
 
     def is_right(known: EndpointSlice) -> bool:
-        addresses = [list(endpoint.addresses) for endpoint in known.endpoints or ()]
-        return addresses == wanted and [port.port for port in known.ports or ()] == ports
+        routed = [(list(endpoint.addresses), endpoint.node_name) for endpoint in known.endpoints or ()]
+        return routed == wanted and [port.port for port in known.ports or ()] == ports
 
     if known is not None and is_ours(known.metadata, job_uid):
         if is_right(known):
@@ -241,13 +241,13 @@ async def _ensure(
         except (AlreadyExists, Forbidden) as error:
             refused = error
     try:
-        known = decode(await session.get(path), type_)
+        present = decode(await session.get(path), type_)
     except NotFound:
         if isinstance(refused, Forbidden):
             raise refused from None
         return decode(await _post(session, collection, manifest), type_)
-    _require_ours(manifest["kind"], known.metadata, manifest, job_uid)
-    return known if is_right(known) else await _replace(session, path, manifest, known)
+    _require_ours(manifest["kind"], present.metadata, manifest, job_uid)
+    return present if is_right(present) else await _replace(session, path, manifest, present)
 
 
 async def _replace(session: Session, path: str, manifest: Mapping[str, Any], known: T) -> T:
@@ -291,11 +291,11 @@ def merge_diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]
     """The JSON merge patch (RFC 7386) that makes `old` into `new`: null removes a key, lists are replaced whole."""
     changes: dict[str, Any] = {key: None for key in old if key not in new}
     for key, value in new.items():
-        before = old.get(key)
-        if isinstance(value, Mapping) and isinstance(before, Mapping):
-            if inner := merge_diff(before, value):
+        previous = old.get(key)
+        if isinstance(value, Mapping) and isinstance(previous, Mapping):
+            if inner := merge_diff(previous, value):
                 changes[key] = inner
-        elif key not in old or value != before:
+        elif key not in old or value != previous:
             changes[key] = value
     return changes
 

@@ -38,7 +38,7 @@ class _Bounds:
 
 
 @dataclass(slots=True)
-class _Doubt:
+class _SuspectedStep:
     """Responses in a row that contradict the estimate and agree with each other on another distance."""
 
     offset: float
@@ -67,7 +67,7 @@ class ServerClock:
         self.stepped = 0
         """The sum of all steps so far, in seconds."""
         self._is_heard = False
-        self._doubt: _Doubt | None = None
+        self._doubt: _SuspectedStep | None = None
 
     def time(self) -> float:
         """Now, in epoch seconds."""
@@ -87,13 +87,13 @@ class ServerClock:
     def _contradict(self, bounds: _Bounds, received: float) -> None:
         doubt = self._doubt
         if doubt is None or not bounds.allow(doubt.offset):
-            self._doubt = _Doubt(bounds.nearest(self.offset), since=received)
+            self._doubt = _SuspectedStep(bounds.nearest(self.offset), since=received)
             return
         doubt.samples += 1
         doubt.offset = bounds.nearest(doubt.offset)
         if doubt.samples >= SURE_SAMPLES and received - doubt.since >= SURE_SECONDS:
             step = round(doubt.offset - self.offset)
-            log.warning("the API server's clock stepped by %+d s", step)
+            log.warning("the API server's clock stepped by=%+ds", step)
             self.offset, self._doubt, self.stepped = doubt.offset, None, self.stepped + step
 
 

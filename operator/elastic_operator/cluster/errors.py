@@ -21,7 +21,7 @@ _MAX_SHOWN = 200
 
 
 class RetryPolicy(Enum):
-    """Whether to retry a failed write. The last two need a person, who mends the cause or edits the job.
+    """Whether to retry a failed write. The last two need a person, who corrects the cause or edits the job.
 
     The order is that of `severity`: the gravest is last.
     """
@@ -34,7 +34,7 @@ class RetryPolicy(Enum):
 
     @property
     def is_transient(self) -> bool:
-        """Whether the error goes away without a person."""
+        """Whether the error ends without a person's action."""
         return self not in (RetryPolicy.RETRY_UNTIL_FIXED, RetryPolicy.WAIT_FOR_EDIT)
 
     @property
@@ -165,7 +165,7 @@ def has_unknown_outcome(error: ClusterError) -> bool:
 def severity(error: BaseException) -> int:
     """The severity of an error among those of several writes: the gravest error is the one to act on.
 
-    An error that time mends must not hide an error that a person has to mend. Neither may hide an error of the
+    A transient error must not hide an error that a person has to correct. Neither may hide an error of the
     operator's own, or a cancellation.
     """
     policies = list(RetryPolicy)

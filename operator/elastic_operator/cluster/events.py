@@ -1,7 +1,7 @@
 """Writes events on jobs (events.k8s.io/v1): each once, repeated ones counted, and without delaying a pass.
 
 `record` only puts an event into a bounded queue; a task of its own writes. An event that does not fit, exceeds its
-job's rate, or is refused, is dropped and counted. Events are only for people; the status is complete.
+job's rate, or is refused, is dropped and counted. Events are only for readers; the status is complete.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MAX_NOTE = 1024
 _MAX_NAME = 253
 _MAX_DIGEST = 16
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +122,10 @@ class EventRecorder:
                 await self._write(key)
             except ClusterError as error:
                 self._on_drop()
-                logger.debug("event not written reason=%s", error)
+                log.debug("an event was not written reason=%s", error)
             except Exception:
                 self._on_drop()
-                logger.exception("event not written")
+                log.exception("an event was not written")
             finally:
                 self._queue.task_done()
 
@@ -135,7 +135,7 @@ class EventRecorder:
             async with asyncio.timeout(timeout):
                 await self._queue.join()
         except TimeoutError:
-            logger.info("events left unwritten count=%d", self._queue.qsize())
+            log.info("events were not written before the end count=%d", self._queue.qsize())
 
     async def _write(self, key: tuple[str, Event]) -> None:
         series = self._series.get(key)
@@ -151,7 +151,7 @@ class EventRecorder:
             try:
                 await self._session.patch(f"{collection}/{self._name(series)}", {"series": _count(series)})
             except NotFound:
-                logger.debug("event expired before it was repeated: it is written again")
+                log.debug("an event expired before it was repeated; it is written again")
             else:
                 return
         try:

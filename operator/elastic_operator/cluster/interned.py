@@ -24,11 +24,11 @@ class Interned(dict[K, V]):
         super().__init__()
         self._limit = limit
 
-    def first(self, key: K, thing: V) -> V:
+    def intern(self, key: K, thing: V) -> V:
         """The first thing with that key: `thing`, if there is none yet."""
-        known = self.setdefault(key, thing)
+        shared = self.setdefault(key, thing)
         self.keep_limit()
-        return known
+        return shared
 
     def keep_limit(self) -> None:
         """Forget the older half of the things if there are too many."""
@@ -46,8 +46,8 @@ could name a store. Nobody changes the parts, so stores and tests may share them
 def intern_fields(struct: msgspec.Struct, *names: str) -> None:
     """Replace these fields by equal values that are kept already. For `__post_init__` of frozen structs.
 
-    Dicts in it must never be changed, as everything in a store. A field with a dict deeper inside is left as it is. The
-    limit is checked once for all fields, because a pod has many.
+    Dicts in it must never be changed, as everything in a store. The limit is checked once for all fields, because a pod
+    has many.
     """
     for name in names:
         part = getattr(struct, name)
@@ -56,7 +56,7 @@ def intern_fields(struct: msgspec.Struct, *names: str) -> None:
         try:
             kept = parts.setdefault(tuple(part.items()) if isinstance(part, dict) else part, part)
         except TypeError:  # it has a dict inside
-            continue
+            kept = parts.setdefault((name, msgspec.json.encode(part)), part)
         if kept is not part:
             msgspec.structs.force_setattr(struct, name, kept)
     parts.keep_limit()

@@ -38,7 +38,7 @@ _LEAST_SECONDS = 0.001
 be spent on one failed renewal after another.
 """
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +132,10 @@ class LeaderElector:
             lease = await self._read()
             if lease is not None and _spec(lease).get("holderIdentity") == self.identity:
                 await self._put(lease, {"holderIdentity": "", "leaseDurationSeconds": 1})
-                logger.info("lease released identity=%s", self.identity)
+                log.info("lease released identity=%s", self.identity)
         except Exception as error:
-            text = "lease not released, the next leader waits for its end reason=%s"
-            logger.warning(text, error, exc_info=_unexpected(error))
+            text = "lease not released; the next leader waits until it expires reason=%s"
+            log.warning(text, error, exc_info=_unexpected(error))
 
     async def _acquire(self) -> None:
         backoff = Backoff(first=self._timing.poll_seconds, most=_POLL_AGAIN_SECONDS)
@@ -148,11 +148,11 @@ class LeaderElector:
             except Exception as error:
                 pause = backoff.next(at_least=error.retry_after if isinstance(error, ClusterError) else None)
                 level = logging.WARNING if backoff.failures == 1 else logging.DEBUG
-                text = "lease not read or acquired, tried again reason=%s"
-                logger.log(level, text, error, exc_info=_unexpected(error))
+                text = "lease not read or acquired; retrying reason=%s"
+                log.log(level, text, error, exc_info=_unexpected(error))
             self._work.call_soon_threadsafe(self.known.set)
             await asyncio.sleep(pause)
-        logger.info("leading identity=%s lease=%s/%s", self.identity, self._namespace, self._name)
+        log.info("leading identity=%s lease=%s/%s", self.identity, self._namespace, self._name)
         self._work.call_soon_threadsafe(self.known.set)
         self._work.call_soon_threadsafe(self._leading.set)
 
@@ -194,7 +194,7 @@ class LeaderElector:
     def _note_holder(self, holder: str) -> None:
         if holder != self._seen_holder:
             self._seen_holder = holder
-            logger.info("standing by lease=%s/%s holder=%s", self._namespace, self._name, holder)
+            log.info("standing by lease=%s/%s holder=%s", self._namespace, self._name, holder)
 
     async def _keep(self) -> None:
         wait = self._timing.renew_seconds
@@ -202,22 +202,22 @@ class LeaderElector:
             await asyncio.sleep(min(wait, max(_LEAST_SECONDS, self.remaining())))
             if self._is_stuck():  # not handed back: its writes under way are unknown
                 silent = time.monotonic() - self._heartbeat_at
-                logger.error("lease given up: the work stands still for %.0f s identity=%s", silent, self.identity)
+                log.error("lease given up: the work has stood still for %.0f s identity=%s", silent, self.identity)
                 return
             try:
                 async with asyncio.timeout(max(0.0, self.remaining())):
                     await self._renew()
                 wait = self._timing.renew_seconds
             except _HeldByOtherError:
-                logger.error("lease lost: another holds it identity=%s", self.identity)  # noqa: TRY400
+                log.error("lease lost: another holds it identity=%s", self.identity)  # noqa: TRY400
                 return
             except Exception as error:
                 reason = "no answer in time" if isinstance(error, TimeoutError) else error
                 text = "lease not renewed remaining=%.1fs reason=%s"
-                logger.warning(text, self.remaining(), reason, exc_info=_unexpected(error))
+                log.warning(text, self.remaining(), reason, exc_info=_unexpected(error))
                 wait = self._timing.retry_period_seconds
             if not self.is_leader:
-                logger.error("lease lost: not renewed in time identity=%s", self.identity)
+                log.error("lease lost: not renewed in time identity=%s", self.identity)
                 return
 
     def _is_stuck(self) -> bool:

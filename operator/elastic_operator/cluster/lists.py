@@ -16,7 +16,7 @@ from elastic_operator.cluster.wire import METADATA_ONLY, BareMeta, List, decode_
 PAGE = 500
 LIST_SECONDS = 60.0
 FIRST_LIST_SECONDS = 10.0
-"""A new leader waits this long for the lists under way, before it asks for others."""
+"""A new leader waits this long for the next page of a list under way, before it asks for another list (196)."""
 MAX_LACKING = 50
 SETTLE_SECONDS = 0.2
 """The store may lack a few states that the watch is about to bring. It is compared again after this time."""
@@ -48,7 +48,7 @@ def _list_in(body: bytes) -> List:
     return page
 
 
-async def is_up_to_date(
+async def drop_deleted_and_compare(
     store: Store[Any],
     session: Session,
     path: str,

@@ -71,7 +71,7 @@ class MetricsAccess:
             try:
                 found = await self._ask(token)
             except ClusterError as error:
-                log.warning("metrics: the API server did not say whether this token may read them reason=%s", error)
+                log.warning("the API server did not say whether a token may read the metrics reason=%s", error)
                 return ALLOWED if verdict == ALLOWED and age < OUTAGE_SECONDS else NO_ANSWER
         self._remember(digest, found)
         return found

@@ -8,6 +8,7 @@ import msgspec
 
 from elastic_operator.cluster.interned import intern_fields
 from elastic_operator.cluster.meta import Condition, Meta, Struct
+from elastic_operator.plan.facts.allocation_inputs import Toleration
 from elastic_worker import contract
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
@@ -18,7 +19,7 @@ LEADER_WORKER_LABEL = "leaderworkerset.sigs.k8s.io/group-key"
 
 
 class PodLabels(Struct, frozen=True, rename=None):
-    """The labels of pods that we read. Role and index come from the object's name, which nobody can edit.
+    """The labels of pods that we read. Role and index come from the object's name, which cannot be edited.
 
     Kueue admits a pod with `queue`. The other labels tell which foreign pods belong together
     (`read/foreign/gang_key.py`).
@@ -63,9 +64,6 @@ class ResourceRequirements(Struct, frozen=True):
     requests: dict[str, str | int | float] = msgspec.field(default_factory=dict)
     limits: dict[str, str | int | float] = msgspec.field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        intern_fields(self, "requests", "limits")
-
 
 class ContainerPort(Struct, frozen=True):
     """A container's port."""
@@ -83,11 +81,8 @@ class Container(Struct, frozen=True):
     ports: tuple[ContainerPort, ...] | None = None
     restart_policy: str = ""
 
-    def __post_init__(self) -> None:
-        intern_fields(self, "name")
 
-
-class Anything(Struct, frozen=True):
+class AnyJson(Struct, frozen=True):
     """An object of which only the presence matters."""
 
 
@@ -124,7 +119,7 @@ class NodeAffinity(Struct, frozen=True):
 class PodAffinity(Struct, frozen=True):
     """affinity.podAffinity or podAntiAffinity: only whether any of it is required."""
 
-    required: tuple[Anything, ...] | None = msgspec.field(name=_REQUIRED, default=None)
+    required: tuple[AnyJson, ...] | None = msgspec.field(name=_REQUIRED, default=None)
 
 
 class Affinity(Struct, frozen=True):
@@ -133,15 +128,6 @@ class Affinity(Struct, frozen=True):
     node_affinity: NodeAffinity | None = None
     pod_affinity: PodAffinity | None = None
     pod_anti_affinity: PodAffinity | None = None
-
-
-class Toleration(Struct, frozen=True):
-    """A toleration."""
-
-    key: str = ""
-    operator: str = ""
-    value: str = ""
-    effect: str = ""
 
 
 class SpreadConstraint(Struct, frozen=True):
@@ -189,14 +175,14 @@ class PodSpec(Struct, frozen=True):
     containers: tuple[Container, ...]
     init_containers: tuple[Container, ...] | None = None
     node_name: str = ""
-    overhead: dict[str, str | int | float] = msgspec.field(default_factory=dict)
+    overhead: dict[str, str | int | float] | None = None
     resources: ResourceRequirements | None = None
     affinity: Affinity | None = None
     node_selector: dict[str, str] | None = None
     tolerations: tuple[Toleration, ...] | None = None
     topology_spread_constraints: tuple[SpreadConstraint, ...] | None = None
     volumes: tuple[Volume, ...] | None = None
-    resource_claims: tuple[Anything, ...] | None = None
+    resource_claims: tuple[AnyJson, ...] | None = None
     scheduling_gates: tuple[SchedulingGate, ...] | None = None
     scheduling_group: SchedulingGroup | None = None
     scheduler_name: str = ""
@@ -205,7 +191,20 @@ class PodSpec(Struct, frozen=True):
     termination_grace_period_seconds: int = 30
 
     def __post_init__(self) -> None:
-        intern_fields(self, "node_name", "affinity", "tolerations", "volumes", "scheduler_name", "preemption_policy")
+        intern_fields(
+            self,
+            "containers",
+            "init_containers",
+            "node_name",
+            "overhead",
+            "resources",
+            "affinity",
+            "node_selector",
+            "tolerations",
+            "volumes",
+            "scheduler_name",
+            "preemption_policy",
+        )
 
 
 class Running(Struct, frozen=True):

@@ -21,12 +21,12 @@ import msgspec
 
 from elastic_operator.cluster.backoff import Backoff
 from elastic_operator.cluster.errors import WITHOUT_RIGHTS, ClusterError, Expired, NotServed, Unreachable, error_event
-from elastic_operator.cluster.lists import FIRST_LIST_SECONDS, PAGE, is_up_to_date, pages
+from elastic_operator.cluster.lists import FIRST_LIST_SECONDS, PAGE, drop_deleted_and_compare, pages
 from elastic_operator.cluster.meta import Meta
 from elastic_operator.cluster.objects import pack
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store, T
-from elastic_operator.cluster.waiting import waited_for
+from elastic_operator.cluster.waiting import wait_while_it_advances
 from elastic_operator.cluster.wire import BareMeta, decode_bare, decode_event
 
 PODS = "/api/v1/pods"
@@ -52,7 +52,7 @@ _SHORT_SECONDS = 1.0
 _RELIST_AFTER = 3
 """After this many failed watches in a row without one event, the resourceVersion itself may be wrong."""
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -115,6 +115,8 @@ class Reflector(Generic[T]):
         self._highest = 0
         self._silences = 0
         self._running = False
+        self._pages = 0
+        """The pages of lists that were read."""
         self._as_of = float("-inf")
         """When the last complete list was requested (monotonic): the store is at least as new."""
 
@@ -144,7 +146,7 @@ class Reflector(Generic[T]):
                 else:
                     await self._pause(error)
             except Exception as error:
-                logger.exception("reflector failed path=%s", self.path)
+                log.exception("reflector failed path=%s", self.path)
                 self._revision = ""
                 await self._pause(error)
 
@@ -155,10 +157,10 @@ class Reflector(Generic[T]):
         since = time.monotonic() if since is None else since
         backoff = Backoff()
         if self._running:
-            await waited_for(self.synced, FIRST_LIST_SECONDS)
+            await wait_while_it_advances(self.synced, FIRST_LIST_SECONDS, lambda: self._pages)
         while True:
             try:
-                if self._as_of <= since and not (self.synced.is_set() and await self._is_up_to_date()):
+                if self._as_of <= since and not (self.synced.is_set() and await self._drop_deleted_and_compare()):
                     await self._list()
             except ClusterError as error:
                 if self._is_absent(error):
@@ -167,8 +169,8 @@ class Reflector(Generic[T]):
             else:
                 return
 
-    async def _is_up_to_date(self) -> bool:
-        return await is_up_to_date(
+    async def _drop_deleted_and_compare(self) -> bool:
+        return await drop_deleted_and_compare(
             self.store,
             self._session,
             self.path,
@@ -191,7 +193,7 @@ class Reflector(Generic[T]):
             return False
         if not self._absent:
             what = "kind not served" if not_served else "namespace deleted or without the operator's Role"
-            logger.warning("%s path=%s retry_in=%.0fs", what, self.path, self._absent_seconds)
+            log.warning("%s path=%s retry_in=%.0fs", what, self.path, self._absent_seconds)
         self._absent, self._revision, self.last_ok = True, "", time.monotonic()
         self.store.forget_all(within=self._namespace)
         self.synced.set()
@@ -202,7 +204,7 @@ class Reflector(Generic[T]):
         if self._backoff.failures >= _RELIST_AFTER:
             self._revision = ""
         seconds = self._backoff.next(at_least=error.retry_after if isinstance(error, ClusterError) else None)
-        logger.log(
+        log.log(
             logging.DEBUG if isinstance(error, Expired) else logging.WARNING,
             "watch interrupted path=%s retry_in=%.1fs reason=%s",
             self.path,
@@ -217,6 +219,7 @@ class Reflector(Generic[T]):
         seen: set[str] = set()
         anew: list[T] = []
         async for page in pages(self._session, self.path, params=self._params, size=self._page):
+            self._pages += 1
             revision = page.metadata.resource_version
             restarted = int(revision) < floor
             for raw in page.items or ():
@@ -226,7 +229,7 @@ class Reflector(Generic[T]):
                     (anew.append if restarted else self.store.observe)(obj)
             await asyncio.sleep(0)
         if restarted:
-            logger.warning("history restarted path=%s revision=%s known=%d", self.path, revision, floor)
+            log.warning("the API server's history restarted path=%s revision=%s known=%d", self.path, revision, floor)
             self._highest = 0
             self.store.reset(anew, within=self._namespace)
         else:
@@ -304,8 +307,12 @@ class Reflector(Generic[T]):
         except msgspec.ValidationError as error:
             meta = decode_bare(raw).metadata
             self.store.on_error()
-            logger.error(  # noqa: TRY400 - the message says all there is to say
-                "unreadable object path=%s namespace=%s name=%s reason=%s", self.path, meta.namespace, meta.name, error
+            log.error(  # noqa: TRY400 - the message says all there is to say
+                "cannot read an object path=%s namespace=%s name=%s reason=%s",
+                self.path,
+                meta.namespace,
+                meta.name,
+                error,
             )
             return meta, None
         return obj.metadata, obj

@@ -83,7 +83,7 @@ class Store(Generic[T]):
         return self._has_tombstone(meta) or (known is not None and _rv(known) >= int(meta.resource_version))
 
     def subscribe(self, listener: Listener[T]) -> Callable[[], None]:
-        """Call `listener` at each change from now on, and at once for each existing object.
+        """Call `listener` at once for each existing object, and later at each change.
 
         Returns the function that ends the subscription.
         """
@@ -196,7 +196,7 @@ class Store(Generic[T]):
             listener(old, new)
         except Exception:
             meta = (new or old).metadata  # type: ignore[union-attr] # one of them is there
-            log.exception("listener=%r raised an error about %s/%s", listener, meta.namespace, meta.name)
+            log.exception("a listener failed listener=%r object=%s/%s", listener, meta.namespace, meta.name)
             self.on_error()
 
 

@@ -19,7 +19,7 @@ class List(msgspec.Struct):
     items: list[msgspec.Raw] | None = None
 
 
-class Event(msgspec.Struct):
+class WatchEvent(msgspec.Struct):
     """One line of a watch."""
 
     type: str
@@ -45,5 +45,5 @@ METADATA_ONLY = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.i
 """The media type of a list whose objects have only their metadata."""
 
 decode_list = msgspec.json.Decoder(List).decode
-decode_event = msgspec.json.Decoder(Event).decode
+decode_event = msgspec.json.Decoder(WatchEvent).decode
 decode_bare = msgspec.json.Decoder(Bare).decode

@@ -33,4 +33,20 @@ Beside the passes (folder `forecast`):
     forecasts       makes forecasts, in a thread
     queue_positions places in line, and estimated starts
     what_ifs        the suspended jobs that ask what they would get, and their answers
+
+Words, with the field's word in brackets where it differs:
+
+    pass            one decision about all jobs (kueue: scheduling cycle); kopf and controller-runtime reconcile one
+                    object at a time instead
+    wake            to begin a pass early, because something changed
+    dirty           of a job: it is observed in the next pass (controller-runtime: in the work queue)
+    requeue         to have a job's plan made again (controller-runtime: Requeue)
+    resync          to decide on every job again, although nothing changed (client-go: resync; kopf: timer)
+    fresh           of the stores: heard from the API server recently enough to create or evict pods
+    batching        the short wait before a pass, in which more news arrives (kopf: settings.batching)
+    work            a plan that is being carried out, one at a time for each job
+    gate            the last question before a plan is carried out; its answer No drops the plan. Not a pod's
+                    scheduling gate
+    dry run         a create that the API server only checks (its parameter dryRun=All)
+    what-if         the question of a suspended job, which pods it would get
 """

@@ -1,4 +1,4 @@
-"""Decides how long the next pass waits for more changes, if passes wake each other (156) or writes wait (181)."""
+"""Decides how long the next pass waits for more changes, if passes wake each other (156) or writes are queued (181)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 STORM_SECONDS = 1.0
 """Passes that have woken each other for this long are a storm: hundreds of jobs start or shrink. A reclaim of a few
-GPUs, a chain of five to ten passes, is over sooner.
+GPUs is a chain of five to ten passes, and is over sooner.
 """
 STORM_FACTOR = 4.0
 MAX_STORM_DELAY_SECONDS = 0.5

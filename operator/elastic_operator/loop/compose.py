@@ -53,7 +53,7 @@ def make_controller(
         times: Sees each plan that is made.
         on_decisions: Called at the end of each pass with its decisions.
     """
-    awake, quarantine, failed_writes = asyncio.Event(), Quarantine(metrics.count_error), FailedWrites()
+    awake, quarantine, failed_writes = asyncio.Event(), Quarantine(metrics.count_error), FailedWrites(ledger.dirty_jobs)
     reader = Reader(
         stores,
         ledger,
@@ -98,9 +98,9 @@ def make_controller(
         report=poller.report,
         answered=poller.last_answer_at,
         group=survivors.group,
+        pods_are_asked=True,
         may_preempt=admission_checks.may_preempt,
         may_not_preempt=admission_checks.may_not_preempt,
-        dirty_sets=(poller.dirty, survivors.dirty),
         job_read=admission_checks.answers.job_read,
     )
     dispatcher = Dispatcher(
@@ -131,7 +131,7 @@ def make_controller(
         on_plan=times.note_plan,
         with_forecast=forecasts.with_forecast,
     )
-    read, of_pods = (reader.specs, reader.shapes, view), (poller, survivors)
+    read, of_pods = (reader.specs, reader.shapes, view), (poller, survivors, logs)
     of_writes = (admission_checks, admission_checks.answers, eviction_gate, failed_writes, dispatcher.status_times)
     of_messages = (reconciler.reason_messages, forecasts.what_ifs, forecasts.queue_positions)
     return Controller(

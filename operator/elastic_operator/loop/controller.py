@@ -5,7 +5,8 @@ A pass awaits nothing, so it sees one state of the stores: the planner observes 
 the reconciler has each job's plan carried out, and the nominator keeps places for foreign pods. Every ten minutes the
 operator decides about everything again, even without an event.
 
-If many objects are new, they are read before the pass, with turns of the event loop in between.
+If many objects are new, the controller reads them before the pass, and lets other tasks of the event loop run in
+between.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import NamedTuple
 
 from elastic_operator.cluster.clock import ServerClock
-from elastic_operator.cluster.waiting import waited_for
+from elastic_operator.cluster.waiting import wait_with_timeout
 from elastic_operator.loop import reconciler
 from elastic_operator.loop.batching import MAX_BACKED_UP_SECONDS, Batching
 from elastic_operator.loop.forecast.forecasts import Forecasts
@@ -30,22 +32,30 @@ from elastic_operator.loop.reconciler import RESYNC_SECONDS, Reconciler
 from elastic_operator.loop.store_view import StoreView
 from elastic_operator.memory import PerJobMemory
 from elastic_operator.metrics import Metrics
+from elastic_operator.metrics.counters import PassReason
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.planner import PassDecisions, Planner
 
 log = logging.getLogger(__name__)
 
 LONGEST_WAIT_SECONDS = 120.0
-"""The longest time between two passes. A pass costs next to nothing while nothing changes. It finds work that has
-become due although no part of the operator announced the time.
+"""The longest time between two passes. While nothing changes, a pass costs next to nothing. It finds work that is due
+at a time which no part of the operator has announced.
 """
 LEAST_WAIT_SECONDS = 0.01
-"""The least time between two passes, in which the watches, the writes and the probes have their turn."""
+"""The least time between two passes, so that the watches, the writes and the probes run in between."""
 AFTER_ERROR_SECONDS = 1.0
 """The pause after a failed pass, whatever changes meanwhile: the next pass reads everything again, and may fail again.
 """
 BETWEEN_SLICES_SECONDS = 1.0
-"""A resync decides again on as many jobs as a pass makes plans for, once in this time."""
+"""The time between two slices of a resync. Each slice decides again on as many jobs as one pass makes plans for."""
+
+
+class WakeUp(NamedTuple):
+    """The next pass: in how many seconds it is due if no event wakes it, and why."""
+
+    seconds: float
+    reason: PassReason
 
 
 class Controller:
@@ -86,7 +96,7 @@ class Controller:
         self.last_pass = time.monotonic()
         self.decisions: PassDecisions | None = None
         """The decisions of the last pass; None before the first one."""
-        self._resync_at, self._batching = 0.0, Batching()
+        self._resync_at_monotonic, self._batching = 0.0, Batching()
         self._to_resync: list[str] = []
         self._present: Collection[str] | None = None
         """The jobs (uids) that existed when deleted jobs were last forgotten."""
@@ -102,23 +112,27 @@ class Controller:
 
     async def run(self) -> None:
         """Make passes until cancelled. Plans under way are cancelled, too."""
-        forecasting = asyncio.create_task(self.forecasts.run())
+        forecasting, woken_by = asyncio.create_task(self.forecasts.run()), PassReason.START
         try:
             while True:
+                self._metrics.passes_by_reason.labels(woken_by).inc()
                 self._awake.clear()
                 await self._read_ahead()
                 started = time.monotonic()
-                wait = self._guarded_pass()
+                wake_up = self._guarded_pass()
                 took = time.monotonic() - started
                 await asyncio.sleep(took)  # leave half of the time to the watches and writes in a storm
-                if wait is None:
+                if wake_up is None:
+                    woken_by = PassReason.ERROR
                     await asyncio.sleep(AFTER_ERROR_SECONDS)
                     continue
                 await asyncio.sleep(self._batching.delay(took, woken=self._awake.is_set(), now=time.monotonic()))
                 with suppress(TimeoutError):
                     async with asyncio.timeout(MAX_BACKED_UP_SECONDS):
                         await self._until_not_backed_up()
-                await waited_for(self._awake, wait)
+                await wait_with_timeout(self._awake, wake_up.seconds)
+                woken_by = PassReason.EVENT if self._awake.is_set() else wake_up.reason
+                log.debug("the next pass begins, reason=%s", woken_by)
         finally:
             forecasting.cancel()
             await self.reconciler.stop()
@@ -128,9 +142,7 @@ class Controller:
             self.view.close()
 
     async def _read_ahead(self) -> None:
-        """If many objects are new, read them with turns for the watches and writes in between. The pass uses what was
-        read.
-        """
+        """If many objects are new, read them for the next pass, and let the watches and writes run in between."""
         try:
             now = self._clock.time()
             for _ in self.view.reader.foreign_pods.read_ahead(now):
@@ -138,28 +150,28 @@ class Controller:
             for _ in self.planner.read_ahead(self.view.refresh_contexts(now)):
                 await asyncio.sleep(0)
         except Exception:  # an error at a job or pod comes again in the pass, which logs it
-            log.debug("the next pass reads everything at once, because reading ahead raised", exc_info=True)
+            log.debug("reading ahead failed; the next pass reads everything at once", exc_info=True)
 
-    def _guarded_pass(self) -> float | None:
+    def _guarded_pass(self) -> WakeUp | None:
         """Make one pass; returns as `run_pass`, or None if it failed."""
         try:
-            wait = self.run_pass()
+            wake_up = self.run_pass()
         except Exception:
             self._metrics.pass_errors.inc()
             log.exception("pass failed; the next pass reads all stores again")
             self.forget()
             return None
         self.last_pass = time.monotonic()
-        return wait
+        return wake_up
 
-    def run_pass(self) -> float:
-        """Make one pass; returns the seconds until the next pass if no event wakes it."""
+    def run_pass(self) -> WakeUp:
+        """Make one pass; returns when and why the next pass is due if no event wakes it."""
         with self._metrics.passes.time():
             now, began = self._clock.time(), time.monotonic()
             if self._clock.stepped != self._stepped:
                 self._stepped = self._clock.stepped
                 self.forget()  # the step may have made waits too long (29)
-            if began >= self._resync_at:
+            if began >= self._resync_at_monotonic:
                 self._resync()
             decisions = self.decisions = self.planner.decide(self.view.refresh(now), self._limiter)
             self.forecasts.note_decisions(decisions)
@@ -174,12 +186,23 @@ class Controller:
             self.admission_checks.start_next()
             self.reconciler.renew_messages(decisions, now, in_storm=self._batching.in_storm)
             self._report_safely(lambda: self._on_decisions(decisions))
-        again = min(
-            self.view.reader.quarantine.next_try(since=began), self.admission_checks.next_try(), self._resync_at
-        )
-        due = min(again, self.reconciler.next_due(began)) - time.monotonic()
-        at = min(decisions.until, self.view.reader.foreign_pods.again_at) - now
-        return max(LEAST_WAIT_SECONDS, min(due, at, self._ledger.next_expiry(), LONGEST_WAIT_SECONDS))
+        return self._next_wake_up(decisions, began_monotonic=began, began_epoch=now)
+
+    def _next_wake_up(self, decisions: PassDecisions, *, began_monotonic: float, began_epoch: float) -> WakeUp:
+        """When the next pass is due without an event. A new source of such times adds a line here."""
+        reader, now_monotonic = self.view.reader, time.monotonic()
+        seconds = {
+            PassReason.ALLOCATION: decisions.until_epoch - began_epoch,
+            PassReason.FOREIGN_PODS: reader.foreign_pods.again_at_epoch - began_epoch,
+            PassReason.PLAN: self.reconciler.next_due_monotonic(began_monotonic) - now_monotonic,
+            PassReason.QUARANTINE: reader.quarantine.next_try_monotonic(since=began_monotonic) - now_monotonic,
+            PassReason.DRY_RUN: self.admission_checks.next_try_monotonic() - now_monotonic,
+            PassReason.RESYNC: self._resync_at_monotonic - now_monotonic,
+            PassReason.LEDGER: self._ledger.seconds_until_expiry(),
+            PassReason.LONGEST_WAIT: LONGEST_WAIT_SECONDS,
+        }
+        reason = min(seconds, key=seconds.__getitem__)
+        return WakeUp(max(LEAST_WAIT_SECONDS, seconds[reason]), reason)
 
     def _report_safely(self, report: Callable[[], None]) -> None:
         """Report the decisions. An error in a report must not keep any job from its pods (88)."""
@@ -194,7 +217,7 @@ class Controller:
         allocation = decisions.allocation
         if decisions.error is not None:
             self._metrics.pass_errors.inc()
-            text = "the look-ahead (143) or the DryRun allocation raised an error; the allocation is used without it"
+            text = "the look-ahead or the DryRun allocation failed; the allocation is used without it"
             log.error(text, exc_info=decisions.error)
         if decisions.stopped is None:
             self._reclaim_reporter.report_futile(decisions.inputs, self.planner.futile_preemptors)
@@ -203,7 +226,7 @@ class Controller:
         self._reclaim_reporter.note_allocation(replace(decisions.inputs, now=now), allocation)
 
     def _forget_deleted(self, decisions: PassDecisions) -> None:
-        """Make the memories forget deleted jobs, if a job was deleted or everything is decided again."""
+        """Have all memories forget deleted jobs, if a job was deleted or everything is decided again."""
         present = self.view.jobs()
         if present is not self._present:  # unchanged means identical (23)
             self._present = present
@@ -229,10 +252,10 @@ class Controller:
         some, self._to_resync = self._to_resync[:most], self._to_resync[most:]
         self.view.forget_some(some)
         self.planner.forget_some(some)
-        self._resync_at = time.monotonic() + (BETWEEN_SLICES_SECONDS if self._to_resync else RESYNC_SECONDS)
+        self._resync_at_monotonic = time.monotonic() + (BETWEEN_SLICES_SECONDS if self._to_resync else RESYNC_SECONDS)
 
     def forget(self) -> None:
-        """Forget all that was read and decided, so that the next pass does it again."""
+        """Forget all that was read and decided. The next pass reads and decides everything again."""
         self.view.forget()
         self.planner.forget()
         self.forecasts.forget()

@@ -1,7 +1,7 @@
 """Chooses the jobs that next get a new message on why they are not bigger.
 
-The message depends on all other jobs, so it may change after any change. It is not urgent, and writing all messages at
-once would flood the API server. So a few jobs get theirs at a time (24).
+The message depends on all other jobs, so any change may change it. It is not urgent, and writing all messages at once
+would flood the API server. So only a few jobs at a time get a new message (24).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ReasonMessages:
         """Forget deleted jobs; `present` are the uids of the existing ones."""
         drop_absent(present, self._stale)
 
-    def next_due(self) -> float:
+    def next_due_monotonic(self) -> float:
         """When (monotonic) the next jobs are due; infinity if there are none."""
         return self._at if self._stale else inf
 

@@ -1,7 +1,7 @@
 """Makes and begins the plan of each job, and renews the messages on why jobs are not bigger.
 
-Thousands of jobs may change at once. So each pass makes plans for some jobs. The next passes follow at once, and make
-plans for the others.
+Thousands of jobs may change at once. So each pass makes plans for a limited number of jobs. The next passes follow at
+once, and make plans for the others.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.job.observation import Observation
+from elastic_operator.plan.last_plans import LastPlan
 from elastic_operator.plan.planner import PassDecisions, Planner
-from elastic_operator.plan.plans import Planned
 from elastic_operator.pods.launcher_target import target_of
 from elastic_operator.pods.master_poller import MasterPoller
 from elastic_operator.pods.survivor_logs import SurvivorLogs
@@ -34,11 +34,11 @@ from elastic_operator.pods.survivor_logs import SurvivorLogs
 log = logging.getLogger(__name__)
 
 RESYNC_SECONDS = 600.0
-"""Every job is decided on again at least this often, even without an event (91). Other controllers rely on their
-watches alone. With 120 s, this resync cost 3.5 % of a core among 10,000 pods.
+"""The operator decides on every job again at least this often, even without an event (91). Other controllers rely on
+their watches alone. A resync every 120 s cost 3.5 % of a core among 10,000 pods.
 """
 MAX_PLANS = 500
-"""The most plans of one pass. The next pass follows at once, and makes more."""
+"""The most plans that one pass makes. The next pass follows at once, and makes more."""
 
 
 class Reconciler:
@@ -47,7 +47,7 @@ class Reconciler:
     Args:
         wake: Called when another pass is needed.
         on_plan: Called with each new plan.
-        with_forecast: The status of a plan with its place in line, or with its answer.
+        with_forecast: Adds to the status of a plan the job's place in line, or the answer to the job's question.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Reconciler:
         poller: MasterPoller,
         survivors: SurvivorLogs,
         wake: Callable[[], None],
-        on_plan: Callable[[Planned], None],
+        on_plan: Callable[[LastPlan], None],
         with_forecast: Callable[[Observation, JobStatus], JobStatus],
     ) -> None:
         self._planner, self._view, self.dispatcher, self.eviction_gate = planner, view, dispatcher, eviction_gate
@@ -77,11 +77,15 @@ class Reconciler:
         await self._poller.stop()
         await self._survivors.stop()
 
-    def next_due(self, now: float) -> float:
+    def next_due_monotonic(self, now: float) -> float:
         """When (monotonic, as `now`) a plan is due, or a new message on why a job is not bigger."""
-        return min(self.catch_up_at(now), self._planner.plans.next_due(), self.reason_messages.next_due())
+        return min(
+            self.catch_up_at_monotonic(now),
+            self._planner.plans.next_due_monotonic(),
+            self.reason_messages.next_due_monotonic(),
+        )
 
-    def catch_up_at(self, now: float) -> float:
+    def catch_up_at_monotonic(self, now: float) -> float:
         """When (monotonic, as `now`) the first plan that a pass had no time for can be made and begun; infinity if
         there is none.
         """
@@ -90,14 +94,14 @@ class Reconciler:
     # -- what becomes of plans -----------------------------------------------------------------------------------------
 
     def refused(self, job: Job, error: PodRefused, needed: bool) -> None:
-        """Note that the API server would refuse the pods of the job for which others were to be evicted.
+        """Note that the API server would refuse the job's pods, for which pods of others were to be evicted.
 
-        If the job needs these pods for its minimum, that counts like a failed write.
+        If the job needs its pods for its minimum, the refusal counts like a failed write.
         """
         if needed:
             self.dispatcher.note(job, error)
             return
-        text = f"No pods are evicted for its growth: {pod_blocked(error.error.message)}"
+        text = f"No pods are evicted for the job's growth: {pod_blocked(error.error.message)}"
         self.dispatcher.executor.record_events(job, [Event("ScaleUpBlocked", text, "Warning")])
 
     def _quarantine_job(self, uid: str, error: Exception) -> Observation | None:
@@ -109,10 +113,10 @@ class Reconciler:
     def plan_all(self, decisions: PassDecisions, now: float) -> None:
         """Make the missing plans, as many as one pass has time for.
 
-        Jobs that get or lose pods come first, because a new leader makes plans for thousands of jobs. The next pass
-        follows at once if plans can be begun for jobs that are left. Jobs that back off are planned last: thousands of
-        them would otherwise cause pass after pass, and use up each pass's plans. While a plan is carried out, no other
-        plan can be begun for its job. The job is decided on again at the end.
+        Jobs that get or lose pods come first, because a new leader makes plans for thousands of jobs. Jobs that back
+        off come last: thousands of them would otherwise cause pass after pass, and use up each pass's plans. If jobs
+        remain whose plans can be begun, the next pass follows at once. While a plan is carried out, no other plan can
+        be begun for its job. The operator decides on the job again when the plan has ended.
         """
         all_obs = decisions.obs
         self.eviction_gate.begin_pass(all_obs, decisions.allocation, fresh=self.dispatcher.is_fresh())
@@ -128,17 +132,17 @@ class Reconciler:
         self.dispatcher.metrics.reclaim_unanswered.set(self.eviction_gate.awaiting_admission_checks)
 
     def _plan_or_quarantine(self, obs: Observation, allocation: Allocation, now: float) -> bool:
-        """Make and begin the job's plan; False if it is made already. If this raises, the job is quarantined."""
+        """Make and begin the job's plan; False if the last one is still valid. An error quarantines the job."""
         try:
             if self._planner.plans.is_up_to_date(obs, allocation, time.monotonic()):
                 return False
-            if not obs.job.fault:
+            if not obs.job.quarantine:
                 self._plan(obs, allocation, now)
         except Exception as error:  # noqa: BLE001 - any error is handled as an error of this job only
             quarantined = self._quarantine_job(obs.job.uid, error)
             assert quarantined is not None, "a pass awaits nothing, so the job is still there"
             obs = quarantined
-        if obs.job.fault:
+        if obs.job.quarantine:
             self._leave_in_quarantine(obs, allocation, now)
         return True
 
@@ -150,29 +154,29 @@ class Reconciler:
         assert body is not None, "a pass awaits nothing, so the job is still there"
         try:
             assignment = allocation.find_assignment(job.uid)
-            deferred = self.eviction_gate.deferred(job.uid)
+            deferred = self.eviction_gate.deferred_release(job.uid)
             release = frozenset(assignment.release) - deferred.pods if assignment is not None else ()
             plan = self._planner.plan_in_quarantine(job, release, now)
             waits, wait = bool(deferred.pods), NOT_FRESH_SECONDS if deferred.pods else RESYNC_SECONDS
             fault = self._quarantine.fault(job.uid, job.generation)
-            silent = fault is not None and fault.silent
+            silent = fault is not None and fault.status_failed
             if not silent and (
                 job.status != JobStatus() or not body.status.unpack()
             ):  # otherwise the spec cannot be read, and the status is kept
                 if fault is not None:
                     fault.is_reported = True
-                gate = partial(self.eviction_gate.gate, job.uid, plan) if plan.deletes else _no_gate
-                wait = min(self.dispatcher.start(body, job, plan, gate=gate), wait if waits else inf)
+                gate = partial(self.eviction_gate.steps_before, job.uid, plan) if plan.deletes else _no_steps
+                wait = min(self.dispatcher.start(body, job, plan, steps_before=gate), wait if waits else inf)
             status = plan.status
         except Exception:
-            log.exception("job=%s is quarantined, and the plan for its status raised, too", job.key)
+            log.exception("planning the status of a quarantined job failed, too job=%s", job.key)
             assignment, wait, status = None, RESYNC_SECONDS, job.status
-        self._note(Planned(obs, assignment, self._due_after(wait, job), status))
+        self._note(LastPlan(obs, assignment, self._due_after(wait, job), status))
 
     def _plan(self, obs: Observation, allocation: Allocation, now: float) -> None:
         """Make and begin the job's plan."""
         job = obs.job
-        grant, deferred = allocation.get(job.uid), self.eviction_gate.deferred(job.uid)
+        grant, deferred = allocation.get(job.uid), self.eviction_gate.deferred_release(job.uid)
         assignment = grant.assignment if grant is not None else None
         if grant is not None:
             grant = deferred.grant(grant, obs)
@@ -182,10 +186,12 @@ class Reconciler:
         body = self._stores.jobs.get(job.uid)
         assert body is not None, "a pass awaits nothing, so the job is still there"
         evicts = grant is not None and (bool(grant.assignment.release) or not deferred.pods)
-        gate = partial(self.eviction_gate.gate, job.uid, plan) if evicts else _no_gate
-        wait = min(self.dispatcher.start(body, job, plan, gate=gate), NOT_FRESH_SECONDS if deferred.pods else inf)
+        gate = partial(self.eviction_gate.steps_before, job.uid, plan) if evicts else _no_steps
+        wait = min(
+            self.dispatcher.start(body, job, plan, steps_before=gate), NOT_FRESH_SECONDS if deferred.pods else inf
+        )
         again = min(wait, plan.requeue_at - now if plan.requeue_at is not None else inf)
-        self._note(Planned(obs, assignment, self._due_after(again, job), plan.status))
+        self._note(LastPlan(obs, assignment, self._due_after(again, job), plan.status))
         self._poller.follow(job.uid, target_of(obs, plan, now))
         self._survivors.follow(job.uid, job.namespace, obs.survivors)
 
@@ -193,43 +199,43 @@ class Reconciler:
         """When (monotonic) the job is planned again: in that many seconds, or at the end of a plan under way."""
         return inf if self.dispatcher.busy(job.uid) else time.monotonic() + seconds
 
-    def _note(self, planned: Planned) -> None:
+    def _note(self, planned: LastPlan) -> None:
         """Note a plan that was made and begun: its status says why the job is not bigger, and metrics show the plan."""
         self._planner.plans.note(planned)
         self.reason_messages.renewed(planned.obs.job.uid)
         try:
             self._on_plan(planned)
         except Exception:  # an error in the metrics of one job stops no pass
-            log.exception("job=%s cannot be shown", planned.obs.job.key)
+            log.exception("cannot compute the metrics of a job job=%s", planned.obs.job.key)
 
     # -- why a job is not bigger ---------------------------------------------------------------------------------------
 
     def renew_messages(self, decisions: PassDecisions, now: float, *, in_storm: bool = False) -> None:
-        """Renew the messages of some of the jobs whose message may be stale. Each plan of a job renews it, too.
+        """Renew the messages of some of the jobs whose message may be stale. A job's plan renews its message, too.
 
         `in_storm`: passes have woken each other for a while.
         """
         allocation = decisions.allocation
         for uid in self.reason_messages.take(in_storm=in_storm):
-            known = self._planner.plans.of(uid)
+            previous = self._planner.plans.last_plan(uid)
             # An unchanged observation is the identical object (23).
-            if known is None or known.obs is not decisions.obs.get(uid) or known.obs.job.fault:
+            if previous is None or previous.obs is not decisions.obs.get(uid) or previous.obs.job.quarantine:
                 continue
             if uid not in allocation or self.dispatcher.busy(uid):
                 continue
             try:
-                self._renew_message(known.obs, allocation, now)
+                self._renew_message(previous.obs, allocation, now)
             except Exception as error:  # noqa: BLE001 - any error is handled as an error of this job only
                 self._quarantine_job(uid, error)
                 self._wake()
 
     def _renew_message(self, obs: Observation, allocation: Allocation, now: float) -> None:
-        known, grant = obs.job.status.condition(ConditionType.FULL_SIZE), allocation[obs.job.uid]
-        if known is None or (known.reason, known.message) != grant.size_reason:
+        condition, grant = obs.job.status.condition(ConditionType.FULL_SIZE), allocation[obs.job.uid]
+        if condition is None or (condition.reason, condition.message) != grant.size_reason:
             self._plan(obs, allocation, now)
 
 
-def _no_gate() -> None:
+def _no_steps() -> None:
     """The gate of plans that need no step before their first write."""
 
 

@@ -5,31 +5,28 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from math import inf
 from typing import NamedTuple
 
 from elastic_operator.cluster import objects
 from elastic_operator.loop.writes.failed_writes import FailedWrites
-from elastic_operator.memory import DirtySet, KeyedCache, SingleCache
-from elastic_operator.plan.facts.allocation_inputs import AllocationSettings, ForeignPod, Member, Node
+from elastic_operator.memory import KeyedCache, LastSeen, SingleCache
+from elastic_operator.plan.facts.allocation_inputs import ForeignPod, JobShape, Member, Node
 from elastic_operator.plan.facts.group_report import GroupReport
-from elastic_operator.plan.facts.job import LOGS_NOT_READ, Group, Job, JobFeedback, OwnPod
-from elastic_operator.plan.facts.job_shape import JobShape
+from elastic_operator.plan.facts.job import Job, JobFeedback, OwnPod, TorchrunGroup
 from elastic_operator.plan.job.remaining_pods import flavor_in_use
 from elastic_operator.plan.policies.resolve import ResolvedPolicies
 from elastic_operator.read.jobs import InputsWithoutSpec, JobInputs
 from elastic_operator.read.reader import Reader
-from elastic_operator.settings import Settings
 
 log = logging.getLogger(__name__)
 
 FEW_JOBS = 16
-"""Up to this many new or changed jobs are read without a turn of the event loop: a large template takes 10 ms."""
+"""Up to this many new or changed jobs are read without letting other tasks run: a large template takes 10 ms."""
 
 
-class _Barred(NamedTuple):
-    """The jobs (uids) and namespaces that may not preempt because of answers about their pods (139), and the objects
-    that may not because of errors (88).
+class _PreemptionBars(NamedTuple):
+    """The jobs (uids) and namespaces that may not preempt because of the API server's answers about their pods (139),
+    and the objects that may not preempt because of errors (88).
     """
 
     jobs: AbstractSet[str] = frozenset()
@@ -38,16 +35,16 @@ class _Barred(NamedTuple):
 
 
 class StoreView:
-    """The stores as one moment of the cluster: that of the last `refresh`.
+    """The cluster as the stores showed it at the last `refresh`.
 
     Args:
-        with_logs: The pods of a job (uid, namespace) with the content of their logs. A failed pod is shown as not
-            failed until its log was read.
+        with_logs: Adds the content of their logs to the pods of a job (uid, namespace). Until its log was read, a
+            failed pod is shown as running.
+        pods_are_asked: Whether masters are asked, and logs read, of jobs with a node that is not Ready.
         report, answered: By a job's uid, its master's report, and when the master last answered.
         group: By a job's uid, the group that its pods' logs show.
         may_preempt: Whether the API server would accept the job's pods.
         may_not_preempt: The jobs (uids) and the namespaces for which `may_preempt` is false.
-        dirty_sets: The jobs (uids) with another `report` or `group`.
         job_read: Called with each job that is read and is not quarantined.
     """
 
@@ -58,28 +55,30 @@ class StoreView:
         failed_writes: FailedWrites,
         *,
         report: Callable[[str], GroupReport | None] = lambda _: None,
-        answered: Callable[[str], float | None] = lambda _: -inf,
-        group: Callable[[str], Group | None] = lambda _: LOGS_NOT_READ,
+        answered: Callable[[str], float | None] = lambda _: None,
+        group: Callable[[str], TorchrunGroup | None] = lambda _: None,
+        pods_are_asked: bool = False,
         may_preempt: Callable[[Job], bool] = lambda _: True,
         may_not_preempt: Callable[[], tuple[AbstractSet[str], AbstractSet[str]]] = lambda: (frozenset(), frozenset()),
-        dirty_sets: Sequence[DirtySet[str]] = (),
         job_read: Callable[[Job], object] = lambda _: None,
     ) -> None:
         self.reader, self._with_logs, self._failed_writes = reader, with_logs, failed_writes
         self._report, self._answered, self._group, self._may_preempt = report, answered, group, may_preempt
-        self._may_not_preempt, self._dirty_sets, self._job_read = may_not_preempt, dirty_sets, job_read
+        self._pods_are_asked, self._may_not_preempt, self._job_read = pods_are_asked, may_not_preempt, job_read
         self._quarantine, self._stores, self._ledger = reader.quarantine, reader.stores, reader.ledger
         self.now = 0.0
-        self.settings = _allocation_settings(reader.settings)
+        self.settings = reader.settings.allocation
         self._known: KeyedCache[JobInputs | InputsWithoutSpec, Job] = KeyedCache()
-        self._barred = _Barred()
-        """As of the last refresh."""
+        self._last_bars: LastSeen[_PreemptionBars] = LastSeen()
         self._mine: SingleCache[int, AbstractSet[str]] = SingleCache()
         """The jobs (uids) that are served."""
-        self._changed: DirtySet[str] = DirtySet()
-        self._read_every_pass: set[str] = set()
-        """Jobs (uids) that depend on more than their object, pods and context. They are read at each refresh."""
+        self._dirty_jobs = self._ledger.dirty_jobs
+        self._dirty_jobs.mark_all()  # an earlier leader of this process may have taken some
         self._dirty: Collection[str] | None = None
+        """The jobs that were dirty at the last refresh."""
+        self._held: set[str] = set()
+        """The jobs (uids) whose size is held. They are read again after each external change (143)."""
+        self._external_change_seen: LastSeen[float] = LastSeen()
         self._end_subscription = self._stores.jobs.subscribe(self._job_changed)
 
     def close(self) -> None:
@@ -88,7 +87,7 @@ class StoreView:
         self.reader.external_changes.close()
 
     def _job_changed(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
-        self._changed.mark(*(body.metadata.uid for body in (old, new) if body is not None))
+        self._dirty_jobs.mark(*(body.metadata.uid for body in (old, new) if body is not None))
 
     @property
     def policies(self) -> ResolvedPolicies:
@@ -106,49 +105,54 @@ class StoreView:
     def forget_deleted(self, present: AbstractSet[str]) -> None:
         """Forget deleted jobs; `present` are the uids of the existing ones."""
         self._known.drop_absent(present)
-        self._read_every_pass &= present
+        self._held &= present
 
     def dirty(self) -> Collection[str] | None:
-        """The jobs (uids) that may have changed since the last refresh; None: any may have."""
+        """The jobs (uids) that may have changed since the last refresh; None: any job may have changed."""
         return self._dirty
 
     def _take_dirty(self) -> Collection[str] | None:
-        before, now = self._barred, _Barred(*self._may_not_preempt(), self._quarantine.barred_from_preemption())
-        self._barred = now
-        jobs, namespaces = now.jobs ^ before.jobs, now.namespaces ^ before.namespaces
-        self._changed.mark(*jobs, *(uid for uid, _ in now.quarantined ^ before.quarantined))
+        previous = self._last_bars.value or _PreemptionBars()
+        now = _PreemptionBars(*self._may_not_preempt(), self._quarantine.jobs_barred_from_preemption())
+        if self._last_bars.changed(now):
+            self._mark_bar_changes(previous, now)
+        if self._external_change_seen.changed(self.reader.external_changes.since):
+            self._dirty_jobs.mark(*self._held)
+        jobs = self._dirty_jobs.take()
+        if jobs is None:
+            return None
+        named = (self._stores.jobs.named(key[1], key[0]) for key in jobs if isinstance(key, tuple))
+        by_uid = (key for key in jobs if isinstance(key, str))
+        return {*by_uid, *(job.metadata.uid for job in named if job is not None)}
+
+    def _mark_bar_changes(self, previous: _PreemptionBars, now: _PreemptionBars) -> None:
+        """Mark the jobs for which pods may be preempted now, or not any more."""
+        jobs, namespaces = now.jobs ^ previous.jobs, now.namespaces ^ previous.namespaces
+        self._dirty_jobs.mark(*jobs, *(uid for uid, _ in now.quarantined ^ previous.quarantined))
         if namespaces:
             bodies = (body.metadata for body in self._stores.jobs.values())
-            self._changed.mark(*(meta.uid for meta in bodies if meta.namespace in namespaces))
+            self._dirty_jobs.mark(*(meta.uid for meta in bodies if meta.namespace in namespaces))
         if jobs or namespaces:
             self.reader.external_changes.note_answer()
-        news = (each.take() for each in self._dirty_sets)
-        taken = [self._changed.take(), *news, self._read_every_pass, self._failed_writes.uids()]
-        pods = self._ledger.dirty.take()
-        if pods is None or None in taken:
-            return None
-        named = (self._stores.jobs.named(key[1], key[0]) for key in pods if isinstance(key, tuple))
-        by_uid = (key for key in pods if isinstance(key, str))
-        return {*by_uid, *(job.metadata.uid for job in named if job is not None)}.union(*filter(None, taken))
 
     def refresh_contexts(self, now: float) -> StoreView:
         """Read the context of the jobs."""
         self.now = now
         if self.reader.job_contexts.refresh(now):
-            self._changed.mark_all()
-        self._changed.mark(*self.reader.shapes.take_moved())
+            self._dirty_jobs.mark_all()
+        self._dirty_jobs.mark(*self.reader.shapes.take_moved())
         return self
 
     def forget(self) -> None:
         """Forget the jobs that were read, so that the next refresh reads all of them."""
         self._known = KeyedCache()
-        self._changed.mark_all()
+        self._dirty_jobs.mark_all()
 
     def forget_some(self, uids: Iterable[str]) -> None:
         """Read these jobs again."""
         for uid in uids:
             self._known.drop(uid)
-            self._changed.mark(uid)
+            self._dirty_jobs.mark(uid)
 
     # -- jobs ----------------------------------------------------------------------------------------------------------
 
@@ -162,7 +166,7 @@ class StoreView:
     def job(self, uid: str) -> Job:
         """The facts of that job; the same object while nothing in them changes."""
         job = self._read(uid)
-        if not job.fault:
+        if not job.quarantine:
             self._job_read(job)
         return job
 
@@ -174,26 +178,28 @@ class StoreView:
         if fault is not None or meta.deletion_timestamp is not None:
             without_spec = InputsWithoutSpec(body, self._ledger.own_pods(uid), fault)
             return self._known.get(uid, without_spec, self.reader.jobs.job_without_spec, without_spec)
-        own, specs, failed = self._ledger.own_pods(uid), self.reader.specs, self._failed_writes.of(uid)
-        reads_no_log = specs.status(body).finished or specs.of(body).reports_failures
+        own, specs, failed = self._ledger.own_pods(uid), self.reader.specs, self._failed_writes.failed_write(uid)
+        reads_no_log = specs.status(body).finished or specs.parse(body).reports_failures
         feedback = JobFeedback(
             write_error=failed.message,
             pods_rejected=failed.pods_rejected,
-            pods_rejected_until_edit=failed.refusal(meta.generation),
+            pods_rejected_until_edit=failed.rejection(meta.generation),
             report=self._report(uid),
+            pods_are_asked=self._pods_are_asked,
             last_answer_at=self._answered(uid),
             group=self._group(uid),
         )
         pods = own if reads_no_log else self._with_logs(uid, meta.namespace, own)
         inputs = self.reader.jobs.inputs(body, pods, feedback)
         job = self._known.get(uid, inputs, self.reader.jobs.job, inputs)
-        is_plain = pods is own and not feedback.write_error and job.status.held_until is None
-        (self._read_every_pass.discard if is_plain else self._read_every_pass.add)(uid)
+        (self._held.discard if job.status.held_until is None else self._held.add)(uid)
         return job
 
     def unread(self) -> Iterator[str]:
-        """The new or changed jobs (uids), if there are more than `FEW_JOBS`. Each job still exists when it is named."""
-        changed = self._changed.peek()
+        """The new or changed jobs (uids), if there are more than `FEW_JOBS`. Jobs that are deleted meanwhile are left
+        out.
+        """
+        changed = self._dirty_jobs.peek()
         found = [uid for uid in self.jobs() if (changed is None or uid in changed) and self._is_new(uid)]
         for uid in found if len(found) > FEW_JOBS else ():
             body = self._stores.jobs.get(uid)
@@ -201,15 +207,15 @@ class StoreView:
                 yield uid
 
     def _is_new(self, uid: str) -> bool:
-        known = self._known.peek(uid)
-        return known is None or known[0].body is not self._stores.jobs.get(uid)  # by identity (23)
+        previous = self._known.peek(uid)
+        return previous is None or previous[0].body is not self._stores.jobs.get(uid)  # by identity (23)
 
     def _is_mine(self, body: objects.CustomObject) -> bool:
         return self.reader.settings.watches(body.metadata.namespace)
 
     def shape(self, job: Job) -> JobShape:
-        """The requirements of the job's pods of a node."""
-        return self.reader.shapes.of(job)
+        """The requirements that the job's pods have of a node."""
+        return self.reader.shapes.shape_of(job)
 
     def assumed(self, uid: str) -> tuple[Member, ...]:
         """The pods of that job that are being created."""
@@ -227,8 +233,8 @@ class StoreView:
         """Whether pods may be preempted for the job, by the API server's answers about its own pods (139)."""
         return self._may_preempt(job)
 
-    def may_preempt_despite_errors(self, job: Job) -> bool:
-        """Whether pods may be preempted for the job, by the errors that it has caused in the operator (88)."""
+    def may_preempt_after_faults(self, job: Job) -> bool:
+        """Whether pods may be preempted for the job, in spite of the errors that it has caused in the operator (88)."""
         return self._quarantine.may_preempt(job.uid, job.generation)
 
     # -- all else ------------------------------------------------------------------------------------------------------
@@ -242,10 +248,10 @@ class StoreView:
         return self.reader.foreign_pods.refresh(self.now)
 
     def quarantine(self, uid: str, error: Exception, *, in_allocation: bool = False, at_grant: bool = False) -> bool:
-        """Quarantine a job that made the planner raise."""
+        """Quarantine a job at which the planner raised an error."""
         body = self._stores.jobs.get(uid)
         if body is None:
-            log.error("a job that is gone, uid=%s, raised", uid, exc_info=error)
+            log.error("planning a job failed, and the job has been deleted since uid=%s", uid, exc_info=error)
             return False
         meta = body.metadata
         self._quarantine.quarantine(
@@ -261,18 +267,8 @@ class StoreView:
 
     def note_unknown_demand(self, job: Job, error: Exception) -> None:
         """Report that the pods of a quarantined job count as used by others because of this error."""
-        log.debug("job=%s is quarantined, and its pods count as used by others", job.key, exc_info=error)
+        log.debug("the pods of a quarantined job count as used by others job=%s", job.key, exc_info=error)
 
     def quarantine_pod(self, pod: ForeignPod, error: Exception) -> None:
-        """Quarantine a foreign pod that made the allocation raise."""
+        """Quarantine a foreign pod at which the allocation raised an error."""
         self._quarantine.quarantine("pod", pod.uid, f"{pod.namespace}/{pod.name}", error, in_allocation=True)
-
-
-def _allocation_settings(settings: Settings) -> AllocationSettings:
-    return AllocationSettings(
-        gpu_resources=settings.gpu_resources,
-        flavors=settings.gpu_flavors,
-        default_team=settings.default_team,
-        default_parents=settings.default_parents,
-        starvation_seconds=settings.starvation_seconds,
-    )

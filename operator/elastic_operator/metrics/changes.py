@@ -37,7 +37,10 @@ class JobChanges:
 def changes(old: JobStatus, new: JobStatus, *, created: float) -> JobChanges:
     """The news in `new` compared with `old`; the job was created at `created` (epoch seconds)."""
     added = _added(old.history, new.history)
-    restarts, lost = max(0, new.restarts - old.restarts), sum(c.from_ - c.to for c in added if c.reason in LOSSES)
+    restarts, lost = (
+        max(0, new.restarts - old.restarts),
+        sum(change.from_ - change.to for change in added if change.reason in LOSSES),
+    )
     losses = max(0, min(restarts, lost))
     measured = _measured(old.history, new.history, len(added))
     return JobChanges(
@@ -67,17 +70,17 @@ def _key(change: Change) -> tuple[object, ...]:
 
 def _resizes(added: Sequence[Change], count: int) -> tuple[tuple[str, str], ...]:
     """The newest planned changes of size, as many as the status counts more than before."""
-    known = {(direction, reason) for direction, reasons in RESIZES.items() for reason in reasons}
+    labels = {(direction, reason) for direction, reasons in RESIZES.items() for reason in reasons}
     planned = [("up" if change.to > change.from_ else "down", change.reason) for change in added if change.from_ > 0]
-    return tuple(resize for resize in planned if resize in known)[:count]
+    return tuple(resize for resize in planned if resize in labels)[:count]
 
 
 def _measured(old: Sequence[Change], new: Sequence[Change], added: int) -> list[Change]:
     """The entries whose costs are new."""
-    before = [*(None for _ in range(added)), *old]
+    earlier = [*(None for _ in range(added)), *old]
     return [
         change
-        for change, known in zip(new, before, strict=False)
+        for change, known in zip(new, earlier, strict=False)
         if change.pause_seconds is not None and (known is None or known.pause_seconds is None)
     ]
 

@@ -6,6 +6,7 @@ Every value that a label may have is there from the start, at 0, so that `increa
 from __future__ import annotations
 
 import platform
+from enum import StrEnum
 from importlib.metadata import version
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -36,6 +37,22 @@ KINDS = [
     "resourcequota",
 ]
 """The kinds that the operator watches."""
+
+
+class PassReason(StrEnum):
+    """What begins a pass: the first three are no times."""
+
+    START = "start"
+    EVENT = "event"
+    ERROR = "error"
+    ALLOCATION = "allocation"
+    FOREIGN_PODS = "foreign_pods"
+    PLAN = "plan"
+    QUARANTINE = "quarantine"
+    DRY_RUN = "dry_run"
+    RESYNC = "resync"
+    LEDGER = "ledger"
+    LONGEST_WAIT = "longest_wait"
 
 
 class Counters:
@@ -92,6 +109,16 @@ class Counters:
 
     def _of_passes(self) -> None:
         self.passes = self._histogram("pass_seconds", "Time of one pass: read, decide, issue plans.", PASS)
+        self.passes_by_reason = self._counter(
+            "passes",
+            "Passes by what began them: the start of a leader, an event (a change, or an answer to a write), an error"
+            " of the last pass, or a time: of the allocation (a wait or a protection ended), of foreign pods, of a plan"
+            " (a retry, a status or a message is due), of an object in quarantine, of a dry run, of the resync, of the"
+            " ledger (a pod is overdue, or was not created), or the longest wait.",
+            "reason",
+        )
+        for reason in PassReason:
+            self.passes_by_reason.labels(reason)
         self.allocate = self._histogram("allocate_seconds", "Time of one allocation over all jobs.", PASS)
         self.not_lasting = self._counter(
             "not_lasting",

@@ -180,11 +180,11 @@ def _progress(job: JobStats, report: GroupReport | None) -> Iterator[tuple[str, 
         yield "job_loss", report.loss
         yield "job_goodput_ratio", report.goodput.share if report.goodput else None
         yield "job_last_checkpoint_step", report.last_checkpoint_step
-    elif (known := job.status.training) is not None:
-        yield "job_step", known.step
-        yield "job_epoch", known.epoch
-        yield "job_goodput_ratio", known.goodput
-        yield "job_last_checkpoint_step", known.last_checkpoint_step
+    elif (training := job.status.training) is not None:
+        yield "job_step", training.step
+        yield "job_epoch", training.epoch
+        yield "job_goodput_ratio", training.goodput
+        yield "job_last_checkpoint_step", training.last_checkpoint_step
     if not job.status.finished:
         yield "job_last_progress_timestamp_seconds", job.moved_at
 

@@ -15,7 +15,7 @@ from elastic_api.status import ConditionType, Phase
 from elastic_operator.metrics.stats import JobStats
 from elastic_operator.plan.facts.group_report import Goodput, GroupReport
 from elastic_operator.plan.job.master_report import report_of
-from elastic_operator.plan.plans import Planned
+from elastic_operator.plan.last_plans import LastPlan
 
 KINDS = ("productive", "startup", "reform", "lost", "waiting", "checkpoint")
 
@@ -40,7 +40,7 @@ OF_PART = {
 
 
 @dataclass(slots=True)
-class _Job:
+class _TimesOfJob:
     """One job: its `seconds` by kind, and the `kind` (None: none) that counts since `since`.
 
     `account` is the last one that the `master` reported. `step` is the last seen step, and `moved_at` when that step,
@@ -61,12 +61,12 @@ class JobTimes:
 
     def __init__(self, clock: Callable[[], float] = lambda: time.monotonic()) -> None:
         self._clock = clock
-        self._jobs: dict[str, _Job] = {}
+        self._jobs: dict[str, _TimesOfJob] = {}
 
     def note(self, uid: str, phase: str, report: GroupReport | None) -> None:
         """Take the job's phase (a reason of Ready) and its master's last report."""
         now = self._clock()
-        job = self._jobs.setdefault(uid, _Job(since=now))
+        job = self._jobs.setdefault(uid, _TimesOfJob(since=now))
         _spend(job, now)
         kind = OF_PHASE.get(phase)
         if report is not None:
@@ -75,7 +75,7 @@ class JobTimes:
         accounted = report is not None and report.goodput is not None
         job.kind = None if accounted and kind != "waiting" else kind
 
-    def note_plan(self, planned: Planned) -> None:
+    def note_plan(self, planned: LastPlan) -> None:
         """Take a new plan of the job."""
         ready = planned.status.condition(ConditionType.READY)
         self.note(planned.obs.job.uid, ready.reason if ready else "", report_of(planned.obs))
@@ -101,7 +101,7 @@ class JobTimes:
         job = self._jobs.get(uid)
         return job.moved_at if job and job.step is not None and job.kind != "waiting" else None
 
-    def all_stats(self, planned: Iterable[Planned], policy_of: Mapping[str, str]) -> tuple[JobStats, ...]:
+    def all_stats(self, planned: Iterable[LastPlan], policy_of: Mapping[str, str]) -> tuple[JobStats, ...]:
         """These jobs as they are now; `policy_of` names the quota policy of each namespace that has one."""
         return tuple(
             JobStats(
@@ -115,13 +115,13 @@ class JobTimes:
         )
 
 
-def _spend(job: _Job, now: float) -> None:
+def _spend(job: _TimesOfJob, now: float) -> None:
     if job.kind is not None:
         job.seconds[job.kind] += now - job.since
     job.since = now
 
 
-def _take_account(job: _Job, report: GroupReport) -> None:
+def _take_account(job: _TimesOfJob, report: GroupReport) -> None:
     """Count the news in the master's account.
 
     The time in its first account was counted by phases already. A smaller account than the last one is another
@@ -139,7 +139,7 @@ def _take_account(job: _Job, report: GroupReport) -> None:
         job.seconds[OF_PART[part]] += seconds if began_anew else seconds - before.seconds.get(part, 0.0)
 
 
-def _take_step(job: _Job, report: GroupReport) -> None:
+def _take_step(job: _TimesOfJob, report: GroupReport) -> None:
     """Note a new step. A new master also has time for its first step."""
     moved = report.step is not None and report.step != job.step
     another = report.master_uid != job.master

@@ -18,7 +18,12 @@ Of one job:
     load            a pod's use of its node: resources, GPUs among them, and host ports
     shape           kube-scheduler's requirements of a node for a pod of one template: room for its load, and more
     plan            the writes of one pass for one job, in their order
-    membership      the pods that take part in an Elastic job; its master reads it from an annotation (launcher: wish)
+    group           the training processes of all members, by the report of an Elastic job's master or by the logs of a
+                    Torchrun job (torchelastic: a round of the rendezvous). Several pods of others are a gang instead
+    gate            a scheduling gate of a pod: kube-scheduler does not look at the pod until the gate is removed
+    misplaced       of a pod: it is not bound, and the node that was planned for it has closed or filled since
+    provisioning    of a pod: it has no node, and makes the cluster's autoscaler add one (kueue: ProvisioningRequest)
+    membership      the pods that take part in an Elastic job; its master reads it from an annotation
 
 Of quotas:
     flavor          a kind of GPU (kueue: ResourceFlavor)
@@ -32,6 +37,10 @@ Of quotas:
     share value     use relative to fair share; the team with the lowest one is served next (kueue:
                     DominantResourceShare, shown as weightedShare)
     entitled        of a team: the rules let it take GPUs from another team (`allocation.preemption.rules`)
+    turn            the time for which a job keeps its GPUs while a job of equal priority in its team waits (Slurm:
+                    time slice of gang scheduling)
+    not yet held    of GPUs that an account counts: planned for a pod, which does not exist yet (166). They are taken
+                    before GPUs that pods hold
 
 Of one allocation:
     inputs          what an allocation decides from: nodes, demands, foreign pods, teams (kueue: Snapshot)
@@ -40,19 +49,24 @@ Of one allocation:
     entry           a job, or a foreign pod, in a pass: the members it keeps, the seats it gets (kueue: entry)
     equivalent      of entries: the same question about them has the same answer (`allocation.equivalence`)
     rank            the place of an entry in the order in which jobs are served
+    serve           try to give an entry what it demands: its minimum, or more (kueue: a scheduling cycle's nominate and
+                    admit)
+    round           all entries are served once, under one entitlement. Rounds are repeated while they change anything
+    finding         an answer that is kept for all equivalent entries, until something voids it (`pass_memo`)
     state           entries, accounts and board of a pass; every change can be undone (kueue: its Snapshot, too)
     board           the free room on each node: now, and soon, when all that leaves has left (kube-scheduler: NodeInfo)
     admit           give a job its minimum, as a whole (kueue: admit)
     grow            of a job: to get more than its minimum (API: scale up)
     reserve         keep room for an entry that cannot use it yet: for a nominated foreign pod, or for the seats of a
-                    job that has waited too long (37)
+                    job that has waited too long (37; kube-scheduler: nominated pods count as if they were there)
     seat            room on a node for a pod of a job that is to be created (kube-scheduler: assumed pod); a slot is a
                     seat with a pod's index
     assignment      a job's pods to keep, to release and to create (kueue: Admission); a grant is an assignment with
                     the reason why it is not larger (column LIMITED BY)
 
 Of taking GPUs:
-    preempt         decide to delete pods for a preemptor (kueue: preempt); for nothing if no preemptor uses their room
+    preempt         decide to delete pods for a preemptor (kueue: preempt)
+    futile          of a preemption: the preemptor did not use the room (112, 139)
     eviction        the deletion of a pod for another team or for a foreign pod (kueue: evict)
     release         of a job: to give up members, for a preemptor or because it may not keep them
     defer           of a job: to release pods later, when it is known that their preemptors can use the room
@@ -62,15 +76,18 @@ Of taking GPUs:
     victim          a pod that was preempted for a preemptor; its victim job may keep it after all (kueue: target)
     unit            pods of one job that are preempted together: one worker, or the whole job (kube-scheduler: victims)
     option          the units to preempt so that one pod fits onto one node (kube-scheduler calls this a candidate)
-    give back       keep pods after all, where their preemptors fit elsewhere (kueue: fill back)
+    fill back       keep pods after all, where their preemptors fit elsewhere (kueue: fill back)
     eviction limit  the most evictions within a minute
-    nomination      a node for a foreign pod, written into its status (kube-scheduler: nominatedNodeName)
+    held up         of a preemptor: an eviction limit keeps it from preempting now
+    nomination      a node for a foreign pod, written into its status (kube-scheduler: nominatedNodeName). The node is
+                    `reserved` if this operator wrote it, and `nominated` if another program did
 
 Of what fails or waits:
     fault           an error of the operator's own at one object, which is quarantined: others are served without it
-    trouble         why the last write for a job failed, while it is tried again (`loop.writes.failed_writes`)
+    write error     why the last write for a job failed, while it is tried again (`loop.writes.failed_writes`)
     avoid           of a job: to get no pod on a node whose kubelet refused pods of the job
     back-off        a time in which nothing is tried for a foreign pod or a gang (kube-scheduler: backoff)
+    doubt           of a job: the next pass would undo this pass's decision about it, so the job is skipped (143)
     hold            of a job: to leave it as it is, because its size changed too often (API: heldUntil)
     node outage     too many nodes are not Ready at once for any of them to count as lost (kube-controller-manager:
                     zone disruption)

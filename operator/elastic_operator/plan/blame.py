@@ -1,4 +1,4 @@
-"""Finds the objects at which a computation over many of them raises (88)."""
+"""Finds the objects that cause an error in a computation over many objects (88)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, Fore
 T = TypeVar("T")
 
 MAX_BLAME_CALLS = 256
-"""Calls of the work in one search: enough for some twenty culprits among a thousand, and a few seconds at worst."""
+"""The most calls of the work in one search. They suffice for some twenty culprits among a thousand objects, and take a
+few seconds at most.
+"""
 
 
 def culprits(suspects: Sequence[T], work: Callable[[Sequence[T]], object]) -> list[T]:
-    """The suspects at which `work` raises, found by halving all groups in turn.
+    """The suspects for which `work` raises an error. They are found by halving groups of suspects.
 
-    The list is empty if `work` also raises without any suspect, or only for several of them together. If there are too
-    many culprits to find each of them in `MAX_BLAME_CALLS` calls, whole groups that raise are blamed.
+    The list is empty if `work` also fails without any suspect, or only for several suspects together. If there are too
+    many culprits for `MAX_BLAME_CALLS` calls, the list has whole groups for which `work` fails.
     """
     if _raises(work, suspects[:0]) or not _raises(work, suspects):
         return []
@@ -37,7 +39,7 @@ def culprits(suspects: Sequence[T], work: Callable[[Sequence[T]], object]) -> li
 
 
 def culprits_of_allocation(inputs: AllocationInputs) -> list[JobDemand | ForeignPod]:
-    """The jobs and foreign pods at which an allocation raises."""
+    """The jobs and foreign pods that cause an error in an allocation."""
     everyone: tuple[JobDemand | ForeignPod, ...] = (*inputs.jobs, *inputs.foreign_pods)
 
     def work(some: Sequence[JobDemand | ForeignPod]) -> None:

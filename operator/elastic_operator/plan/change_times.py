@@ -1,4 +1,4 @@
-"""When time alone may change an allocation: growth that was delayed, waits that end, protection that ends."""
+"""Computes when time alone may change an allocation: delayed growth is due, a wait ends, a job's protection ends."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from math import inf
 
 from elastic_operator.plan.delay_queue import DelayQueue
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, JobDemand
-from elastic_operator.plan.facts.team import Team
+from elastic_operator.plan.facts.team import NO_POLICY, Team, Teams
 
 
 class ChangeTimes:
-    """The next such time of each job. It is computed again for jobs that changed, and when it has come (23)."""
+    """The next such time of each job. It is computed again when the job changes, and when the time has come (23)."""
 
     def __init__(self) -> None:
         self._demands: dict[str, JobDemand] = {}
         self._policies: tuple[object, ...] = ()
+        self._teams = Teams((), {}, NO_POLICY)
+        """The teams by these policies."""
         self._times = DelayQueue()
 
     def next(self, inputs: AllocationInputs) -> float:
@@ -24,16 +26,15 @@ class ChangeTimes:
         """
         policies = inputs.teams, inputs.team_of, inputs.settings
         if policies != self._policies:
-            self._policies, self._demands, self._times = policies, {}, DelayQueue()
+            self._policies, self._teams = policies, inputs.find_teams()
+            self._demands, self._times = {}, DelayQueue()
         changed = {job.uid: job for job in inputs.jobs if self._demands.get(job.uid) is not job}  # by identity (23)
         self._demands.update(changed)
         if len(self._demands) > len(inputs.jobs):
             self._forget_all_but({job.uid for job in inputs.jobs})
-        if outdated := {*changed, *self._times.due(inputs.now)}:
-            teams = inputs.find_teams()
-            for uid in outdated:
-                job = self._demands[uid]
-                self._times.set(uid, _next_change(job, teams.of(job.namespace), inputs))
+        for uid in {*changed, *self._times.due(inputs.now)}:
+            job = self._demands[uid]
+            self._times.set(uid, _next_change(job, self._teams.team_of(job.namespace), inputs))
         return self._times.next()
 
     def _forget_all_but(self, present: set[str]) -> None:
@@ -43,8 +44,8 @@ class ChangeTimes:
 
 
 def next_change(inputs: AllocationInputs) -> float:
-    """The next time (epoch seconds) at which the allocation of the same input may change; infinity if there is
-    none.
+    """The next time (epoch seconds) at which the job may change the allocation, without any other change; infinity if
+    there is none.
     """
     return ChangeTimes().next(inputs)
 
@@ -55,11 +56,12 @@ def _next_change(job: JobDemand, team: Team, inputs: AllocationInputs) -> float:
 
 
 def _change_times(job: JobDemand, team: Team, now: float, starvation_seconds: float) -> Iterator[float]:
-    yield job.failed_until
+    if job.failed is not None:
+        yield job.failed.until
     yield job.next_growth(now)
     yield job.may_preempt_at
-    if job.may_request_nodes_at is not None:
-        yield job.may_request_nodes_at
+    if job.node_request is not None:
+        yield job.node_request.begins_at
     if job.lacks_minimum:
         yield job.starves_from(starvation_seconds)
     yield from ends_of_protection(job, team)
@@ -67,7 +69,7 @@ def _change_times(job: JobDemand, team: Team, now: float, starvation_seconds: fl
 
 def ends_of_protection(job: JobDemand, team: Team) -> Iterator[float]:
     """The times (epoch seconds) from which a running job may be preempted as a whole."""
-    if job.running_since:
+    if job.running_since is not None:
         yield job.running_since + team.min_runtime_seconds
         if team.quantum_seconds is not None:
             yield job.running_since + team.quantum_seconds

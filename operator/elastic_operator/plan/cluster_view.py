@@ -7,9 +7,15 @@ from collections.abc import Set as AbstractSet
 from typing import Protocol
 
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.facts.allocation_inputs import AllocationSettings, EvictionLimits, ForeignPod, Member, Node
+from elastic_operator.plan.facts.allocation_inputs import (
+    AllocationSettings,
+    EvictionLimits,
+    ForeignPod,
+    JobShape,
+    Member,
+    Node,
+)
 from elastic_operator.plan.facts.job import Job, OwnPod
-from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.policies.resolve import ResolvedPolicies
 
@@ -33,18 +39,18 @@ class ClusterView(Protocol):
         """The uids of all jobs; the same object while no job is created or deleted."""
 
     def dirty(self) -> Collection[str] | None:
-        """The jobs (uids) of which something may have changed since the last moment; None: of any."""
+        """The jobs (uids) that may have changed since the last moment; None: any job may have changed."""
 
     def job(self, uid: str) -> Job:
         """The facts of that job."""
 
     def unread(self) -> Iterator[str]:
-        """The jobs (uids) whose present state is not read yet, if there are many. Each job still exists when it is
-        named.
+        """The jobs (uids) whose present state is not read yet, if there are many. Jobs that are deleted meanwhile are
+        left out.
         """
 
     def shape(self, job: Job) -> JobShape:
-        """The requirements of the job's pods of a node."""
+        """The requirements that the job's pods have of a node."""
 
     def assumed(self, uid: str) -> tuple[Member, ...]:
         """The pods of that job that are being created."""
@@ -55,8 +61,8 @@ class ClusterView(Protocol):
     def may_preempt(self, job: Job) -> bool:
         """Whether pods may be preempted for the job, by the API server's answers about the job's own pods (139)."""
 
-    def may_preempt_despite_errors(self, job: Job) -> bool:
-        """Whether pods may be preempted for the job, by the errors of the operator that it has caused."""
+    def may_preempt_after_faults(self, job: Job) -> bool:
+        """Whether pods may be preempted for the job, in spite of the errors that it has caused in the operator (88)."""
 
     def nodes(self, members: AbstractSet[str], leaving: Sequence[tuple[str, OwnPod]]) -> tuple[Node, ...]:
         """All nodes with their use by pods, without `members` (uids), which are in the demands of jobs.
@@ -68,8 +74,8 @@ class ClusterView(Protocol):
         """The foreign pods that wait for GPUs."""
 
     def quarantine(self, uid: str, error: Exception, *, in_allocation: bool = False, at_grant: bool = False) -> bool:
-        """Leave out a job that made the planner raise: its facts say so until it is tried again. False if there is no
-        such job.
+        """Leave out a job that has caused an error in the planner. Its facts say so until it is tried again. Returns
+        False if there is no such job.
 
         `in_allocation`: the allocation raised the error. `at_grant`: the error came when the job's grant was planned or
         carried out.
@@ -81,7 +87,9 @@ class ClusterView(Protocol):
         """
 
     def quarantine_pod(self, pod: ForeignPod, error: Exception) -> None:
-        """Leave out a foreign pod that made the allocation raise: no place is sought for it until it is tried again."""
+        """Leave out a foreign pod that has caused an error in the allocation: no place is planned for the pod until it
+        is tried again.
+        """
 
 
 class Reclaim(Protocol):
@@ -98,5 +106,5 @@ class Reclaim(Protocol):
     def eviction_limits(self, gpus: int) -> EvictionLimits:
         """The limits on evictions in a cluster with that many GPUs."""
 
-    def next_capacity(self, allocation: Allocation) -> float:
-        """Seconds until entries that a limit on evictions holds up may get more."""
+    def seconds_until_capacity(self, allocation: Allocation) -> float:
+        """Seconds until the limits allow more evictions to an entry that they hold up; infinity for never."""

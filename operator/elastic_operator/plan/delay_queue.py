@@ -12,7 +12,7 @@ times.
 
 
 class DelayQueue:
-    """Due times by name (client-go: a delaying queue). Due names are found without a look at all others."""
+    """Due times by name (client-go: a delaying queue). It finds the due names without a look at all others."""
 
     def __init__(self) -> None:
         self._at: dict[str, float] = {}

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from elastic_operator.plan.cluster_view import ClusterView
-from elastic_operator.plan.facts.allocation_inputs import JobDemand, Member
+from elastic_operator.plan.facts.allocation_inputs import JobDemand, JobShape, Member
 from elastic_operator.plan.facts.job import Job, OwnPod
-from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.job.demand import demand_of, with_members
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.quarantined import demand_in_quarantine
@@ -17,10 +16,10 @@ from elastic_operator.plan.job_memory import JobMemory
 
 
 def renew_demand(view: ClusterView, memory: JobMemory, obs: Observation) -> None:
-    """Remember the job's demand; the same object as before while its inputs do not change.
+    """Make the job's demand, and remember it. While its inputs do not change, the demand stays the same object.
 
-    Inputs are compared by `==`: at once where they are the same objects. A new observation is compared
-    field by field, because another demand would cost an allocation.
+    The inputs are compared by `==`, which takes no time if they are the same objects. A new observation is compared
+    field by field, because a new demand would cost an allocation.
     """
     job = obs.job
     if not obs.wants_pods:
@@ -29,14 +28,14 @@ def renew_demand(view: ClusterView, memory: JobMemory, obs: Observation) -> None
         memory.demanded.get((obs, flavor), _demand_of_held, job, pods, flavor)
         memory.good = None
         return
-    may_preempt = view.may_preempt(job) and view.may_preempt_despite_errors(job)
+    may_preempt = view.may_preempt(job) and view.may_preempt_after_faults(job)
     key = obs, view.shape(job), view.assumed(job.uid), may_preempt
     memory.good = memory.demanded.get(key, _demand_with, *key)
 
 
 def demand_while_quarantined(view: ClusterView, memory: JobMemory, job: Job) -> JobDemand | None:
-    """The job's last demand, else a demand made from its pods. None if neither works: its pods then count as pods of
-    others.
+    """The job's last demand, or a demand made from its pods. None if neither can be made: then its pods count as
+    foreign pods.
 
     An error in this function does not prolong the job's quarantine.
     """

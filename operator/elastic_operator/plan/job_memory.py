@@ -1,4 +1,4 @@
-"""What the planner remembers of one job from pass to pass, beside its plan."""
+"""The planner's memory of one job from pass to pass, beside the job's plan."""
 
 from __future__ import annotations
 
@@ -26,6 +26,6 @@ class JobMemory:
     @property
     def demand(self) -> JobDemand | None:
         """The demand that counts: `quarantined` while the job is quarantined; None if the job may have no pods."""
-        if self.obs is not None and self.obs.job.fault:
+        if self.obs is not None and self.obs.job.quarantine:
             return self.quarantined
         return self.demanded.last

@@ -1,14 +1,18 @@
 """Examines a decision as if it were carried out, before any job loses a pod for it (143).
 
-The same input with the decision carried out is allocated once more: that is what the next pass would decide. A job
-gets nothing if the next pass would evict its new pods. If the next pass would give a job its evicted pods back, this
-pass does not evict them. Exception: the next pass would evict pods of a third job for that. This case is legitimate: an
-owner preempts the weakest job, and that job preempts an even weaker one. A decision that the next pass would undo is an
-error or a limit of the planner, so no job loses a pod for it. A decision by which no job loses a pod is not examined,
-because it can be undone without harm.
+The allocator runs once more, on the same input with the decision carried out. The second result is the decision of the
+next pass:
 
-The look ahead must not cost a job its rights. A job that was left out for ten seconds is served by the first decision.
-Jobs whose size then changes again and again are held (`flapping.py`).
+* The next pass would evict pods that this pass creates for a job: the job gets nothing in this pass.
+* The next pass would give a job back the pods that this pass evicts: this pass does not evict them.
+* The next pass would do so by evicting pods of a third job: this pass evicts nevertheless. An owner preempts the
+  weakest job, and that job preempts an even weaker one.
+
+A decision that the next pass would undo is an error or a limit of the planner, so no job loses a pod for it. A decision
+by which no job loses a pod is not examined, because undoing it does no harm.
+
+The look ahead must not cost a job its rights. So after ten seconds a job is not left out any more, whatever the next
+pass would decide. If the job's size then changes again and again, the job is held (`flapping.py`).
 """
 
 from __future__ import annotations
@@ -30,15 +34,15 @@ from elastic_operator.plan.job.remaining_pods import frozen_demand
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 PATIENCE_SECONDS = 10.0
-"""A job is left out for this long; then it is served by the first decision."""
+"""A job is left out for this long at most, unless it would have two masters."""
 DOUBT_SECONDS = 60.0
 """The time of the first doubt about a job is forgotten this long after the last doubt."""
-TWO_MASTERS = "It would have two masters."
+TWO_MASTERS = "The job would have two masters."
 _MAX_DECISIONS = 3
 """A pass is decided at most this many times; the last decision stands."""
 
 
-class _Doubt(NamedTuple):
+class _DoubtedStep(NamedTuple):
     """When a job was to be left out: for the first time, and for the last one (epoch seconds)."""
 
     since: float
@@ -46,21 +50,21 @@ class _Doubt(NamedTuple):
 
 
 class LookaheadAllocator:
-    """Allocates again and again, like `Allocator`, and leaves out jobs for which the decision would not last.
+    """Allocates in each pass, like `Allocator`, and leaves out jobs for which the decision would not last.
 
-    `futile_preemptors` are the uids of preemptors for which the last allocation preempts a whole job for nothing (112).
+    `futile_preemptors` are the uids of preemptors for which the last allocation preempts a whole job in vain (112).
     """
 
     def __init__(self) -> None:
         self._now, self._next = Allocator(), Allocator()
-        self._doubts: dict[str, _Doubt] = {}
-        """Jobs of which a decision would not have lasted, by uid."""
-        self.again_at = inf
-        """When (epoch seconds) the first of the jobs that were left out is served, if nothing else changes before."""
+        self._doubts: dict[str, _DoubtedStep] = {}
+        """The jobs (uids) for which a decision would not have lasted."""
+        self.again_at_epoch = inf
+        """When (epoch seconds) the first of the jobs that were left out is served again, if nothing else changes."""
 
     @property
     def futile_preemptors(self) -> frozenset[str]:
-        """The preemptors (uids) for which the last allocation preempts a whole job for nothing (112)."""
+        """The preemptors (uids) for which the last allocation preempts a whole job in vain (112)."""
         return self._now.futile_preemptors
 
     def allocate_unchecked(self, inputs: AllocationInputs) -> Allocation:
@@ -82,13 +86,13 @@ class LookaheadAllocator:
             left_out |= more
         allocation.would_not_last = left_out
         times = (self._doubts[uid].since + PATIENCE_SECONDS for uid in left_out)
-        self.again_at = min((time for time in times if time > inputs.now), default=inf)
+        self.again_at_epoch = min((time for time in times if time > inputs.now), default=inf)
         return allocation
 
     def _is_left_out(self, uid: str, why: str, now: float) -> bool:
         """Whether the job is left out: for ten seconds at most, or for as long as it would have two masters."""
         since = self._doubts[uid].since if uid in self._doubts else now
-        self._doubts[uid] = _Doubt(since, now)
+        self._doubts[uid] = _DoubtedStep(since, now)
         return why == TWO_MASTERS or now < since + PATIENCE_SECONDS
 
     def _forget_old(self, now: float) -> None:
@@ -111,13 +115,12 @@ def short_lived(inputs: AllocationInputs, first: Allocation, second: Allocation)
             found[job.uid] = TWO_MASTERS
         elif assignment.create and after.release and all(slot.node for slot in assignment.create):
             found[job.uid] = (
-                f"It would have {pods(assignment.replicas)}, and lose {len(after.release)} of them at once."
+                f"The job would get {pods(assignment.replicas)}, and lose {len(after.release)} of them at once."
             )
         elif assignment.release and not assignment.create and after.create and not second.is_at_others_cost(job.uid):
             name = f"{job.namespace}/{job.name}"
-            text = (
-                f"{name} would lose {pods(len(assignment.release))} for it, and get {len(after.create)} back at once."
-            )
+            lost = pods(len(assignment.release))
+            text = f"{name} would lose {lost} for this job, and get {len(after.create)} back at once."
             found |= dict.fromkeys(first.job_preemptors(job.uid), text)
     return found
 
@@ -183,7 +186,7 @@ def _applied(job: JobDemand, assignment: Assignment, now: float) -> JobDemand:
 def _made(job: JobDemand, assignment: Assignment) -> Iterator[Member]:
     for slot in assignment.create:
         uid = f"{job.uid}/{slot.role}/{slot.index}"
-        yield Member.of(uid, slot.role, slot.index, slot.node, job.shape_of(slot.role))
+        yield Member.from_load(uid, slot.role, slot.index, slot.node, job.shape_of(slot.role))
 
 
 def _node_after(node: Node, came: list[ForeignPod], gpu_resources: tuple[str, ...]) -> Node:

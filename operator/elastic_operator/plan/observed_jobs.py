@@ -1,4 +1,6 @@
-"""All jobs of one pass, made from all jobs of the pass before: only jobs that were observed again are examined (23)."""
+"""All jobs of one pass. They are made from the jobs of the pass before, and only jobs that were observed again are
+examined (23).
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """One pass over everything: observe each job, allocate for all, reconcile each job.
 
-The planner owns all that decisions remember from pass to pass: one `JobMemory` per job, and `Plans`. The view
-caches what it has read. The cost of a pass grows with the changes since the last pass: an unchanged thing stays the
-same object, so the next step skips it by identity (23). A property test checks that a planner with its caches decides
-like a planner without.
+The planner has all memory of decisions from pass to pass: one `JobMemory` for each job, and `Plans`. The view caches
+the facts that it has read. The cost of a pass grows with the changes since the last pass: an unchanged fact or decision
+stays the same object, so the next step skips it by identity (23). A property test checks that a planner with caches
+decides like a planner without them.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from elastic_operator.plan.job.observe import observe
 from elastic_operator.plan.job.quarantined import plan_in_quarantine
 from elastic_operator.plan.job.reconcile import reconcile
 from elastic_operator.plan.job_memory import JobMemory
+from elastic_operator.plan.last_plans import LastPlans
 from elastic_operator.plan.lookahead import LookaheadAllocator
 from elastic_operator.plan.observed_jobs import ObservedJobs
-from elastic_operator.plan.plans import Plans
 from elastic_operator.plan.policies.resolve import ResolvedPolicies
 
 MAX_BLAMES = 2
@@ -50,10 +50,10 @@ MAX_BLAMES = 2
 class PassDecisions:
     """The result of one pass. All its decisions are of one moment, because a pass awaits nothing.
 
-    `obs` are all jobs by uid, and `inputs` is the input of the allocation. `is_new`: the allocation was made in this
-    pass. `until` is when (epoch seconds) time alone may change it. `report_only` is the allocation with the evictions
-    that `DryRun` only reports. `error` was raised by the look ahead (143) or in `report_only`; the pass skipped that
-    part.
+    `obs` are the observations of all jobs, by uid; `inputs` is the input of the allocation. `is_new`: the allocation
+    was made in this pass. `until_epoch`: when time alone may change the allocation. `report_only` is an allocation with
+    the evictions that the mode DryRun only reports. `error` is an error of the look ahead (143), or of `report_only`;
+    the pass skipped the part that failed.
     """
 
     policies: ResolvedPolicies
@@ -61,24 +61,24 @@ class PassDecisions:
     inputs: AllocationInputs
     allocation: Allocation
     is_new: bool
-    until: float
+    until_epoch: float
     stopped: Reason | None
     report_only: Allocation | None = None
     error: Exception | None = None
 
 
 class Planner:
-    """Decides pass after pass. `timed` makes a context in which each allocation is made."""
+    """Makes the decisions of each pass. `timed` makes a context manager that measures an allocation."""
 
     def __init__(self, timed: Callable[[], AbstractContextManager[object]] = nullcontext) -> None:
         self._timed = timed
         self._jobs: dict[str, JobMemory] = {}
         self._observed_jobs = ObservedJobs()
         self._observe_at = DelayQueue()
-        """When a job is observed whatever the view says (epoch seconds): when time alone may change its observation, or
-        in the next pass.
+        """When (epoch seconds) a job is observed even if the view reports no change: when time alone may change its
+        observation, or in the next pass.
         """
-        self.plans = Plans()
+        self.plans = LastPlans()
         self._inputs: SingleCache[tuple[object, ...], AllocationInputs] = SingleCache()
         self._allocator, self._report_only_allocator = LookaheadAllocator(), Allocator()
         self._change_times = ChangeTimes()
@@ -110,7 +110,7 @@ class Planner:
 
     @property
     def futile_preemptors(self) -> frozenset[str]:
-        """The preemptors (uids) for which the last allocation preempts a whole job for nothing (112)."""
+        """The preemptors (uids) for which the last allocation preempts a whole job in vain (112)."""
         return self._allocator.futile_preemptors
 
     # -- observe -------------------------------------------------------------------------------------------------------
@@ -137,7 +137,7 @@ class Planner:
         return self._observed_jobs.obs, self._take_inputs(view)
 
     def _to_observe(self, view: ClusterView) -> Collection[str]:
-        """The jobs (uids) to observe: their observation may differ from that of the last pass. The others are kept."""
+        """The jobs (uids) whose observation may differ from that of the last pass. All other observations are kept."""
         uids, dirty = view.jobs(), view.dirty()
         new: Collection[str] = ()
         if uids is not self._observed_jobs.uids:
@@ -168,12 +168,13 @@ class Planner:
         if known is not None and known.job is job and view.now < self._observe_at.time_of(job.uid):
             return known
         until = inf
-        if (job.fault or job.deleted) and known is not None and known.job is job:  # by identity (23)
+        if (job.quarantine or job.deleted) and known is not None and known.job is job:  # by identity (23)
             obs = known
-        elif job.fault or job.deleted:
+        elif job.quarantine or job.deleted:
             obs = Observation(job, job.status)
-            if job.fault:
-                memory.quarantined = None if job.fault_in_allocation else demand_while_quarantined(view, memory, job)
+            if job.quarantine:
+                in_allocation = job.quarantine.in_allocation
+                memory.quarantined = None if in_allocation else demand_while_quarantined(view, memory, job)
         else:
             obs = observe(job, view.now)
             until = _valid_until(obs, view.now)
@@ -184,7 +185,7 @@ class Planner:
     def quarantine(
         self, view: ClusterView, uid: str, error: Exception, *, in_allocation: bool = False, at_grant: bool = False
     ) -> Observation | None:
-        """Quarantine a job at which an error was raised. Returns its observation meanwhile; None if the job is
+        """Quarantine a job that has caused an error. Returns the observation of the quarantined job; None if the job is
         deleted.
         """
         if not view.quarantine(uid, error, in_allocation=in_allocation, at_grant=at_grant):
@@ -205,7 +206,7 @@ class Planner:
     def _demand(self, view: ClusterView, uid: str) -> None:
         """Make the job's demand, unless it is quarantined."""
         memory = self._jobs[uid]
-        if memory.obs is not None and not memory.obs.job.fault:
+        if memory.obs is not None and not memory.obs.job.quarantine:
             try:
                 renew_demand(view, memory, memory.obs)
             except Exception as error:  # noqa: BLE001 - as in `_observe`
@@ -214,7 +215,7 @@ class Planner:
     # -- allocate ------------------------------------------------------------------------------------------------------
 
     def decide(self, view: ClusterView, reclaim: Reclaim) -> PassDecisions:
-        """The decisions of a pass. A job or foreign pod that makes the allocation raise is left out."""
+        """The decisions of a pass. A job or foreign pod at which the allocation raises an error is left out."""
         for _ in range(MAX_BLAMES):
             obs, inputs = self.observe(view)
             try:
@@ -226,7 +227,7 @@ class Planner:
         return self._allocate(view, *self.observe(view), reclaim)
 
     def _blame(self, view: ClusterView, inputs: AllocationInputs, error: Exception) -> bool:
-        """Quarantine the jobs and foreign pods that make the allocation raise; returns whether there are any."""
+        """Quarantine the jobs and foreign pods at which the allocation raises; returns whether there are any."""
         found = culprits_of_allocation(inputs)
         for bad in found:
             if isinstance(bad, ForeignPod):
@@ -238,11 +239,11 @@ class Planner:
     def _allocate(
         self, view: ClusterView, obs: Mapping[str, Observation], inputs: AllocationInputs, reclaim: Reclaim
     ) -> PassDecisions:
-        """The decisions. The last allocation is kept as long as a new one would be equal."""
+        """The decisions. If a new allocation would be equal to the last one, the last one is kept."""
         last, stopped, now = self._decided, reclaim.stopped, view.now
         # An unchanged snapshot is the identical object (23).
         same = last is not None and inputs is last.inputs and stopped == last.stopped
-        if last is not None and same and now < last.until:
+        if last is not None and same and now < last.until_epoch:
             self._decided = replace(last, policies=view.policies, obs=obs, is_new=False, report_only=None, error=None)
             return self._decided
         to_allocate = _to_allocate(inputs, now, reclaim)
@@ -253,24 +254,26 @@ class Planner:
                 report_only, error = self._report_only(to_allocate, error)
             _ = allocation.nominations  # they are made when they are read, and an error is handled here
         until = min(
-            self._change_times.next(to_allocate), now + reclaim.next_capacity(allocation), self._allocator.again_at
+            self._change_times.next(to_allocate),
+            now + reclaim.seconds_until_capacity(allocation),
+            self._allocator.again_at_epoch,
         )
         self._decided = PassDecisions(view.policies, obs, inputs, allocation, True, until, stopped, report_only, error)
         return self._decided
 
     def _look_ahead(self, inputs: AllocationInputs) -> tuple[Allocation, Exception | None]:
-        """The allocation with the look ahead; without it if only the look ahead raises."""
+        """The allocation with the look ahead. If only the look ahead fails, the allocation without it."""
         try:
             return self._allocator.allocate(inputs), None
         except Exception as error:  # noqa: BLE001 - it is returned
             self._allocator = LookaheadAllocator()
-            # This raises again if the look ahead is not the cause.
+            # The error is raised again here if the look ahead is not the cause.
             return self._allocator.allocate_unchecked(inputs), error
 
     def _report_only(
         self, inputs: AllocationInputs, error: Exception | None
     ) -> tuple[Allocation | None, Exception | None]:
-        """The evictions that the mode DryRun reports and does not carry out; None if this raises."""
+        """The allocation with the evictions that the mode DryRun only reports; None if it fails."""
         try:
             asked = replace(inputs, reclaiming=True, eviction_limits=EvictionLimits())
             return self._report_only_allocator.allocate(asked), error
@@ -314,7 +317,7 @@ def _inputs_of(
 
 
 def _to_allocate(inputs: AllocationInputs, now: float, reclaim: Reclaim) -> AllocationInputs:
-    """The input for the allocation. Culprits are searched for in the same one."""
+    """The input of the allocation. The search for culprits uses the same input."""
     limits = reclaim.eviction_limits(gpus_in(inputs))
     return replace(inputs, now=now, reclaiming=reclaim.stopped is None, eviction_limits=limits)
 
@@ -322,8 +325,8 @@ def _to_allocate(inputs: AllocationInputs, now: float, reclaim: Reclaim) -> Allo
 def _valid_until(obs: Observation, now: float) -> float:
     """When (epoch seconds) time alone may change the observation of the job.
 
-    The times of a status are whole seconds. So a status that is not written yet is made again each second, unless it
-    must be written before all other writes.
+    The times of a status are whole seconds. So a status that is not written yet is made again each second, unless the
+    status must be written before all other writes.
     """
     if obs.write_status_first:
         return -inf

@@ -1,10 +1,11 @@
-"""Reads the ends of the logs of failed pods. The planner sees a pod as failed once its log was read or proved
+"""Reads the ends of the logs of failed pods. The planner sees a pod as failed only after its log was read, or proved
 unreadable (14).
 
-torchrun's summary pushes the traceback out of the 2 kB that the kubelet keeps. So the end of the log is read instead,
-while the pod object still exists. A few logs are read at once, and fewer of one job, so that a job with thousands of
-pods takes neither all memory nor all turns. Logs of the pods that failed first are read first, because one of these
-pods is to blame.
+torchrun's summary pushes the traceback out of the 2 kB that the kubelet keeps. So the operator reads the end of the log
+instead, while the pod object still exists. A few logs are read at once, and fewer of one job, so that a job with
+thousands of pods takes neither all memory nor all turns. The logs of the pods that failed first are read first, because
+one of these pods is to blame. When the memory is full, the least recently used log is dropped; of one job, the log of
+the pod that failed last.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -20,6 +21,7 @@ from elastic_operator.build.traceback import MAX_LOG, TAIL_LINES, Failure, failu
 from elastic_operator.cluster import api_requests
 from elastic_operator.cluster.errors import ClusterError
 from elastic_operator.cluster.session import Session
+from elastic_operator.memory import DirtyJobs
 from elastic_operator.plan.facts.job import LastOutput, OwnPod
 from elastic_operator.pods.fair_semaphore import FairSemaphore
 from elastic_worker.contract import MAIN_CONTAINER
@@ -39,21 +41,35 @@ KEPT_BYTES = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class LogContent:
-    """The content of a log: why the pod failed, and the last lines of the process that failed first."""
+    """The content of a log of a job's pod: why the pod failed, and the last lines of the process that failed first."""
 
+    job_uid: str
     failure: Failure
     lines: tuple[str, ...] = ()
 
 
 class FailureLogs:
-    """Reads the log of each failed pod once."""
+    """Reads the log of each failed pod once.
 
-    def __init__(self, session: Session, container_of: Callable[[str], str], changed: Callable[[], None]) -> None:
-        self.session, self.container_of, self.changed = session, container_of, changed
+    Args:
+        container_of: The name of the main container of a pod (uid).
+        dirty_jobs: A job is marked there when a log of its pods was read.
+        changed: Called when a log was read.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        container_of: Callable[[str], str],
+        dirty_jobs: DirtyJobs,
+        changed: Callable[[], None],
+    ) -> None:
+        self.session, self.container_of, self.dirty_jobs, self.changed = session, container_of, dirty_jobs, changed
         self._contents: dict[str, LogContent] = {}
+        """By pod (uid), the least recently used first."""
         self._kept_bytes = 0
         self._reading: defaultdict[str, dict[str, asyncio.Task[None]]] = defaultdict(dict)
-        """By job, the pods whose logs are being read or are next."""
+        """The pods whose logs are being read or are next, by job."""
         self.turns = FairSemaphore(MAX_LOGS_AT_ONCE, MAX_LOGS_OF_NAMESPACE)
         """The turns for all readers of logs."""
 
@@ -63,11 +79,17 @@ class FailureLogs:
         if not failed:
             return pods
         self._begin(job_uid, namespace, [pod for pod in failed if pod.uid not in self._contents])
+        self._note_use(failed)
         return tuple(self._with_log(pod) if _is_worth_reading(pod) else pod for pod in pods)
 
     def reads(self, job_uid: str) -> bool:
         """Whether logs of failed pods of that job are being read."""
         return job_uid in self._reading
+
+    def forget_deleted(self, present: Set[str]) -> None:
+        """Forget the logs of deleted jobs; `present` are the uids of the existing ones."""
+        for pod_uid in [uid for uid, content in self._contents.items() if content.job_uid not in present]:
+            self._kept_bytes -= size_of(self._contents.pop(pod_uid))
 
     async def stop(self) -> None:
         """Read no logs any more."""
@@ -79,9 +101,15 @@ class FailureLogs:
     def _begin(self, job_uid: str, namespace: str, unread: Sequence[OwnPod]) -> None:
         """Begin to read the first logs. The other logs follow when the job is read again, if they are still needed."""
         reading = self._reading.get(job_uid, {})
-        waiting = sorted((pod for pod in unread if pod.uid not in reading), key=lambda pod: pod.main.finished_at or inf)
+        waiting = sorted((pod for pod in unread if pod.uid not in reading), key=_when_it_failed)
         for pod in waiting[: MAX_OF_JOB - len(reading)]:
             self._reading[job_uid][pod.uid] = asyncio.create_task(self._read(job_uid, namespace, pod))
+
+    def _note_use(self, failed: Sequence[OwnPod]) -> None:
+        """Note that the logs of these pods are still needed, most of all the log of the pod that failed first."""
+        for pod in sorted(failed, key=_when_it_failed, reverse=True):
+            if (content := self._contents.pop(pod.uid, None)) is not None:
+                self._contents[pod.uid] = content
 
     def _with_log(self, pod: OwnPod) -> OwnPod:
         content = self._contents.get(pod.uid)
@@ -101,19 +129,20 @@ class FailureLogs:
 
     async def _read(self, job_uid: str, namespace: str, pod: OwnPod) -> None:
         """Keep the content of the pod's log. An unreadable log counts as empty, and nothing waits for it any more."""
-        content = LogContent(Failure())
+        content = LogContent(job_uid, Failure())
         try:
             text = await self._log_of(namespace, pod)
-            content = LogContent(failure_of(text), last_lines_of(text))
+            content = LogContent(job_uid, failure_of(text), last_lines_of(text))
         except (ClusterError, TimeoutError) as error:
-            log.info("pod=%s/%s its log cannot be read: %r", namespace, pod.name, error)
+            log.info("cannot read the log of a failed pod pod=%s/%s error=%r", namespace, pod.name, error)
         except Exception:
-            log.exception("pod=%s/%s why it failed is not known: reading its log raised", namespace, pod.name)
+            log.exception("cannot read the log of a failed pod; its cause is unknown pod=%s/%s", namespace, pod.name)
         finally:
             del self._reading[job_uid][pod.uid]
             if not self._reading[job_uid]:
                 del self._reading[job_uid]
         self._keep(pod.uid, content)
+        self.dirty_jobs.mark(job_uid)
         self.changed()
 
     async def _log_of(self, namespace: str, pod: OwnPod) -> str:
@@ -151,6 +180,10 @@ def _in_words(failure: Failure) -> str:
     if failure.exit_code is not None:
         known.append(f"exit code {failure.exit_code}")
     return ", ".join(known) + (":\n" if known else "") + failure.traceback
+
+
+def _when_it_failed(pod: OwnPod) -> float:
+    return pod.main.finished_at or inf
 
 
 def _is_worth_reading(pod: OwnPod) -> bool:

@@ -1,10 +1,10 @@
 """Asks the masters of Elastic jobs for the state of their groups: `GET /status` of the launcher, at the pod's address.
 
-A master is asked every half minute, and every second while its job changes. News of a group wakes the loop at once,
-which writes them into the job's status. The training's progress is passed on with them, or every half minute. A master
-is a tenant's process, so news beyond the token buckets of its job and its namespace is read later (96). A node that is
-not Ready is not given up while the master reports that its pods there train; the master is then asked every second
-(92).
+A master is asked every half minute, and every second while its job changes. News of a group wakes the loop at once, and
+the loop writes the news into the job's status. The training's progress is passed on with such news, or every half
+minute. A master is a tenant's process, so news beyond the token buckets of its job and its namespace is read later
+(96). While the master reports that pods on a node that is not Ready train, the node is not given up; meanwhile the
+master is asked every second (92).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import aiohttp
 
 from elastic_api.pod_names import parse_pod_name
 from elastic_operator.cluster.rate_limit import TokenBucket
-from elastic_operator.memory import DirtySet
+from elastic_operator.memory import DirtyJobs
 from elastic_operator.plan.facts.group_report import GroupReport
 from elastic_operator.pods.fair_semaphore import FairSemaphore
 from elastic_operator.pods.launcher_target import Target
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 POLL_SECONDS = 30.0
 PROGRESS_SECONDS = 0.75 * POLL_SECONDS
-"""A report is passed on if it is this much later than the last one. In calm times that is each report."""
+"""A report without news is passed on if it is this much later than the last one. In calm times each report is."""
 FAST_POLL_SECONDS = 1.0
 MASTER_ANSWER_SECONDS = 2.0
 MAX_POLLS_AT_ONCE = 256
@@ -70,18 +70,23 @@ class MasterPoller:
     """The latest reports, by the job's uid.
 
     Args:
+        dirty_jobs: The jobs whose report has changed, or has ended, are marked there.
         now: Epoch seconds on the API server's clock.
-        changed: Called when a report says something new.
+        on_change: Called when a report says something new.
         stepped: The sum of all steps of that clock so far, which must not count as silence (29).
     """
 
     def __init__(
-        self, *, now: Callable[[], float], on_change: Callable[[], None], stepped: Callable[[], float] = lambda: 0.0
+        self,
+        dirty_jobs: DirtyJobs,
+        *,
+        now: Callable[[], float],
+        on_change: Callable[[], None],
+        stepped: Callable[[], float] = lambda: 0.0,
     ) -> None:
+        self._dirty_jobs = dirty_jobs
         self._now, self._on_change, self._stepped = now, on_change, stepped
         self._polled: dict[str, _Polled] = {}
-        self.dirty: DirtySet[str] = DirtySet()
-        """The jobs (uids) whose report has changed, or has ended."""
         self._turns = FairSemaphore(MAX_POLLS_AT_ONCE, MAX_POLLS_OF_NAMESPACE)
         self._of_job = TokenBucket(NEWS_OF_A_JOB, NEWS_OF_A_JOB_SECONDS, now=now)
         self._of_namespace = TokenBucket(NEWS_OF_A_NAMESPACE, NEWS_OF_A_NAMESPACE_SECONDS, now=now)
@@ -93,10 +98,10 @@ class MasterPoller:
         return polled.report if polled else None
 
     def last_answer_at(self, uid: str) -> float | None:
-        """When the job's master last answered, or began to be asked every second if that is later; None if it is not
-        asked so often.
+        """When the job's master last answered, or when the operator began to ask it every second, whichever is later;
+        None if the master is not asked every second.
 
-        Silence before that time does not count, because the master was rarely asked then.
+        Silence before that time does not count, because the master was rarely asked.
         """
         polled = self._polled.get(uid)
         if polled is None or polled.fast_since is None:
@@ -142,7 +147,7 @@ class MasterPoller:
     def _forget(self, uid: str) -> None:
         polled = self._polled.pop(uid, None)
         if polled is not None and polled.task is not None:
-            self.dirty.mark(uid)
+            self._dirty_jobs.mark(uid)
             polled.task.cancel()
 
     def _without_steps(self) -> float:
@@ -153,7 +158,7 @@ class MasterPoller:
             try:
                 self._on_answer(polled, await self._poll(polled.target))
             except Exception:
-                log.exception("job=%s its progress cannot be read", polled.target.job_name)
+                log.exception("cannot read the progress of a job job=%s", polled.target.job_name)
             await _pause(polled)
 
     def _on_answer(self, polled: _Polled, report: GroupReport | None) -> None:
@@ -166,7 +171,7 @@ class MasterPoller:
         if report is None or not self._may_pass_on(polled, known, report):
             return
         polled.report = report
-        self.dirty.mark(polled.uid)
+        self._dirty_jobs.mark(polled.uid)
         self._on_change()
 
     def _may_pass_on(self, polled: _Polled, known: GroupReport | None, report: GroupReport) -> bool:
@@ -191,7 +196,7 @@ class MasterPoller:
             try:
                 body = await self._get(target)
             except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
-                log.debug("job=%s master=%s no answer: %s", target.job_name, target.address, error)
+                log.debug("no answer of the master job=%s master=%s error=%s", target.job_name, target.address, error)
                 return None
         return read_report(
             body,

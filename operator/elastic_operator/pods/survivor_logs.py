@@ -1,10 +1,10 @@
-"""Reads in logs whether the other pods of a Torchrun job, after a node became not Ready, are a group of their own
+"""Finds out from logs whether the other pods of a Torchrun job are a group of their own, after a node became not Ready
 (146).
 
-The master's log is read first, and the others only if it shows a group of exactly their number. So a group that stands
-still costs one log every five seconds, and a group that trains on costs each pod's log once. A log that is unreadable
-or too long shows nothing. All readers of logs share their turns, so the kubelets of one tenant do not hold up the
-others.
+The master's log is read first, and the other logs only if it shows a group of exactly the number of these pods. So a
+group that stands still costs one log every five seconds, and a group that trains on costs each pod's log once. A log
+that is unreadable or too long shows no group. All readers of logs share their turns, so the kubelets of one tenant do
+not hold up those of others.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from elastic_operator.build.torchrun_group import GroupRank, last_rank
 from elastic_operator.cluster import api_requests
 from elastic_operator.cluster.errors import ClusterError
-from elastic_operator.memory import DirtySet
-from elastic_operator.plan.facts.job import Group, OwnPod, Survivors
+from elastic_operator.plan.facts.job import OwnPod, Survivors, TorchrunGroup
 from elastic_operator.pods.failure_logs import LOG_READ_SECONDS, MAX_OF_JOB, WAIT_SECONDS, FailureLogs
 from elastic_worker.contract import MAIN_CONTAINER
 
@@ -38,14 +37,15 @@ class _LogReading:
     job_uid: str
     namespace: str
     survivors: Survivors
-    group: Group
+    group: TorchrunGroup
     stepped: float
     known: GroupRank | None = None
     task: asyncio.Task[None] | None = None
 
 
 class SurvivorLogs:
-    """The findings in the logs, by the job's uid. `logs` lends its session and its turns.
+    """The findings in the logs, by the job's uid. `logs` lends its session, its turns and its set of dirty jobs: a job
+    is marked when its group by the logs has changed, or when its logs are not read any more.
 
     Args:
         now: Epoch seconds on the API server's clock.
@@ -57,17 +57,16 @@ class SurvivorLogs:
     ) -> None:
         self._session, self._container_of, self._turns = logs.session, logs.container_of, logs.turns
         self._now, self._changed, self._stepped = now, logs.changed, stepped
+        self._dirty_jobs = logs.dirty_jobs
         self._readings: dict[str, _LogReading] = {}
-        self.dirty: DirtySet[str] = DirtySet()
-        """The jobs (uids) whose group by the logs has changed, or whose logs are not read any more."""
 
-    def group(self, uid: str) -> Group | None:
+    def group(self, uid: str) -> TorchrunGroup | None:
         """The group that the logs of the job's pods show since they are read; None if they are not read."""
         reading = self._readings.get(uid)
         if reading is None:
             return None
         if by := self._stepped() - reading.stepped:
-            reading.group = Group(reading.group.read_since + by, reading.group.pods)
+            reading.group = TorchrunGroup(reading.group.read_since + by, reading.group.pods)
             reading.stepped = self._stepped()
         return reading.group
 
@@ -77,7 +76,9 @@ class SurvivorLogs:
         if survivors is None:
             self._forget(uid)
         elif reading is None:
-            self._readings[uid] = reading = _LogReading(uid, namespace, survivors, Group(self._now()), self._stepped())
+            self._readings[uid] = reading = _LogReading(
+                uid, namespace, survivors, TorchrunGroup(self._now()), self._stepped()
+            )
             reading.task = asyncio.create_task(self._read_periodically(reading))
         else:
             reading.survivors = survivors
@@ -97,11 +98,11 @@ class SurvivorLogs:
     def _forget(self, uid: str) -> None:
         reading = self._readings.pop(uid, None)
         if reading is not None and reading.task is not None:
-            self.dirty.mark(uid)
+            self._dirty_jobs.mark(uid)
             reading.task.cancel()
 
     async def _read_periodically(self, reading: _LogReading) -> None:
-        self.dirty.mark(reading.job_uid)
+        self._dirty_jobs.mark(reading.job_uid)
         self._changed()  # the next pass sees the beginning of the reading
         while True:
             survivors = reading.survivors
@@ -109,12 +110,12 @@ class SurvivorLogs:
                 shown = survivors.uids if await self._are_a_group(reading, survivors) else frozenset()
             except Exception:
                 log.exception(
-                    "job uid=%s: reading the logs of its pods raised; they count as not training", reading.job_uid
+                    "cannot read the logs of a job's pods; they count as not training uid=%s", reading.job_uid
                 )
                 shown = frozenset()
             if shown != reading.group.pods:
-                reading.group = Group(reading.group.read_since, shown)
-                self.dirty.mark(reading.job_uid)
+                reading.group = TorchrunGroup(reading.group.read_since, shown)
+                self._dirty_jobs.mark(reading.job_uid)
                 self._changed()
             await asyncio.sleep(READ_AGAIN_SECONDS)
 
@@ -154,6 +155,6 @@ class SurvivorLogs:
             finally:
                 self._turns.release(namespace)
         except (ClusterError, TimeoutError, ValueError) as error:
-            log.info("pod=%s/%s its log does not show its group: %r", namespace, pod.name, error)
+            log.info("the log of a pod does not show its group pod=%s/%s error=%r", namespace, pod.name, error)
             return None
         return last_rank(text)

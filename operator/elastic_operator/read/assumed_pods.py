@@ -1,4 +1,4 @@
-"""Pods that are being created: each counts from before its request is sent until the pod is seen (48).
+"""Pods that are being created. Each counts from the moment before its request is sent until the pod is observed (48).
 
 So no pass gives the pod's place to another pod (kube-scheduler: `cache.AssumePod`).
 """
@@ -10,11 +10,12 @@ from dataclasses import replace
 from math import inf
 
 from elastic_operator.plan.facts.allocation_inputs import Member, PodShape
+from elastic_operator.plan.facts.decisions import Slot
 from elastic_operator.read.counted_pod import Assumed, assumed_uid
 from elastic_operator.read.sums import PodIndex
 
 ASSUMED_SECONDS = 15.0
-"""A pod that was sent and is not seen counts for this long after the answer. A watch event takes far less (48)."""
+"""A pod that was sent and is not observed counts for this long after the answer. A watch event takes far less (48)."""
 
 
 class AssumedPods:
@@ -30,17 +31,7 @@ class AssumedPods:
         self._pods: dict[str, Assumed] = {}
         self._by_job, self._by_node = PodIndex(), PodIndex()
 
-    def add(
-        self,
-        *,
-        job_uid: str,
-        namespace: str,
-        name: str,
-        role: str,
-        index: int,
-        node: str | None,
-        shape: PodShape,
-    ) -> str:
+    def add(self, *, job_uid: str, namespace: str, name: str, slot: Slot, shape: PodShape) -> str:
         """Count a pod that is about to be created, until a pod of that name is seen. Returns the pod's uid until then
         (48).
 
@@ -48,15 +39,15 @@ class AssumedPods:
         """
         self.forget(namespace, name)
         uid = assumed_uid(namespace, name)
-        member = Member.of(uid, role, index, node, shape)
+        member = Member.from_load(uid, slot.role, slot.index, slot.node, shape)
         self._pods[uid] = Assumed(member, job_uid, namespace, name, inf)
         self._by_job.add(job_uid, uid)
-        self._by_node.add(node, uid)
-        self._on_change(job_uid, node)
+        self._by_node.add(slot.node, uid)
+        self._on_change(job_uid, slot.node)
         return uid
 
     def forget(self, namespace: str, name: str) -> None:
-        """Count an assumed pod no more: it was certainly not created, or it is seen."""
+        """Count an assumed pod no more, because it was certainly not created, or because it is observed now."""
         uid = assumed_uid(namespace, name)
         assumed = self._pods.pop(uid, None)
         if assumed is not None:
@@ -84,7 +75,7 @@ class AssumedPods:
         """The assumed pods that are pinned to the node."""
         return map(self._pods.__getitem__, self._by_node.get(node))
 
-    def next_expiry(self) -> float:
+    def next_expiry_monotonic(self) -> float:
         """When (monotonic) `expire` forgets the next pod; infinity if it forgets none."""
         return min((assumed.until for assumed in self._pods.values()), default=inf)
 

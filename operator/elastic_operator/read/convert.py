@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import lru_cache
 
 import msgspec
 
@@ -31,14 +32,15 @@ _CLUSTER_REASONS = frozenset(
         "UnexpectedAdmissionError",
     }
 )
-"""status.reason of pods that were ended or refused by the kubelet, and not by their own program; `OutOf...` belongs to
-these, too.
+"""The values of status.reason of pods that the kubelet ended or refused, and that did not end by themselves; `OutOf...`
+is one, too.
 """
 
 EVICTED = "Evicted"
 _NOT_ADMITTED = "The node had condition"
-"""The beginning of an eviction's message if the kubelet did not admit the pod. Evictions for the node's sake have the
-condition DisruptionTarget. All others are of pods that exceeded a limit of their own: of an emptyDir, or of storage.
+"""The beginning of an eviction's message if the kubelet did not admit the pod. If the node ran short of something, the
+evicted pod has the condition DisruptionTarget. Any other evicted pod exceeded a limit of its own: of an emptyDir, or of
+storage.
 """
 
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
@@ -47,10 +49,14 @@ OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 _REFUSALS = frozenset(
     {"NodeAffinity", "NodePorts", "NodeShutdown", "TopologyAffinityError", "UnexpectedAdmissionError"}
 )
-"""status.reason of pods that the kubelet did not admit; `OutOf...` belongs to these, too."""
+"""The values of status.reason of pods that the kubelet did not admit; `OutOf...` is one, too."""
 
 SANDBOX_IS_READY = "PodReadyToStartContainers"
 """The condition of pods whose volumes and network are ready. Kubelets before 1.35 set it only after the first pull."""
+
+EQUAL_PARTS = 5_000
+"""The most times, and the most states of pods, that are kept as one object for all pods in which they are equal (168).
+"""
 
 _DISRUPTIONS = {
     "PreemptionByScheduler": "preempted by a pod of higher priority",
@@ -62,30 +68,31 @@ _DISRUPTIONS = {
 """Reasons of the condition DisruptionTarget. A plain DELETE, such as our own, does not set that condition."""
 
 
+@lru_cache(maxsize=EQUAL_PARTS)
 def epoch(time: str) -> float:
     """Seconds since the epoch of an RFC 3339 time as the API writes it; 0 for "", which stands for "not set"."""
     return datetime.fromisoformat(time).timestamp() if time else 0.0
 
 
-def node(node: Node) -> model.Node:
+def node_facts(node: Node) -> model.Node:
     """The node, without its use by pods (`Ledger.with_use`)."""
     return model.Node(
         name=node.metadata.name,
         allocatable={name: amount(name, quantity) for name, quantity in node.status.allocatable.items()},
         labels=node.metadata.labels,
-        taints=tuple(model.Taint(key=t.key, effect=t.effect, value=t.value) for t in node.spec.taints or ()),
+        taints=node.spec.taints or (),
         unschedulable=node.spec.unschedulable,
         ready=unready_since(node) is None,
     )
 
 
 def closed_node(node: Node) -> model.Node:
-    """The node as closed. Only its labels are read, which name the kind of its GPUs."""
+    """The node as a closed one. Only its labels are read, because they name the kind of its GPUs."""
     return model.Node(name=node.metadata.name, allocatable={}, labels=node.metadata.labels, unschedulable=True)
 
 
 def is_out_of_service(node: Node) -> bool:
-    """Whether somebody has given the node up by that taint."""
+    """Whether the node has the taint `OUT_OF_SERVICE`: somebody has given it up."""
     return any(taint.key == OUT_OF_SERVICE for taint in node.spec.taints or ())
 
 
@@ -101,7 +108,7 @@ def age_at(node: Node, time: float) -> float:
 
 
 def unready_since(node: Node) -> float | None:
-    """When the node stopped being Ready; None if it is Ready. For a node that never reported, when it was created."""
+    """When the node stopped being Ready; None if it is Ready. For a node that never reported, its creation."""
     ready = _condition(node.status.conditions, "Ready")
     if ready is not None and ready.status == "True":
         return None
@@ -125,7 +132,7 @@ def host_ports_of(pod: Pod) -> frozenset[model.HostPort]:
 
 
 def node_of(pod: Pod) -> str | None:
-    """The node that the pod is bound to, else the only one that it may be bound to, else None."""
+    """The node that the pod is bound to, else the only node that it may be bound to; None if there is neither."""
     return pod.spec.node_name or pinned_node(pod)
 
 
@@ -145,23 +152,28 @@ def _pin(term: SelectorTerm) -> str | None:
     return None
 
 
-def ended(pod: Pod) -> bool:
+def is_ended(pod: Pod) -> bool:
     """Whether the pod has ended and holds no resources."""
     return pod.status.phase in ("Succeeded", "Failed")
 
 
-def waits(pod: Pod) -> bool:
+def waits_for_node(pod: Pod) -> bool:
     """Whether the pod has no node yet and has not ended."""
-    return not pod.spec.node_name and pod.metadata.deletion_timestamp is None and not ended(pod)
+    return not pod.spec.node_name and pod.metadata.deletion_timestamp is None and not is_ended(pod)
 
 
 def unschedulable(pod: Pod) -> str:
-    """kube-scheduler's message while it finds no node for the pod; "" if it reports nothing of the kind.
+    """kube-scheduler's message while it finds no node for the pod; "" if there is no such message.
 
-    An error of the scheduler (`SchedulerError`) does not count: it does not mean that room would help the pod.
+    An error of the scheduler (`SchedulerError`) does not count, because more room would not help then.
     """
     tried = _not_placed(pod)
     return (tried.message or tried.reason) if tried is not None and tried.reason == "Unschedulable" else ""
+
+
+def is_untried(pod: Pod) -> bool:
+    """Whether no scheduler has tried a waiting pod yet, although the pod has no scheduling gate."""
+    return not pod.spec.node_name and not pod.spec.scheduling_gates and _not_placed(pod) is None
 
 
 def _not_placed(pod: Pod) -> Condition | None:
@@ -177,7 +189,7 @@ def _not_placed(pod: Pod) -> Condition | None:
 
 
 def disruption(pod: Pod) -> str:
-    """How the cluster ended the pod, or is ending it; "" if it did not."""
+    """How the cluster ended the pod, or is ending it; "" if the cluster did not end it."""
     target = _condition(pod.status.conditions, "DisruptionTarget")
     if target is not None and target.status == "True":
         return _sentence(_DISRUPTIONS.get(target.reason, target.reason), target.message)
@@ -187,7 +199,7 @@ def disruption(pod: Pod) -> str:
 
 
 def _was_refused(pod: Pod) -> bool:
-    """Whether the kubelet refused the pod: it ended there without having started."""
+    """Whether the kubelet refused the pod: the pod ended on its node without having started."""
     status = pod.status
     began = any(container.state.running or container.state.terminated for container in status.container_statuses or ())
     evicted = status.reason == EVICTED and status.message.startswith(_NOT_ADMITTED)
@@ -202,7 +214,9 @@ def main_container_name(pod: Pod) -> str:
 
 
 def main_container(pod: Pod) -> MainContainer:
-    """The state of the container that trains. Times from a node whose clock is behind are not used."""
+    """The state of the container that trains. If the clock of its node is behind, the times from that node are not
+    used.
+    """
     main = main_container_name(pod)
     state = next((s.state for s in pod.status.container_statuses or () if s.name == main), None)
     if state is None:
@@ -218,14 +232,19 @@ def main_container(pod: Pod) -> MainContainer:
         )
     if state.running is not None:
         since = pod.metadata.creation_timestamp if _clock_is_behind(pod) else state.running.started_at
-        return MainContainer(running_since=_time(since))
+        return _running(since)
     if state.waiting is not None:
         return _waiting(pod, main, state.waiting)
     return MainContainer()
 
 
+@lru_cache(maxsize=EQUAL_PARTS)
+def _running(since: str | None) -> MainContainer:
+    return MainContainer(running_since=_time(since))
+
+
 def _waiting(pod: Pod, main: str, waiting: Waiting) -> MainContainer:
-    """The main container that has not started, with the container that it waits for."""
+    """The main container, which has not started, with the name of the container that it waits for."""
     init, name = pod.status.init_container_statuses or (), main
     sidecars = {container.name for container in pod.spec.init_containers or () if container.restart_policy == "Always"}
     is_busy = any(status.state.running for status in init if status.name not in sidecars)
@@ -250,8 +269,8 @@ def _waiting(pod: Pod, main: str, waiting: Waiting) -> MainContainer:
 def _staged_since(pod: Pod, staged: Condition) -> float | None:
     """The latest time at which volumes and network became ready.
 
-    The node's clock may be ahead, but by no more than the apparent time between the binding and the kubelet's first
-    sight of the pod.
+    The node's clock may be ahead of the API server's, but by no more than the apparent time from the binding to the
+    moment when the kubelet first saw the pod. That time is subtracted.
     """
     since, seen = _time(staged.last_transition_time), _time(pod.status.start_time)
     scheduled = _condition(pod.status.conditions, "PodScheduled")
@@ -260,15 +279,15 @@ def _staged_since(pod: Pod, staged: Condition) -> float | None:
 
 
 def _clock_is_behind(pod: Pod) -> bool:
-    """Whether the clock of the pod's node is behind the API server's: its kubelet saw the pod before that
-    was created.
+    """Whether the clock of the pod's node is behind the API server's: by the written times, the kubelet saw the pod
+    before the pod was created.
     """
     seen, made = _time(pod.status.start_time), _time(pod.metadata.creation_timestamp)
     return seen is not None and made is not None and seen < made
 
 
 def own_pod(pod: Pod, load: model.Load, *, role: str, index: int) -> OwnPod:
-    """A pod of ours as a fact. The ledger decides that it is ours, and finds its load, `role` and `index`.
+    """A pod of ours as a fact. The ledger has decided that it is ours, and has found its load, `role` and `index`.
 
     `deleting_since` is the time of the deletion's request; the API's deletionTimestamp is the end of the grace.
     """
@@ -277,7 +296,7 @@ def own_pod(pod: Pod, load: model.Load, *, role: str, index: int) -> OwnPod:
     tried = _not_placed(pod)
     placed = scheduled is not None and scheduled.status == "True"
     ready = _condition(conditions, "Ready")
-    grace = float(meta.deletion_grace_period_seconds or 0)
+    grace = float(meta.deletion_grace_period_seconds) if meta.deletion_grace_period_seconds else 0.0
     deadline = _time(meta.deletion_timestamp)
     return OwnPod(
         load.requests,
@@ -317,12 +336,13 @@ def _has_own_secret(meta: PodMeta) -> bool:
 
 
 def _number(text: str) -> int | None:
-    """A number as the operator writes it; None for anything else. Users can write any text, even a number too long to
-    be read.
+    """A number as the operator writes it; None for any other text. Users can write anything, even a number that is too
+    long to be read.
     """
     return int(text) if text.isdecimal() and len(text) < 10 else None
 
 
+@lru_cache(maxsize=EQUAL_PARTS)
 def _nnodes(text: str) -> tuple[int, int] | None:
     low, high = (_number(part) for part in text.partition(":")[::2])
     return None if low is None or high is None else (low, high)

@@ -37,23 +37,23 @@ class CountedPod:
 
     @property
     def uses_node(self) -> bool:
-        """Whether this is a pod of others that uses a node.
+        """Whether this is a foreign pod that uses a node.
 
-        An orphan that is pinned but not bound counts on its node until it is deleted. The garbage collector deletes it
+        An orphan that is pinned but not bound counts on its node until it is deleted: the garbage collector deletes it
         some time after the job, and kube-scheduler may bind it before. A pod for which kube-scheduler has preempted
-        others counts on its nominated node. Otherwise we would create pods in that room, and they would be preempted
-        again.
+        others counts on its nominated node: otherwise the operator would create pods in that room, and kube-scheduler
+        would preempt these, too.
         """
-        if self.own is not None or convert.ended(self.pod):
+        if self.own is not None or convert.is_ended(self.pod):
             return False
         comes = (self.orphan or self.nominated) and self.pod.metadata.deletion_timestamp is None
         return bool(self.pod.spec.node_name) or comes
 
     @property
     def plain(self) -> bool:
-        """Whether this is a pod of no job that uses a node, or may use one later."""
+        """Whether this pod belongs to no job, and uses a node or may use one later."""
         may_run = bool(self.pod.spec.node_name) or self.pod.metadata.deletion_timestamp is None
-        return self.controller_uid is None and may_run and not convert.ended(self.pod)
+        return self.controller_uid is None and may_run and not convert.is_ended(self.pod)
 
     def counts_like(self, other: CountedPod) -> bool:
         """Whether the two states of a pod count the same in all sums."""
@@ -72,13 +72,13 @@ class CountedPod:
 
 
 def _parts_that_decide(pod: Pod) -> tuple[object, ...]:
-    """The parts of a pod of others that decide about it while it waits for GPUs."""
+    """The parts of a foreign pod from which the operator decides about the pod while it waits for GPUs."""
     return pod.metadata.labels, pod.metadata.annotations, pod.metadata.controller, pod.spec, pod.status
 
 
 @dataclass(frozen=True, slots=True)
 class Assumed:
-    """A pod that is being created (48). The uid of `member` stands for its later uid."""
+    """A pod that is being created (48). Until the real uid is known, `member` has an invented one."""
 
     member: Member
     job_uid: str

@@ -1,9 +1,9 @@
-"""Finds the time of the last change that the operator did not make. Without such a change, repeated decisions are a
-circle (143).
+"""Finds the time of the last external change: a change that the operator did not make. If a job's size changes again
+and again without an external change, the operator's decisions go in a circle (143).
 
-These changes are: a job is created, deleted, edited or ends; pods are lost or fail; a node is added, removed, opened or
-closed; a policy is edited; plain pods with GPUs are created, deleted or end; the API server begins or ceases to accept
-pods. The time is in memory only: for a new leader it is the time of its first refresh.
+External changes are: a job is created, deleted, edited or ends; pods are lost or fail; a node is added, removed, opened
+or closed; a policy is edited; plain pods with GPUs are created, deleted or end; the API server begins or ceases to
+accept pods. The time is in memory only: a new leader begins with the time of its first refresh.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
+from elastic_operator.memory import LastSeen
 from elastic_operator.plan.facts.allocation_inputs import Resources
 from elastic_operator.plan.policies.resolve import ResolvedPolicies
 from elastic_operator.read.ledger import Ledger
@@ -27,7 +28,7 @@ class ExternalChanges:
     def __init__(self, jobs: Store[objects.CustomObject], ledger: Ledger) -> None:
         self._ledger = ledger
         self._changed = True
-        self._seen: tuple[NodeAvailability, ResolvedPolicies, Mapping[str, Resources]] | None = None
+        self._last_seen: LastSeen[tuple[NodeAvailability, ResolvedPolicies, Mapping[str, Resources]]] = LastSeen()
         self.since = 0.0
         """The time of the last change, at the last refresh (epoch seconds)."""
         self.close = jobs.subscribe(self._job_changed)
@@ -35,10 +36,9 @@ class ExternalChanges:
 
     def refresh(self, availability: NodeAvailability, policies: ResolvedPolicies, now: float) -> None:
         """Find the changes since the last refresh."""
-        seen = availability, policies, self._ledger.plain_gpus()
-        if self._changed or seen != self._seen:
+        differs = self._last_seen.changed((availability, policies, self._ledger.plain_gpus()))
+        if self._changed or differs:
             self.since, self._changed = now, False
-        self._seen = seen
 
     def note_answer(self) -> None:
         """Note that the API server's answer about a job's pods differs from the one before (139)."""
@@ -51,5 +51,5 @@ class ExternalChanges:
 
 def _ended_alike(old: objects.CustomObject, new: objects.CustomObject) -> bool:
     """Whether no pod of the job was lost or failed between the two statuses, and the job has not ended."""
-    before, now = old.status.unpack(), new.status.unpack()
-    return all(before.get(name) == now.get(name) for name in _UNPLANNED)
+    previous, now = old.status.unpack(), new.status.unpack()
+    return all(previous.get(name) == now.get(name) for name in _UNPLANNED)

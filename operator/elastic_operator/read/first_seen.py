@@ -2,12 +2,13 @@
 the operator would otherwise give up nodes and pods too early (29).
 
 The operator gives up or deletes pods some time after a node has stopped being Ready, a pod has begun to wait, or a
-master was lost. A step of the clock must not cause that. So a time that was seen before a step moves with it. If a
-time is in the future or more than a minute old when it is first seen, the moment of seeing counts instead: the clock
-may have stepped, which is known only seconds later. In its first pass, a process believes the written times.
+master was lost. A step of the clock must not make this time pass. So if the clock steps, each time that was seen before
+moves by the same step. If a time is in the future, or more than a minute old, when this process first sees it, the
+moment of that first sight counts instead: the clock may have stepped, which the process notices only seconds later. In
+its first pass, a process believes the written times.
 
 No field says when a scheduler first failed to place a pod that had scheduling gates: the condition keeps the time of
-the pod's creation. For such a pod the moment of seeing counts (176).
+the pod's creation. For such a pod the moment of the first sight counts (176).
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.times import not_later
 
 LATE_NEWS_SECONDS = 60.0
-"""A time that is further back was written by a clock that is behind; a shorter delay may be late news."""
+"""A time that is further back was written by a clock that is behind. A time that is less far back may be late news."""
 MAX_KEPT = 100_000
-"""The most of each kind that are remembered. Most are of deleted objects."""
+"""The most times of each kind that are remembered. Most of them are of deleted objects."""
 K = TypeVar("K")
 V = TypeVar("V")
 
 
 class FirstSeen:
-    """By object (uid) and written time, the time that counts."""
+    """Gives the time to use instead of a written time, by object (uid)."""
 
     def __init__(self, clock: ServerClock) -> None:
         self.clock, self._passes = clock, 0
@@ -58,9 +59,10 @@ class FirstSeen:
         return now if self._passes > 1 and now - written >= LATE_NEWS_SECONDS else not_later(written, now)
 
     def of_pod(self, pod: OwnPod) -> OwnPod:
-        """The pod with corrected times: when it began to wait for a node, or to start there.
+        """The pod with corrected times: when it began to wait for a node, and when it began to start on the node.
 
-        After a step, the clock of the pod's node does not show whether the pod ended before or after its deletion (18).
+        After a step of the API server's clock, the clock of the pod's node does not show whether the pod ended before
+        or after its deletion was requested (18). So the time of its end is dropped.
         """
         if pod.deleting_since is not None and pod.main.finished_at is None:
             _keep(self._deletion_requested, pod.uid, None)
@@ -87,7 +89,7 @@ class FirstSeen:
 
 
 def _keep(memory: dict[K, V], key: K, value: V) -> None:
-    """Remember the value as the newest one. If there are too many, forget the half that was used least recently."""
+    """Remember the value as the newest one. If there are too many, forget the least recently used half."""
     memory.pop(key, None)
     memory[key] = value
     drop_older_half(memory, MAX_KEPT)

@@ -1,5 +1,5 @@
-"""The contexts of jobs: the facts outside a job that its plan depends on, such as nodes, teams, classes, and the last
-change of these.
+"""The contexts of jobs: the facts outside a job that the job's plan depends on, such as nodes, teams and classes, and
+the time of the last external change.
 """
 
 from __future__ import annotations
@@ -9,16 +9,18 @@ from collections.abc import Callable, Mapping
 from elastic_api.status import ConditionType
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.stores import Stores
+from elastic_operator.memory import LastSeen, SingleCache
 from elastic_operator.plan.facts.job import FlapWindow, JobContext, OwnPod
 from elastic_operator.plan.facts.team import Teams
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.facts.waits import may_flap
+from elastic_operator.plan.policies.resolve import ResolvedPolicies
 from elastic_operator.read.external_changes import ExternalChanges
 from elastic_operator.read.nodes import Nodes
 from elastic_operator.read.pod_priority import PodPriorities
 from elastic_operator.read.policies import Policies
 from elastic_operator.read.priority import Priority, priority_of
-from elastic_operator.read.specs import Parsed, Specs, class_named_by
+from elastic_operator.read.specs import ParsedSpec, Specs, class_named_by
 from elastic_operator.read.uncounted_devices import UncountedDevices
 from elastic_operator.settings import Settings
 
@@ -41,24 +43,25 @@ class JobContexts:
         self._specs, self._nodes, self._policies, self._external_changes = specs, nodes, policies, external_changes
         self._uncounted = UncountedDevices(stores.device_classes)
         self._pod_priorities = PodPriorities(stores.priority_classes)
-        self._seen: object = None
+        self._teams: SingleCache[ResolvedPolicies, Teams] = SingleCache()
+        self._last_seen: LastSeen[object] = LastSeen()
 
     def refresh(self, now: float) -> bool:
-        """Read the contexts at `now` (epoch seconds); returns whether any job's plan may be affected."""
+        """Read the contexts at `now` (epoch seconds). Returns whether the plan of any job may be affected."""
         teams = self._policies.refresh()
         unready, availability = self._nodes.refresh_unready(now), self._nodes.availability()
         self._external_changes.refresh(availability, teams, now)
         outage, class_of = self._nodes.outages.present, self._uncounted.class_of()
-        before, self._seen = self._seen, (self._classes.revision, unready, outage, availability, teams, class_of)
-        return self._seen != before
+        return self._last_seen.changed((self._classes.revision, unready, outage, availability, teams, class_of))
 
-    def of(self, body: objects.CustomObject, pods: tuple[OwnPod, ...]) -> JobContext:
+    def context_of(self, body: objects.CustomObject, pods: tuple[OwnPod, ...]) -> JobContext:
         """The context of one job with these pods."""
-        parsed = self._specs.of(body)
+        parsed = self._specs.parse(body)
         priority, unready = self._priority(self._specs.class_name(body)), self._nodes.unready_of(pods)
         return JobContext(
             priority=priority.value,
-            unready=unready,
+            unready={name: node.since for name, node in unready.items()},
+            out_of_service=frozenset(name for name, node in unready.items() if node.out_of_service),
             node_outage=self._nodes.outages.present if unready else None,
             misplaced=self._nodes.misplaced(pods),
             grace_ceiling=self.grace_ceiling(body.metadata.namespace),
@@ -66,7 +69,7 @@ class JobContexts:
             flap_window=self._flap_window(body),
         )
 
-    def _warnings(self, parsed: Parsed, priority: Priority) -> Mapping[ConditionType, Reason]:
+    def _warnings(self, parsed: ParsedSpec, priority: Priority) -> Mapping[ConditionType, Reason]:
         found = {
             ConditionType.DEVICES_NOT_COUNTED: self._uncounted.why(parsed.device_requests),
             ConditionType.PRIORITY_IGNORED: priority.ignored,
@@ -96,7 +99,7 @@ class JobContexts:
         """The last external change, if the job may flap (143)."""
         if not may_flap(self._specs.status(body), self._now()):
             return None
-        resolved = self._policies.resolved
-        teams = Teams(resolved.teams, resolved.team_of, self._settings.default_team)
-        in_turns = teams.of(body.metadata.namespace).quantum_seconds is not None
-        return FlapWindow(self._external_changes.since, in_turns)
+        resolved, default = self._policies.resolved, self._settings.allocation.default_team
+        teams = self._teams.get(resolved, Teams, resolved.teams, resolved.team_of, default)
+        team = teams.team_of(body.metadata.namespace)
+        return FlapWindow(self._external_changes.since, team.quantum_seconds is not None)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import inf
 from typing import NamedTuple
 
 from elastic_api.status import JobStatus
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.pruned_fields import PrunedFields
-from elastic_operator.plan.facts.job import LOGS_NOT_READ, Job, JobContext, JobFeedback, OwnPod
+from elastic_operator.plan.facts.job import Job, JobContext, JobFeedback, OwnPod, Quarantined
 from elastic_operator.quarantine import Fault
 from elastic_operator.read import convert
 from elastic_operator.read.first_seen import FirstSeen
@@ -22,8 +21,8 @@ from elastic_operator.settings import Settings
 class JobInputs(NamedTuple):
     """The inputs of one job. Equal inputs give an equal job until a time in them comes.
 
-    `pods` are its own. While all its nodes are Ready, the time of the master's last answer and the group by the logs
-    are left out of `feedback`, so that they do not void the job.
+    `pods` are the job's own pods. While all nodes of the job are Ready, `feedback` lacks the time of the master's last
+    answer and the group by the logs, so that news of these does not make the operator read the job again.
     """
 
     body: objects.CustomObject
@@ -34,7 +33,7 @@ class JobInputs(NamedTuple):
 
 
 class InputsWithoutSpec(NamedTuple):
-    """The inputs of a job that is quarantined, or that only a finalizer keeps: only its pods count."""
+    """The inputs of a job that is quarantined, or deleted and kept by a finalizer. Only its pods count."""
 
     body: objects.CustomObject
     pods: tuple[OwnPod, ...]
@@ -60,15 +59,15 @@ class Jobs:
 
     def inputs(self, body: objects.CustomObject, pods: tuple[OwnPod, ...], feedback: JobFeedback) -> JobInputs:
         """The inputs of one job now."""
-        context = self._contexts.of(body, pods)
+        context = self._contexts.context_of(body, pods)
         if not context.unready:
-            feedback = replace(feedback, last_answer_at=-inf, group=LOGS_NOT_READ)
+            feedback = replace(feedback, pods_are_asked=False, last_answer_at=None, group=None)
         return JobInputs(body, pods, self._ledger.foreign_names(body.metadata.uid), context, feedback)
 
     def job(self, inputs: JobInputs) -> Job:
         """One job, from its inputs."""
         meta, context = inputs.body.metadata, inputs.context
-        parsed = self._specs.of(inputs.body)
+        parsed = self._specs.parse(inputs.body)
         return Job(
             namespace=meta.namespace,
             name=meta.name,
@@ -106,8 +105,7 @@ class Jobs:
             status=status,
             spec=None,
             pods=pods,
-            fault=fault.message if fault else "",
-            fault_in_allocation=fault is not None and fault.in_allocation,
+            quarantine=Quarantined(fault.message, fault.in_allocation) if fault else None,
             context=self._contexts.without_spec(body),
             deleted=meta.deletion_timestamp is not None,
         )

@@ -1,9 +1,9 @@
-"""The ledger of use: every bound pod's use of its node, and the pods of each job, updated with each change of a
-pod.
+"""The ledger of use: every bound pod's use of its node, and the pods of each job. Each change of a pod updates it.
 
-A pod is ours if its controller is an existing job, by uid, in its namespace, and its name is one that the job's pods
-have (95); labels prove nothing. All other pods only use GPUs. A pod that is being created counts as well
-(`assumed_pods`). The room of a pod whose deletion is overdue counts as used again, so that no pod waits for it (40).
+A pod is ours if its controller (by uid) is an existing job of the same namespace, and if its name is one that this
+job's pods have (95); labels prove nothing. All other pods only use GPUs. A pod that is being created counts as well
+(`assumed_pods`). If the deletion of a pod is overdue, the pod's room counts as used again, so that no pod waits for
+that room (40).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.interned import Interned
 from elastic_operator.cluster.meta import OwnerReference
 from elastic_operator.cluster.pod import Pod
-from elastic_operator.memory import DirtySet
+from elastic_operator.memory import DirtyJobs, DirtySet
 from elastic_operator.plan.facts.allocation_inputs import HostPort, Load, Node, Resources
 from elastic_operator.plan.facts.gpus import count_gpus
 from elastic_operator.plan.facts.job import OwnPod
@@ -73,44 +73,45 @@ class Ledger:
         self._leaving = TerminatingPods(now)
         self.assumed = AssumedPods(now, self._assumed_changed)
         self.revision = 0
-        """Raised with each change that may affect a node or a job."""
+        """This number grows with each change that may affect a node or a job."""
         self._revisions: dict[str | None, int] = {}
-        """By node with pods, the revision of their last change."""
-        self.dirty: DirtySet[str | tuple[str, str]] = DirtySet()
-        """The jobs, by uid or by (namespace, name), whose pods may have changed: pods being created, own pods, and
-        foreign pods with their names.
+        """The revision of the last change of a node's pods, by node."""
+        self.dirty_jobs: DirtyJobs = DirtySet()
+        """The one set of the process; all its parts mark jobs in it. It is here because the ledger is made first. The
+        ledger itself marks a job if a pod of the job may have changed, a pod that is being created included, or a
+        foreign pod with the name of a pod of the job.
         """
-        self._requests: Interned[tuple[tuple[str, int], ...], Resources] = Interned()
+        self._loads: Interned[tuple[tuple[tuple[str, int], ...], frozenset[HostPort]], Load] = Interned()
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        """Count a change. A listener of the pods' store."""
-        before = self._entries.get(old.metadata.uid) if old is not None else None
+        """Count a change of a pod. This method is a listener of the pods' store."""
+        previous = self._entries.get(old.metadata.uid) if old is not None else None
         if new is not None:
-            entry = self._entry(new, before)
+            entry = self._entry(new, previous)
             self.assumed.forget(new.metadata.namespace, new.metadata.name)
-            if before is not None and entry.counts_like(before):
+            if previous is not None and entry.counts_like(previous):
                 self._entries[new.metadata.uid] = entry
                 if entry.waits:
                     self._waiting[new.metadata.uid] = new
                 return
-        if before is not None:
-            self._drop(before.pod.metadata.uid)
+        if previous is not None:
+            self._drop(previous.pod.metadata.uid)
         if new is not None:
             self._add(entry)
-        elif before is not None:
-            self._leaving.forget(before.pod.metadata.uid)
+        elif previous is not None:
+            self._leaving.forget(previous.pod.metadata.uid)
         self._on_change()
 
     def job_changed(self, job_uid: str) -> None:
-        """Decide again which pods are a job's own, after its creation or deletion."""
+        """Decide again which pods belong to a job, after the job was created or deleted."""
         for uid in tuple(self._claims.get(job_uid)):
-            before = self._entries[uid]
-            entry = self._entry(before.pod, before)
+            previous = self._entries[uid]
+            entry = self._entry(previous.pod, previous)
             self._drop(uid)
             self._add(entry)
 
     def own_pods(self, job_uid: str) -> tuple[OwnPod, ...]:
-        """The pods of a job, by name; each is the same object while it does not change."""
+        """The pods of a job, sorted by name. While a pod does not change, it is the same object."""
         own = [pod for uid in self._own_by_job.get(job_uid) if (pod := self._entries[uid].own) is not None]
         return tuple(sorted(own, key=attrgetter("name")))
 
@@ -136,7 +137,7 @@ class Ledger:
         return any(map(self._leaving.is_terminating_in_time, self._leaving_from(node)))
 
     def overdue_within(self, node: str) -> float:
-        """The seconds until the first of our pods that leave the node is overdue (40); infinity if none leaves."""
+        """Seconds until the first of our pods that are leaving the node is overdue (40); infinity if no pod leaves."""
         return min(map(self._leaving.overdue_within, self._leaving_from(node)), default=inf)
 
     def _leaving_from(self, node: str) -> Iterator[str]:
@@ -161,9 +162,11 @@ class Ledger:
     def with_use(
         self, node: Node, members: Set[str] = frozenset(), *, leaving: Iterable[tuple[str, OwnPod]] = ()
     ) -> Node:
-        """The node with its use by pods, except `members`: uids (of `Assumed` too) that are counted elsewhere.
+        """The node with its use by pods, without `members`: the pods (uids, also of `Assumed`) that are counted
+        elsewhere.
 
-        `leaving` are those of `members` that are about to be deleted, with their namespaces: they count as leaving.
+        `leaving` are the pods among `members` that are about to be deleted, each with its namespace: they count as
+        leaving.
         """
         foreign = self._foreign.get(node.name)
         used = foreign.copy() if foreign else PodSum(self._gpu_resources)
@@ -196,9 +199,9 @@ class Ledger:
         unbound = {pod.uid for pod in own if pod is not None and not pod.bound}
         return self.with_use(Node(node, {}), unbound | self.assumed.uids_at(node)).used
 
-    def next_expiry(self) -> float:
+    def seconds_until_expiry(self) -> float:
         """Seconds until `expire` changes the use of a node; infinity if it will not."""
-        return min(self.assumed.next_expiry(), self._leaving.next_due()) - self._now()
+        return min(self.assumed.next_expiry_monotonic(), self._leaving.next_due_monotonic()) - self._now()
 
     def expire(self) -> None:
         """Forget pods whose creation was not confirmed for too long. Count the room of overdue pods as used (40)."""
@@ -246,11 +249,11 @@ class Ledger:
         if self._parse(job_name, meta.name) is not None:
             names = meta.namespace, job_name
             change(self._names, names, meta.uid)
-            self.dirty.mark(names)
+            self.dirty_jobs.mark(names)
 
     def _assumed_changed(self, job_uid: str, node: str | None) -> None:
         self._node_changed(node)
-        self.dirty.mark(job_uid)
+        self.dirty_jobs.mark(job_uid)
 
     def _node_changed(self, node: str | None) -> None:
         """Note that the use of the node by pods has changed."""
@@ -263,31 +266,31 @@ class Ledger:
     def _entry(self, pod: Pod, before: CountedPod | None) -> CountedPod:
         """The pod as it counts now; `before` is the same pod as it counted until now.
 
-        Its user may have written anything into it, and an unreadable pod must not spoil the account of all others. An
-        unreadable pod of a job counts as before if it has not ended or been bound elsewhere; any other unreadable pod
-        counts as a pod of others.
+        A user may have written anything into a pod, and an unreadable pod must not spoil the account of all others. If
+        the pod is a job's, and has neither ended nor been bound to another node, it counts as before. Any other
+        unreadable pod counts as a foreign pod.
         """
         try:
             return self._read(pod, before)
         except Exception:
             log.exception(
-                "pod=%s/%s cannot be read; its requests count as used", pod.metadata.namespace, pod.metadata.name
+                "cannot read a pod; its requests count as used pod=%s/%s", pod.metadata.namespace, pod.metadata.name
             )
             self._on_error()
-            is_own = before is not None and before.own is not None and not convert.ended(pod)
+            is_own = before is not None and before.own is not None and not convert.is_ended(pod)
             if before is not None and is_own and pod.spec.node_name in ("", before.node):
                 return before
             return unread(pod, before.load if before else self._load(quantities_of(pod), frozenset()))
 
     def _read(self, pod: Pod, before: CountedPod | None) -> CountedPod:
-        """Read the pod. Raises any error that its content causes. Its requests are kept if its spec is unchanged, as in
-        most changes.
+        """Read the pod. Raises any error that its content causes. In most changes the pod's spec is unchanged; then its
+        requests are kept.
         """
         same = before is not None and not before.unread and before.pod.spec == pod.spec
         load = before.load if before and same else self._load(convert.requests_of(pod), convert.host_ports_of(pod))
         owner = controlling_job(pod)
         own = self._own(pod, owner, load)
-        waits = owner is None and convert.waits(pod) and load.gpus > 0
+        waits = owner is None and convert.waits_for_node(pod) and load.gpus > 0
         was_own = before is not None and (before.own is not None or before.orphan)
         orphan = was_own and owner is not None and self._job_of(owner.uid) is None
         claims, node = owner.uid if owner else None, convert.node_of(pod)
@@ -305,11 +308,9 @@ class Ledger:
         return convert.own_pod(pod, load, role=role, index=index)
 
     def _load(self, requests: Resources, host_ports: frozenset[HostPort]) -> Load:
-        """The load, with one object for equal requests, because the allocator adds up thousands of them in each
-        pass.
-        """
-        known = self._requests.first(tuple(sorted(requests.items())), requests)
-        return Load(known, count_gpus(requests, self._gpu_resources), host_ports)
+        """The load, with one object for equal loads, because the allocator adds up thousands of them in each pass."""
+        load = Load(requests, count_gpus(requests, self._gpu_resources), host_ports)
+        return self._loads.intern((tuple(sorted(requests.items())), host_ports), load)
 
     def _place_of(self, pod: Pod, owner: OwnerReference | None) -> tuple[str, int] | None:
         """Role and index of a pod of ours; None for foreign pods, even if they name a job."""
@@ -320,7 +321,7 @@ class Ledger:
 
 
 def _will_never_run(pod: OwnPod) -> bool:
-    """Whether the pod is being deleted and has no node: the API server binds no such pod, even if a finalizer keeps its
-    object (95).
+    """Whether the pod is being deleted and has no node. The API server binds no such pod, even if a finalizer keeps the
+    pod's object (95).
     """
     return pod.deleting_since is not None and not pod.bound

@@ -1,4 +1,4 @@
-"""Finds at each refresh whether too many nodes are not Ready at once: then none of them is given up (86).
+"""Finds at each refresh whether too many nodes are not Ready at once. If so, none of them is given up (86).
 
 `plan/facts/node_outage.py` decides; this module remembers the earlier states for the decision.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from elastic_operator.cluster import objects
@@ -24,8 +25,8 @@ BIRTH_SECONDS = 60.0
 class UnreadyNode(NamedTuple):
     """A node that is not Ready.
 
-    `written` is when it became so by its status, `since` the time that the operator uses (29). `out_of_service`:
-    somebody has given the node up by that taint.
+    `written` is the time in the node's status when it stopped being Ready; `since` is the time that the operator uses
+    instead (29). `out_of_service`: whether the node has the taint of that name, so somebody has given it up.
     """
 
     written: float
@@ -33,19 +34,12 @@ class UnreadyNode(NamedTuple):
     out_of_service: bool = False
 
 
-class _Back(NamedTuple):
-    """A node that is Ready again: when it stopped being Ready (None if unknown), and when it came back."""
-
-    unready_since: float | None
-    since: float
-
-
 Unready = Mapping[str, UnreadyNode]
 """The nodes that are not Ready, by name."""
 
 
 class NodeOutages:
-    """Remembers which nodes came back. At its first refresh it believes the nodes' own reports."""
+    """Remembers which nodes became Ready again. At its first refresh it believes the times in the nodes' statuses."""
 
     def __init__(self, stored: Store[objects.Node], clock: ServerClock, gpu_resources: Sequence[str]) -> None:
         self._stored, self._clock, self._gpu_resources = stored, clock, gpu_resources
@@ -54,21 +48,21 @@ class NodeOutages:
         """The outage at the last refresh; None if there was none."""
         self._unborn: set[str] = set()
         """Nodes that had never been Ready at the last refresh."""
-        self._back: dict[str, _Back] = {}
+        self._back: dict[str, NodeTimes] = {}
         """The nodes that are Ready again, by name."""
 
     def refresh(self, before: Unready | None, unready: Unready, now: float) -> None:
         """Judge again; `before` are the nodes that were not Ready at the last refresh, None at the first refresh."""
         self._step()
         back = self._back_as_written(now) if before is None else self._back | self._just_back(before, now)
-        back = {name: node for name, node in back.items() if node.since + BACK_SECONDS > now and name not in unready}
+        back = {name: node for name, node in back.items() if _is_recent(node, now) and name not in unready}
         self._back, was, self.present = back, self.present, None
         self._unborn = {n.metadata.name for n in self._stored.values() if _is_unborn(n, unready)} if unready else set()
         if len(unready) + len(back) > MIN_OUTAGE_NODES:
             nodes = (node for node in self._that_count() if node.metadata.name not in self._unborn)
             self.present = node_outage((self._node_times(node, unready) for node in nodes), now)
         if self.present and not was:
-            log.warning("nodes are not given up for now: %s", self.present.message)
+            log.warning("nodes are not given up for now reason=%r", self.present.message)
         elif was and not self.present:
             log.info("nodes are given up again, one by one")
 
@@ -76,7 +70,7 @@ class NodeOutages:
         """Move the times that were found before a step of the clock along with it (29)."""
         by, self._stepped = self._clock.stepped - self._stepped, self._clock.stepped
         if by:
-            self._back = {name: _Back(went and went + by, since + by) for name, (went, since) in self._back.items()}
+            self._back = {name: node.moved(by) for name, node in self._back.items()}
 
     def _that_count(self) -> Sequence[objects.Node]:
         """The nodes with GPUs, if there are any: an unreachable rack of GPU nodes may be a small part of all nodes."""
@@ -84,27 +78,31 @@ class NodeOutages:
         with_gpus = [n for n in nodes if any(name in (n.status.allocatable or ()) for name in self._gpu_resources)]
         return with_gpus or nodes
 
-    def _just_back(self, before: Unready, now: float) -> dict[str, _Back]:
-        return {name: _Back(node.since, now) for name, node in before.items() if name not in self._unborn}
+    def _just_back(self, before: Unready, now: float) -> dict[str, NodeTimes]:
+        return {name: NodeTimes(name, node.since, now) for name, node in before.items() if name not in self._unborn}
 
-    def _back_as_written(self, now: float) -> dict[str, _Back]:
-        back: dict[str, _Back] = {}
+    def _back_as_written(self, now: float) -> dict[str, NodeTimes]:
+        back: dict[str, NodeTimes] = {}
         for node in self._stored.values():
             written = convert.ready_since(node)
             if convert.age_at(node, written) >= BACK_SECONDS:
-                back[node.metadata.name] = _Back(None, min(now, written))
+                name = node.metadata.name
+                back[name] = NodeTimes(name, ready_again_since=min(now, written))
         return back
 
     def _node_times(self, node: objects.Node, unready: Unready) -> NodeTimes:
         name = node.metadata.name
         dead = convert.is_out_of_service(node)
         if name in unready:
-            return NodeTimes(name, ready=False, since=unready[name].since, out_of_service=dead)
-        back = self._back.get(name)
-        since, went = (back.since, back.unready_since) if back else (None, None)
-        return NodeTimes(name, ready=True, since=since, unready_since=went, out_of_service=dead)
+            return NodeTimes(name, unready[name].since, out_of_service=dead)
+        return replace(self._back.get(name, NodeTimes(name)), out_of_service=dead)
+
+
+def _is_recent(node: NodeTimes, now: float) -> bool:
+    """Whether the node came back lately enough to count."""
+    return node.ready_again_since is not None and node.ready_again_since + BACK_SECONDS > now
 
 
 def _is_unborn(node: objects.Node, unready: Unready) -> bool:
-    known = unready.get(node.metadata.name)
-    return known is not None and convert.age_at(node, known.written) < BIRTH_SECONDS
+    since = unready.get(node.metadata.name)
+    return since is not None and convert.age_at(node, since.written) < BIRTH_SECONDS

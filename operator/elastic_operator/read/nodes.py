@@ -5,12 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import partial
-from math import inf
 from typing import NamedTuple, TypeVar
 
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
-from elastic_operator.memory import KeyedCache, SingleCache
+from elastic_operator.memory import KeyedCache, LastSeen, SingleCache
 from elastic_operator.plan.facts.allocation_inputs import Node
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.quarantine import Quarantine
@@ -31,14 +30,15 @@ class NodeAvailability(NamedTuple):
     closed: Mapping[str, str] = {}
 
     def why_closed(self, name: str) -> str:
-        """Why the node takes no new pods, in words; "" if it takes some."""
+        """Why the node takes no new pods, in words; "" if it takes new pods."""
         return self.closed.get(name, "") if name in self.names else "gone"
 
 
 class Nodes:
-    """The nodes at the last refresh. A node is made again only when a part of it changes.
+    """The nodes at the last refresh. A node is read again only when a part of it changes.
 
-    A node at which the operator raises is closed: no pod is placed there, and pods that run there stay and count (88).
+    A node at which the operator raises an error is closed: no pod is placed there, and pods that run there stay and
+    count (88).
     """
 
     def __init__(
@@ -52,8 +52,8 @@ class Nodes:
         self._stored, self._ledger, self._first_seen, self._quarantine = stored, ledger, first_seen, quarantine
         self._unready: Unready | None = None
         """The nodes that were not Ready at the last refresh; None before the first refresh."""
-        self._read: object = None
-        """The stamp of the nodes at that refresh."""
+        self._last_seen: LastSeen[object] = LastSeen()
+        """The revision of the nodes at that refresh."""
         self.outages = NodeOutages(stored, first_seen.clock, gpu_resources)
         self._known: KeyedCache[object, Node] = KeyedCache()
         self._all: SingleCache[object, tuple[Node, ...]] = SingleCache()
@@ -65,7 +65,7 @@ class Nodes:
 
         A quarantined node does not count as closed here: the scheduler decides about pods that wait for it.
         """
-        return self._availability.get(self._stamp(), self._find_availability)
+        return self._availability.get(self._revision(), self._find_availability)
 
     def _find_availability(self) -> NodeAvailability:
         reasons = {
@@ -75,42 +75,42 @@ class Nodes:
         self._why_closed.drop_absent(reasons.keys())
         return NodeAvailability(frozenset(reasons), {name: why for name, why in reasons.items() if why})
 
-    def unready_of(self, pods: tuple[OwnPod, ...]) -> dict[str, float]:
-        """The nodes of these pods that were not Ready at the last refresh, each with the time since when; -inf if it is
-        out of service.
-        """
+    def unready_of(self, pods: tuple[OwnPod, ...]) -> Unready:
+        """The nodes of these pods that were not Ready at the last refresh."""
         found = {pod.node: self._unready.get(pod.node) for pod in pods if pod.node} if self._unready else {}
-        return {name: -inf if node.out_of_service else node.since for name, node in found.items() if node is not None}
+        return {name: node for name, node in found.items() if node is not None}
 
     def misplaced(self, pods: tuple[OwnPod, ...]) -> dict[str, str]:
-        """The unbound pods (uids) whose pinned node accepts them no more, each with the reason."""
+        """The unbound pods (uids) that are pinned to a node which accepts them no more, each with the reason."""
         pinned = [(pod, pod.node) for pod in pods if not pod.bound and pod.node and pod.active]
         return {pod.uid: why for pod, node in pinned if (why := self._why_shut_out(pod, node))}
 
     def _why_shut_out(self, pod: OwnPod, node: str) -> str:
-        """Why a pod that is pinned to that node and not bound will not start there, in words; "" if it may (142).
+        """Why a pod that is pinned to that node, and not bound, will not start there, in words; "" if it may start
+        (142).
 
-        A lack of room counts only after the scheduler has reported it: until then it may have placed the pod already.
+        A lack of room counts only after kube-scheduler has reported it: before, kube-scheduler may have placed the pod
+        already.
         """
         if why := self.availability().why_closed(node):
             return f"node {node} accepts no more pods ({why})"
         stored = self._stored.named(node) if pod.unschedulable else None
         if stored is None:
             return ""
-        fact = self._attempt(stored, lambda: convert.node(stored))
+        fact = self._attempt(stored, lambda: convert.node_facts(stored))
         if fact is None:
             return ""
         has, used = fact.allocatable, self._ledger.bound_use(node)
         lacking = [name for name, amount in pod.requests.items() if used.get(name, 0) + amount > has.get(name, 0)]
         return f"other pods use the {lacking[0]} of node {node}" if lacking else ""
 
-    def _stamp(self) -> object:
+    def _revision(self) -> object:
         """A value that changes whenever a node changes, is quarantined, or is due for another try."""
-        return self._stored.revision, self._quarantine.state()
+        return self._stored.revision, self._quarantine.revision()
 
     def _judge(self, node: objects.Node) -> str | None:
         """Why the node takes no new pods; None while it is quarantined."""
-        return self._attempt(node, lambda: convert.node(node).why_closed)
+        return self._attempt(node, lambda: convert.node_facts(node).why_closed)
 
     def _attempt(self, node: objects.Node, work: Callable[[], T]) -> T | None:
         return self._quarantine.attempt("node", node.metadata.uid, node.metadata.name, work)
@@ -123,7 +123,7 @@ class Nodes:
         object as before.
         """
         leaving = tuple(leaving)
-        seen = self._stamp(), self._ledger.revision, members, leaving
+        seen = self._revision(), self._ledger.revision, members, leaving
         return self._all.get(seen, self._read_all, members, leaving)
 
     def _read_all(self, members: Set[str], leaving: Iterable[tuple[str, OwnPod]]) -> tuple[Node, ...]:
@@ -143,7 +143,7 @@ class Nodes:
     def _read_node(
         self, stored: objects.Node, counted_elsewhere: Set[str], leaving: tuple[tuple[str, OwnPod], ...]
     ) -> Node | None:
-        node = self._attempt(stored, lambda: self._with_use(convert.node, stored, counted_elsewhere, leaving))
+        node = self._attempt(stored, lambda: self._with_use(convert.node_facts, stored, counted_elsewhere, leaving))
         return node if node is not None else self._closed(stored, counted_elsewhere, leaving)
 
     def _closed(
@@ -153,7 +153,7 @@ class Nodes:
         try:
             return self._with_use(convert.closed_node, stored, counted_elsewhere, leaving)
         except Exception:
-            log.exception("node=%s: what its pods use is not known", stored.metadata.name)
+            log.exception("cannot compute what the pods of a node use node=%s", stored.metadata.name)
             return None
 
     def _with_use(
@@ -163,7 +163,9 @@ class Nodes:
         counted_elsewhere: Set[str],
         leaving: tuple[tuple[str, OwnPod], ...],
     ) -> Node:
-        """The node as read by that function, with its use by pods; the same object while neither changes."""
+        """The node as the function `as_fact` reads it, with its use by pods. While neither changes, it is the same
+        object.
+        """
         name, ledger = stored.metadata.name, self._ledger
         key = stored, as_fact, ledger.node_revision(name), ledger.own_pods_except(name, counted_elsewhere), leaving
         return self._known.get(name, key, lambda: ledger.with_use(as_fact(stored), counted_elsewhere, leaving=leaving))
@@ -171,24 +173,22 @@ class Nodes:
     def refresh_unready(self, now: float) -> Unready:
         """Read which nodes are not Ready.
 
-        The clock that wrote the time may be far behind. A node that was Ready at the last refresh cannot have been away
-        for much longer than since that refresh (`FirstSeen`). A node that is quarantined keeps its last answer.
+        The clock that wrote a node's time may be far behind. If a node was Ready at the last refresh, it stopped being
+        Ready hardly before that refresh, so `FirstSeen` corrects the time. A quarantined node keeps its last state.
         """
-        stamp = self._stamp()
-        all_up = self._unready == {} and stamp == self._read
-        unready = {} if all_up else self._find_unready()
-        self._read = stamp
+        has_news = self._last_seen.changed(self._revision())
+        unready = self._find_unready() if has_news or self._unready != {} else {}
         self.outages.refresh(self._unready, unready, now)
         self._unready = unready
         return unready
 
     def _find_unready(self) -> Unready:
         unready: dict[str, UnreadyNode] = {}
-        before = self._unready or {}
+        previous = self._unready or {}
         for node in self._stored.values():
             name, noted = node.metadata.name, self._attempt(node, partial(self._note_if_unready, node, unready))
-            if noted is None and name in before:
-                unready[name] = before[name]
+            if noted is None and name in previous:
+                unready[name] = previous[name]
             if name in unready:
                 unready[name] = unready[name]._replace(out_of_service=convert.is_out_of_service(node))
         return unready

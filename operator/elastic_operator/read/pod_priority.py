@@ -2,8 +2,9 @@
 jobs.
 
 Pods of jobs never preempt others (`preemptionPolicy: Never`): the operator reclaims GPUs by teams' shares, and
-kube-scheduler does not. If a class in a template preempts, the pods get the operator's own classes, and the job gets a
-condition. The job is not refused, because it may run already, and its class may have been deleted.
+kube-scheduler would not. If a template names a class that preempts, the pods get the operator's own classes instead,
+and the job gets a condition. The job is not refused, because it may run already, and its class may have been deleted
+since.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class PodPriorities:
         self._classes = classes
 
     def why_dropped(self, spec: JobSpec | None) -> Reason | None:
-        """A sentence for each field of the templates that pods do not get; None if there is none."""
+        """A sentence for each field of the templates that the pods do not get; None if they get all fields."""
         sentences = [why for at, pod in _in_use(spec) for why in self._why(at, pod)] if spec else []
         return Reason("PodsNeverPreempt", f"{' '.join(sentences)}{_REMEDY}") if sentences else None
 

@@ -1,4 +1,6 @@
-"""Turns quota policies and namespaces of the stores into teams. They are made again only when one of them changes."""
+"""Turns quota policies and namespaces of the stores into teams. The teams are made again only when one of these
+changes.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,8 @@ log = logging.getLogger(__name__)
 class Policies:
     """The teams at the last refresh, `resolved`; `flavors` are the names of the flavors in the settings.
 
-    A policy at which the operator raises counts by its last version without an error (88). If only several policies
-    together make it raise, all teams stay as they are.
+    If a policy causes an error in the operator, the policy counts by its last version without an error (88). If only
+    several policies together cause the error, all teams stay as they are.
     """
 
     def __init__(
@@ -50,7 +52,7 @@ class Policies:
 
     def refresh(self) -> ResolvedPolicies:
         """The teams now; the same object while they do not change."""
-        seen = self._policies.revision, self._namespaces.revision, self._quarantine.state()
+        seen = self._policies.revision, self._namespaces.revision, self._quarantine.revision()
         self.resolved = self._made.get(seen, self._make)
         return self.resolved
 
@@ -89,7 +91,7 @@ class Policies:
         return replace(good, fault=fault)
 
     def _resolve(self, policies: tuple[Policy, ...], named: tuple[Namespace, ...]) -> ResolvedPolicies:
-        """The teams. Policies at which this raises count by their last good version."""
+        """The teams. Policies at which this fails count by their last good version."""
         try:
             resolved = resolve(policies, named, flavors=self._flavors)
         except Exception as error:

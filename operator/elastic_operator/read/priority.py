@@ -1,8 +1,8 @@
-"""A job's priority among jobs, from the PriorityClass that it names; and why that class does not count, if it does not
+"""Finds a job's priority among jobs, from the PriorityClass that the job names. If that class does not count, says why
 (96).
 
-The class orders jobs only and is never put on pods. So a ResourceQuota with a scope of PriorityClass does not limit its
-use; the setting `jobPriorityClassNames` does.
+The class orders jobs only, and no pod gets it. So a ResourceQuota with a scope of PriorityClass does not limit its use;
+the setting `jobPriorityClassNames` does.
 """
 
 from __future__ import annotations
@@ -16,19 +16,20 @@ from elastic_operator.settings import Settings
 
 
 class Priority(NamedTuple):
-    """The value, and why the class that the job names does not count, if so."""
+    """The value. If the class that the job names does not count, `ignored` says why."""
 
     value: int
     ignored: Reason | None = None
 
 
 def priority_of(class_name: str, classes: Store[objects.PriorityClass], settings: Settings) -> Priority:
-    """The priority of a job that names this class ("" = none). It is 0 if the class may not be named or does not exist.
+    """The priority of a job that names this class ("" = none). It is 0 if jobs may not name the class, or if the class
+    does not exist.
 
-    The class may have been deleted while the job runs, by somebody who does not know about the job.
+    A missing class is no mistake of the job: somebody may have deleted the class while the job runs.
     """
     if not class_name:
-        default = next((c for c in classes.values() if c.global_default), None)
+        default = next((priority_class for priority_class in classes.values() if priority_class.global_default), None)
         return Priority(default.value if default else 0)
     if not settings.job_may_name(class_name):
         return Priority(0, Reason("PriorityClassNotAllowed", not_allowed(class_name, settings)))

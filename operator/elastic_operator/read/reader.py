@@ -1,4 +1,4 @@
-"""Puts the parts together that turn the stores into facts of `plan`. They read memory only, and write nothing."""
+"""Puts together the parts that turn the stores into facts for `plan`. They read memory only, and write nothing."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ class Reader:
     ) -> None:
         self.stores, self.ledger, self.settings, self.quarantine = stores, ledger, settings, quarantine
         self.first_seen = FirstSeen(clock)
-        self.specs = Specs(self.first_seen, settings.gpu_resources)
+        self.specs = Specs(self.first_seen, settings.allocation.gpu_resources)
         self.shapes = Shapes(settings, claims=stores.claims, volumes=stores.volumes, classes=stores.priority_classes)
         flavors = [f.name for f in settings.flavors]
         self.policies = Policies(stores.policies, stores.namespaces, flavors=flavors, quarantine=quarantine)
-        self.nodes = Nodes(stores.nodes, ledger, self.first_seen, quarantine, settings.gpu_resources)
+        self.nodes = Nodes(stores.nodes, ledger, self.first_seen, quarantine, settings.allocation.gpu_resources)
         self.external_changes = ExternalChanges(stores.jobs, ledger)
         self.job_contexts = JobContexts(
             stores,

@@ -1,6 +1,6 @@
-"""Makes the shapes of each job's pods, from its spec and the volumes, classes and flavors that it names.
+"""Makes the shapes of each job's pods, from the job's spec and the volumes, classes and flavors that the spec names.
 
-A shape is kept until one of these changes, because reading a template costs far more than finding it unchanged.
+A shape is kept until one of these changes, because it costs far more to read a template than to find it unchanged.
 """
 
 from __future__ import annotations
@@ -13,23 +13,22 @@ from elastic_api.elastic import requested_template
 from elastic_api.job import JobSpec
 from elastic_api.ports import declared_ports, master_port
 from elastic_operator.cluster import objects
-from elastic_operator.cluster.interned import Interned
 from elastic_operator.cluster.store import Store
-from elastic_operator.memory import KeyedCache
-from elastic_operator.plan.facts.allocation_inputs import PodShape
+from elastic_operator.memory import KeyedCache, LastSeen
+from elastic_operator.plan.facts.allocation_inputs import JobShape, PodShape
 from elastic_operator.plan.facts.job import Job
-from elastic_operator.plan.facts.job_shape import JobShape, job_shape
+from elastic_operator.plan.facts.job_shape import job_shape
 from elastic_operator.plan.facts.pod_shape import VolumeFacts, shape_of
 from elastic_operator.settings import Settings
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 WITHOUT_CLASSES = {ROLE_MASTER: 1, ROLE_WORKER: 0}
-"""Priorities of pods whose PriorityClass is not known (yet): the values of the operator's own classes (9)."""
+"""The priorities of pods whose PriorityClass is not known (yet). They are those of the operator's own classes (9)."""
 
 
 class _Key(NamedTuple):
-    """The inputs of a shape: the job's spec in its namespace, the volumes of the claims that it names, and the
-    priorities of its pods.
+    """The inputs of a shape: the job's spec and namespace, the volumes of the claims that the spec names, and the
+    priorities of the job's pods.
     """
 
     generation: int
@@ -50,35 +49,32 @@ class Shapes:
         classes: Store[objects.PriorityClass],
     ) -> None:
         self._settings, self._claims, self._volumes, self._classes = settings, claims, volumes, classes
-        self._gpu_resources, self._flavors = settings.gpu_resources, settings.gpu_flavors
+        self._gpu_resources, self._flavors = settings.allocation.gpu_resources, settings.allocation.flavors
         self._shapes: KeyedCache[_Key, JobShape] = KeyedCache()
-        self._revisions = (-1, -1)
-        self._equal: Interned[str, PodShape] = Interned()
+        self._volumes_seen: LastSeen[tuple[int, int]] = LastSeen()
 
     def forget_deleted(self, present: Set[str]) -> None:
         """Forget deleted jobs; `present` are the uids of the existing ones."""
         self._shapes.drop_absent(present)
 
     def take_moved(self) -> Iterator[str]:
-        """Take the jobs (uids) whose volumes have changed since the last call of `of`. Only these must be read
+        """Take the jobs (uids) whose volumes have changed since the last call of `of`. Only these jobs must be read
         again.
         """
-        revisions = self._claims.revision, self._volumes.revision
-        if revisions == self._revisions:
+        if not self._volumes_seen.changed((self._claims.revision, self._volumes.revision)):
             return
-        self._revisions = revisions
         for uid in self._shapes.names():
             key, _ = self._shapes.peek(uid) or (None, None)
             if key is not None and self.volumes(key.namespace, key.volumes) != key.volumes:
                 yield uid
 
     def shape(self, job: Job, role: str) -> PodShape:
-        """The shape of a pod of that role, by the last answer of `of` for that job."""
+        """The shape of a pod of that role, from the last result of `of` for that job."""
         _, shape = self._shapes.peek(job.uid) or (None, None)
         assert shape is not None, "asked of jobs for which `of` was called"
         return shape.master if role == ROLE_MASTER else shape.worker
 
-    def of(self, job: Job) -> JobShape:
+    def shape_of(self, job: Job) -> JobShape:
         """The shapes of the job's pods; the same object while they do not change."""
         last, _ = self._shapes.peek(job.uid) or (None, None)
         claims = last.volumes if last is not None and last.generation == job.generation else _claims(job)
@@ -100,12 +96,7 @@ class Shapes:
         port = master_port(job.uid, spec)
         ours = {("", "TCP", each) for each in declared_ports(port, ROLE_MASTER, is_elastic=spec.is_elastic)}
         master = replace(master, host_ports=master.host_ports | ours)
-        shape = job_shape(master, worker, flavors=self._flavors, priorities=priorities)
-        return replace(shape, master=self._interned(shape.master), worker=self._interned(shape.worker))
-
-    def _interned(self, shape: PodShape) -> PodShape:
-        """One object for equal shapes, because many jobs of a cluster have equal ones."""
-        return self._equal.first(repr(shape), shape)
+        return job_shape(master, worker, flavors=self._flavors, priorities=priorities)
 
     def _priority_of(self, job: Job, role: str) -> int:
         """The priority that the API server gives a pod of that role."""
@@ -115,7 +106,9 @@ class Shapes:
         if class_name := theirs or ours:
             named = self._classes.named(class_name)
             return named.value if named else WITHOUT_CLASSES[role]
-        return next((c.value for c in self._classes.values() if c.global_default), 0)
+        return next(
+            (priority_class.value for priority_class in self._classes.values() if priority_class.global_default), 0
+        )
 
     def _claim_state(self, namespace: str, name: str) -> Literal["bound", "unbound", "zonal"]:
         claim = self._claims.named(name, namespace)

@@ -1,10 +1,12 @@
-"""Parses the jobs' specs and statuses. Each is parsed once: a spec by its generation, a status by its version."""
+"""Parses the jobs' specs and statuses, each once: a spec for each generation, a status for each resourceVersion."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
+from weakref import WeakValueDictionary
 
 from elastic_api.invalid import InvalidSpecError
 from elastic_api.job import JobSpec
@@ -22,12 +24,12 @@ from elastic_operator.read.written_times import not_ahead
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 
-@dataclass(frozen=True, slots=True)
-class Parsed:
-    """A job's spec of one generation; or the last readable one, with a message on why the present one is unreadable
-    (99).
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class ParsedSpec:
+    """A job's spec of one generation. If that one is unreadable, `spec` is the last readable one, and `invalid` says
+    why (99).
 
-    `warnings` are about fields and flags of torchrun that have no effect.
+    `warnings` are about fields and flags of torchrun that have no effect. Jobs with equal specs share one object (195).
     """
 
     generation: int
@@ -45,7 +47,7 @@ class Parsed:
         return self.spec is not None and self.spec.is_elastic
 
     def with_grace_up_to(self, seconds: int | None) -> JobSpec | None:
-        """The spec with the grace of its pods cut to that ceiling; None: unchanged."""
+        """The spec, with the grace of its pods cut to that many seconds; None: with the grace unchanged."""
         spec = self.spec
         if spec is None or seconds is None or spec.elasticity.grace_period_seconds <= seconds:
             return spec
@@ -58,7 +60,9 @@ class Specs:
 
     def __init__(self, first_seen: FirstSeen, gpu_resources: Sequence[str]) -> None:
         self._first_seen, self._clock, self._gpu_resources = first_seen, first_seen.clock, gpu_resources
-        self._parsed: KeyedCache[int, Parsed] = KeyedCache()
+        self._parsed: KeyedCache[int, ParsedSpec] = KeyedCache()
+        self._equal: WeakValueDictionary[tuple[int, bool, bytes], ParsedSpec] = WeakValueDictionary()
+        """The readable specs in use, by generation, whether the job has run, and text (195)."""
         self._statuses: KeyedCache[tuple[str, int], JobStatus] = KeyedCache()
 
     def forget_deleted(self, present: Set[str]) -> None:
@@ -66,30 +70,34 @@ class Specs:
         self._parsed.drop_absent(present)
         self._statuses.drop_absent(present)
 
-    def of(self, body: objects.CustomObject) -> Parsed:
+    def parse(self, body: objects.CustomObject) -> ParsedSpec:
         """The job's spec; the same object while its generation does not change."""
         meta = body.metadata
         return self._parsed.get(meta.uid, meta.generation, self._parse, body)
 
-    def _parse(self, body: objects.CustomObject) -> Parsed:
-        generation = body.metadata.generation
+    def _parse(self, body: objects.CustomObject) -> ParsedSpec:
+        generation, has_run = body.metadata.generation, self.status(body).start_time is not None
+        key = generation, has_run, body.spec.text
+        known = self._equal.get(key)
+        if known is not None:
+            return known
         try:
-            spec, unknown = self._read(body)
+            spec, unknown = self._read(body.spec.unpack(), has_run=has_run)
             prints = {role: fingerprint(spec, role) for role in (ROLE_MASTER, ROLE_WORKER)}
-            return Parsed(generation, spec, "", prints, device_requests_of(spec), _warnings(spec, unknown))
+            parsed = ParsedSpec(generation, spec, "", prints, device_requests_of(spec), _warnings(spec, unknown))
         except InvalidSpecError as error:
-            _, last = self._parsed.peek(body.metadata.uid) or (None, Parsed(generation, None, ""))
+            _, last = self._parsed.peek(body.metadata.uid) or (None, ParsedSpec(generation, None, ""))
             return replace(last, generation=generation, invalid=str(error))
+        self._equal[key] = parsed
+        return parsed
 
-    def _read(self, body: objects.CustomObject) -> tuple[JobSpec, str]:
-        """The spec, with a warning if a job that has run has fields that are not known here (99).
+    def _read(self, raw: dict[str, Any], *, has_run: bool) -> tuple[JobSpec, str]:
+        """The spec; and a warning if a job that has run has fields which this release does not know (99).
 
-        It ran with these fields under a later release of the operator. A job that has not run must be edited first.
-        Raises InvalidSpecError.
+        Such a job ran with these fields under a later release of the operator. A job that has not run must be edited
+        instead. Raises InvalidSpecError.
         """
-        has_run = self.status(body).start_time is not None
         read = partial(parse_spec, gpu_resources=self._gpu_resources, has_run=has_run)
-        raw = body.spec.unpack()
         try:
             return read({"spec": raw}), ""
         except InvalidSpecError:
@@ -100,7 +108,7 @@ class Specs:
 
     def class_name(self, body: objects.CustomObject) -> str | None:
         """The PriorityClass that the job names; if the spec is unreadable, the one of its last readable spec."""
-        spec = self.of(body).spec
+        spec = self.parse(body).spec
         return spec.priority_class_name if spec is not None else class_named_by(body)
 
     def status(self, body: objects.CustomObject) -> JobStatus:
@@ -117,7 +125,7 @@ class Specs:
 
 
 def _warnings(spec: JobSpec, unknown: str) -> Mapping[ConditionType, Reason]:
-    """The warnings about the spec itself; `unknown` is the one about its unknown fields."""
+    """The warnings about the spec itself; `unknown` is the warning about its unknown fields."""
     found = {
         ConditionType.FIELDS_IGNORED: Reason("NoSuchField", unknown),
         ConditionType.FLAGS_NOT_USED: Reason(SET_BY_OPERATOR, unused_flags(spec)),

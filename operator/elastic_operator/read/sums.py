@@ -1,4 +1,6 @@
-"""Pods by a common key, and sums over them, updated pod by pod: resources, host ports, and the owners of GPUs."""
+"""Pods by a common key, and sums over these pods: resources, host ports, and the owners of GPUs. Each change of a pod
+updates them.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ class PodSum:
     requests: Counter[str] = field(default_factory=Counter)
     ports: Counter[HostPort] = field(default_factory=Counter)
     gpus: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """By namespace and resource."""
+    """The sums by namespace and resource."""
     pods: int = 0
 
     def add(self, namespace: str, load: Load) -> None:

@@ -1,8 +1,8 @@
-"""Finds pods whose deletion hangs, because of a stuck finalizer or a dead kubelet. Their room is not free soon
+"""Finds pods whose deletion hangs, because of a stuck finalizer or a dead kubelet. Their room will not be free soon
 (40).
 
-A pod is overdue a minute after its grace, counted on the monotonic clock from the first sight of its deletion. The end
-of the grace in the pod's object is not used, because another machine's clock wrote it.
+A pod is overdue a minute after its grace has ended. The grace is counted on the monotonic clock, from the first sight
+of the deletion; the end of the grace in the pod's object is not used, because another machine's clock wrote it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ BUSY_KUBELET_SECONDS = 10.0
 
 
 class TerminatingPods:
-    """The time by which each pod that is being deleted should be removed. `now` is a monotonic clock."""
+    """Knows by when each pod that is being deleted should be removed. `now` is a monotonic clock."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -55,6 +55,6 @@ class TerminatingPods:
         self._overdue.update(late)
         return late
 
-    def next_due(self) -> float:
+    def next_due_monotonic(self) -> float:
         """When (on the clock `now`) the next pod becomes overdue; infinity if no pod is being deleted."""
         return min(self._due.values(), default=inf)

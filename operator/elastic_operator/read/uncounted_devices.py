@@ -71,9 +71,9 @@ class UncountedDevices:
         return self._class_of.get(self._classes.revision, self._find_classes)
 
     def _find_classes(self) -> Mapping[str, str]:
-        before = self._class_of.last or {}
+        previous = self._class_of.last or {}
         named = [(device.spec.extended_resource_name, device.metadata.name) for device in self._classes.values()]
         class_of = {resource: name for resource, name in named if resource}
-        for resource in class_of.keys() - before.keys():
+        for resource in class_of.keys() - previous.keys():
             log.warning("%s", RESOURCE.format(resource=resource, name=class_of[resource]))
         return class_of

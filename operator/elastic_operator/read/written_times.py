@@ -1,8 +1,8 @@
 """Cuts times of statuses that lie further ahead than possible, because the API server's clock was set back after they
 were written (29).
 
-Without this, a job would wait for the size of the step. A wait is cut to its own longest length, and a past time counts
-as now. The next write of the status stores the cut times.
+Without this, a job would wait longer by the size of the step. The end of a wait is cut to the longest length of this
+wait from now, and a time that should be past is cut to now. The next write of the status stores the cut times.
 """
 
 from __future__ import annotations

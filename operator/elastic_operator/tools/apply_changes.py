@@ -12,9 +12,9 @@ from typing import Any
 
 from elastic_api.job import JobSpec
 from elastic_api.status import JobStatus
-from elastic_operator.plan.facts.allocation_inputs import AllocationSettings, PodShape
+from elastic_operator.plan.facts.allocation_inputs import AllocationSettings, JobShape, PodShape
 from elastic_operator.plan.facts.job import Job, JobContext
-from elastic_operator.plan.facts.job_shape import JobShape, job_shape
+from elastic_operator.plan.facts.job_shape import job_shape
 from elastic_operator.plan.facts.pod_shape import shape_of
 from elastic_operator.plan.policies.resolve import Namespace, Policy
 from elastic_operator.read.priority import not_allowed
@@ -141,8 +141,7 @@ def _edited(job: Job, spec: JobSpec, priorities: Mapping[str, int]) -> Job:
         context=replace(context, priority=priorities.get(spec.priority_class_name, unlisted)),
         feedback=replace(job.feedback, pods_rejected_until_edit="", pods_rejected=""),
         invalid="",
-        fault="",
-        fault_in_allocation=False,
+        quarantine=None,
     )
 
 

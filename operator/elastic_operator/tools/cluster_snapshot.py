@@ -17,12 +17,12 @@ from elastic_operator.plan.facts.allocation_inputs import (
     AllocationSettings,
     EvictionLimits,
     ForeignPod,
+    JobShape,
     Member,
     Node,
     gpus_in,
 )
 from elastic_operator.plan.facts.job import Job, OwnPod
-from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.planner import Planner
@@ -43,7 +43,7 @@ class SnapshotJob:
     shape: JobShape | None = None
     assumed: tuple[Member, ...] = ()
     may_preempt: bool = True
-    may_preempt_despite_errors: bool = True
+    may_preempt_after_faults: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +93,10 @@ def _job(view: ClusterView, obs: Observation) -> SnapshotJob:
             spec=without_contents(job.spec) if job.spec is not None else None,
             pods=tuple(map(_without_last_output, job.pods)),
         ),
-        shape=view.shape(job) if obs.wants_pods and not job.fault else None,
+        shape=view.shape(job) if obs.wants_pods and not job.quarantine else None,
         assumed=tuple(replace(pod, gpus=0) for pod in view.assumed(job.uid)),
         may_preempt=view.may_preempt(job),
-        may_preempt_despite_errors=view.may_preempt_despite_errors(job),
+        may_preempt_after_faults=view.may_preempt_after_faults(job),
     )
 
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from elastic_operator.plan.facts.allocation_inputs import JobDemand
+from elastic_operator.plan.facts.allocation_inputs import JobDemand, Member
 from elastic_operator.plan.facts.decisions import Grant, Nomination, Plan, Slot
 from elastic_operator.plan.facts.job import Job
-from elastic_operator.plan.facts.roles import master_first
+from elastic_operator.plan.facts.pod_order import master_first
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.planner import PassDecisions, Planner
@@ -62,7 +62,8 @@ class JobDecision:
             deleted = {pod.uid for pod in self.plan.deletes}
             return sum(pod.gpus for pod in self.job.active_pods if pod.uid not in deleted)
         assignment = self.grant.assignment
-        return self._gpus(slot.role for slot in (*self.placed(assignment.keep), *assignment.create))
+        pods: tuple[Member | Slot, ...] = (*self.placed(assignment.keep), *assignment.create)
+        return self._gpus(pod.role for pod in pods)
 
     @property
     def limit(self) -> str:
@@ -74,9 +75,9 @@ class JobDecision:
         """The reason why it gets no more, as a sentence."""
         return self.grant.message if self.grant else ""
 
-    def placed(self, uids: Sequence[str]) -> tuple[Slot, ...]:
-        """These pods of its demand with their nodes, the master first."""
-        pods = {pod.uid: Slot(pod.role, pod.index, pod.node, True) for pod in self.demand.pods} if self.demand else {}
+    def placed(self, uids: Sequence[str]) -> tuple[Member, ...]:
+        """These pods of its demand, by node, the master first."""
+        pods = {pod.uid: pod for pod in self.demand.pods} if self.demand else {}
         return tuple(sorted((pods[uid] for uid in uids), key=_order))
 
     def _gpus(self, roles: Iterable[str]) -> int:
@@ -109,9 +110,14 @@ def decide(snapshot: ClusterSnapshot) -> ReplayedPass:
     )
 
 
-def in_words(pods: Iterable[Slot]) -> str:
+def has_room(pod: Member | Slot) -> bool:
+    """Whether the pod has its room: an existing pod always has it."""
+    return isinstance(pod, Member) or pod.ready
+
+
+def in_words(pods: Iterable[Member | Slot]) -> str:
     """Pods by node: `master, worker 0-2 on n1; worker 3 on n2`."""
-    by_node = groupby(sorted(pods, key=_order), key=lambda pod: (pod.node, pod.ready))
+    by_node = groupby(sorted(pods, key=_order), key=lambda pod: (pod.node, has_room(pod)))
     return "; ".join(_on_node(tuple(group), node, ready) for (node, ready), group in by_node)
 
 
@@ -120,26 +126,26 @@ def _decision(
 ) -> JobDecision:
     uid, allocation = obs.job.uid, decisions.allocation
     grant = allocation.get(uid)
-    if not obs.job.fault:
+    if not obs.job.quarantine:
         try:
             plan = planner.plan(obs, grant, view.now)
         except Exception as error:  # noqa: BLE001 - any error is handled as an error of this job only
             quarantined = planner.quarantine(view, uid, error, at_grant=True)
             assert quarantined is not None, "the job is there"
             obs = quarantined
-    if obs.job.fault:
+    if obs.job.quarantine:
         plan = planner.plan_in_quarantine(obs.job, grant.assignment.release if grant else (), view.now)
     namespace = obs.job.namespace
     team = decisions.policies.team_of.get(namespace, f"namespace {namespace}")
     return JobDecision(obs, team, demand, grant, plan)
 
 
-def _order(pod: Slot) -> tuple[str, bool, bool, int]:
-    """By node, the master first."""
-    return pod.node or "", not pod.ready, *master_first(pod)
+def _order(pod: Member | Slot) -> tuple[str, bool, bool, int]:
+    """The pods by node, the master first."""
+    return pod.node or "", not has_room(pod), *master_first(pod)
 
 
-def _on_node(pods: Sequence[Slot], node: str | None, ready: bool) -> str:
+def _on_node(pods: Sequence[Member | Slot], node: str | None, ready: bool) -> str:
     roles = [ROLE_MASTER] if any(pod.role == ROLE_MASTER for pod in pods) else []
     indices = sorted(pod.index for pod in pods if pod.role != ROLE_MASTER)
     roles += [f"worker {_ranges(indices)}"] if indices else []

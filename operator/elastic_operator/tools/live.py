@@ -75,4 +75,4 @@ def _view(process: Process) -> StoreView:
     reader = Reader(
         process.stores, process.ledger, process.settings, clock=process.session.clock, quarantine=Quarantine()
     )
-    return StoreView(reader, lambda _uid, _namespace, pods: pods, FailedWrites())
+    return StoreView(reader, lambda _uid, _namespace, pods: pods, FailedWrites(process.ledger.dirty_jobs))

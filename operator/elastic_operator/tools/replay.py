@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from elastic_api.pod_names import pod_name
-from elastic_operator.plan.facts.decisions import Event, Nomination, Plan
+from elastic_operator.plan.facts.allocation_inputs import Member
+from elastic_operator.plan.facts.decisions import Event, Nomination, Plan, Slot
 from elastic_operator.plan.facts.text import names_of
 from elastic_operator.tools.cluster_snapshot import ClusterSnapshot
-from elastic_operator.tools.decisions import JobDecision, ReplayedPass, decide, in_words
+from elastic_operator.tools.decisions import JobDecision, ReplayedPass, decide, has_room, in_words
 from elastic_operator.tools.snapshot_file import plain
 from elastic_operator.tools.table import Row, aligned
 
@@ -49,7 +50,7 @@ def _job(d: JobDecision) -> dict[str, Any]:
         "name": d.job.name,
         "uid": d.job.uid,
         "team": d.team,
-        "flavor": d.demand.flavor if d.demand else "",
+        "flavor": d.demand.shape.flavor if d.demand else "",
         "before": d.replicas_before,
         "after": d.replicas,
         "gpus_before": d.gpus_before,
@@ -61,10 +62,16 @@ def _job(d: JobDecision) -> dict[str, Any]:
 
 
 def _plan(plan: Plan) -> dict[str, Any]:
-    """The plan, with the pods to delete by their names."""
+    """The plan, with the pods to delete by their names, and the pods to create without a nested slot."""
     fields: dict[str, Any] = plain(plan)
     if plan.write_status_first:
         fields["commit_first"] = fields.pop("write_status_first")  # the key of older releases
+    if plan.creates:
+        fields["creates"] = [
+            {"role": one.role, "index": one.index, "node": one.node}
+            | {k: v for k, v in plain(one).items() if k != "slot"}
+            for one in plan.creates
+        ]
     if plan.deletes:
         fields["deletes"] = [
             {"name": one.name, "uid": one.uid, "reason": one.reason} | ({"force": True} if one.force else {})
@@ -79,7 +86,7 @@ def _observed(d: JobDecision) -> dict[str, Any]:
     return {
         "events": plain(obs.events),
         "members": [pod.name for pod in obs.members],
-        "to_delete": [{"name": one.name, "reason": one.reason} for one in obs.to_delete],
+        "to_delete": [{"name": deletion.name, "reason": deletion.reason} for deletion in obs.to_delete],
         "lost_nodes": plain(obs.lost_nodes),
         "kept_nodes": plain(obs.kept_nodes),
         "avoided": plain(obs.avoided),
@@ -93,12 +100,18 @@ def _grant(d: JobDecision) -> dict[str, Any] | None:
     if d.grant is None:
         return None
     assignment = d.grant.assignment
-    pods = {"keep": d.placed(assignment.keep), "release": d.placed(assignment.release), "create": assignment.create}
+    kept, released = d.placed(assignment.keep), d.placed(assignment.release)
+    pods: dict[str, tuple[Member | Slot, ...]] = {"keep": kept, "release": released, "create": assignment.create}
     preemptors = {"preemptors": plain(names_of(d.grant.preemptors))} if d.grant.preemptors else {}
     grant = plain(d.grant)
     del grant["assignment"], grant["size_reason"]
     why = {"limit": d.limit, "message": d.message}
-    return {"replicas": assignment.replicas, **plain(pods), **why, **grant, **preemptors}
+    places = {what: list(map(_place, found)) for what, found in pods.items()}
+    return {"replicas": assignment.replicas, **places, **why, **grant, **preemptors}
+
+
+def _place(pod: Member | Slot) -> dict[str, Any]:
+    return {"role": pod.role, "index": pod.index, "node": pod.node, "ready": has_room(pod)}
 
 
 # -- text --------------------------------------------------------------------------------------------------------------
@@ -113,7 +126,7 @@ def _reclaim(outcome: ReplayedPass, reclaim: Nomination) -> str:
 
 
 def _row(d: JobDecision) -> Row:
-    flavor = d.demand.flavor if d.demand else ""
+    flavor = d.demand.shape.flavor if d.demand else ""
     cells = (d.job.key, d.team, flavor, _change(d.replicas_before, d.replicas), _change(d.gpus_before, d.gpus), d.limit)
     return Row(cells, tuple(_below(d)))
 
@@ -154,9 +167,9 @@ def _done(d: JobDecision, plan: Plan) -> Iterator[str]:
 
 def _conditions(d: JobDecision, plan: Plan) -> Iterator[str]:
     """Conditions that change in more than their wording, and new ones with news."""
-    known = {condition.type: condition for condition in d.job.status.conditions}
+    conditions = {condition.type: condition for condition in d.job.status.conditions}
     for now in plan.status.conditions:
-        before, message = known.get(now.type), _once(d, now.message)
+        before, message = conditions.get(now.type), _once(d, now.message)
         if (before.status, before.reason) != (now.status, now.reason) if before else (now.status != "False" or message):
             was = f"{before.status} ({before.reason}) -> " if before else ""
             yield f"condition {now.type}: {was}{now.status} ({now.reason}){f': {message}' if message else ''}"

@@ -73,7 +73,7 @@ def _effect(before: JobDecision | None, after: JobDecision | None) -> Effect:
         namespace=shown.job.namespace,
         name=shown.job.name,
         team=shown.team,
-        flavor=shown.demand.flavor if shown.demand else "",
+        flavor=shown.demand.shape.flavor if shown.demand else "",
         effect=_kind(*pods),
         before=pods[0],
         after=pods[1],

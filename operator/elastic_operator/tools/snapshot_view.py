@@ -8,10 +8,9 @@ from dataclasses import replace
 from math import inf
 
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.facts.allocation_inputs import EvictionLimits, ForeignPod, Member, Node
+from elastic_operator.plan.facts.allocation_inputs import EvictionLimits, ForeignPod, JobShape, Member, Node
 from elastic_operator.plan.facts.gpus import count_gpus
-from elastic_operator.plan.facts.job import Job, OwnPod
-from elastic_operator.plan.facts.job_shape import JobShape
+from elastic_operator.plan.facts.job import Job, OwnPod, Quarantined
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.remaining_pods import flavor_in_use
 from elastic_operator.plan.policies.resolve import resolve
@@ -19,8 +18,8 @@ from elastic_operator.tools.cluster_snapshot import ClusterSnapshot
 
 
 class SnapshotView:
-    """One moment of the cluster, which does not pass. A job at which the planner raises is quarantined, as in the
-    operator.
+    """One moment of the cluster, which does not pass. A job at which the planner raises an error is quarantined, as in
+    the operator.
     """
 
     def __init__(self, snapshot: ClusterSnapshot) -> None:
@@ -66,9 +65,9 @@ class SnapshotView:
         """Whether pods could be preempted for it, by the API server's answers about its own pods."""
         return self._jobs[job.uid].may_preempt
 
-    def may_preempt_despite_errors(self, job: Job) -> bool:
+    def may_preempt_after_faults(self, job: Job) -> bool:
         """Whether pods could be preempted for it, by the errors that it had caused in the operator."""
-        return self._jobs[job.uid].may_preempt_despite_errors
+        return self._jobs[job.uid].may_preempt_after_faults
 
     def nodes(
         self,
@@ -90,18 +89,18 @@ class SnapshotView:
         in_allocation: bool = False,
         at_grant: bool = False,  # noqa: ARG002 - it is not tried again
     ) -> bool:
-        """Quarantine a job that made the planner raise: only its pods count."""
-        known = self._jobs[uid]
-        fault = f"{type(error).__name__}: {error}"
-        facts = replace(known.facts, spec=None, fault=fault, fault_in_allocation=in_allocation)
-        self._jobs[uid] = replace(known, facts=facts)
+        """Quarantine a job at which the planner raised an error: only its pods count."""
+        entry = self._jobs[uid]
+        quarantined = Quarantined(f"{type(error).__name__}: {error}", in_allocation)
+        facts = replace(entry.facts, spec=None, quarantine=quarantined)
+        self._jobs[uid] = replace(entry, facts=facts)
         return True
 
     def note_unknown_demand(self, job: Job, error: Exception) -> None:
         """Nothing: its pods count as used, and a snapshot has no log."""
 
     def quarantine_pod(self, pod: ForeignPod, error: Exception) -> None:  # noqa: ARG002 - it is left out
-        """Quarantine a foreign pod that made the allocation raise."""
+        """Quarantine a foreign pod at which the allocation raised an error."""
         self._foreign_pods = tuple(other for other in self._foreign_pods if other.uid != pod.uid)
 
 
@@ -117,6 +116,6 @@ class SnapshotReclaim:
         """The limits on evictions."""
         return self._eviction_limits
 
-    def next_capacity(self, allocation: Allocation) -> float:  # noqa: ARG002 - there is no next pass
+    def seconds_until_capacity(self, allocation: Allocation) -> float:  # noqa: ARG002 - there is no next pass
         """Infinity: there is no next pass."""
         return inf

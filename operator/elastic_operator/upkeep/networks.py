@@ -36,7 +36,7 @@ async def _try_write(session: Session, network: JobNetwork, job: objects.CustomM
     except ClusterError as error:
         if error.retry_policy.is_transient:
             return False
-        log.warning("job=%s/%s cannot update the NetworkPolicy: %s", job.namespace, job.name, error)
+        log.warning("cannot update the NetworkPolicy of a job job=%s/%s reason=%s", job.namespace, job.name, error)
     except Exception:
-        log.exception("job=%s/%s cannot build the NetworkPolicy", job.namespace, job.name)
+        log.exception("cannot build the NetworkPolicy of a job job=%s/%s", job.namespace, job.name)
     return True

@@ -16,6 +16,7 @@ from elastic_operator.build.resource_quota import QUOTA_NAME, build_resource_quo
 from elastic_operator.cluster import api_requests, objects
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
+from elastic_operator.memory import LastSeen
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
 from elastic_operator.plan.policies.plain_pod_limits import Holdings, non_preemptible_gpus, plain_pod_limits
 from elastic_operator.plan.policies.resolve import ResolvedPolicies
@@ -59,19 +60,17 @@ class PlainPodQuotas:
     ) -> None:
         self._session, self._quotas, self._namespaces = session, quotas, namespaces
         self._plain, self._classes, self._serves = plain, classes, serves
-        self._seen: tuple[ResolvedPolicies, AllocationInputs, Holdings] | None = None
-        self._namespaces_seen = -1
-        self._upkeep = Upkeep("namespace", "its quota of plain pods", self._due)
+        self._last: tuple[ResolvedPolicies, AllocationInputs, Holdings] | None = None
+        """The result of the last pass with a change."""
+        self._last_seen: LastSeen[object] = LastSeen()
+        self._upkeep = Upkeep("namespace", "the quota of plain pods", self._due)
 
     def pass_ended(self, resolved: ResolvedPolicies, inputs: AllocationInputs) -> None:
         """Take the result of a pass. The limits are not computed again from an unchanged result."""
-        now, last = (resolved, inputs, self._plain()), self._seen
-        # By identity (23), but for the few GPUs of plain pods, which the ledger adds up anew.
-        same = last is not None and last[0] is now[0] and last[1].jobs is now[1].jobs and last[2] == now[2]
-        if same and self._namespaces_seen == self._namespaces.revision:
-            return
-        self._seen, self._namespaces_seen = now, self._namespaces.revision
-        self._upkeep.notify()
+        plain = self._plain()
+        if self._last_seen.changed((resolved, inputs.jobs, plain, self._namespaces.revision)):
+            self._last = resolved, inputs, plain
+            self._upkeep.notify()
 
     def quota_changed(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
         """A listener of the quotas' store. It ignores the status, which changes with each pod."""
@@ -84,13 +83,15 @@ class PlainPodQuotas:
 
     def _due(self) -> Writes:
         """The writes that are due, higher limits last; none before the first pass."""
-        if self._seen is None:
+        if self._last is None:
             return {}
-        limits = self._limits(*self._seen)
-        known = {quota.metadata.namespace: quota for quota in self._quotas if quota.metadata.deletion_timestamp is None}
-        names = {*limits, *known}
+        limits = self._limits(*self._last)
+        quotas = {
+            quota.metadata.namespace: quota for quota in self._quotas if quota.metadata.deletion_timestamp is None
+        }
+        names = {*limits, *quotas}
         self._upkeep.forget_deleted(names)
-        writes = [_Write(name, known.get(name), limits.get(name)) for name in sorted(names)]
+        writes = [_Write(name, quotas.get(name), limits.get(name)) for name in sorted(names)]
         due = [write for write in writes if not self._is_up_to_date(write)]
         return {
             write.namespace: partial(self._write, write) for write in sorted(due, key=lambda one: one.raises_a_limit)
@@ -118,17 +119,17 @@ class PlainPodQuotas:
         return build_resource_quota(namespace, limits, classes=self._classes)
 
     async def _write(self, write: _Write) -> None:
-        known = write.known
+        quota = write.known
         if write.limits is None:
-            assert known is not None, "a namespace without limits and without a quota needs no write"
-            await api_requests.delete_resource_quota(self._session, write.namespace, QUOTA_NAME, uid=known.metadata.uid)
-            self._quotas.observe_deleted(known.metadata.uid)
+            assert quota is not None, "a namespace without limits and without a quota needs no write"
+            await api_requests.delete_resource_quota(self._session, write.namespace, QUOTA_NAME, uid=quota.metadata.uid)
+            self._quotas.observe_deleted(quota.metadata.uid)
             return
         manifest = self._manifest(write.namespace, write.limits)
-        if known is None:
+        if quota is None:
             answer = await api_requests.create_resource_quota(self._session, manifest)
         else:
-            version = known.metadata.resource_version
+            version = quota.metadata.resource_version
             answer = await api_requests.replace_resource_quota(self._session, manifest, resource_version=version)
         self._quotas.observe(answer)
 

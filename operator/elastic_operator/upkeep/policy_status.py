@@ -35,7 +35,7 @@ class PolicyStatuses:
         self._generations: dict[str, int] = {}
         """The generation of each policy (uid) that the last pass read."""
         self._revision = -1
-        self._upkeep = Upkeep("policy", "its status", self._due)
+        self._upkeep = Upkeep("policy", "the status", self._due)
         self._found: dict[str, PolicyStatus] = {}
         self._pruned_fields = PrunedFields(PLURAL)
 
@@ -82,7 +82,7 @@ class PolicyStatuses:
             try:
                 status = overview.status(name, generation, problems, before=status_of(body), now=now)
             except Exception:
-                log.exception("policy=%s its status cannot be worked out", name)
+                log.exception("cannot compute the status of a policy policy=%s", name)
                 continue  # the other policies get their statuses (88)
             found[uid] = status
             wanted = status.model_dump(mode="json", by_alias=True, exclude_none=True)

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Container, Mapping
 
 from elastic_operator.cluster.errors import AlreadyExists, ClusterError, NotFound
-from elastic_operator.cluster.waiting import waited_for
+from elastic_operator.cluster.waiting import wait_with_timeout
 
 log = logging.getLogger(__name__)
 
@@ -35,35 +35,33 @@ class Upkeep:
         self._news.set()
 
     async def run(self) -> None:
-        """Write until cancelled. If the due writes cannot be found by an error of our own, they wait for a change."""
+        """Write until cancelled. If the due writes cannot be computed, they wait for the next change."""
         while True:
-            await waited_for(self._news, UPKEEP_RETRY_SECONDS if self._failures else None)
+            await wait_with_timeout(self._news, UPKEEP_RETRY_SECONDS if self._failures else None)
             self._news.clear()
             try:
                 for name, write in self._due().items():
                     await self._try(name, write)
             except Exception:
-                log.exception("%s of each %s cannot be kept; tried again after a change", self._what, self._kind)
+                log.exception("cannot compute %s of each %s; retried after the next change", self._what, self._kind)
             await asyncio.sleep(BETWEEN_SECONDS)
 
     async def _try(self, name: str, write: Callable[[], Awaitable[None]]) -> None:
-        """Write; a failed write is tried again, and keeps no other (88). If the object is deleted or exists already, a
-        watch brings the news.
+        """Write. A failed write is tried again later, and does not keep other writes from being made (88). If the
+        object is deleted or exists already, a watch brings the news.
         """
         try:
             await write()
         except (NotFound, AlreadyExists):
             self._failures.pop(name, None)
         except ClusterError as error:
-            message, before = str(error) if error.retry_policy.is_reported else "", self._failures.get(name)
+            message, previous = str(error) if error.retry_policy.is_reported else "", self._failures.get(name)
             self._failures[name] = message
-            if message and message != before:
-                log.warning("%s=%s %s cannot be written: %s", self._kind, name, self._what, message)
+            if message and message != previous:
+                log.warning("cannot write %s %s=%s reason=%s", self._what, self._kind, name, message)
         except Exception as error:
             if self._failures.get(name) != repr(error):
-                log.exception(
-                    "%s=%s %s cannot be written: an error of the operator's own", self._kind, name, self._what
-                )
+                log.exception("cannot write %s: an internal error of the operator %s=%s", self._what, self._kind, name)
             self._failures[name] = repr(error)
         else:
             self._failures.pop(name, None)

@@ -22,7 +22,7 @@ POSTERS = 4
 LABEL = "fuzzed"
 SETTLED_SECONDS = 120.0
 SHOWN = 3
-TROUBLE = ("Traceback", "pass failed", "could not be carried out", "unreadable job")
+TROUBLE = ("Traceback", "pass failed", "could not be carried out", "cannot read a job")
 """What the operator logs when it met something that it was not made for."""
 
 

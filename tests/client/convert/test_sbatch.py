@@ -84,7 +84,7 @@ SAID = [
     ("setup", "line 11: #SBATCH --partition=gpu: write spec.template.spec.nodeSelector"),
     ("setup", "line 13: #SBATCH --frobnicate=3: "),
     ("setup", "line 15: `module load cuda/12.4` stays: the image must have it."),
-    ("setup", "line 20: export MASTER_PORT=29500: it finds out nodes or addresses"),
+    ("setup", "line 20: export MASTER_PORT=29500: it finds nodes or addresses"),
     ("setup", "line 31: srun --cpu-bind=none: a pod has no steps"),
     ("setup", "$SLURM_CPUS_PER_TASK -> env: 96"),
     ("setup", "line 38: #SBATCH --nodes=9: it stands after the first command"),

@@ -20,4 +20,4 @@ def make_plan(*command, gpus_there=0, checkpoint_path="", **flags):
 
 def make_place(index=0, *, serial=1, epoch=1):
     """A pod's."""
-    return Place(index, serial, epoch, Path("/run/wish"), Path("/run") / str(serial))
+    return Place(index, serial, epoch, Path("/run/membership"), Path("/run") / str(serial))

@@ -88,9 +88,7 @@ def test_a_wrong_size_is_one_line_and_changes_nothing(elastic, words, told):
 def test_scale_of_a_run_that_has_ended_says_that_neither_a_run_nor_a_cluster_is_there(elastic):
     ended = elastic("scale", "toy", "3")
     assert ended.code == Code.UNREACHABLE
-    assert (
-        "no run of this machine is called 'toy', and there is no way to a cluster: there is no kubeconfig" in ended.line
-    )
+    assert "no run of this machine is named 'toy', and no cluster can be reached: there is no kubeconfig" in ended.line
 
 
 CLUSTER = [("other", "3"), ("toy", "3", "-n", "team-a"), ("toy", "3", "--context", "c")]

@@ -93,9 +93,9 @@ def test_a_port_in_use_is_named():
         taken.bind(("", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(ClientError, match=f"--port {port}: somebody listens at {port}: write another"):
+        with pytest.raises(ClientError, match=f"--port {port}: a process listens at {port}: write another"):
             ports(port)
-        with pytest.raises(ClientError, match=f"--port {port - 1}: somebody listens at ({port - 1}|{port}): write"):
+        with pytest.raises(ClientError, match=f"--port {port - 1}: a process listens at ({port - 1}|{port}): write"):
             ports(port - 1)  # others on this machine may have that one
 
 

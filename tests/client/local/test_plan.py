@@ -8,7 +8,7 @@ import pytest
 
 from elastic_client.exits import ClientError, Code
 from elastic_client.local.place import Sizes
-from elastic_client.local.plan import check_room, size, variables, wish
+from elastic_client.local.plan import check_room, membership, size, variables
 from elastic_operator.build import elastic_pod
 from elastic_operator.build.request import BuildSettings
 from elastic_worker import contract, settings
@@ -16,7 +16,7 @@ from tests.client.local.plans import make_place, make_plan
 
 HERE = {contract.ENV_LOCAL_ADDR, contract.ENV_POD_UID, contract.ENV_TOKEN}
 """What the kubelet fills in."""
-OWN = {contract.ENV_WISH_FILE, contract.ENV_STATUS_PORT}
+OWN = {contract.ENV_MEMBERSHIP_FILE, contract.ENV_STATUS_PORT}
 """A container has a port and a folder of its own, where they are always the same."""
 
 
@@ -47,10 +47,10 @@ def test_a_pod_here_is_told_what_the_operator_tells_a_pod(index):
         settings=BuildSettings(),
     )
     ours = variables(plan, make_place(index, epoch=3), {})
-    assert {one["name"] for one in theirs} <= {*ours, contract.ENV_WISH_FILE}
+    assert {one["name"] for one in theirs} <= {*ours, contract.ENV_MEMBERSHIP_FILE}
     expected = {one["name"]: one["value"] for one in theirs if one["name"] not in HERE | OWN}
     assert {name: ours[name] for name in expected} == expected
-    assert (contract.ENV_WISH_FILE in ours) == (index == 0)
+    assert (contract.ENV_MEMBERSHIP_FILE in ours) == (index == 0)
 
 
 def test_the_launcher_can_read_what_it_is_told():
@@ -157,7 +157,7 @@ def test_a_pod_has_the_users_variables_and_none_of_another_job(environ, flags, n
     assert variables(make_plan(**flags), make_place(), environ).get(name) == value
 
 
-def test_a_wish_names_those_who_are_to_take_part():
-    told = wish(3, Sizes(1, 4), {"toy-master-0": "a", "toy-worker-0": "b"})
+def test_a_membership_names_those_who_are_to_take_part():
+    told = membership(3, Sizes(1, 4), {"toy-master-0": "a", "toy-worker-0": "b"})
     members = [{"name": "toy-master-0", "uid": "a"}, {"name": "toy-worker-0", "uid": "b"}]
     assert told == {"wish": 3, "members": members, "min": 1, "max": 4}

@@ -53,19 +53,19 @@ def test_who_would_lose_again_right_away_what_it_takes_gets_nothing_and_says_why
     found = steady(Mistaken()).allocate(world(OWNER, PREEMPTOR))
     assert (notation(found["owner"]), notation(found["taker"])) == ("m0 w0 w1 w2", "")
     assert found["taker"].size_reason.code == "WouldNotLast"
-    assert "It would have 2 pods, and lose 2 of them at once" in found["taker"].message
+    assert "The job would get 2 pods, and lose 2 of them at once" in found["taker"].message
     assert found.would_not_last.keys() == {"taker"}
 
 
 def test_who_was_left_out_for_ten_seconds_is_served_as_it_comes():
     found, before = steady(Mistaken()), world(OWNER, PREEMPTOR)
     assert found.allocate(before).would_not_last.keys() == {"taker"}
-    assert found.again_at == before.now + PATIENCE_SECONDS
+    assert found.again_at_epoch == before.now + PATIENCE_SECONDS
     soon = replace(before, now=before.now + PATIENCE_SECONDS - 1)
     assert found.allocate(soon).would_not_last.keys() == {"taker"}
-    late = found.allocate(replace(before, now=found.again_at))
+    late = found.allocate(replace(before, now=found.again_at_epoch))
     assert (late.would_not_last, notation(late["taker"])) == ({}, "~m0@n1 ~w0@n1")
-    assert found.again_at == inf
+    assert found.again_at_epoch == inf
 
 
 def test_a_job_that_would_have_two_masters_is_left_out_for_ever():
@@ -88,7 +88,7 @@ def test_a_job_never_gets_two_masters():
     extra = replace(assignment, create=allocate(world(make_job("one", 1, team="red"))).assignment("one").create)
     second = allocate(inputs)
     with patch.object(type(first), "assignment", lambda self, _: extra if self is first else assignment):
-        assert short_lived(inputs, first, second) == {"one": "It would have two masters."}
+        assert short_lived(inputs, first, second) == {"one": "The job would have two masters."}
 
 
 @pytest.mark.parametrize("place", ["reserved", "nominated"])
@@ -116,7 +116,7 @@ def test_an_allocation_that_comes_out_again_is_left_as_it_is(inputs):
 
 @pytest.mark.parametrize("repetitions", [1, 8])
 @given(inputs=shared_inputs(SHAPES))
-def test_nobody_loses_a_pod_for_what_would_be_undone_even_where_the_rounds_are_not_repeated(repetitions, inputs):
+def test_no_pod_is_preempted_for_a_change_that_would_be_undone_even_without_repeated_rounds(repetitions, inputs):
     with patch.object(rounds, "_MAX_REPETITIONS", repetitions):
         found = LookaheadAllocator().allocate(inputs)
         if found.has_shrinking_jobs:

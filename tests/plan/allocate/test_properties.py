@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from elastic_operator.plan.allocation.accounts import Entitlement
 from elastic_operator.plan.allocation.allocate import allocate
-from elastic_operator.plan.allocation.preemption.preempt import give_back
+from elastic_operator.plan.allocation.preemption.preempt import fill_back
 from elastic_operator.plan.allocation.rounds import Admissions
 from elastic_operator.plan.allocation.seating import seat_all
 from elastic_operator.plan.allocation.state import AllocationState
@@ -40,7 +40,7 @@ def loads(inputs, granted, *, now):
                 held[member.node].update(member.requests)
         for slot in grant.assignment.create:
             if slot.node is not None and (slot.ready or not now):
-                held[slot.node].update((job.master if slot.role == "master" else job.worker).requests)
+                held[slot.node].update(job.shape_of(slot.role).requests)
     return held
 
 
@@ -155,7 +155,7 @@ def test_no_minimum_takes_a_pod_that_it_does_not_need(inputs):
     minima = Admissions(state)
     for entitlement in Entitlement:
         minima.serve(entitlement)
-        give_back(state)
+        fill_back(state)
     for entry in state.queues.entries:
         for member in list(state.released(entry)):
             if entry.kept and entry.fits_more(1) and state.fits_back(entry, member):
@@ -169,7 +169,7 @@ def _assert_needed(state, entry, member):
     seats = [(other, seat) for other in state.queues.entries for seat in other.seats]
     for other, seat in seats:
         state.unseat(other, seat)
-    state.restore(entry, member)
+    state.fill_back(entry, member)
     seated = all(
         seat_all(state, other, master=s.role != ROLE_WORKER, workers=int(s.role == ROLE_WORKER)) for other, s in seats
     )
@@ -185,12 +185,12 @@ def test_a_minimum_that_was_not_given_does_not_fit_into_what_is_left(inputs):
         if (
             granted[job.uid].assignment.replicas
             or not job.wants
-            or (job.failed_size is not None and job.sizes[0] >= job.failed_size)
+            or (job.failed is not None and job.sizes[0] >= job.failed.size)
         ):
             continue
-        shapes = [job.master] + [job.worker] * (job.sizes[0] - 1)
+        shapes = [job.shape.master] + [job.shape.worker] * (job.sizes[0] - 1)
         free = {n.name: Counter(n.allocatable) - held[n.name] for n in inputs.nodes if n.usable}
-        if job.master is not job.worker:
+        if job.shape.master is not job.shape.worker:
             shapes = shapes[:1] if job.sizes[0] == 1 else []
         assert not shapes or not all(_place(free, shape.requests) for shape in shapes)
 

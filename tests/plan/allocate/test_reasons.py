@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from elastic_api.status import SizeReason
-from elastic_operator.plan.facts.allocation_inputs import Taint
+from elastic_operator.plan.allocation.explain import Explainer
+from elastic_operator.plan.facts.allocation_inputs import FailedSize, Taint
 from tests.plan.allocate.world import NOW, grants, make_job, make_node, make_shape
 
 FOUR, EIGHT = make_shape(4), make_shape(8)
@@ -19,146 +20,149 @@ CASES = {
         [make_node("n1", 4)],
         [make_job("a", 1, 2)],
         SizeReason.AT_MAXIMUM,
-        "2 of 2 pods. Raise maxReplicas to let it grow.",
+        "The job gets 2 of 2 pods. Raise maxReplicas to let it grow.",
     ),
     "nobody makes way for it": (
         [FULL],
         [make_job("a", 1, 2, may_preempt=False)],
         SizeReason.INSUFFICIENT_NODES,
-        "0 of 2 pods, 1 at least. 1 more needs 1 nvidia.com/gpu on one node; 1 usable node has 0 free of 4. Add a node,"
-        " or wait. The operator evicts no pods for this job for now, because the job's pods could not be created or"
-        " scheduled the last time. Edit the job to retry at once, or wait.",
+        "The job gets 0 of 2 pods and needs at least 1. 1 more needs 1 nvidia.com/gpu on one node; 1 usable node has 0"
+        " of 4 GPUs free. Add a node, or wait. The operator evicts no pods for this job for now, because the job's pods"
+        " could not be created or scheduled the last time. Edit the job to retry at once, or wait.",
     ),
     "suspended": ([make_node("n1", 4)], [make_job("a", 1, 2, wants=False)], SizeReason.SUSPENDED, ""),
     "ending": (
         [make_node("n1", 4)],
         [make_job("a", sizes=(), on="n1")],
         SizeReason.AT_MAXIMUM,
-        "1 pod. The job is ending: it gets no new pods.",
+        "The job is ending: it keeps 1 pod and gets no new ones.",
     ),
     "growth is delayed": (
         [make_node("n1", 4)],
         [make_job("a", 1, 2, on="n1", free=1, may_grow_at=NOW + 9)],
         SizeReason.SCALE_UP_DELAYED,
-        "1 of 2 pods. There is room for 2 pods; the job grows elasticity.scaleUpDelaySeconds after its last change of"
-        " size is complete. Lower that to grow sooner, or wait.",
+        "The job gets 1 of 2 pods. There is room for 2 pods; the job grows elasticity.scaleUpDelaySeconds after its"
+        " last change of size is complete. Lower that to grow sooner, or wait.",
     ),
     "growth is delayed but there is no room anyway": (
         [make_node("n1", 1)],
         [make_job("a", 1, 2, on="n1", free=1, may_grow_at=NOW + 9)],
         SizeReason.INSUFFICIENT_NODES,
-        "1 of 2 pods. 1 more needs 1 nvidia.com/gpu on one node; 1 usable node has 0 free of 1. Add a node, or wait.",
+        "The job gets 1 of 2 pods. 1 more needs 1 nvidia.com/gpu on one node; 1 usable node has 0 of 1 GPU free. Add a"
+        " node, or wait.",
     ),
     "a size failed": (
         [make_node("n1", 4)],
-        [make_job("a", 1, 2, on="n1", failed_size=2, failed_until=NOW + 9, failed_reason="no volume in zone b.")],
+        [make_job("a", 1, 2, on="n1", failed=FailedSize(2, NOW + 9, "no volume in zone b."))],
         SizeReason.SCALE_UP_FAILED,
-        "1 of 2 pods. 2 pods were tried: no volume in zone b. Edit the job, or wait until it is tried again.",
+        "The job gets 1 of 2 pods. An attempt with 2 pods failed: no volume in zone b. Edit the job, or wait until the"
+        " operator retries.",
     ),
     "the next allowed size is too large": (
         [make_node("n1", 4)],
         [make_job("a", sizes=(2, 8), on="n1 n1")],
         SizeReason.SIZE_NOT_ALLOWED,
-        "2 of 8 pods. 6 more need 1 nvidia.com/gpu each; there is room for 2, and the next allowed size is 8. Allow"
-        " sizes in between (allowedReplicas, replicaStep), or wait.",
+        "The job gets 2 of 8 pods. 6 more need 1 nvidia.com/gpu each; there is room for 2, and the next allowed size is"
+        " 8. Allow sizes in between (allowedReplicas, replicaStep), or wait.",
     ),
-    "other jobs hold the room for its minimum": (
+    "pods of other jobs use the GPUs of its minimum": (
         [make_node("n1", 4)],
         [make_job("a", 4, on="n1 n1 n1 n1", age=9), make_job("b", 2, 4)],
         SizeReason.HIGHER_PRIORITY_JOBS,
-        "0 of 4 pods, 2 at least. 2 more need 1 nvidia.com/gpu each; 1 usable node has 0 free of 4, the pods of other"
-        " jobs hold the room. Wait, or give the job a higher priority.",
+        "The job gets 0 of 4 pods and needs at least 2. 2 more need 1 nvidia.com/gpu each; 1 usable node has 0 of 4"
+        " GPUs free, and pods of other jobs use the rest. Wait, or give the job a higher priority.",
     ),
-    "other jobs hold the room it would grow into": (
+    "pods of other jobs use the GPUs that it would grow into": (
         [make_node("n1", 4)],
         [make_job("a", 3, on="n1 n1 n1"), make_job("b", 1, 2, on="n1")],
         SizeReason.HIGHER_PRIORITY_JOBS,
-        "1 of 2 pods. 1 more needs 1 nvidia.com/gpu on one node; 1 usable node has 0 free of 4, the pods of other jobs"
-        " hold the room. Wait.",
+        "The job gets 1 of 2 pods. 1 more needs 1 nvidia.com/gpu on one node; 1 usable node has 0 of 4 GPUs free, and"
+        " pods of other jobs use the rest. Wait.",
     ),
     "no node has the label": (
         [make_node("n1", 4), make_node("n2", 4, taints=(Taint("sick", "NoSchedule", "yes"),))],
         [make_job("b", shape=H100)],
         SizeReason.NODE_SELECTOR_UNSATISFIED,
-        "0 of 1 pod. 1 more needs 1 nvidia.com/gpu on one node; none of the 2 nodes suits the pods (1 of them: no label"
-        " gpu=h100, 1 of them: taint sick=yes:NoSchedule). Change the template's nodeSelector, affinity or tolerations,"
-        " or add a node.",
+        "The job gets 0 of 1 pod. 1 more needs 1 nvidia.com/gpu on one node; none of the 2 nodes suits the pods (1 of"
+        " them: no label gpu=h100, 1 of them: taint sick=yes:NoSchedule). Change the template's nodeSelector, affinity"
+        " or tolerations, or add a node.",
     ),
     "there are no nodes": (
         [],
         [make_job("b")],
         SizeReason.NODE_SELECTOR_UNSATISFIED,
-        "0 of 1 pod. 1 more needs 1 nvidia.com/gpu on one node; there are no nodes. Change the template's nodeSelector,"
-        " affinity or tolerations, or add a node.",
+        "The job gets 0 of 1 pod. 1 more needs 1 nvidia.com/gpu on one node; there are no nodes. Change the template's"
+        " nodeSelector, affinity or tolerations, or add a node.",
     ),
     "enough GPUs but not on one node": (
         [make_node("n1", 8, used=4), make_node("n2", 8, used=4)],
         [make_job("b", shape=EIGHT)],
         SizeReason.GPUS_FRAGMENTED,
-        "0 of 1 pod. 1 more needs 8 nvidia.com/gpu on one node; 2 usable nodes have 8 free of 16, but scattered. Use"
-        " pods with fewer GPUs each, or wait.",
+        "The job gets 0 of 1 pod. 1 more needs 8 nvidia.com/gpu on one node; 2 usable nodes have 8 of 16 GPUs free, but"
+        " spread over so many nodes that the pods do not fit. Use pods with fewer GPUs each, or wait.",
     ),
     "GPUs are free but CPU is not": (
         [make_node("n1", 4, cpu=16, used_cpu=15)],
         [make_job("b", 1, shape=make_shape(1, cpu=2))],
         SizeReason.INSUFFICIENT_CPU_OR_MEMORY,
-        "0 of 1 pod. 1 more needs 2 cpu on one node; GPUs are free, but 1 usable node is short of cpu. Ask for less per"
-        " pod, free some, or wait.",
+        "The job gets 0 of 1 pod. 1 more needs 2 cpu on one node; GPUs are free, but 1 usable node is short of cpu. Ask"
+        " for less per pod, free some, or wait.",
     ),
     "no node has this much CPU": (
         [make_node("n1", 4, cpu=16)],
         [make_job("b", 1, shape=make_shape(1, cpu=32))],
         SizeReason.INSUFFICIENT_CPU_OR_MEMORY,
-        "0 of 1 pod. 1 more needs 32 cpu on one node; GPUs are free, but 1 usable node is short of cpu. Ask for less"
-        " per pod.",
+        "The job gets 0 of 1 pod. 1 more needs 32 cpu on one node; GPUs are free, but 1 usable node is short of cpu."
+        " Ask for less per pod.",
     ),
     "the host port is taken": (
         [make_node("n1", 4, used_ports=frozenset({("", "TCP", 80)}))],
         [make_job("b", 1, shape=make_shape(1, host_ports=frozenset({("10.0.0.1", "TCP", 80)})))],
         SizeReason.INSUFFICIENT_CPU_OR_MEMORY,
-        "0 of 1 pod. 1 more needs a place on one node; GPUs are free, but 1 usable node is short of host ports. Ask for"
-        " less per pod, free some, or wait.",
+        "The job gets 0 of 1 pod. 1 more needs a place on one node; GPUs are free, but 1 usable node is short of host"
+        " ports. Ask for less per pod, free some, or wait.",
     ),
     "no node has so many GPUs": (
         [make_node("n1", 4), make_node("n2", 2)],
         [make_job("b", shape=EIGHT)],
         SizeReason.INSUFFICIENT_NODES,
-        "0 of 1 pod. 1 more needs 8 nvidia.com/gpu on one node; the largest usable node has 4 nvidia.com/gpu. Ask for"
-        " less per pod, or add larger nodes.",
+        "The job gets 0 of 1 pod. 1 more needs 8 nvidia.com/gpu on one node; the largest usable node has 4"
+        " nvidia.com/gpu. Ask for less per pod, or add larger nodes.",
     ),
     "the disk of the only node is full": (
         [make_node("n1", 4, taints=(Taint("node.kubernetes.io/disk-pressure", "NoSchedule"),))],
         [make_job("a")],
         SizeReason.INSUFFICIENT_NODES,
-        "0 of 1 pod. 1 more needs 1 nvidia.com/gpu on one node; no suitable node is usable (n1 is under DiskPressure)."
-        " Add a node, or wait.",
+        "The job gets 0 of 1 pod. 1 more needs 1 nvidia.com/gpu on one node; no suitable node is usable (n1 is under"
+        " DiskPressure). Add a node, or wait.",
     ),
     "the free node is cordoned": (
         [make_node("n1", 4), make_node("n2", 4, cordoned=True)],
         [make_job("b", 1, 2, shape=FOUR, on="n1")],
         SizeReason.INSUFFICIENT_NODES,
-        "1 of 2 pods. 1 more needs 4 nvidia.com/gpu on one node; 1 usable node has 0 free of 4 (n2 is cordoned)."
-        " Uncordon it, add a node, or wait.",
+        "The job gets 1 of 2 pods. 1 more needs 4 nvidia.com/gpu on one node; 1 usable node has 0 of 4 GPUs free (n2 is"
+        " cordoned). Uncordon it, add a node, or wait.",
     ),
     "every suitable node is closed": (
         [make_node("n1", 4, cordoned=True), make_node("n2", 4, ready=False)],
         [make_job("b")],
         SizeReason.INSUFFICIENT_NODES,
-        "0 of 1 pod. 1 more needs 1 nvidia.com/gpu on one node; no suitable node is usable (n1 is cordoned, n2 is"
-        " NotReady). Uncordon it, add a node, or wait.",
+        "The job gets 0 of 1 pod. 1 more needs 1 nvidia.com/gpu on one node; no suitable node is usable (n1 is"
+        " cordoned, n2 is NotReady). Uncordon it, add a node, or wait.",
     ),
     "foreign pods use the nodes": (
         [FULL],
         [make_job("b", 2, 3)],
         SizeReason.INSUFFICIENT_NODES,
-        "0 of 3 pods, 2 at least. 2 more need 1 nvidia.com/gpu each; 1 usable node has 0 free of 4. Add a node, or"
-        " wait.",
+        "The job gets 0 of 3 pods and needs at least 2. 2 more need 1 nvidia.com/gpu each; 1 usable node has 0 of 4"
+        " GPUs free. Add a node, or wait.",
     ),
     "only the master finds no room": (
         [make_node("n1", 4, cpu=2)],
         [make_job("b", 2, master=make_shape(4, cpu=1), shape=make_shape(1, cpu=1), on="- n1")],
         SizeReason.INSUFFICIENT_NODES,
-        "1 of 2 pods. A master needs 4 nvidia.com/gpu on one node; 1 usable node has 3 free of 4. Add a node, or wait.",
+        "The job gets 1 of 2 pods. A master needs 4 nvidia.com/gpu on one node; 1 usable node has 3 of 4 GPUs free. Add"
+        " a node, or wait.",
     ),
 }
 
@@ -185,3 +189,14 @@ def test_amounts_are_written_as_users_write_them():
     shape = replace(make_shape(0), requests={"cpu": 1500, "memory": 3 << 30, "pods": 1})
     message = grants([make_node("n1", 0, cpu=1)], [make_job("a", shape=shape)])["a"].message
     assert "1.5 cpu, 3Gi memory" in message
+
+
+def test_an_error_while_a_grant_is_explained_is_not_taken_for_a_job_without_a_grant(monkeypatch):
+    def raises(*_):
+        raise KeyError("cpu")
+
+    found = grants([make_node("n1", 1)], [make_job("a", 4)])
+    monkeypatch.setattr(Explainer, "why", raises)
+    assert found.get("b") is None
+    with pytest.raises(KeyError, match="cpu"):
+        found.get("a")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from elastic_operator.plan.facts.allocation_inputs import HostPort, JobDemand, Node, Taint
+from elastic_operator.plan.facts.allocation_inputs import FailedSize, HostPort, JobDemand, Node, Taint
 from tests.plan.allocate.world import NOW, grants, make_job, make_node, make_shape, outcome
 
 TWO = (make_node("n1", 2), make_node("n2", 2))
@@ -219,14 +219,14 @@ GROWTH = {
         TWO, (make_job("a", sizes=(2, 4), on="n1 n1 n2", free=2, may_grow_at=NOW + 5),), {"a": "m0 w0 -w1"}
     ),
     "a size that failed waits, smaller ones do not": Case(
-        TWO, (make_job("a", 1, 4, on="n1", failed_size=3, failed_until=NOW + 5),), {"a": "m0 +w0@n1"}
+        TWO, (make_job("a", 1, 4, on="n1", failed=FailedSize(3, NOW + 5)),), {"a": "m0 +w0@n1"}
     ),
     "a size that failed is tried again when its time has come": Case(
-        TWO, (make_job("a", 1, 2, on="n1", failed_size=2, failed_until=NOW),), {"a": "m0 +w0@n1"}
+        TWO, (make_job("a", 1, 2, on="n1", failed=FailedSize(2, NOW)),), {"a": "m0 +w0@n1"}
     ),
     "a minimum that failed waits and holds no room": Case(
         TWO,
-        (make_job("a", 4, age=9, failed_size=4, failed_until=NOW + 5), make_job("b", 4)),
+        (make_job("a", 4, age=9, failed=FailedSize(4, NOW + 5)), make_job("b", 4)),
         {"a": "", "b": "+m0@n1 +w0@n1 +w1@n2 +w2@n2"},
     ),
     "growth goes into room that will be free, but not yet": Case(
@@ -398,7 +398,7 @@ def test_a_delayed_job_says_when_to_look_again():
 
 
 def test_a_failed_size_says_when_to_look_again():
-    granted = grants(TWO, [make_job("a", 1, 4, on="n1", failed_size=2, failed_until=NOW + 7)])["a"]
+    granted = grants(TWO, [make_job("a", 1, 4, on="n1", failed=FailedSize(2, NOW + 7))])["a"]
     assert granted.requeue_at == NOW + 7
 
 

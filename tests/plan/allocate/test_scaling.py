@@ -8,7 +8,7 @@ import pytest
 
 from elastic_operator.plan.allocation.accounts import Entitlement
 from elastic_operator.plan.allocation.allocate import allocate
-from elastic_operator.plan.allocation.preemption.candidates import Candidates, Unit
+from elastic_operator.plan.allocation.preemption.candidates import Candidates, VictimUnit
 from elastic_operator.plan.allocation.preemption.options import Options
 from elastic_operator.plan.allocation.preemption.rules import PreemptionCheck
 from elastic_operator.plan.facts.allocation_inputs import JobDemand, Node
@@ -68,7 +68,7 @@ def namespaces_without_a_policy(namespaces: int) -> None:
     """Each has a job, and all begin at once; who begins or grows changes how all of them stand to others."""
     nodes = [make_node(f"n{i}", 8) for i in range(namespaces // 4)]
     jobs = [make_job(f"j{i:05}", 1, 4, team=f"x{i}") for i in range(namespaces)]
-    settings = Settings()
+    settings = Settings().allocation
     inputs = make_inputs(nodes, jobs, teams=settings.default_parents, default_team=settings.default_team)
     allocation = allocate(inputs)
     assert all(len(allocation.assignment(uid).create) == 2 for uid in allocation)
@@ -135,7 +135,7 @@ def test_nodes_are_examined_only_if_a_team_there_has_a_pod_to_give(monkeypatch: 
     """
     examined, on_node = list[int](), Candidates.on_node
 
-    def counted(self: Candidates, node: int) -> Iterator[Unit]:
+    def counted(self: Candidates, node: int) -> Iterator[VictimUnit]:
         examined.append(node)
         return on_node(self, node)
 

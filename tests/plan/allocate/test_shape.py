@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 
-from elastic_operator.plan.facts.allocation_inputs import PodShape, Toleration
+from elastic_operator.plan.allocation.fit import misfit
+from elastic_operator.plan.allocation.journal import Journal
+from elastic_operator.plan.allocation.node_board import NodeBoard
+from elastic_operator.plan.facts.allocation_inputs import Toleration
 from elastic_operator.plan.facts.pod_shape import excluding_nodes, shape_of
-from tests.plan.allocate.world import GPU
+from tests.plan.allocate.world import GPU, make_node, make_shape
 
 
 def read(claims=None, **pod):
@@ -34,28 +39,63 @@ def test_selector_affinity_and_tolerations_are_read():
 
 
 ZONE = {"key": "zone", "operator": "In", "values": ["a"]}
-NOT_ON_N1 = {"key": "metadata.name", "operator": "NotIn", "values": ["n1"]}
 
 
-@pytest.mark.parametrize(
-    ("terms", "becomes"),
-    [
-        pytest.param((), ({"matchFields": [NOT_ON_N1]},), id="without terms there is one with the rule"),
-        pytest.param(
-            ({"matchExpressions": [ZONE]},),
-            ({"matchExpressions": [ZONE], "matchFields": [NOT_ON_N1]},),
-            id="a term gets the rule beside its own",
-        ),
-        pytest.param(
-            ({}, {"matchExpressions": []}), ({}, {"matchExpressions": []}), id="an empty term matches no node"
-        ),
-    ],
-)
-def test_nodes_are_avoided_in_each_alternative(terms, becomes):
-    assert excluding_nodes(PodShape(requests={}, affinity=terms), ["n1"]).affinity == becomes
+@pytest.mark.parametrize("terms", [(), ({"matchExpressions": [ZONE]},), ({"matchExpressions": [ZONE]}, {}), ({},)])
+def test_avoided_nodes_are_excluded_beside_the_own_rules(terms):
+    own = make_shape(affinity=terms)
+    avoiding = excluding_nodes(own, ["n1"])
+    for name in ("n1", "n2"):
+        node = make_node(name, labels={"zone": "a"})
+        assert misfit(avoiding, node) == (misfit(own, node) if name == "n2" else "node affinity")
 
 
-def test_host_ports_of_containers_and_sidecars_are_read_and_those_of_init_containers_are_not():
+def test_jobs_that_avoid_different_nodes_share_what_is_known_about_all_other_nodes():
+    nodes = [make_node(f"n{i:03}") for i in range(200)]
+    board = NodeBoard(nodes, (GPU,), Journal())
+    shapes = [excluding_nodes(make_shape(), [f"n{i:03}", "gone"]) for i in range(50)]
+    found = [board.requirements(shape) for shape in [make_shape(), *shapes]]
+    lists = {id(one): one for requirements in found for one in referents(requirements, 200)}
+    assert sum(len(one) for one in lists.values()) == 2 * 200
+    for i, requirements in enumerate(found[1:]):
+        assert list(requirements.nodes) == [n for n in range(200) if n != i]
+        assert len(requirements.nodes) == 199
+        assert i not in requirements.node_set
+        assert requirements.node_set & {i, i + 1} == {i + 1}
+
+
+def test_equal_shapes_share_their_requirements_in_whatever_order_they_were_written():
+    zone = {"key": "zone", "operator": "In", "values": ["a"]}
+    terms = {"matchExpressions": [zone], "matchFields": []}
+
+    def shape(order, **more):
+        affinity = ({key: terms[key] for key in order(terms)},)
+        labels = {"gpu": "h100", "zone": "a"}
+        return make_shape(node_selector={key: labels[key] for key in order(labels)}, affinity=affinity, **more)
+
+    board = NodeBoard([make_node()], (GPU,), Journal())
+    requirements = board.requirements(shape(list))
+    assert board.requirements(shape(reversed)) is requirements
+    reasons = [shape(list, pinnable=False, unpinned_because=f"claim {i} is not bound") for i in range(2)]
+    unpinnable = [board.requirements(one) for one in reasons]
+    assert unpinnable[0] is unpinnable[1] is not requirements
+
+
+def test_a_board_forgets_the_requirements_of_old_shapes():
+    board = NodeBoard([make_node()], (GPU,), Journal())
+    first = board.requirements(make_shape(1))
+    for cpu in range(2, 10_002):
+        board.requirements(make_shape(1, cpu=cpu))
+    assert board.requirements(make_shape(1)) is not first
+
+
+def referents(requirements, at_least):
+    """The collections of nodes that the requirements keep alive, themselves or by a part."""
+    parts = [part for held in (requirements.nodes, requirements.node_set) for part in (held, *gc.get_referents(held))]
+    return [part for part in parts if isinstance(part, tuple | frozenset) and len(part) >= at_least - 1]
+
+
+def test_host_ports_of_containers_and_sidecars_are_read_but_not_those_of_init_containers():
     port = {"containerPort": 80, "hostPort": 8080, "hostIP": "0.0.0.0"}
     side = {"name": "s", "restartPolicy": "Always", "ports": [{"hostPort": 9, "protocol": "UDP", "hostIP": "10.0.0.1"}]}
     once = {"name": "o", "ports": [{"hostPort": 7}]}

@@ -10,12 +10,13 @@ from elastic_operator.plan.facts.allocation_inputs import (
     AllocationInputs,
     AllocationSettings,
     JobDemand,
+    JobShape,
     Member,
     Node,
     PodShape,
 )
 from elastic_operator.plan.facts.decisions import Grant
-from elastic_operator.plan.facts.team import NO_POLICY, Flavor, Quota, Team
+from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, NO_POLICY, Flavor, Quota, Team
 
 GPU = "nvidia.com/gpu"
 NOW = 1000.0
@@ -53,7 +54,7 @@ def make_members(job, on, master, worker):
         shape = worker if role == "worker" else master
         if node != "-":
             where = None if node == "?" else node
-            members.append(Member.of(f"{job}-{role[0]}{number}", role, number, where, shape))
+            members.append(Member.from_load(f"{job}-{role[0]}{number}", role, number, where, shape))
     return tuple(members)
 
 
@@ -61,6 +62,13 @@ def make_job(name, low=1, high=None, *, on="", sizes=None, shape=None, master=No
     """A job; `age` makes it older, `on` says where its members are, `free` is `undelayed_size`."""
     worker = shape or make_shape()
     master = master or worker
+    job_shape = JobShape(
+        master,
+        worker,
+        more.pop("flavor", DEFAULT_FLAVOR),
+        more.pop("flavor_problem", ""),
+        more.pop("pod_priorities", (1, 0)),
+    )
     return JobDemand(
         uid=name,
         namespace=more.pop("team", "team-a"),
@@ -68,8 +76,7 @@ def make_job(name, low=1, high=None, *, on="", sizes=None, shape=None, master=No
         priority=more.pop("priority", 0),
         created=NOW - age,
         sizes=tuple(range(low, (high or low) + 1)) if sizes is None else sizes,
-        master=master,
-        worker=worker,
+        shape=job_shape,
         members=make_members(name, on, master, worker),
         is_admitted=bool(on) if holds is None else holds,
         undelayed_size=free,
@@ -145,9 +152,9 @@ def _applied(job: JobDemand, grant: Grant, only_ready: bool) -> JobDemand:
     slots = [slot for slot in grant.assignment.create if slot.ready or not only_ready]
     reached = [size for size in job.sizes if len(members) <= size <= len(members) + len(slots)]
     for slot in () if waits else slots[: reached[-1] - len(members)] if reached else slots:
-        shape = job.master if slot.role == "master" else job.worker
+        shape = job.shape_of(slot.role)
         uid = f"{job.uid}-{slot.role[0]}{slot.index}"
-        members.append(Member.of(uid, slot.role, slot.index, slot.node, shape))
+        members.append(Member.from_load(uid, slot.role, slot.index, slot.node, shape))
     return replace(
         job, members=tuple(members), undelayed_size=grant.assignment.replicas, is_admitted=grant.assignment.replicas > 0
     )

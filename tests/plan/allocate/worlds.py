@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from math import inf
 
 from hypothesis import strategies as st
 
@@ -11,10 +12,13 @@ from elastic_operator.plan.facts.allocation_inputs import (
     NO_LIMIT,
     EvictionLimit,
     EvictionLimits,
+    FailedSize,
     ForeignPod,
     JobDemand,
+    JobShape,
     Member,
-    Preemptor,
+    NodeRequest,
+    PreemptorKey,
 )
 from elastic_operator.plan.job.demand import with_members
 from tests.plan.allocate.world import GPU, NOW, make_inputs, make_job, make_node, make_shape, make_team
@@ -122,10 +126,9 @@ def _perhaps_asking(draw, job):
     there = {(member.role, member.index) for member in job.members}
     places = [("master", 0), *(("worker", index) for index in range(9))]
     free = [place for place in places if place not in there][:missing]
-    shapes = {"master": job.master, "worker": job.worker}
-    pods = [Member.of(f"{job.uid}-{role[0]}{i}", role, i, None, shapes[role]) for role, i in free]
+    pods = [Member.from_load(f"{job.uid}-{role[0]}{i}", role, i, None, job.shape_of(role)) for role, i in free]
     since = NOW - draw(st.sampled_from([0, -10]))
-    return with_members(replace(job, may_request_nodes_at=since), pods)
+    return with_members(replace(job, node_request=NodeRequest(since)), pods)
 
 
 @st.composite
@@ -143,7 +146,7 @@ def _jobs(draw, name, free, shapes, delays):
         if hosts:
             node = draw(st.sampled_from(hosts))
             free[node] -= Counter(shape.requests)
-            members.append(Member.of(f"{name}-{role[0]}{index}", role, index, node, shape))
+            members.append(Member.from_load(f"{name}-{role[0]}{index}", role, index, node, shape))
     delayed = delays and draw(st.integers(0, 3)) == 0
     failed = delays and draw(st.integers(0, 7)) == 0
     return JobDemand(
@@ -153,15 +156,13 @@ def _jobs(draw, name, free, shapes, delays):
         priority=draw(st.integers(0, 2)),
         created=NOW - draw(st.integers(0, 3)),
         sizes=allowed,
-        master=master,
-        worker=worker,
+        shape=JobShape(master, worker),
         members=tuple(draw(st.permutations(members))),
         used_indices=frozenset(draw(st.sets(st.integers(0, 4), max_size=2))),
         is_admitted=bool(members) or draw(st.booleans()),
         undelayed_size=draw(st.integers(0, 8)) if delayed else 99,
-        may_grow_at=NOW + 20 if delayed else 0.0,
-        failed_size=draw(st.integers(1, 6)) if failed else None,
-        failed_until=NOW + 30,
+        may_grow_at=NOW + 20 if delayed else -inf,
+        failed=FailedSize(draw(st.integers(1, 6)), NOW + 30) if failed else None,
         wants=draw(st.integers(0, 9)) > 0,
     )
 
@@ -193,7 +194,7 @@ def crowds(draw, kind):
 
 @st.composite
 def _limits(draw, uids):
-    preemptors = st.sampled_from([Preemptor("a", uid) for uid in [*uids, "gone"]] + [Preemptor("b", "gone")])
+    preemptors = st.sampled_from([PreemptorKey("a", uid) for uid in [*uids, "gone"]] + [PreemptorKey("b", "gone")])
     return EvictionLimits(
         draw(st.sampled_from([NO_LIMIT, 1, 2, 3])),
         draw(st.sampled_from([NO_LIMIT, 1, 2, 4])),
@@ -218,22 +219,25 @@ def _like(draw, first, changes, most):
 _OF_JOBS = {
     "priority": (1,),
     "sizes": ((2, 3), (1, 3)),
-    "master": (make_shape(2),),
-    "worker": (make_shape(2),),
+    "shape": (
+        JobShape(make_shape(2), make_shape(1)),
+        JobShape(make_shape(1), make_shape(2)),
+        JobShape(make_shape(2), make_shape(2)),
+    ),
     "preemptible": (False,),
     "may_preempt": (False,),
-    "failed_size": (1, 2),
+    "failed": (FailedSize(1, NOW + 9), FailedSize(2, NOW + 9)),
     "waiting_since": (NOW - 1000,),
     "is_admitted": (True,),
     "namespace": ("b",),
 }
 _OF_GROWERS = {
     "sizes": ((1, 3), (2, 3)),
-    "worker": (make_shape(2),),
+    "shape": (JobShape(make_shape(1), make_shape(2)),),
     "preemptible": (False,),
     "may_preempt": (False,),
     "may_preempt_at": (NOW + 9,),
-    "failed_size": (2,),
+    "failed": (FailedSize(2, NOW + 9),),
     "undelayed_size": (0,),
     "namespace": ("b",),
 }
@@ -249,14 +253,12 @@ def _jobs_like_one(draw, free, grow):
         priority=0,
         created=NOW,
         sizes=draw(st.sampled_from([(1, 2, 3, 4), (1, 2), (2, 3)])),
-        master=shape,
-        worker=shape,
+        shape=JobShape(shape, shape),
         undelayed_size=99,
     )
     jobs = []
     for job in _like(draw, first, _OF_GROWERS if grow else _OF_JOBS, 8 if grow else 6):
-        waits = {"failed_until": NOW + 9 * bool(job.failed_size), "may_grow_at": NOW + 9 * (not job.undelayed_size)}
-        job = replace(job, **waits)
+        job = job if job.undelayed_size else replace(job, may_grow_at=NOW + 9)
         jobs.append(_placed(draw, job, free, job.sizes[0] + draw(st.sampled_from([0, 0, 1])) if grow else 0))
     return jobs
 
@@ -265,12 +267,12 @@ def _placed(draw, job, free, pods):
     """The job with that many members, where there is room."""
     members = []
     for i in range(pods):
-        role, index, shape = ("master", 0, job.master) if i == 0 else ("worker", i - 1, job.worker)
+        role, index, shape = ("master", 0, job.shape.master) if i == 0 else ("worker", i - 1, job.shape.worker)
         hosts = [n for n, room in sorted(free.items()) if all(room[r] >= v for r, v in shape.requests.items())]
         if hosts:
             node = draw(st.sampled_from(hosts))
             free[node] -= Counter(shape.requests)
-            members.append(Member.of(f"{job.uid}-{role[0]}{index}", role, index, node, shape))
+            members.append(Member.from_load(f"{job.uid}-{role[0]}{index}", role, index, node, shape))
     since = draw(st.sampled_from([None, NOW - 100])) if members else None
     return replace(job, members=tuple(members), is_admitted=job.is_admitted or bool(members), running_since=since)
 

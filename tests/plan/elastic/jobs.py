@@ -11,10 +11,10 @@ def make_elastic_spec(**fields):
     return make_spec(runtime={"mode": "Elastic"}, **fields)
 
 
-def make_membership(*names, wish=1, fewest=2, most=4, **more):
+def make_membership(*names, number=1, fewest=2, most=4, **more):
     """An annotation that names these pods."""
     members = [{"name": f"toy-{name}", "uid": f"uid-{name}"} for name in names]
-    return json.dumps({"wish": wish, "members": members, "min": fewest, "max": most, **more})
+    return json.dumps({"wish": number, "members": members, "min": fewest, "max": most, **more})
 
 
 def make_master(**fields):

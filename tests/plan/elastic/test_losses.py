@@ -86,10 +86,10 @@ BETWEEN_GROUPS = {**TRAINS, "report": replace(TOLD, state="Forming", members=(),
         (BETWEEN_GROUPS, 0, False),
         (BETWEEN_GROUPS, 131, True),
         (NOT_ANSWERED, 0, True),
-        ({**NOT_ANSWERED, "last_answer_at": None}, 0, True),
+        ({**NOT_ANSWERED, "last_answer_at": None, "pods_are_asked": True}, 0, True),
         ({**NOT_ANSWERED, "last_answer_at": START + 195}, 0, False),
         ({"report": replace(TOLD, master_uid="another", world_size=3), "last_answer_at": START + 197}, 0, True),
-        ({**TRAINS, "last_answer_at": -inf}, 0, False),
+        ({**TRAINS, "last_answer_at": None}, 0, False),
     ],
     ids=[
         "it trains",
@@ -135,7 +135,7 @@ def test_a_pod_that_its_master_has_given_up_is_named_with_its_node():
     assert reasons(plan(again, grant))["PodsGivenUp"] == ("False", "Over")
 
 
-def test_a_job_says_once_that_its_pods_train_on_a_node_that_is_not_ready_and_when_that_is_over():
+def test_a_job_reports_once_that_its_pods_train_on_an_unready_node_and_the_end_of_that():
     pods = (make_master(), make_worker(0), make_worker(1, node="n2"))
     grant = make_grant(keep=["master-0", "worker-0", "worker-1"])
     job = with_facts(make_elastic_job(pods), **TRAINS)
@@ -143,7 +143,7 @@ def test_a_job_says_once_that_its_pods_train_on_a_node_that_is_not_ready_and_whe
     assert (planned.deletes, planned.status.restarts) == ((), 0)
     assert [event.reason for event in planned.events if event.type == "Warning"] == ["NodesUnreachable"]
     assert reasons(planned)["NodesUnreachable"] == ("True", "StillTraining")
-    assert "n2. Its pods there still train" in planned.status.condition("Ready").message
+    assert "n2. The job's pods there still train" in planned.status.condition("Ready").message
     again = plan(replace(job, status=planned.status), grant, unready={"n2": 0})
     assert "NodesUnreachable" not in kinds(again)
     assert reasons(plan(replace(job, status=planned.status), grant))["NodesUnreachable"] == ("False", "Over")
@@ -205,7 +205,7 @@ def test_a_new_master_does_not_wait_for_what_happened_to_workers():
         pytest.param({"reason": "3 losses in two minutes. Lost toy-worker-0."}, 200, id="workers were lost"),
     ],
 )
-def test_what_is_tried_later_is_due_with_a_new_master_if_the_job_needs_it_and_never_forgotten(retry, due):
+def test_a_waiting_size_is_due_with_a_new_master_if_needed_and_is_never_forgotten(retry, due):
     waits = Retry(not_before=at(1500), attempt=3, **retry)
     planned = without_master(retry=waits)
     assert [create.role for create in planned.creates] == ["master"]
@@ -256,7 +256,7 @@ def test_a_failed_master_waits_for_its_own_failure_only():
 
 
 @pytest.mark.parametrize("size", [1, 4])
-def test_a_job_that_lost_its_master_still_takes_nothing_from_others_after_it_took_in_vain(size):
+def test_a_job_that_lost_its_master_does_not_preempt_again_after_it_did_so_in_vain(size):
     waits = Retry(reason="No room.", cause=RetryCause.UNSCHEDULABLE, not_before=at(100), attempt=3, size=size)
     assert may_preempt_at(without_master(failed_size=waits).status.failed_size) == START + 100 + FIRST_FUTILE_SECONDS
 
@@ -273,7 +273,7 @@ def test_a_lost_master_is_counted_once():
     assert (second.master_epoch, second.restarts) == (first.master_epoch, first.restarts)
 
 
-def test_a_new_master_that_is_lost_before_it_runs_has_used_its_number_and_the_wait_goes_on():
+def test_a_new_master_lost_before_it_runs_uses_its_number_and_the_wait_continues():
     first = without_master().status
     second = is_pending(make_master(master_epoch=2))
     grant = make_grant(keep=["worker-0", "worker-1", "master-0"])
@@ -426,13 +426,13 @@ def no_place(now, *, workers=2, since=100, **fields):
     return plan(job, make_grant(keep=[f"worker-{i}" for i in range(workers)]), now=now)
 
 
-def test_a_master_that_finds_no_place_gets_that_of_the_highest_worker_after_half_a_minute():
+def test_a_master_without_a_place_gets_the_highest_worker_s_after_half_a_minute():
     early = no_place(129)
     assert (early.deletes, early.requeue_at) == ((), START + 130)
     late = no_place(130)
     assert names(late.deletes) == ["toy-worker-1"]
-    assert "makes room for a new master" in late.deletes[0].reason
-    assert "makes room for a new master" in late.status.history[0].message
+    assert "is deleted to make room for a new master" in late.deletes[0].reason
+    assert "is deleted to make room for a new master" in late.status.history[0].message
     assert (late.status.replicas, late.status.target_replicas, late.status.incarnation) == (1, 1, 1)
     assert late.write_status_first
 
@@ -458,7 +458,7 @@ def test_one_goes_at_a_time():
     assert names(plan(job, grant, now=161).deletes) == ["toy-worker-2"]
 
 
-def test_a_master_that_the_scheduler_finds_no_node_for_is_waited_for_as_long_as_the_others_wait():
+def test_a_master_without_a_node_is_awaited_for_as_long_as_the_others_wait():
     master = is_pending(
         make_master(master_epoch=2), node=None, bound=False, unschedulable="no room", unschedulable_since=START + 100
     )

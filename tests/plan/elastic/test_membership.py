@@ -8,7 +8,7 @@ import pytest
 
 from elastic_api.job import MAX_REPLICAS
 from elastic_operator.plan.job.membership import MAX_NAMED, changed_membership
-from elastic_worker.coordinator import wish
+from elastic_worker.coordinator.membership import parse
 from tests.plan.elastic.jobs import (
     make_elastic_job,
     make_elastic_spec,
@@ -29,16 +29,16 @@ def test_what_the_master_knows_already_is_not_told_again():
 
 
 def test_pods_that_came_are_told_under_a_higher_number_to_that_master():
-    pods = (*make_group(1, membership=make_membership("master-0", "worker-0", wish=7)), make_worker(1))
+    pods = (*make_group(1, membership=make_membership("master-0", "worker-0", number=7)), make_worker(1))
     planned = plan(make_elastic_job(pods), make_grant(keep=["master-0", "worker-0", "worker-1"]))
     assert (planned.membership.name, planned.membership.uid) == ("toy-master-0", "uid-master-0")
-    assert told(planned) == json.loads(make_membership("master-0", "worker-0", "worker-1", wish=8))
+    assert told(planned) == json.loads(make_membership("master-0", "worker-0", "worker-1", number=8))
 
 
 def test_a_pod_that_is_to_go_is_no_member_from_the_same_plan_on():
     planned = plan(make_elastic_job(make_group(2)), make_grant(keep=["master-0", "worker-0"], release=["worker-1"]))
     assert [delete.name for delete in planned.deletes] == ["toy-worker-1"]
-    assert told(planned) == json.loads(make_membership("master-0", "worker-0", wish=2))
+    assert told(planned) == json.loads(make_membership("master-0", "worker-0", number=2))
 
 
 def test_a_pod_that_another_one_replaces_under_its_name_is_another_member():
@@ -55,7 +55,7 @@ def test_what_the_largest_job_is_told_fits_into_annotations(count):
     text = changed_membership(see(make_elastic_job((make_master(), *pods), spec=spec), now=0.0), 0.0).text
     content = json.loads(text)
     assert len(text) <= 200 * 1024
-    assert wish.parse(content).members == {"uid-master-0", *(pod.uid for pod in pods)}
+    assert parse(content).members == {"uid-master-0", *(pod.uid for pod in pods)}
     assert ("name" in content["members"][0]) is (count <= MAX_NAMED)
 
 

@@ -77,7 +77,7 @@ def test_the_rest_of_the_time_is_written_in_two_units(seconds, text):
     assert planned(make_report(*ALL, estimated_remaining_seconds=seconds)).status.training.eta == text
 
 
-def test_the_remaining_time_is_shown_as_soon_as_it_is_known_and_then_changes_as_seldom_as_all_else():
+def test_the_remaining_time_is_shown_once_known_and_then_renewed_as_rarely_as_other_fields():
     known = planned(make_report(*ALL, step=70)).status.training
     second = make_report(*ALL, step=71, read_at=START + 196, estimated_remaining_seconds=90)
     first = planned(second, training=known).status.training
@@ -235,8 +235,8 @@ def test_of_a_master_that_is_silent_it_is_said_since_when():
     ready = status.condition("Ready")
     assert ready.reason == "Running"
     assert ready.message == (
-        "2 pods, world size 2. The master has not answered since 2027-01-15T08:01:40Z. The operator does not know"
-        " whether it trains. Look at its log and its node."
+        "2 pods run with world size 2. The master has not answered since 2027-01-15T08:01:40Z. The operator does not"
+        " know whether it trains. Look at the master's log and node."
     )
 
 
@@ -248,9 +248,7 @@ FAILED = (make_change(generation=6, reason="Failure"), make_change(generation=5,
     [(1, 4, True), (0, 4, False), (2, 5, True), (1, 5, False), (9, 6, False)],
     ids=["two more", "two more, and may", "one more", "one more, and may", "none more, though fewer are allowed now"],
 )
-def test_failures_that_a_master_tells_of_end_the_job_when_there_are_more_of_them_than_it_may_be_started_over(
-    total, generation, over
-):
+def test_too_many_failures_reported_by_masters_end_the_job(total, generation, over):
     spec = make_elastic_spec(recovery={"maxRestarts": 2})
     report = make_report(*ALL, generation=6, changes=FAILED)
     status = planned(report, spec=spec, total_failures=total, membership_generation=generation).status

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
-from elastic_operator.plan.forecast.answer import WOULD_NOT_LAST, Answer, answer, with_job, work_out
+from elastic_operator.plan.forecast.answer import WOULD_NOT_LAST, Answer, answer, answer_steps, with_job
 from elastic_operator.plan.lookahead import LookaheadAllocator
 from tests.plan.allocate.world import make_inputs, make_job, make_node, make_team
 from tests.plan.allocate.worlds import SHAPES, shared_inputs, sizes
@@ -16,7 +16,7 @@ from tests.plan.allocate.worlds import SHAPES, shared_inputs, sizes
 
 def ask(inputs: AllocationInputs, job, ends=None) -> Answer:
     """The answer, with all its steps."""
-    steps = work_out(inputs, job, ends or {})
+    steps = answer_steps(inputs, job, ends or {})
     while True:
         try:
             next(steps)

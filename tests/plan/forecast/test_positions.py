@@ -26,7 +26,7 @@ def test_a_line_is_in_the_order_of_priority_and_age_and_each_team_has_its_own():
     assert places(runs, young, old, urgent, other) == {"urgent": 1, "old": 2, "young": 3, "other": 1}
 
 
-def test_who_runs_or_wants_nothing_or_asks_for_no_clear_kind_of_gpu_does_not_stand_in_line():
+def test_jobs_that_run_want_nothing_or_have_no_clear_flavor_have_no_place_in_line():
     runs = make_job("runs", 2, on="n1 n1", team="red", priority=9)
     ended, unclear = make_job("ended", 2, team="red", wants=False), make_job("x", 2, team="red", flavor_problem="two")
     assert places(runs, ended, unclear, make_job("waits", 2, team="red")) == {"waits": 1}

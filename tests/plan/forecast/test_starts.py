@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from elastic_api.status import Training
 from elastic_operator.plan.allocation.allocate import Allocator, allocate
+from elastic_operator.plan.facts.allocation_inputs import FailedSize
 from elastic_operator.plan.facts.times import status_time
 from elastic_operator.plan.forecast.ends import known_ends
 from elastic_operator.plan.forecast.starts import MAX_STEPS, confidence, start_times
@@ -134,7 +135,7 @@ def test_turns_of_many_jobs_that_wait_too_use_up_no_decisions():
 
 def test_an_end_in_thousands_of_years_is_not_known():
     shrinks, first = make_job("shrinks", 1, 8, on=EIGHT, age=9), make_job("first", 7, priority=1, age=5)
-    late = replace(first, failed_until=NOW + 60, failed_size=1)
+    late = replace(first, failed=FailedSize(1, NOW + 60))
     inputs = world(shrinks, late, make_job("waits", 1, priority=-1))
     assert "waits" not in starts(inputs, {"shrinks": NOW + 9.9 * 365 * 86400}, "waits")
 

@@ -27,7 +27,7 @@ def limits(*teams, of, flavors=ONE, plain=None, kept=None):
     return {name: one[GPU] for name, one in found.items()}
 
 
-def test_plain_pods_of_a_team_with_one_namespace_may_hold_the_guarantee_whatever_they_hold():
+def test_plain_pods_of_a_team_with_one_namespace_may_always_hold_the_guarantee():
     for held in (0, 3, 8, 20):
         assert limits(make_team("a", 8), of={"a": ["x"]}, plain=gpus(x=held)) == {"x": 8}
 
@@ -49,7 +49,7 @@ def test_no_limit_is_below_zero_where_a_team_holds_more_than_it_is_guaranteed():
     assert limits(make_team("a", 4), of={"a": ["x", "y"]}, plain=gpus(x=6)) == {"x": 4, "y": 0}
 
 
-def test_jobs_that_give_back_take_nothing_off_the_limit_and_jobs_that_do_not_take_all_they_hold():
+def test_only_jobs_that_cannot_be_reclaimed_reduce_the_limit_by_all_they_hold():
     jobs = (
         make_job("bound", 3, team="x", on=on("n1", 3), shape=make_shape(2), preemptible=False),
         make_job("free", 8, team="x", on=on("n2", 8)),

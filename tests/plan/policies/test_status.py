@@ -9,7 +9,7 @@ import pytest
 from elastic_api.policy import PolicyConditionType, PolicyStatus
 from elastic_api.status import Condition
 from elastic_operator.plan.allocation.allocate import allocate
-from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, FailedSize
 from elastic_operator.plan.facts.team import Flavor, Quota
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.policies.resolve import resolve
@@ -116,7 +116,7 @@ CASES = {
     "a parent's numbers are its children's": (
         N8,
         FAMILY,
-        (elastic("a", 3, high=5, failed_size=5, failed_until=NOW + 60), elastic("b", 1, high=1)),
+        (elastic("a", 3, high=5, failed=FailedSize(5, NOW + 60)), elastic("b", 1, high=1)),
         "p",
         (4, 5, 1, 0, 1, None),
     ),

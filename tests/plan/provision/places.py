@@ -2,21 +2,23 @@
 
 from dataclasses import replace
 
-from elastic_operator.plan.facts.allocation_inputs import Member
+from elastic_operator.plan.facts.allocation_inputs import Member, NodeRequest
 from elastic_operator.plan.job.demand import with_members
 from tests.plan.allocate.world import NOW, make_job, make_members
 
 
 def asking(name="j", low=2, high=None, *, waits="", since=0, **more):
     """A job that may ask for nodes since so many seconds; `waits` are its waiting pods, such as "m0 w0"."""
-    job = make_job(name, low, high, may_request_nodes_at=NOW - since, holds=bool(waits), **more)
-    return replace(job, provisioning_pods=waiting_pods(job, waits), request_ends_at=NOW + 900 if waits else 0.0)
+    job = make_job(
+        name, low, high, node_request=NodeRequest(NOW - since, NOW + 900 if waits else None), holds=bool(waits), **more
+    )
+    return replace(job, provisioning_pods=waiting_pods(job, waits))
 
 
 def waiting_pods(job, text):
     """Pods without a node, by role and index."""
-    every = [*make_members(job.uid, "?", job.master, job.worker)]
-    every += [Member.of(f"{job.uid}-w{i}", "worker", i, None, job.worker) for i in range(9)]
+    every = [*make_members(job.uid, "?", job.shape.master, job.shape.worker)]
+    every += [Member.from_load(f"{job.uid}-w{i}", "worker", i, None, job.shape.worker) for i in range(9)]
     by_name = {member.uid.removeprefix(f"{job.uid}-"): member for member in every}
     return tuple(by_name[word] for word in text.split())
 
@@ -30,8 +32,8 @@ def _with_pods(job, grant):
     kept = [pod for pod in (*job.members, *job.provisioning_pods) if pod.uid in grant.assignment.keep]
     for slot in grant.assignment.create:
         uid = f"{job.uid}-{slot.role[0]}{slot.index}"
-        shape = job.master if slot.role == "master" else job.worker
-        kept.append(Member.of(uid, slot.role, slot.index, slot.node, shape))
+        shape = job.shape_of(slot.role)
+        kept.append(Member.from_load(uid, slot.role, slot.index, slot.node, shape))
     made = replace(
         job,
         members=(),

@@ -8,6 +8,7 @@ from elastic_api.status import SizeReason
 from elastic_operator.plan.allocation import node_requests
 from elastic_operator.plan.allocation.allocate import Allocator, allocate
 from elastic_operator.plan.change_times import next_change
+from elastic_operator.plan.facts.allocation_inputs import NodeRequest
 from tests.plan.allocate.world import (
     NOW,
     grants,
@@ -25,7 +26,7 @@ from tests.plan.quota.cases import make_foreign_pod
 FULL = [make_node("n1", 2, used=2)]
 
 
-def test_a_minimum_that_lacks_only_nodes_asks_for_them_with_pods_that_no_node_is_chosen_for():
+def test_a_minimum_that_lacks_only_nodes_requests_them_by_pods_without_a_planned_node():
     assert outcome(FULL, [asking(low=2, high=4)]) == {"j": "+m0@? +w0@?"}
 
 
@@ -42,14 +43,14 @@ def test_without_autoscaled_pools_nobody_asks():
 
 
 def test_nobody_asks_before_the_delay_is_over_and_the_time_is_told():
-    job = replace(asking(low=2), may_request_nodes_at=NOW + 30)
+    job = replace(asking(low=2), node_request=NodeRequest(NOW + 30))
     grant = grants(FULL, [job])["j"]
     assert (notation(grant), grant.size_reason.code, grant.requeue_at) == ("", SizeReason.INSUFFICIENT_NODES, NOW + 30)
     assert "New nodes are requested from 1970-01-01T00:17:10Z on." in grant.message
 
 
 def test_a_pass_is_due_when_the_delay_is_over():
-    assert next_change(make_inputs(FULL, [replace(asking(low=2), may_request_nodes_at=NOW + 30)])) == NOW + 30
+    assert next_change(make_inputs(FULL, [replace(asking(low=2), node_request=NodeRequest(NOW + 30))])) == NOW + 30
 
 
 def test_what_fits_is_placed_and_not_asked_for():
@@ -68,18 +69,18 @@ def test_the_reason_says_what_is_wanted_what_there_is_and_what_comes_next():
     grant = grants(FULL, [asking(low=2, waits="m0 w0")])["j"]
     assert grant.size_reason.code == SizeReason.WAITING_FOR_NODES
     assert grant.message == (
-        "0 of 2 pods. 2 more need 1 nvidia.com/gpu each; 1 usable node has 0 free of 2. Its pods wait for the cluster's"
-        " autoscaler to add nodes until 1970-01-01T00:31:40Z. If they do not come, the pods are deleted, and the"
-        " job is tried again later."
+        "The job gets 0 of 2 pods. 2 more need 1 nvidia.com/gpu each; 1 usable node has 0 of 2 GPUs free. Its pods wait"
+        " for the cluster's autoscaler to add nodes until 1970-01-01T00:31:40Z. If it adds none, the operator"
+        " deletes the pods and retries later."
     )
 
 
-def test_while_the_api_server_has_answered_none_of_its_creations_it_says_no_time_until_which_its_pods_wait():
+def test_without_an_answer_to_any_creation_a_job_states_no_time_until_which_its_pods_wait():
     """The time counts from the creation of the first pod. The status said 1970-01-01T00:00:00Z."""
     inputs = make_inputs(FULL, [asking(low=2)])
     grant = allocate(with_pods_made(inputs, allocate(inputs)))["j"]
     assert (notation(grant), grant.size_reason.code) == ("m0 w0", SizeReason.WAITING_FOR_NODES)
-    assert "wait for the cluster's autoscaler to add nodes. If they do not come" in grant.message
+    assert "wait for the cluster's autoscaler to add nodes. If it adds none" in grant.message
 
 
 # -- quota -------------------------------------------------------------------------------------------------------------
@@ -100,7 +101,7 @@ def test_two_jobs_of_a_team_do_not_ask_for_more_than_its_limit_together():
 
 
 @pytest.mark.parametrize("more", [{"borrow": 1}, {"borrow": 0}], ids=["borrows", "does not borrow"])
-def test_a_job_that_only_requests_keep_from_the_limit_hears_that_a_higher_priority_helps_and_it_does(more):
+def test_if_only_requests_keep_a_job_from_the_limit_a_higher_priority_is_advised_and_helps(more):
     team = make_team("team-a", 3 - more["borrow"], **more)
     jobs = [asking("old", 2, age=9), asking("new", 2)]
     assert grants(FULL, jobs, teams=[team])["new"].message.endswith(" Wait, or give the job a higher priority.")
@@ -108,7 +109,7 @@ def test_a_job_that_only_requests_keep_from_the_limit_hears_that_a_higher_priori
     assert outcome(FULL, higher, teams=[team]) == {"old": "", "new": "+m0@? +w0@?"}
 
 
-def test_a_job_that_the_use_of_its_team_keeps_from_the_limit_hears_that_the_limit_is_too_low():
+def test_if_the_team_s_use_keeps_a_job_from_the_limit_the_limit_is_named_as_too_low():
     jobs = [asking("old", 2, age=9), asking("new", 3)]
     message = grants(FULL, jobs, teams=[make_team("team-a", 2, borrow=0)])["new"].message
     assert message.endswith(" Raise borrowing.limit or the guarantee there, or wait.")
@@ -130,7 +131,7 @@ def test_a_job_with_more_gpus_than_one_job_may_have_does_not_ask():
     assert outcome(FULL, [asking(low=2)], teams=[make_team("team-a", max_gpus_per_job=1)]) == {"j": ""}
 
 
-def test_gpus_kept_for_their_owner_are_no_reason_to_ask_for_the_scheduler_would_give_them_away():
+def test_gpus_kept_for_their_owner_cause_no_request_which_the_scheduler_would_place_on_them():
     teams = [make_team("owner", 2, lend=0), make_team("team-a", 0)]
     assert outcome([make_node("n1", 2)], [asking(low=2)], teams=teams) == {"j": ""}
     assert outcome([make_node("n1", 2, used=2, by="owner")], [asking(low=2)], teams=teams) == {"j": "+m0@? +w0@?"}
@@ -193,7 +194,7 @@ def test_a_job_that_is_suspended_does_not_ask():
 
 
 def test_who_did_not_ask_before_asks_in_the_pass_in_which_it_may():
-    early = make_inputs(FULL, [replace(asking(low=2), may_request_nodes_at=NOW + 30)])
+    early = make_inputs(FULL, [replace(asking(low=2), node_request=NodeRequest(NOW + 30))])
     allocator = Allocator()
     assert notation(allocator.allocate(early)["j"]) == ""
     assert notation(allocator.allocate(replace(early, now=NOW + 30))["j"]) == "+m0@? +w0@?"
@@ -253,7 +254,7 @@ def test_room_that_appears_on_a_node_is_left_to_the_pods_that_wait():
 def test_the_reason_then_is_the_scheduler():
     grant = grants([make_node("n1", 4)], [asking(low=2, high=4, waits="m0 w0")])["j"]
     assert (notation(grant), grant.size_reason.code) == ("m0 w0", SizeReason.WAITING_FOR_NODES)
-    assert "wait for the scheduler" in grant.message
+    assert "the scheduler has not placed them yet" in grant.message
 
 
 def test_pods_are_withdrawn_while_room_is_made_for_others_that_they_would_take():
@@ -378,7 +379,7 @@ def test_a_pod_that_could_not_be_made_is_made_later():
 
 
 def test_pods_that_wait_go_on_whatever_the_delay():
-    job = replace(asking("j", 2, waits="m0 w0"), may_request_nodes_at=NOW + 30)
+    job = replace(asking("j", 2, waits="m0 w0"), node_request=NodeRequest(NOW + 30))
     assert outcome(FULL, [job]) == {"j": "m0 w0"}
 
 

@@ -62,8 +62,8 @@ def demand(job, *, now=200.0, **known):
 
 def asks_from(job):
     """Seconds after START."""
-    time = demand(job).may_request_nodes_at
-    return None if time is None else time - START
+    request = demand(job).node_request
+    return None if request is None else request.begins_at - START
 
 
 # -- when to ask -------------------------------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ def test_after_nodes_were_asked_for_in_vain_they_are_not_before_the_back_off_is_
     status = make_status(target_replicas=0, replicas=0, failed_size=failed)
     job = waiting_job([], status=status)
     assert asks_from(job) == 500
-    assert (demand(job).wants, demand(job).failed_size) == (True, None)
+    assert (demand(job).wants, demand(job).failed) == (True, None)
 
 
 # -- who waits ---------------------------------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ def test_pods_without_a_node_are_no_members_while_the_minimum_is_not_there():
     found = demand(waiting_job((make_pod("master-0"), make_pod("worker-0", **PENDING))))
     assert [m.uid for m in found.members] == ["uid-master-0"]
     assert [m.uid for m in found.provisioning_pods] == ["uid-worker-0"]
-    assert found.request_ends_at == START + 1000
+    assert found.node_request.ends_at == START + 1000
     assert found.used_indices == {0}
 
 
@@ -142,7 +142,7 @@ def test_pods_that_the_planner_cannot_judge_wait_once_the_scheduler_has_judged_t
 
 def test_pods_that_are_being_created_wait_too():
     job = waiting_job([make_pod("master-0")], status=make_status(replicas=1))
-    new = Member.of("being-created", "worker", 3, None, Load({"nvidia.com/gpu": 1}, 1))
+    new = Member.from_load("being-created", "worker", 3, None, Load({"nvidia.com/gpu": 1}, 1))
     found = with_members(demand(job), [new])
     assert ([m.uid for m in found.members], found.provisioning_pods) == (["uid-master-0"], (new,))
     assert found.used_indices == {3}
@@ -151,7 +151,7 @@ def test_pods_that_are_being_created_wait_too():
 def test_what_the_planner_cannot_judge_is_not_tried_again_before_the_back_off_is_over():
     failed = Retry(reason="No node was added", not_before=at(500), cause=RetryCause.NODES_NOT_PROVISIONED)
     job = waiting_job([], status=make_status(target_replicas=0, replicas=0, failed_size=failed))
-    assert (demand(job, pinnable=False).failed_size, demand(job).failed_size) == (1, None)
+    assert (demand(job, pinnable=False).failed.size, demand(job).failed) == (1, None)
 
 
 # -- how it goes on ----------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ TEAM = make_team("a")
 
 def inputs(*jobs, teams=(TEAM,), nodes=N8, **default_policy):
     """Namespaces other than the teams' own are without a policy."""
-    settings = Settings.model_validate({"defaultPolicy": default_policy})
+    settings = Settings.model_validate({"defaultPolicy": default_policy}).allocation
     covered = {team.name: team.name for team in teams}
     every = (*teams, *settings.default_parents)
     return make_inputs(nodes, jobs, teams=every, team_of=covered, default_team=settings.default_team)
@@ -70,13 +70,13 @@ def test_the_limit_holds_for_all_of_them_together(per_namespace, most):
 def test_whose_limit_is_reached_is_told_with_what_to_do(per_namespace, who):
     job = make_job("x", 1, 8, team="x", on=on("n1", 3))
     message = allocate(inputs(job, borrowing={"limit": 3}, perNamespace=per_namespace))["x"].message
-    assert f"; {who} may use 3 and uses 3. No GPUQuotaPolicy covers namespace 'x'; have one made for it" in message
+    assert f"; {who} may use 3 GPUs and uses 3. No GPUQuotaPolicy covers namespace 'x'. Ask an administrator" in message
 
 
 def test_what_plain_pods_of_other_namespaces_hold_of_the_limit_is_told():
     nodes = (make_node("n1", 8, used=4, by="evil"),)
     message = allocate(inputs(make_job("v", team="v"), nodes=nodes, borrowing={"limit": 4}))["v"].message
-    assert "may use 4 and uses 4, 4 of them by pods that belong to no job. No GPUQuotaPolicy" in message
+    assert "may use 4 GPUs and uses 4, 4 of them by pods that belong to no job. No GPUQuotaPolicy" in message
 
 
 def test_of_all_on_the_way_that_one_is_named_whose_share_would_be_passed():

@@ -18,7 +18,15 @@ from elastic_operator.plan.allocation.pass_memo import KnownInfeasible, PassMemo
 from elastic_operator.plan.allocation.preemption import options
 from elastic_operator.plan.allocation.rounds import serve
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.allocation_inputs import EvictionLimits, ForeignPod, JobDemand, Member, Preemptor
+from elastic_operator.plan.facts.allocation_inputs import (
+    EvictionLimits,
+    FailedSize,
+    ForeignPod,
+    JobDemand,
+    Member,
+    NodeRequest,
+    PreemptorKey,
+)
 from tests.plan.allocate.world import NOW, make_inputs, make_job, make_node, make_shape, make_team
 from tests.plan.allocate.worlds import crowds
 from tests.plan.quota.cases import make_foreign_pod, on
@@ -57,25 +65,21 @@ IN_A_KEY = {
     "uid": "a key of its own, where earlier tries or evictions were for this entry",
     "namespace": "kind, by its team and account",
     "priority": "kind",
-    "master": "kind",
-    "worker": "kind",
+    "shape": "kind; a flavor's problem: the sizes of the entry; its priorities are not read of a preemptor",
     "flavor": "kind",
     "preemptible": "kind",
     "sizes": "minimum; what the next size lacks",
-    "flavor_problem": "the sizes of the entry",
     "members": "alone; what the next size lacks",
     "undelayed_size": "waits to grow",
     "may_grow_at": "waits to grow",
     "resize_cost": "waits to grow",
     "changed_at": "waits to grow",
-    "failed_size": "failed size",
-    "failed_until": "failed size",
+    "failed": "failed size; its reason is for texts only",
     "may_preempt": "may_preempt",
     "may_preempt_at": "may_preempt",
     "waiting_since": "starves",
     "provisioning_pods": "alone",
     # of a foreign pod
-    "shape": "kind",
     "preempts": "kind",
     "reserved": "kind",
     "may_be_split": "kind",
@@ -83,7 +87,6 @@ IN_A_KEY = {
 }
 NOT_IN_A_KEY = {
     "name": "for texts only",
-    "failed_reason": "for texts only",
     "avoided": "for texts only; the shapes exclude these nodes",
     "created": "the order in which entries are served",
     "is_admitted": "the order in which entries are served",
@@ -92,9 +95,7 @@ NOT_IN_A_KEY = {
     "unplannable": "such a pod has no entry",
     "nominated": "such a pod is served before all keys",
     "running_since": "whether its own pods may be preempted; not read of a preemptor",
-    "pod_priorities": "whether kube-scheduler preempts its own pods; not read of a preemptor",
-    "may_request_nodes_at": "read of jobs with provisioning pods, which are alone, and after all places",
-    "request_ends_at": "for texts only",
+    "node_request": "read of jobs with provisioning pods, which are alone, and after all places",
 }
 
 
@@ -113,9 +114,9 @@ def replicas(inputs):
 @pytest.mark.parametrize(
     ("limits", "grown"),
     [
-        (EvictionLimits(1, evicted_last_minute={"gone": Preemptor("red", "last")}, configured=frozenset()), 3),
-        (EvictionLimits(9, 2, longest_waiting=Preemptor("red", "last"), reserved_evictions=2), 3),
-        (EvictionLimits(1, evicted_last_minute={"gone": Preemptor("red", "other")}, configured=frozenset()), 1),
+        (EvictionLimits(1, evicted_last_minute={"gone": PreemptorKey("red", "last")}, configured=frozenset()), 3),
+        (EvictionLimits(9, 2, longest_waiting=PreemptorKey("red", "last"), reserved_evictions=2), 3),
+        (EvictionLimits(1, evicted_last_minute={"gone": PreemptorKey("red", "other")}, configured=frozenset()), 1),
     ],
     ids=["it goes on", "the limit is kept for it", "it is like the others"],
 )
@@ -138,7 +139,7 @@ def test_a_job_grows_that_ranks_before_the_one_that_waits_for_a_limit_although_o
         make_job("low", 1, 5, team="blue", on=on("n1", 5)),
     )
     limits, nodes = (
-        EvictionLimits(2, evicted_last_minute={"gone": Preemptor("red", "other")}),
+        EvictionLimits(2, evicted_last_minute={"gone": PreemptorKey("red", "other")}),
         (make_node("n1", 7 + MANY),),
     )
     inputs = make_inputs(nodes, jobs, teams=(make_team("red", 20), make_team("blue")), eviction_limits=limits)
@@ -156,17 +157,23 @@ def test_a_job_grows_that_may_take_whole_jobs_although_one_before_it_may_not():
     state = AllocationState(make_inputs((make_node("n1", 4),), jobs, teams=teams))
     state.futile_preemptors = frozenset({"first"})
     serve(state)
-    assert [state.queues.of(uid).size for uid in ("first", "second")] == [1, 2]
+    assert [state.queues.entry_of(uid).size for uid in ("first", "second")] == [1, 2]
 
 
 def test_a_job_grows_although_one_before_it_leaves_the_limit_to_a_job_of_a_priority_in_between():
     elsewhere = make_shape(node_selector={"pool": "new"})
-    waits = Member.of("waits", "master", 0, None, elsewhere)
+    waits = Member.from_load("waits", "master", 0, None, elsewhere)
     jobs = (
         make_job("low", 1, 3, team="red", on="n1"),
         make_job("high", 1, 3, team="red", on="n1 n1", priority=9),
         make_job(
-            "asks", 2, team="red", priority=5, shape=elsewhere, may_request_nodes_at=0.0, provisioning_pods=(waits,)
+            "asks",
+            2,
+            team="red",
+            priority=5,
+            shape=elsewhere,
+            node_request=NodeRequest(0.0),
+            provisioning_pods=(waits,),
         ),
     )
     assert replicas(make_inputs(N8, jobs, teams=(make_team("red", borrow=5),)))["high"] == 3
@@ -241,11 +248,11 @@ def test_a_job_that_no_limit_on_evictions_keeps_waiting_any_more_does_not_say_so
 def test_a_job_gets_room_under_a_limit_on_evictions_that_became_free_in_an_earlier_round():
     jobs = (
         make_job("waits", 1, 4, team="a"),
-        make_job("other", 1, 4, team="b", failed_size=2, failed_until=NOW + 9),
+        make_job("other", 1, 4, team="b", failed=FailedSize(2, NOW + 9)),
         *(make_job(f"run{i}", 1, 4, team="a", on="n0", may_grow_at=NOW + 9) for i in range(2)),
         make_job("low", 1, 4, team="b", on="n0 n1 n1 n1"),
     )
-    limits = EvictionLimits(per_cluster=1, evicted_last_minute={"gone": Preemptor("a", "z")})
+    limits = EvictionLimits(per_cluster=1, evicted_last_minute={"gone": PreemptorKey("a", "z")})
     pods = (make_foreign_pod("z", preempts=False),)
     nodes = [make_node(f"n{i}", 3) for i in range(2)]
     inputs = make_inputs(nodes, jobs, teams=A_AND_B, foreign_pods=pods, eviction_limits=limits)
@@ -254,7 +261,7 @@ def test_a_job_gets_room_under_a_limit_on_evictions_that_became_free_in_an_earli
 
 def test_the_one_for_which_a_limit_is_kept_does_not_wait_behind_one_that_may_not_use_it():
     jobs = (make_job("new", 1, team="a", age=9), make_job("first", 1, team="a"), LOW)
-    limits = EvictionLimits(9, 1, longest_waiting=Preemptor("a", "first"), reserved_evictions=1)
+    limits = EvictionLimits(9, 1, longest_waiting=PreemptorKey("a", "first"), reserved_evictions=1)
     inputs = make_inputs((make_node("n1", 4),), jobs, teams=A_AND_B, eviction_limits=limits)
     assert replicas(inputs) == {"new": 0, "first": 1, "low": 3}
 

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.allocation.eviction_limits import EvictionCount
-from elastic_operator.plan.facts.allocation_inputs import EvictionLimit, EvictionLimits, Preemptor
-from tests.plan.allocate.world import make_inputs, make_job, make_node, make_team
+from elastic_operator.plan.facts.allocation_inputs import EvictionLimit, EvictionLimits, ForeignPod, PreemptorKey
+from elastic_operator.plan.facts.team import Flavor, Quota
+from tests.plan.allocate.world import GPU, NOW, make_inputs, make_job, make_node, make_shape, make_team
 from tests.plan.quota.cases import on
 
 N8 = (make_node("n1", 8),)
@@ -33,6 +34,47 @@ def test_who_gets_a_place_in_the_same_pass_after_all_does_not_wait_for_a_limit()
     assert found.evicted_for == {}
 
 
+def test_a_gang_that_gets_its_places_in_the_same_pass_does_not_wait_for_a_limit():
+    nodes = (make_node("n1", 8, labels={"kind": "a"}), make_node("n2", 1, labels={"kind": "b"}))
+    flavors = tuple(Flavor(name, (GPU,), {"kind": name}) for name in "ab")
+    teams = (
+        make_team("red", quotas={name: Quota(guaranteed=4) for name in "ab"}),
+        make_team("blue", quotas={name: Quota() for name in "ab"}),
+    )
+    on_a = {"shape": make_shape(node_selector={"kind": "a"}), "flavor": "a"}
+    jobs = (
+        make_job("low", 8, team="blue", on=on("n1", 8), priority=-1, **on_a),
+        make_job("high", 2, team="blue", priority=1, **on_a),
+    )
+    for first in "ab":  # a gang may have pods of two flavors: then its pods use two accounts
+        gang = [
+            ForeignPod(
+                f"p{i}",
+                "red",
+                f"p{i}",
+                NOW - 100 + i,
+                make_shape(node_selector={"kind": flavor}),
+                flavor,
+                gang="red/g",
+            )
+            for i, flavor in enumerate(f"{first}aaa")
+        ]
+        found = allocate(
+            make_inputs(
+                nodes,
+                jobs,
+                teams=teams,
+                flavors=flavors,
+                foreign_pods=tuple(gang),
+                eviction_limits=EvictionLimits(2, 100),
+            )
+        )
+        assert replicas(found) == {"low": 0, "high": 2}
+        assert len(found.nominations) == 4
+        assert found.evicted_for == {}
+        assert found.held_up == ()
+
+
 def test_an_evicted_pod_that_is_preempted_again_counts_once():
     jobs = (make_job("large", 4, team="red"), make_job("low", 1, 8, team="blue", on=on("n1", 8)))
     first = allocate(make_inputs(N8, jobs, teams=TEAMS, eviction_limits=EvictionLimits(4, 4)))
@@ -46,7 +88,7 @@ def test_an_evicted_pod_that_is_preempted_again_counts_once():
 
 def test_what_went_for_another_team_counts_for_all_together_only():
     jobs = (make_job("large", 4, team="red"), make_job("low", 1, 8, team="blue", on=on("n1", 8)))
-    gone = {f"gone-{i}": Preemptor("green", "other") for i in range(3)}
+    gone = {f"gone-{i}": PreemptorKey("green", "other") for i in range(3)}
     for limits, served in (
         (EvictionLimits(4, 7, evicted_last_minute=gone), 4),
         (EvictionLimits(4, 6, evicted_last_minute=gone), 0),
@@ -58,8 +100,8 @@ def test_what_went_for_another_team_counts_for_all_together_only():
 
 def test_a_limit_that_nobody_set_lets_one_preemptor_of_a_team_within_its_guarantee_pass():
     jobs = (make_job("large", 4, team="red"), make_job("low", 1, 8, team="blue", on=on("n1", 8)))
-    others = {"gone": Preemptor("red", "another")}
-    own = {"gone": Preemptor("red", "large")}
+    others = {"gone": PreemptorKey("red", "another")}
+    own = {"gone": PreemptorKey("red", "large")}
     for gone, served in (({}, 4), (own, 4), (others, 0)):
         found = allocate(
             make_inputs(
@@ -80,9 +122,9 @@ def test_no_other_preemptor_takes_the_part_reserved_for_the_longest_waiting_one(
         make_job("low", 1, 8, team="green", on=on("n1", 8)),
     )
     teams = (make_team("red", 4), make_team("blue", 1), make_team("green"))
-    gone = {"gone": Preemptor("blue", "other")}
+    gone = {"gone": PreemptorKey("blue", "other")}
     limits = EvictionLimits(
-        4, 4, evicted_last_minute=gone, longest_waiting=Preemptor("red", "gang"), reserved_evictions=4
+        4, 4, evicted_last_minute=gone, longest_waiting=PreemptorKey("red", "gang"), reserved_evictions=4
     )
     found = allocate(make_inputs(N8, jobs, teams=teams, eviction_limits=limits))
     assert replicas(found) == {"gang": 0, "first": 0, "low": 8}
@@ -98,7 +140,7 @@ def test_a_job_behind_another_of_its_team_is_told_which_limit_that_one_waits_for
         make_job("second", 1, team="red", age=5),
         make_job("low", 1, 8, team="blue", on=on("n1", 8)),
     )
-    gone = {f"gone-{i}": Preemptor("green", "other") for i in range(2)}
+    gone = {f"gone-{i}": PreemptorKey("green", "other") for i in range(2)}
     limits = EvictionLimits(16, 4, evicted_last_minute=gone)
     found = allocate(make_inputs(N8, jobs, teams=TEAMS, eviction_limits=limits))
     assert replicas(found) == {"first": 0, "second": 0, "low": 8}
@@ -117,10 +159,10 @@ def test_a_job_behind_another_of_its_team_is_told_which_limit_that_one_waits_for
 
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from([None, ("red", 1), ("red", 2), ("blue", 3)]))))
 def test_a_pod_counts_once_for_the_preemptor_that_gets_its_room(steps):
-    gone = {"a": Preemptor("red", "1"), "e": Preemptor("blue", "3")}
+    gone = {"a": PreemptorKey("red", "1"), "e": PreemptorKey("blue", "3")}
     evictions, going = EvictionCount(gone), {}
     for uid, preemptor in steps:
-        preemptor = preemptor and Preemptor(preemptor[0], str(preemptor[1]))
+        preemptor = preemptor and PreemptorKey(preemptor[0], str(preemptor[1]))
         evictions.put(uid, preemptor)
         going.pop(uid, None)
         going |= {uid: preemptor} if preemptor else {}
@@ -128,4 +170,4 @@ def test_a_pod_counts_once_for_the_preemptor_that_gets_its_room(steps):
         assert evictions.evicted == going
         assert evictions.per_cluster == len(total)
         assert evictions.of_team("red") == sum(one.team == "red" for one in total)
-        assert evictions.of(Preemptor("red", "2")) == total.count(Preemptor("red", "2"))
+        assert evictions.of_preemptor(PreemptorKey("red", "2")) == total.count(PreemptorKey("red", "2"))

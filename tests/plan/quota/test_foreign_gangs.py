@@ -9,13 +9,13 @@ from random import Random
 
 import pytest
 
-from elastic_operator.plan.allocation.admit import MAX_PODS_PLACED
+from elastic_operator.plan.allocation.admit import MAX_NOMINATIONS_PER_PASS
 from elastic_operator.plan.allocation.allocate import Allocator, allocate
-from elastic_operator.plan.allocation.gangs import MAX_PODS
-from elastic_operator.plan.allocation.preemption.preempt import give_back
+from elastic_operator.plan.allocation.gangs import MAX_GANG_PODS_PER_PASS
+from elastic_operator.plan.allocation.preemption.preempt import fill_back
 from elastic_operator.plan.allocation.rounds import serve
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.allocation_inputs import EvictionLimit, EvictionLimits, Preemptor
+from elastic_operator.plan.facts.allocation_inputs import EvictionLimit, EvictionLimits, PreemptorKey
 from tests.plan.allocate.world import NOW, carried_out, make_inputs, make_job, make_node, make_shape, make_team
 from tests.plan.quota.cases import Case, came_out, make_foreign_pod, on
 
@@ -132,8 +132,8 @@ def cluster(nodes, *, guaranteed, foreign_pods, **more):
 
 
 def test_one_plan_is_made_for_all_nodes_of_a_large_gang_and_takes_no_gpu_too_many():
-    pods = 2 * MAX_PODS_PLACED
-    found = allocate(cluster(4 * MAX_PODS_PLACED, guaranteed=pods * 8, foreign_pods=gang(pods, 8)))
+    pods = 2 * MAX_NOMINATIONS_PER_PASS
+    found = allocate(cluster(4 * MAX_NOMINATIONS_PER_PASS, guaranteed=pods * 8, foreign_pods=gang(pods, 8)))
     assert len(found.nominations) == pods
     assert len({plan.node for plan in found.nominations}) == pods
     assert sum(len(grant.assignment.release) for grant in found.values()) == pods * 8
@@ -146,8 +146,8 @@ def test_in_one_pass_places_are_looked_for_for_so_many_pods_of_gangs_that_get_no
 
     few = [pod for i in range(20) for pod in hopeless(f"g{i}", 30)]
     found = allocate(cluster(16, guaranteed=64, foreign_pods=tuple(few)))
-    assert (len(found.nominations), len(found.tried_gangs)) == (0, MAX_PODS // 31)
-    large = hopeless("g0", MAX_PODS + 10)
+    assert (len(found.nominations), len(found.tried_gangs)) == (0, MAX_GANG_PODS_PER_PASS // 31)
+    large = hopeless("g0", MAX_GANG_PODS_PER_PASS + 10)
     assert allocate(cluster(64, guaranteed=400, foreign_pods=large)).tried_gangs == {"g0"}
 
 
@@ -245,10 +245,10 @@ def test_a_gang_counts_as_one_preemptor_to_the_limits(limit):
     inputs = cluster(8, guaranteed=32, foreign_pods=gang(4, 8), eviction_limits=limits)
     found = allocate(inputs)
     assert (len(found.nominations), found.held_up) == (4, ()), "the first of its team in a minute may pass"
-    gone = {f"{i}": Preemptor("a", "another") for i in range(5)}
+    gone = {f"{i}": PreemptorKey("a", "another") for i in range(5)}
     found = allocate(replace(inputs, eviction_limits=replace(limits, evicted_last_minute=gone)))
     assert (len(found.nominations), [one.wanted for _, one in found.held_up]) == (0, [32])
-    gone = {f"{i}": Preemptor("a", "g") for i in range(5)}
+    gone = {f"{i}": PreemptorKey("a", "g") for i in range(5)}
     assert len(allocate(replace(inputs, eviction_limits=replace(limits, evicted_last_minute=gone))).nominations) == 4
     found = allocate(replace(inputs, eviction_limits=replace(limits, configured=frozenset(EvictionLimit))))
     assert (len(found.nominations), [one.needs_higher_limit for _, one in found.held_up]) == (0, [True])
@@ -302,6 +302,6 @@ def test_no_place_of_a_gang_is_tried_elsewhere_while_no_node_has_room():
     state = AllocationState(replace(make_inputs(nodes, jobs, teams=teams), foreign_pods=gang(2, 8)))
     serve(state)
     moves = state.journal.moves
-    give_back(state)
+    fill_back(state)
     assert len(state.victims.evictions.evicted) == 16
     assert state.journal.moves == moves

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from elastic_operator.plan.allocation.admit import MAX_PODS_PLACED
+from elastic_operator.plan.allocation.admit import MAX_NOMINATIONS_PER_PASS
 from elastic_operator.plan.allocation.allocate import allocate
 from tests.plan.allocate.world import NOW, make_inputs, make_job, make_node, make_shape, make_team
 from tests.plan.quota.cases import Case, came_out, make_foreign_pod, on
@@ -239,16 +239,16 @@ def test_pending_pod(fact):
 
 
 def test_ways_for_many_are_made_in_several_passes():
-    nodes = tuple(make_node(f"n{i}", 2) for i in range(MAX_PODS_PLACED + 5))
+    nodes = tuple(make_node(f"n{i}", 2) for i in range(MAX_NOMINATIONS_PER_PASS + 5))
     jobs = tuple(make_job(f"b{i}", 1, 2, team="b", on=on(f"n{i}", 2)) for i in range(len(nodes)))
     pods = tuple(make_foreign_pod(f"r{i:03}") for i in range(len(nodes)))
     inputs = replace(make_inputs(nodes, jobs, teams=(make_team("a", 99), make_team("b"))), foreign_pods=pods)
     first = allocate(inputs).nominations
-    assert [plan.uid for plan in first] == [pod.uid for pod in pods[:MAX_PODS_PLACED]]
+    assert [plan.uid for plan in first] == [pod.uid for pod in pods[:MAX_NOMINATIONS_PER_PASS]]
     places = {plan.uid: plan.node for plan in first}
     promised = tuple(replace(pod, reserved=places.get(pod.uid, "")) for pod in pods)
     second = allocate(replace(inputs, foreign_pods=promised)).nominations
-    assert {plan.uid for plan in second if plan.is_new} == {pod.uid for pod in pods[MAX_PODS_PLACED:]}
+    assert {plan.uid for plan in second if plan.is_new} == {pod.uid for pod in pods[MAX_NOMINATIONS_PER_PASS:]}
     assert {plan.uid: plan.node for plan in second if not plan.is_new} == places
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from elastic_operator.plan.allocation.allocate import allocate
-from elastic_operator.plan.facts.allocation_inputs import EvictionLimits, Preemptor
+from elastic_operator.plan.facts.allocation_inputs import EvictionLimits, PreemptorKey
 from tests.plan.allocate.world import make_inputs, make_job, make_node, make_shape, make_team
 from tests.plan.quota.cases import Case, came_out, on
 
@@ -50,7 +50,7 @@ def decided(**more):
 
 def test_those_who_made_way_for_the_new_place_make_way_for_who_gets_it():
     allocation = decided()
-    assert allocation.evicted_for == {"c-w5": Preemptor("a", "a"), "c-w6": Preemptor("a", "a")}
+    assert allocation.evicted_for == {"c-w5": PreemptorKey("a", "a"), "c-w6": PreemptorKey("a", "a")}
     assert (allocation["c"].preemptors, allocation["a"].victim_jobs, allocation["b"].preemptors) == (
         {"a": "a/a"},
         {"c": "c/c"},

@@ -44,11 +44,7 @@ def test_nothing_is_taken_from_a_job_that_is_not_preemptible(inputs):
 def test_a_job_that_is_not_preemptible_does_not_take_its_team_beyond_its_guarantee(inputs):
     granted = allocate(inputs)
     fixed = _use(inputs, granted, now=False, only_fixed=True)
-    new = [
-        j
-        for j in inputs.jobs
-        if not j.preemptible and granted[j.uid].assignment.create and j.worker.gpus + j.master.gpus
-    ]
+    new = [j for j in inputs.jobs if not j.preemptible and granted[j.uid].assignment.create and j.gpus_of_size(2)]
     for team in (team for job in new for team in _path(inputs, job.namespace)):
         assert fixed[team.name] <= team.quotas["default"].guaranteed, team.name
 
@@ -172,7 +168,7 @@ def _use(inputs, granted, *, now, only_fixed=False):
         for slot in granted[job.uid].assignment.create:
             if slot.ready or not now:
                 for team in _path(inputs, job.namespace):
-                    use[team.name] += (job.master if slot.role == "master" else job.worker).gpus
+                    use[team.name] += job.shape_of(slot.role).gpus
     return use
 
 
@@ -188,7 +184,7 @@ def _growing(inputs, granted, *, now):
     found = {}
     for job in inputs.jobs:
         for slot in granted[job.uid].assignment.create:
-            shape = job.master if slot.role == "master" else job.worker
+            shape = job.shape_of(slot.role)
             if shape.gpus and (slot.ready or not now):
                 found |= {team.name: team for team in _path(inputs, job.namespace)}
     return found.values()

@@ -13,7 +13,7 @@ import pytest
 
 from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.allocation.fair_share import Claimant, divide
-from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, JobDemand, Member
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, JobDemand, JobShape, Member
 from elastic_operator.plan.facts.team import Quota, Team
 from tests.plan.allocate.world import NOW, carried_out, make_inputs, make_job, make_node, make_shape
 
@@ -163,7 +163,7 @@ def _job(job, age):
     gang = job["minAvailable"]
     low = gang if isinstance(gang, int) else len(job["pods"])
     members = tuple(
-        Member.of(f"{job['name']}-{i}", "worker" if i else "master", max(0, i - 1), pod["node"], shape)
+        Member.from_load(f"{job['name']}-{i}", "worker" if i else "master", max(0, i - 1), pod["node"], shape)
         for i, pod in enumerate(job["pods"])
         if pod["state"] == "Running"
     )
@@ -174,8 +174,7 @@ def _job(job, age):
         priority=PRIORITY[job["priorityClass"]],
         created=float(age),
         sizes=tuple(range(low, len(job["pods"]) + 1)),
-        master=shape,
-        worker=shape,
+        shape=JobShape(shape, shape),
         members=members,
         is_admitted=bool(members),
         undelayed_size=99,

@@ -1,1 +1,1 @@
-"""Random faults against a training job, for as long as one likes: it must finish, and leave nothing behind."""
+"""Injects random faults into a training job for a chosen time: the job must finish, and leave nothing behind."""

@@ -1,6 +1,6 @@
-"""`python -m tests.worker.chaos --minutes 5 [--seed 7]`: prints each fault; ends with 1 if something does not hold.
+"""`python -m tests.worker.chaos --minutes 5 [--seed 7]`: prints each fault; exits with 1 after a violation.
 
-With `--library --faults 2000` it goes on for so many, and compares with torchrun.
+With `--library --faults 2000` it ends after that many faults, and compares with torchrun.
 """
 
 import argparse
@@ -47,7 +47,7 @@ def main():
 
 
 def say(told):
-    """At once, as it takes long."""
+    """Print a line at once, since the run takes long."""
     print(told, flush=True)
 
 

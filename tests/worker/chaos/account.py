@@ -1,5 +1,5 @@
-"""What a library job under faults owes: each sample of each epoch in one step that counted, and no checkpoint read but
-after the loss of all."""
+"""Checks a library job under faults: each sample of an epoch is in one step that counted, and a checkpoint is read only
+after the loss of all processes."""
 
 import itertools
 import re
@@ -17,12 +17,12 @@ RESTORED = re.compile(r"^(\d\d:\d\d:\d\d\.\d+) .*step (\d+) is restored from", r
 
 
 def count_samples(lineage):
-    """How many samples the steps of `lineage` (LibraryJob's) have applied.
+    """The number of samples that the steps of `lineage` (LibraryJob's) have applied.
 
-    Raises AssertionError where one was left out or came twice, by the library's own order of the data.
+    Raises AssertionError if one was left out or applied twice, by the library's order of the data.
     """
     give_torch()
-    # It imports torch, which plain scripts under faults need not wait for.
+    # This imports torch, for which plain scripts under faults need not wait.
     from tests.worker.equality.counting import assert_exactly_once
 
     steps, lacking = max(lineage), _killed_in(lineage)
@@ -47,7 +47,7 @@ def _killed_in(lineage):
 
 
 def restores(pods):
-    """When a checkpoint was read (monotonic seconds), as the logs of `pods` say; those of the last day."""
+    """The times at which a checkpoint was read (monotonic seconds), from the logs of `pods`; those of the last day."""
     now, clock = time.monotonic(), datetime.now().astimezone()
     midnight = clock.replace(hour=0, minute=0, second=0, microsecond=0)
     found = []
@@ -61,9 +61,9 @@ def restores(pods):
 
 
 def assert_read_after_the_loss_of_all(read, steps, harmed):
-    """`read` as from `restores`, `steps` as written down, `harmed` what Faults did to whom.
+    """`read` is the result of `restores`, `steps` are the recorded ones, `harmed` those of Faults.
 
-    Raises AssertionError where, when a checkpoint was read, somebody had the state and nothing kept it from the others.
+    Raises AssertionError if a process had the state, and could hand it over, when a checkpoint was read.
     """
     by_process = defaultdict(list)
     for line in steps:

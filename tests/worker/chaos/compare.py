@@ -1,4 +1,4 @@
-"""Many faults against library jobs, and some of them against torchrun too, in turn, so that noise meets both alike."""
+"""Injects many faults into library jobs, and some of them into torchrun, in turn, so that noise affects both alike."""
 
 import json
 import random
@@ -9,7 +9,7 @@ from tests.worker.chaos.run import LIBRARY_OPTIONS, Plan, run, torment_only
 
 ROUND_FAULTS = 200
 COMPARED = 5
-"""Moments of each round that torchrun meets, too: it needs most of the time between two to train again."""
+"""Faults of each round that torchrun gets, too: it needs most of the time between two to train again."""
 COMPARED_SECONDS = (15.0, 25.0)
 FAST_SECONDS = (0.3, 1.7)
 
@@ -97,7 +97,7 @@ def table(figures):
 
 
 def _kinds(library, torchrun):
-    """Seconds lost for each fault of a kind."""
+    """The seconds lost for each fault of a kind."""
     lines = [f"{'':<22}{'faults':>8}{'library':>10}{'torchrun':>10}"]
     for kind in sorted(library.keys() | torchrun.keys()):
         (count, ours), (also, theirs) = library.get(kind, (0, 0.0)), torchrun.get(kind, (0, 0.0))

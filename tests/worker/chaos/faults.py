@@ -1,4 +1,4 @@
-"""What goes wrong: each method does one thing to the job and tells it in a few words; what must end is put off."""
+"""The faults: each method injects one and describes it; the end of a lasting one is deferred."""
 
 import contextlib
 import os
@@ -10,19 +10,19 @@ from tests.worker.chaos.operator import MASTER
 MOST = 5
 FEWEST = 2
 LONGEST_SECONDS = 9.0
-"""Of a cut or a freeze: longer than members are missed (5 s)."""
+"""The seconds of a cut or a freeze, some longer than the limit for a silent member (5 s)."""
 
 
 class Faults:
-    """Against the pods of `operator`. `rng` may be another one for each fault."""
+    """Faults of the pods of `operator`. `rng` may be replaced for each fault."""
 
     def __init__(self, operator, rng):
         self.operator, self.job, self.rng = operator, operator.job, rng
         self._later = []
         self.harmed = []
-        """Which pod could not be heard from when to when: (uid, begun, ended)."""
+        """The times in which a pod was silent: (uid, begun, ended)."""
         self.losses = 0
-        """How many faults took processes away, or cut them off, without a word."""
+        """The number of faults that killed processes, or cut them off, without notice."""
         self._planned = [self.join, self.leave, self.drain_master, self.kill_coordinator, self.kill_warm_parent]
         self.kinds = [
             self.join,
@@ -40,7 +40,7 @@ class Faults:
         ]
 
     def one(self):
-        """Any of them: its name, and what happened; None for this where there was nothing to do it to."""
+        """Inject a random fault; return its name and its description, None for that if there was no target."""
         kind = self.rng.choice(self.kinds)
         told = kind() if self.operator.running() or kind == self.join else None
         if told and kind not in self._planned:
@@ -48,14 +48,14 @@ class Faults:
         return kind.__name__.replace("_", " "), told
 
     def end_due(self, *, everything=False):
-        """Undo what has lasted long enough."""
+        """End faults whose time is over."""
         now = time.monotonic()
         due = [later for later in self._later if everything or later[0] <= now]
         self._later = [later for later in self._later if later not in due]
         for _, undo in due:
             undo()
 
-    # -- the operator's own doings ------------------------------------------------------------------------------------
+    # -- actions of the operator --------------------------------------------------------------------------------------
 
     def join(self):
         free = [index for index in range(1, MOST) if index not in self.operator.wanted and self._is_free(index)]
@@ -98,7 +98,7 @@ class Faults:
         self.operator.kill(MASTER)
         return "the master is killed"
 
-    # -- what comes back ----------------------------------------------------------------------------------------------
+    # -- temporary faults ---------------------------------------------------------------------------------------------
 
     def freeze_process(self):
         index = self._any()
@@ -125,7 +125,7 @@ class Faults:
         return f"pod {index} is cut off for {seconds:.1f} s"
 
     def give_up_master(self):
-        """It is cut off, another one takes its place, and it comes back for a while."""
+        """Cut the master off and replace it; it returns for a while."""
         old = self.job.pods[MASTER]
         self.job.network.cut(old.place)
         self.operator.killed.add(old.uid)
@@ -137,7 +137,7 @@ class Faults:
         self.job.network.heal(old.place)
         self._put_off(old.kill, old)
 
-    # -- whom it meets ------------------------------------------------------------------------------------------------
+    # -- targets ------------------------------------------------------------------------------------------------------
 
     def _any(self):
         return self.rng.choice(self.operator.running())
@@ -159,7 +159,7 @@ class Faults:
 
     @staticmethod
     def _end(pid, number=signal.SIGKILL):
-        """Whether there was something to send the signal to."""
+        """Send the signal; return whether there was such a process."""
         with contextlib.suppress(ProcessLookupError):
             if pid is not None:
                 os.kill(pid, number)

@@ -1,4 +1,4 @@
-"""Plays the operator and the kubelets: replaces pods that died, and says who is to take part."""
+"""Stands for the operator and the kubelets: replaces dead pods, and names those that take part."""
 
 import time
 
@@ -13,7 +13,7 @@ class FailedError(Exception):
 
 
 class Operator:
-    """`wanted` are the pods there should be, by index. A pod is replaced at most `patience` seconds after its end."""
+    """`wanted` are the wanted pods, by index. A pod is replaced at most `patience` seconds after its end."""
 
     def __init__(self, job, rng):
         self.job, self.wanted = job, set()
@@ -21,30 +21,30 @@ class Operator:
         self._rng, self._replace_at = rng, {}
 
     def want(self, *indices):
-        """Have these pods too."""
+        """Add these pods to the wanted ones."""
         self.wanted.update(indices)
         self.job.start(*indices)
 
     def drop(self, index):
-        """One pod less: it is told to go, and named no more."""
+        """Remove a pod: it is terminated, and not named any more."""
         self.wanted.discard(index)
         self.job.pods[index].terminate()
-        self.wish()
+        self.write_membership()
 
     def kill(self, index):
-        """The pod is gone with all that is in it, without a word."""
+        """Kill the pod with all its processes, without notice."""
         self.killed.add(self.job.pods[index].uid)
         self.job.pods[index].kill()
 
     def replace(self, index):
-        """Make another one in the place of one that is gone, or is given up."""
+        """Start another pod for one that has ended or is given up."""
         self.job.start(index)
 
-    def wish(self):
-        """Name those that are wanted and there."""
+    def write_membership(self):
+        """Name the existing wanted pods."""
         there = [index for index in self.running() if index in self.wanted]
         if there:
-            self.job.wish(*there)
+            self.job.write_membership(*there)
 
     def running(self):
         """Indices of the pods that have not ended."""
@@ -56,7 +56,7 @@ class Operator:
         return self.job.pods[MASTER].code == 0
 
     def look(self):
-        """Replace what has died. Raises FailedError where a pod says that no other would fare better."""
+        """Replace dead pods. Raises FailedError if a pod reports that another one would fail in the same way."""
         for index in self.wanted:
             pod = self.job.pods[index]
             if pod.code == contract.EXIT_DO_NOT_RETRY:

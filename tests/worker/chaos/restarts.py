@@ -1,4 +1,4 @@
-"""The same training as people have it today: torchrun, which starts all again from the last checkpoint."""
+"""The same training under torchrun, which restarts all processes from the last checkpoint."""
 
 import os
 import time
@@ -14,7 +14,7 @@ from tests.worker.job.pod import PYTHON, WORKER
 
 MOST = 8
 STUCK_SECONDS = 60.0
-"""A group that has lost a peer without a word waits for it for half an hour, torch's own limit; here somebody looks."""
+"""The limit for a group that has lost a silent peer: torch's is half an hour, so the tests look sooner."""
 
 
 class TorchrunJob(LibraryJob):
@@ -40,27 +40,27 @@ class TorchrunJob(LibraryJob):
             most=MOST,
             incarnation=self.incarnation,
         )
-        # Our launcher gives scripts the library; elsewhere somebody installs it.
+        # Our launcher gives scripts the library; here it must be installed.
         path = os.pathsep.join([self.environ["PYTHONPATH"], str(WORKER.parent)])
         return {**torchrun_variables(place, service_ip=SERVICE), "PYTHONPATH": path}
 
 
 class Restarts(Operator):
-    """Where the master is gone, an agent has given up, or nothing moves, all pods are made anew."""
+    """Recreates all pods if the master has ended, an agent has given up, or the training stalls."""
 
     def __init__(self, job, rng):
         super().__init__(job, rng)
         self._written, self._moved = 0, time.monotonic()
 
     def replace(self, index):
-        """Another pod in its place; for a master all of them, as their agents met there."""
+        """Replace the pod; for a master replace all, since their agents met there."""
         if index == MASTER:
             self._begin_again()
         else:
             super().replace(index)
 
     def look(self):
-        """Replace what has died, or all."""
+        """Replace dead pods, or all."""
         written = sum(file.stat().st_size for file in self.job.folder.glob("steps-*.jsonl"))
         if written != self._written:
             self._written, self._moved = written, time.monotonic()

@@ -1,4 +1,4 @@
-"""One run: a job, faults for a while, then peace until it has finished, and what must be so in the end."""
+"""One run: a job, faults for a time, then none until it has finished, and the checks at the end."""
 
 import itertools
 import math
@@ -22,12 +22,12 @@ TWO_AT_ONCE = 0.2
 LIBRARY_OPTIONS = ("--checkpoint-every", 10)
 SEVERAL = "two at once"
 PATIENT = {contract.ENV_MAX_FAILURES: "1000"}
-"""Where faults come that often, three of them may hit a job before it has done a step: that is no script's fault."""
+"""With frequent faults, three of them may hit a job before it has done a step, which must not count as its failure."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """When something goes wrong: `moments` times, `between` seconds apart, for at most `seconds`. `seed` says what."""
+    """The times of faults: `moments` of them, `between` seconds apart, for at most `seconds`. `seed` chooses them."""
 
     seed: int
     moments: float = math.inf
@@ -37,9 +37,9 @@ class Plan:
 
 @dataclass(frozen=True)
 class Torment:
-    """What came of a plan: faults, seconds, and for each kind of fault how often it came and what it cost.
+    """The result of a plan: faults, seconds, and for each kind of fault its number and its cost.
 
-    Faults that came at once are a kind of their own.
+    Simultaneous faults are a separate kind.
     """
 
     faults: int
@@ -48,13 +48,13 @@ class Torment:
 
     @property
     def lost(self):
-        """Seconds that did not go into steps that counted."""
+        """The seconds outside of steps that counted."""
         return sum(lost for _, lost in self.by_kind.values())
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Of a job that was tormented and has finished: also samples and checkpoints read, if it uses the library."""
+    """The result of a finished job; with the library also its samples and the checkpoints read."""
 
     torment: Torment
     samples: int = 0
@@ -62,7 +62,7 @@ class Outcome:
 
 
 def run(folder, plan, *, say, library=False, tree=REAL):
-    """Raises AssertionError, with all logs, where something does not hold at the end."""
+    """Run it. Raises AssertionError, with all logs, if a check fails at the end."""
     with _job(folder, library=library, tree=tree) as job:
         operator = Operator(job, random.Random(plan.seed))
         faults = Faults(operator, random.Random(plan.seed))
@@ -85,7 +85,7 @@ def run(folder, plan, *, say, library=False, tree=REAL):
 
 
 def torment_only(job, operator, plan, *, say):
-    """The same faults for a job of another kind, which owes nothing at the end."""
+    """Inject the same faults into a job of another kind, without checks at the end."""
     return _begin_and_torment(job, operator, Faults(operator, random.Random(plan.seed)), plan, say=say)
 
 
@@ -108,12 +108,12 @@ def _begin_and_torment(job, operator, faults, plan, *, say):
 
 
 def _torment(operator, faults, plan, *, began, say):
-    """Until as long after the last fault as between two; when which kinds of faults came."""
+    """Inject the faults, and wait after the last one as between two; return the times and kinds."""
     hit, next_at = [], began
     for number in itertools.count():
         if number >= plan.moments or time.monotonic() >= began + plan.seconds or operator.is_done:
             break
-        # Of its own for each moment: what it has to choose from depends on the pods that there are.
+        # Each moment has its own random numbers, since the choice depends on the existing pods.
         faults.rng = rng = random.Random(f"{plan.seed} {number}")
         next_at += rng.uniform(*plan.between)
         at, kinds = time.monotonic(), []
@@ -132,7 +132,7 @@ def _torment(operator, faults, plan, *, began, say):
 
 
 def _finish(job, operator, faults):
-    """Until all pods have ended by themselves."""
+    """Wait until all pods have ended by themselves."""
 
     def is_over():
         faults.end_due(everything=True)

@@ -1,7 +1,7 @@
-"""Five ways in which scripts save, without torch: each writes piece by piece, and each checkpoint can be read back.
+"""Five ways in which scripts save, without torch: each writes in pieces, and each checkpoint can be read back.
 
-Every file of a checkpoint names the step that it is of. A checkpoint is torn if a file of it lacks, is not whole, or is
-of another step.
+Every file of a checkpoint names its step. A checkpoint is torn if one of its files is missing, incomplete, or of
+another step.
 """
 
 import io
@@ -18,15 +18,15 @@ from pathlib import Path
 SIZE = 20_000
 PIECES = 6
 PAUSE_SECONDS = 0.002
-"""At most, between two pieces and two files; between two checkpoints ten times as long."""
+"""The longest pause between two pieces or files; between two checkpoints it is ten times as long."""
 
 
 class TornError(Exception):
-    """A checkpoint that a script could not go on from."""
+    """A checkpoint from which a script could not continue."""
 
 
 def archive(step):
-    """As torch.save writes: the table of contents comes last."""
+    """A file as of torch.save: the table of contents comes last."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as file:
         file.writestr("archive/data.pkl", pickle.dumps(step))
@@ -35,14 +35,14 @@ def archive(step):
 
 
 def tensors(step):
-    """As safetensors writes: a header that tells how much follows."""
+    """A file of safetensors: a header with the length of the rest."""
     header = {"__metadata__": {"step": str(step)}, "w": {"dtype": "U8", "shape": [SIZE], "data_offsets": [0, SIZE]}}
     text = json.dumps(header).encode()
     return struct.pack("<Q", len(text)) + text + os.urandom(SIZE)
 
 
 def read_archive(path):
-    """The step that it is of; all of it is read. Raises TornError."""
+    """The step of the file, which is read completely. Raises TornError."""
     try:
         with zipfile.ZipFile(path) as file:
             if file.testzip() is not None:
@@ -66,7 +66,7 @@ def read_text(path, step):
 
 
 class Writer:
-    """Writes in pieces, what is short in one, with pauses of its own."""
+    """Writes in pieces, short content in one, with random pauses."""
 
     def __init__(self, seed):
         self.random = random.Random(seed)
@@ -114,7 +114,7 @@ class Folders:
     name = ""
 
     def next_step(self, root):
-        """Later than all folders that are there, be they whole or not."""
+        """The step after those of all existing folders, complete or not."""
         return max((number(folder) for folder in (root / self.path).glob(self.name.format("*"))), default=0) + 1
 
     def save(self, writer, root, step):
@@ -127,7 +127,7 @@ class Folders:
             other.rmdir()
 
     def newest(self, root, marker):
-        """The newest that has it, as scripts look for the one to go on from. Raises TornError where none has."""
+        """The newest folder with the marker, from which scripts would continue. Raises TornError if there is none."""
         marked = [file.parent for file in (root / self.path).glob(f"{self.name.format('*')}/{marker}")]
         if not marked:
             raise TornError(root)
@@ -213,7 +213,7 @@ def same(steps, step):
 
 
 def save_forever(way, root, seed):
-    """One checkpoint after the other."""
+    """Save one checkpoint after the other."""
     writer, root = Writer(seed), Path(root)
     for step in itertools.count(WAYS[way].next_step(root)):
         WAYS[way].save(writer, root, step)

@@ -1,4 +1,4 @@
-"""Real processes that write checkpoints as scripts do, and files as torch, safetensors and pickle write them."""
+"""Real processes that write checkpoints like scripts, and files in the formats of torch, safetensors and pickle."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ from tests.kit.wait import until
 
 
 class Script:
-    """A process that runs Python code in a session of its own, with what a launcher can do to it."""
+    """A process that runs Python code in its own session, with the methods of a launcher's process."""
 
     def __init__(self, code):
         self._process = subprocess.Popen(
@@ -43,7 +43,7 @@ class Script:
         os.killpg(self.pid, signal.SIGCONT)
 
     def kill_now(self):
-        """As a loss does. Its files are closed when this returns."""
+        """Kill it, like a loss. Its files are closed when this returns."""
         os.killpg(self.pid, signal.SIGKILL)
         self._process.wait()
 
@@ -64,7 +64,7 @@ class Script:
 
 @contextlib.contextmanager
 def running(code, kind=None):
-    """A script that is gone afterwards."""
+    """A script that is killed at the end of the context."""
     script = (kind or Script)(code)
     try:
         yield script
@@ -74,7 +74,7 @@ def running(code, kind=None):
 
 @contextlib.asynccontextmanager
 async def watching(path, *scripts, marker=""):
-    """A watch on the path that knows these scripts as the training processes."""
+    """A watch on the path, with these scripts as the training processes."""
     watch = CheckpointWatch(Path(path), writers=lambda: [script.pid for script in scripts], marker=marker)
     await watch.open()
     try:
@@ -84,18 +84,18 @@ async def watching(path, *scripts, marker=""):
 
 
 async def settled(watch, *, seconds=0.3):
-    """Wait until everything that has happened is seen and judged: for what must not happen."""
+    """Wait until the watch has handled all changes, to check that nothing else happens."""
     await asyncio.sleep(seconds)
     await asyncio.to_thread(wait_for, lambda: not is_pending(watch))
 
 
 def is_pending(watch):
-    """Whether something was written of which it is not known yet whether it makes a checkpoint complete."""
+    """Whether a written file was not judged yet."""
     return watch.behind or watch._patience() is not None
 
 
 def zip_bytes(size=5000):
-    """As torch.save writes: entries that are stored, and a table of contents at the end."""
+    """A zip as of torch.save: stored entries, and a table of contents at the end."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         archive.writestr("archive/data.pkl", pickle.dumps({"step": 1}))
@@ -110,5 +110,5 @@ def safetensors_bytes(size=4000):
 
 
 def wait_for(condition, seconds=20):
-    """Until it holds."""
+    """Wait until the condition holds."""
     until("it to hold", condition, seconds=seconds, poll_seconds=0.01)

@@ -1,6 +1,6 @@
-"""A job in memory: the coordinator's own code, members that do what they are told, a clock that is turned by hand.
+"""A job in memory: the coordinator's code, members that follow its orders, and a clock that the test sets.
 
-What must hold at all times is checked at each word the coordinator says.
+The invariants are checked at each message of the coordinator.
 """
 
 from dataclasses import replace
@@ -11,7 +11,7 @@ from elastic_worker.coordinator.execute import Executor
 from elastic_worker.coordinator.member import Member
 from elastic_worker.coordinator.model import Generation
 from elastic_worker.coordinator.state import CoordinatorState, Phase, Rules
-from tests.worker.coordinator.states import failure, make_pod, make_wish
+from tests.worker.coordinator.states import failure, make_membership, make_pod
 
 
 class Cluster:
@@ -27,15 +27,15 @@ class Cluster:
         self.writing: set[str] = set()
         self.asked: dict[str, int] = {}
         self.over = ""
-        self.wishes = 0
+        self.memberships = 0
 
     def _executor(self):
         return Executor(self.state, lambda uids, message: [self._post(uid, message.to_json()) for uid in uids])
 
-    # -- what happens -------------------------------------------------------------------------------------------------
+    # -- events -------------------------------------------------------------------------------------------------------
 
     def live(self, happenings):
-        """Each is the name of a method, and its arguments."""
+        """Apply events, each of which is the name of a method and its arguments."""
         for name, *values in happenings:
             getattr(self, name)(*values)
 
@@ -51,7 +51,7 @@ class Cluster:
         for index in here:
             self.arrive(index)
             self.warm(index)
-        self.wish(here)
+        self.write_membership(here)
         return {f"u{index}" for index in here}
 
     def arrive(self, index):
@@ -86,13 +86,13 @@ class Cluster:
             member.failure = failure(index, generation=number)
         self.look()
 
-    def wish(self, indices):
-        self.wishes += 1
-        self.state.wish = make_wish(*indices, number=self.wishes, fewest=self.fewest, most=4096)
+    def write_membership(self, indices):
+        self.memberships += 1
+        self.state.membership = make_membership(*indices, number=self.memberships, fewest=self.fewest, most=4096)
         self.look()
 
     def checkpoint(self, index):
-        """A pod has found one complete."""
+        """A pod has found a complete checkpoint."""
         member = self._here(index)
         if member is not None:
             self.writing.discard(member.pod.uid)
@@ -101,13 +101,13 @@ class Cluster:
         self.look()
 
     def write(self, index):
-        """A pod begins to write one, unless it may have been asked to stand still."""
+        """A pod begins to write a checkpoint, unless it may have been asked to stand still."""
         member = self._here(index)
         if member is not None and member.processes.number and self.state.still_deadline is None:
             self.writing.add(member.pod.uid)
 
     def answer(self):
-        """All who were asked whether they stand still say so."""
+        """All pods that were asked to stand still answer yes."""
         asked, self.asked = self.asked, {}
         for uid, round_ in asked.items():
             still = uid not in self.writing
@@ -115,7 +115,7 @@ class Cluster:
         self.look()
 
     def settle(self):
-        """Everybody who was told to stop has stopped."""
+        """All pods that were ordered to stop have stopped."""
         for uid in sorted(self.stopping):
             self.executor.stopped(self.state.members[uid], None, unkillable="")
         self.stopping.clear()
@@ -135,7 +135,7 @@ class Cluster:
             self.executor.do(decision, self.now)
         raise AssertionError(f"it decides without end: {decision}")
 
-    # -- what must hold -----------------------------------------------------------------------------------------------
+    # -- invariants ---------------------------------------------------------------------------------------------------
 
     def _post(self, uid, message):
         if "done" in message or "fail" in message:
@@ -171,11 +171,11 @@ class Cluster:
             return
         assert all(group.number > earlier.number for earlier in self.formed)
         assert "u0" in group.uids
-        assert self.state.wish.largest(len(group.pods)) == len(group.pods)
-        assert group.uids <= self.state.wish.members | {"u0"}
+        assert self.state.membership.largest(len(group.pods)) == len(group.pods)
+        assert group.uids <= self.state.membership.members | {"u0"}
         assert not group.uids & self.gone, "it counts on pods that are gone"
         before = self.formed[-1] if self.formed else None
-        if before is not None and before.wish == group.wish:
+        if before is not None and before.membership_number == group.membership_number:
             left = {m.pod.uid for m in self.state.members.values() if m.is_leaving}
             others = before.uids - left
             stay = others & group.uids

@@ -1,8 +1,8 @@
-"""A job in memory whose processes use the library: the code of coordinator, launcher and process that decides.
+"""A job in memory whose processes use the library: the deciding code of coordinator, launcher and process.
 
-`Trainees` (the launcher's), `LineState` (the process') and the coordinator are the real ones. Here are the lines
-between them, on which words travel until a history delivers them, and the main thread of each process, which does a
-step when all of its group have passed the boundary before it; no process can be more than one ahead.
+`Trainees` (the launcher's), `LineState` (the process') and the coordinator are real. This module has the lines between
+them, which keep messages until a history delivers them, and the main thread of each process. It does a step when all
+processes of its group have passed the boundary before it, so no process can be more than one step ahead.
 """
 
 import contextlib
@@ -26,9 +26,9 @@ STORE = 4000
 
 
 class TrainingPod:
-    """A launcher: the words that are on their way to it, and what it knows of its one process, if that runs.
+    """A launcher: the messages on their way to it, and the state of its single process, if that runs.
 
-    A coordinator that starts anew is told what is so (`lasting`), and the pod's part of the last group (`group`).
+    A restarted coordinator gets the lasting state (`lasting`), and the pod's part of the last group (`group`).
     """
 
     def __init__(self, uid, tell):
@@ -37,23 +37,23 @@ class TrainingPod:
         self.process, self.runs, self.leaves = None, 0, False
 
     def start(self):
-        """A process in no group."""
+        """Start a process in no group."""
         self.process = TrainingProcess(self.trainees)
         return self.process.state
 
     def end(self):
-        """It has ended."""
+        """End the process."""
         self.process = None
         self.trainees.clear()
 
 
 class TrainingProcess:
-    """The line of a process, on which nothing takes time, and where its main thread is: in a step, or at a boundary."""
+    """The line of a process, without delays, and the place of its main thread: in a step, or at a boundary."""
 
     def __init__(self, trainees):
-        self.trainees, self.waits = trainees, True
+        self.trainees, self.waits, self.is_out = trainees, True, False
         self.forming = deque()
-        """Groups whose connections are being made, each on a thread of its own."""
+        """Groups whose connections are being made, each on a separate thread."""
         self.trainee = trainees.add(process_reports.Hello(0, IN_PLACE).to_json(), self)
         self.state = LineState(self)
 
@@ -67,26 +67,26 @@ class TrainingProcess:
         self.trainees.handle_report(self.trainee, json.loads(json.dumps(message.to_json())))
 
     def report_position(self):
-        """Nobody asks here."""
+        """Do nothing: no test asks for positions."""
 
     def form(self, _place, key, name):
         self.forming.append((key, name))
 
     def discard(self, formed):
-        """Groups are only names here."""
+        """Do nothing, since groups are only names here."""
 
     def abort(self, formed):
-        """Whoever is in a step looks by itself whether that can end."""
+        """Do nothing: a process in a step checks by itself whether the step can end."""
 
     def watch(self):
-        """Nothing hangs here."""
+        """Do nothing, since nothing hangs here."""
 
 
 class LibraryJob(Cluster):
-    """Processes that fail are started again for ever.
+    """A job whose failed processes are always restarted.
 
-    A coordinator that `gathers` looks once at all that is said in one turn of `round`, `steps` or `settle`, as it does
-    with many members (113). Else it looks after each word.
+    A coordinator that `gathers` decides once on all messages of one turn of `round`, `steps` or `settle`, as it does
+    with many members (113). Otherwise it decides after each message.
     """
 
     def __init__(self, *, fewest=2, gathers=False):
@@ -95,22 +95,22 @@ class LibraryJob(Cluster):
         self.gathers, self.in_turn = gathers, False
         self.pods: dict[str, TrainingPod] = {}
         self.silent: dict[str, TrainingPod] = {}
-        """Pods that are frozen: their connections stay, and nothing comes from them."""
+        """Frozen pods: their connections stay, and they send nothing."""
         self._slowest, self._torn = {}, {}
-        """Of this turn: the least step of each group's pods, and whether one of them is gone."""
+        """The least step of each group's pods in this turn, and whether one of them has ended."""
         self.groups = {}
-        """Those that came about, by number."""
+        """The formed groups, by number."""
         self.moments: dict[tuple[int, int], int] = {}
-        """From which group to which: after how many steps."""
+        """The step at which one group was followed by another."""
         self.names: dict[int, str] = {}
-        """Of each group: what its processes have formed for it."""
+        """The names that the processes of each group have formed for it."""
         self.formed_by: dict[tuple[str, str], TrainingProcess] = {}
-        """Which process of a pod has formed the group of that name."""
+        """The process of a pod that has formed the group of a name."""
         self.left: dict[tuple[str, int], int] = {}
-        """The last step that a pod did in a group which it went out of as agreed."""
+        """The last step of a pod in a group that it left as agreed."""
         self.highest_that_stepped, self.steps_done, self.saved = 0, 0, 0
 
-    # -- what happens -------------------------------------------------------------------------------------------------
+    # -- events -------------------------------------------------------------------------------------------------------
 
     def arrive(self, index):
         uid = f"u{index}"
@@ -126,14 +126,14 @@ class LibraryJob(Cluster):
         super().lose(index)
 
     def freeze(self, index):
-        """Nothing is heard of the pod any more, and the coordinator has missed it."""
+        """The pod is silent, and the coordinator counts it as disconnected."""
         if (member := self._here(index)) is not None and f"u{index}" in self.pods:
             self.silent[f"u{index}"] = self.pods.pop(f"u{index}")
             member.disconnect(self.now)
         self.look()
 
     def replace_master(self, index):
-        """The master's pod is gone, and the words on their way with it; the next one's coordinator asks the others."""
+        """The master's pod is lost with the messages on their way; the next coordinator learns from the others."""
         self.pods.pop(self.state.own_uid, None)
         self.state = CoordinatorState(
             f"u{index}", self.state.epoch + 1, self.state.rules, self.now, phase_since=self.now
@@ -150,7 +150,7 @@ class LibraryJob(Cluster):
         self.arrive(index)
 
     def crash(self, index):
-        """Its process dies. One that was in no group is started again by its launcher, which says nothing."""
+        """Its process dies. Its launcher restarts one that was in no group, without a report."""
         member, pod = self._here(index), self.pods.get(f"u{index}")
         if member is None or pod.process is None:
             return
@@ -162,14 +162,14 @@ class LibraryJob(Cluster):
         self.look()
 
     def deliver(self, index):
-        """One word reaches the pod."""
+        """Deliver one message to the pod."""
         pod = self.pods.get(f"u{index}")
         if pod is not None and pod.words:
             self._hear(f"u{index}", pod, pod.words.popleft())
         self.look()
 
     def train(self, index):
-        """The main thread goes on, if it can."""
+        """Let the main thread continue, if it can."""
         pod = self.pods.get(f"u{index}")
         if pod is None or pod.process is None:
             return
@@ -185,7 +185,7 @@ class LibraryJob(Cluster):
         elif state.is_broken:
             process.waits = True
         elif self._has_lost_a_peer(process):
-            process.send(process_reports.Lost(state.generation))
+            state.report_cut_off()
         self.look()
 
     def look(self):
@@ -194,7 +194,7 @@ class LibraryJob(Cluster):
 
     @contextlib.contextmanager
     def turn(self):
-        """What happens in it the coordinator sees together, if it `gathers`."""
+        """Within this context the coordinator gets all messages together, if it `gathers`."""
         self.in_turn = self.gathers
         self._slowest, self._torn = {}, {}
         yield
@@ -202,21 +202,21 @@ class LibraryJob(Cluster):
         self.look()
 
     def round(self):
-        """Each pod hears one word, and the groups that it forms connect."""
+        """Deliver one message to each pod, and connect the groups that it forms."""
         with self.turn():
             for uid in list(self.pods):
                 self.deliver(int(uid[1:]))
                 self.connect(int(uid[1:]))
 
     def steps(self, count):
-        """So many steps of all who can, and no word is delivered meanwhile."""
+        """Do that many steps on all pods that can, without delivering messages."""
         for _ in range(count):
             with self.turn():
                 for uid in list(self.pods):
                     self.train(int(uid[1:]))
 
     def connect(self, index):
-        """Of the groups that form, the latest has: each connects on a thread of its own."""
+        """Connect the latest group that forms: each connects on its own thread."""
         pod = self.pods.get(f"u{index}")
         if pod is not None and pod.process is not None and pod.process.forming:
             key, name = pod.process.forming.pop()
@@ -225,7 +225,7 @@ class LibraryJob(Cluster):
         self.look()
 
     def settle(self, turns=25):
-        """Everything that can happen by itself does."""
+        """Deliver and train until nothing changes any more."""
         for _ in range(turns):
             with self.turn():
                 for uid in list(self.pods):
@@ -285,7 +285,7 @@ class LibraryJob(Cluster):
     # -- a process ----------------------------------------------------------------------------------------------------
 
     def _is_step_done(self, process):
-        """Whether all of its group do the step that it is in, or have done it."""
+        """Whether all processes of its group do the present step, or have done it."""
         generation, step = process.state.generation, process.state.boundaries_passed
         if not self.in_turn or generation not in self._slowest:
             steps = (self._step_of(pod.uid, generation) for pod in self.groups[generation].pods)
@@ -293,7 +293,7 @@ class LibraryJob(Cluster):
         return self._slowest[generation] >= step
 
     def _has_lost_a_peer(self, process):
-        """Whether a process that its group was formed with is gone, so that its connection has ended."""
+        """Whether a process of the formed group has ended, so that its connection has ended."""
         generation, name = process.state.generation, process.state.current
         if not self.in_turn or (generation, name) not in self._torn:
             peers = self.groups[generation].pods
@@ -306,7 +306,7 @@ class LibraryJob(Cluster):
         return peer is not (there and there.process) and (uid, generation) not in self.left
 
     def _step_of(self, uid, generation):
-        """Which step of that group the pod is in, or did last; -1: none that the others can end with it."""
+        """The present or last step of the pod in that group; -1: none that the others can complete with it."""
         pod = self.pods.get(uid)
         process = pod.process if pod is not None else None
         if process is not None and process.state.generation == generation and not process.state.is_broken:
@@ -315,7 +315,8 @@ class LibraryJob(Cluster):
 
     def _take_turn(self, uid, process):
         state = process.state
-        before, at, is_whole = state.generation, state.boundaries_passed, not state.is_broken
+        before, at = state.generation, state.boundaries_passed
+        is_whole = not state.is_broken and not process.is_out  # a process outside has no step: it gets the state
         turn = state.ask()
         if turn is None:
             process.waits = False
@@ -330,6 +331,7 @@ class LibraryJob(Cluster):
         if turn.leave:
             self._go(uid)
         elif turn.is_out:
+            process.is_out = True
             process.send(process_reports.Waits())
         elif place is not None and turn.verdict.formed is None:
             state.lose()
@@ -340,7 +342,7 @@ class LibraryJob(Cluster):
             meets_in = self.names.setdefault(place.generation, turn.verdict.formed)
             assert meets_in == turn.verdict.formed, f"{uid} is in {turn.verdict.formed}, others in {meets_in}"
             assert state.boundaries_passed == 0, "it counts the boundaries of the group before"
-            process.waits = False
+            process.waits = process.is_out = False
             process.send(process_reports.Joined(place.generation))
 
     def _stepped(self, process):
@@ -349,7 +351,7 @@ class LibraryJob(Cluster):
         self.highest_that_stepped = generation
         self.steps_done += 1
 
-    # -- words --------------------------------------------------------------------------------------------------------
+    # -- messages -----------------------------------------------------------------------------------------------------
 
     def _post(self, uid, word):
         if self.state.group is not None and ("form" in word or word.get("bind")):
@@ -369,7 +371,7 @@ class LibraryJob(Cluster):
 
     @property
     def trains(self):
-        """Which pods do steps together now; none is the empty set."""
+        """The pods that do steps together now; the empty set if there are none."""
         group = self.state.group
         if self.state.phase != Phase.RUNNING or group is None:
             return set()

@@ -1,7 +1,7 @@
-"""A coordinator with as many members as one likes, in virtual time: they are lines that answer as launchers do.
+"""A coordinator with any number of members, in virtual time: the members are lines that answer like launchers.
 
-What is said in either direction is counted. A line may take its time (`seconds_a_byte`): while a word is written, no
-other can be, as on the machine whose processor encodes and copies it.
+Messages in both directions are counted. A line may be slow (`seconds_a_byte`): while one message is written, no other
+can be, as on a machine whose processor encodes and copies it.
 """
 
 import asyncio
@@ -12,19 +12,19 @@ import time
 from collections import Counter
 
 from elastic_worker import wire
+from elastic_worker.coordinator.membership import MembershipFile
 from elastic_worker.coordinator.part import merge_reported
 from elastic_worker.coordinator.server import Coordinator
 from elastic_worker.coordinator.state import CoordinatorState, Rules
 from elastic_worker.coordinator.succession import Succession
-from elastic_worker.coordinator.wish import WishFile
 from tests.worker.coordinator.states import make_pod
 
 APART_SECONDS = 2e-5
-"""Answers come in one after the other."""
+"""The time between two answers."""
 
 
 class Played:
-    """One member: a line whose other end answers in its turn, and beats every second.
+    """One member: a line whose other end answers in turn, and sends a heartbeat every second.
 
     Its processes use the library if it is `in_place`. `longest_silence`: of the coordinator, in seconds.
     """
@@ -94,26 +94,26 @@ class Played:
 
 
 class Job:
-    """Of `members`, by index; `older` ones are of a release that knows no parts."""
+    """A job of `members`, by index; `older` ones are of a release without parts."""
 
     def __init__(self, folder, *, in_place=False, older=False, seconds_a_byte=0.0):
         now = time.monotonic()
-        self.state, self.file = CoordinatorState("u0", 1, Rules(), started=now, phase_since=now), folder / "wish"
+        self.state, self.file = CoordinatorState("u0", 1, Rules(), started=now, phase_since=now), folder / "membership"
         masters = Succession("", job_uid="job", epoch=1)
         self.coordinator = Coordinator(
-            self.state, WishFile(self.file), masters, token="secret", job_uid="job", incarnation=3
+            self.state, MembershipFile(self.file), masters, token="secret", job_uid="job", incarnation=3
         )
         self.in_place, self.older, self.seconds_a_byte = in_place, older, seconds_a_byte
-        self.members, self.counted, self.wishes, self._tasks = {}, Counter(), 0, []
+        self.members, self.counted, self.memberships, self._tasks = {}, Counter(), 0, []
 
     def write(self, line):
-        """A word goes out."""
+        """Send a message."""
         self.counted["bytes told"] += len(line)
         self.counted["messages told"] += 1
         asyncio.get_running_loop().keep_busy(len(line) * self.seconds_a_byte)
 
     def dial(self, *indices, **state):
-        """These connect, warm."""
+        """Connect these members, warm."""
         for index in indices:
             self.members[index] = member = Played(index, self)
             kind = {"ready": True, "joined": 0, "kind": "in-place"} if self.in_place and self.state.group else {}
@@ -122,15 +122,15 @@ class Job:
             attending = self.coordinator.attend(member, member.pod, group, hello)
             self._tasks.append(asyncio.ensure_future(attending))
 
-    def wish(self, *indices):
-        """The operator says who is to take part."""
-        self.wishes += 1
+    def write_membership(self, *indices):
+        """Write the operator's membership."""
+        self.memberships += 1
         members = [{"uid": f"u{index}"} for index in indices]
-        told = {"wish": self.wishes, "members": members, "min": 1, "max": 4096}
+        told = {"wish": self.memberships, "members": members, "min": 1, "max": 4096}
         self.file.write_text(json.dumps(told))
 
     async def until(self, what, *, seconds=60):
-        """Wait until that is so."""
+        """Wait until the condition holds."""
         for _ in range(10 * seconds):
             if what(self.state):
                 return
@@ -145,7 +145,7 @@ class Job:
 
 @contextlib.asynccontextmanager
 async def playing(folder, **about):
-    """A job whose coordinator serves."""
+    """A job with a serving coordinator."""
     job = Job(folder, **about)
     job._tasks.append(asyncio.ensure_future(job.coordinator.run()))
     try:
@@ -156,7 +156,7 @@ async def playing(folder, **about):
 
 @contextlib.contextmanager
 def calls_counted(into):
-    """How many functions of Python are called meanwhile."""
+    """Count the calls of Python functions within this context."""
 
     def count(_frame, event, _argument):
         if event == "call":

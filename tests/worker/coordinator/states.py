@@ -1,7 +1,7 @@
-"""Builders for the coordinator's state: a job of so many pods, at time 0, with defaults."""
+"""Builders for the coordinator's state: a job of some pods, at time 0, with defaults."""
 
 from elastic_worker.coordinator.member import Member, Running
-from elastic_worker.coordinator.model import Failure, Generation, Pod, Wish
+from elastic_worker.coordinator.model import Failure, Generation, Membership, Pod
 from elastic_worker.coordinator.state import CoordinatorState, Phase, Rules
 
 
@@ -11,29 +11,29 @@ def make_pod(index, *, processes=1):
     return Pod(f"u{index}", name, f"10.0.0.{index}", processes, is_master=index == 0, index=max(0, index - 1))
 
 
-def make_wish(*indices, number=1, fewest=2, most=8, **more):
-    return Wish(number, frozenset(f"u{i}" for i in indices), fewest, most, **more)
+def make_membership(*indices, number=1, fewest=2, most=8, **more):
+    return Membership(number, frozenset(f"u{i}" for i in indices), fewest, most, **more)
 
 
-def make_group(*indices, number=1, epoch=1, wish=1, **more):
-    return Generation(number, epoch, wish, tuple(make_pod(i) for i in indices), **more)
+def make_group(*indices, number=1, epoch=1, membership_number=1, **more):
+    return Generation(number, epoch, membership_number, tuple(make_pod(i) for i in indices), **more)
 
 
 def member(index, *, warm=0.0, **more):
     return Member(make_pod(index), warm_at=warm, store_port=4000, **more)
 
 
-def make_state(*members, wish=None, rules=None, **more):
+def make_state(*members, membership=None, rules=None, **more):
     defaults = {"own_uid": "u0", "epoch": 1, "rules": rules or Rules(), "started": 0.0}
-    return CoordinatorState(**{**defaults, **more}, wish=wish, members={m.pod.uid: m for m in members})
+    return CoordinatorState(**{**defaults, **more}, membership=membership, members={m.pod.uid: m for m in members})
 
 
-def training(*indices, wish=None, rules=None, **more):
+def training(*indices, membership=None, rules=None, **more):
     """These pods train as generation 1."""
     group = more.pop("group", None) or make_group(*indices)
     return make_state(
         *(member(i, processes=Running(group.number)) for i in indices),
-        wish=wish or make_wish(*indices),
+        membership=membership or make_membership(*indices),
         group=group,
         phase=Phase.RUNNING,
         phase_since=1.0,

@@ -4,7 +4,7 @@ from elastic_worker.coordinator.aligning import STILL_SECONDS
 from elastic_worker.coordinator.decide import decide
 from elastic_worker.coordinator.execute import Executor
 from elastic_worker.coordinator.state import Phase, Rules
-from tests.worker.coordinator.states import make_wish, training
+from tests.worker.coordinator.states import make_membership, training
 
 PLANNED = 5.0
 """When it is known that pod 2 is to go, within 300 s."""
@@ -15,7 +15,7 @@ class Played:
 
     def __init__(self):
         rules = Rules(align_seconds=60.0, grace_seconds=300.0)
-        self.state = training(0, 1, 2, wish=make_wish(0, 1), rules=rules)
+        self.state = training(0, 1, 2, membership=make_membership(0, 1), rules=rules)
         self.state.members["u2"].start_leaving(PLANNED + 302.0)
         self.now, self.told = PLANNED, {}
         self.executor = Executor(self.state, self.tell)

@@ -14,7 +14,7 @@ from elastic_worker.coordinator.member import Assigned, Disconnected, Member
 from elastic_worker.coordinator.state import Phase, RegroupAttempt, Stage
 from elastic_worker.protocol import orders, reports
 from elastic_worker.protocol.codec import to_line
-from tests.worker.coordinator.states import failure, make_group, make_pod, make_wish, member, training
+from tests.worker.coordinator.states import failure, make_group, make_membership, make_pod, member, training
 
 
 def in_place(*indices, mode=IN_PLACE, **more):
@@ -55,7 +55,7 @@ def names(decision):
 
 
 def test_a_newcomers_processes_start_while_the_others_train():
-    state = in_place(0, 1, wish=make_wish(0, 1, 2))
+    state = in_place(0, 1, membership=make_membership(0, 1, 2))
     newcomer = add(state, 2)
     decision = decide(state, 5.0)
     assert (decision.act, [pod.uid for pod in decision.pods]) == ("candidates", ["u2"])
@@ -64,7 +64,7 @@ def test_a_newcomers_processes_start_while_the_others_train():
 
 
 def test_it_joins_when_it_is_ready_and_others_that_get_ready_are_waited_for_a_while():
-    state = in_place(0, 1, wish=make_wish(0, 1, 2, 3))
+    state = in_place(0, 1, membership=make_membership(0, 1, 2, 3))
     add(state, 2, ready=5.0)
     add(state, 3).start_missing()
     waits = decide(state, 6.0)
@@ -82,7 +82,7 @@ def test_who_is_told_to_go_is_left_out_beside_the_running_group():
 
 
 def test_a_lost_pod_breaks_the_group_and_nobody_waits_for_newcomers():
-    state = in_place(0, 1, 2, wish=make_wish(0, 1, 2, 3))
+    state = in_place(0, 1, 2, membership=make_membership(0, 1, 2, 3))
     state.members["u2"].mark_gone()
     add(state, 3).start_missing()
     decision = decide(state, 10.0)
@@ -91,19 +91,19 @@ def test_a_lost_pod_breaks_the_group_and_nobody_waits_for_newcomers():
 
 
 def test_an_even_split_waits_for_the_operator_with_the_state_in_memory():
-    state = in_place(0, 1, wish=make_wish(0, 1, fewest=1))
+    state = in_place(0, 1, membership=make_membership(0, 1, fewest=1))
     state.members["u1"].disconnect(1.0)
     parked = decide(state, 10.0)
     assert (parked.act, parked.reason, parked.attempt) == ("wait_broken", "Loss", None)
     assert "not more than half" in parked.sentence
     state.parked = parked.sentence
     assert "kept in memory" in decide(state, 11.0).sentence
-    state.wish = make_wish(0, fewest=1, number=2)
+    state.membership = make_membership(0, fewest=1, number=2)
     assert names(decide(state, 12.0)) == ["u0"]
 
 
 def test_more_pods_than_may_take_part_wait_and_step_in():
-    state = in_place(0, 1, 2, wish=make_wish(0, 1, 2, 3, most=3))
+    state = in_place(0, 1, 2, membership=make_membership(0, 1, 2, 3, most=3))
     add(state, 3, ready=5.0)
     assert decide(state, 10.0).act == "stay"
     state.members["u1"].disconnect(1.0)
@@ -156,7 +156,7 @@ def test_all_who_are_told_to_go_right_after_a_change_go_over_first(leaving):
 
 
 def test_the_moment_is_asked_for_proposed_and_bound():
-    state = in_place(0, 1, wish=make_wish(0, 1, 2))
+    state = in_place(0, 1, membership=make_membership(0, 1, 2))
     add(state, 2, ready=5.0)
     under_way = attempt(state, 0, 1, 2)
     assert decide(state, 11.0).act == "stay"
@@ -181,7 +181,7 @@ def test_a_broken_group_has_nothing_to_agree_on():
 
 
 def test_a_change_under_way_is_given_up_when_who_takes_part_changes():
-    state = in_place(0, 1, wish=make_wish(0, 1, 2))
+    state = in_place(0, 1, membership=make_membership(0, 1, 2))
     add(state, 2, ready=5.0)
     attempt(state, 0, 1, 2)
     state.members["u2"].start_leaving(40.0)
@@ -192,7 +192,7 @@ def test_a_change_under_way_is_given_up_when_who_takes_part_changes():
     ("stage", "limit"), [(Stage.FORMING, FORM_SECONDS), (Stage.ASKING, FORM_SECONDS + AGREE_SECONDS)]
 )
 def test_what_takes_too_long_is_tried_again_then_without_newcomers_and_in_the_end_from_the_start(stage, limit):
-    state = in_place(0, 1, wish=make_wish(0, 1, 2))
+    state = in_place(0, 1, membership=make_membership(0, 1, 2))
     add(state, 2, ready=5.0)
     under_way = attempt(state, 0, 1, 2, stage=stage)
     assert decide(state, 10.0 + limit - 0.1).act == "stay"
@@ -201,20 +201,20 @@ def test_what_takes_too_long_is_tried_again_then_without_newcomers_and_in_the_en
     assert decide(state, 10.0 + limit).act == "refuse"
     state.tried = under_way.group.pods[:2]
     assert decide(state, 10.0 + limit).act == "retry", "it was another group that failed before"
-    state = in_place(0, 1, 2, wish=make_wish(0, 1))
+    state = in_place(0, 1, 2, membership=make_membership(0, 1))
     state.tried, state.failed_attempts = attempt(state, 0, 1, stage=stage).group.pods, MOST_ATTEMPTS - 1
     assert decide(state, 10.0 + limit).act == "stop"
 
 
 def test_a_change_waits_until_all_are_in_the_present_group():
-    state = in_place(0, 1, wish=make_wish(0, 1, 2))
+    state = in_place(0, 1, membership=make_membership(0, 1, 2))
     add(state, 2, ready=5.0)
     state.members["u1"].processes = Assigned(1)
     assert decide(state, 10.0).act == "stay"
 
 
 def test_a_job_whose_processes_have_finished_is_done_though_a_pod_gets_ready_to_join():
-    state = in_place(0, 1, wish=make_wish(0, 1, 2))
+    state = in_place(0, 1, membership=make_membership(0, 1, 2))
     add(state, 2).start_missing()
     state.members["u0"].mark_finished(1)
     assert decide(state, 10.0).act == "stay"
@@ -352,7 +352,7 @@ class Played:
 
 
 def test_a_newcomer_that_was_left_out_takes_part_like_any_other_once_all_have_started_again():
-    state = in_place(0, 1, wish=make_wish(0, 1, 2))
+    state = in_place(0, 1, membership=make_membership(0, 1, 2))
     add(state, 2, ready=5.0).refuse()
     job = Played(state)
     assert job.act().sentence == "2 pods train"
@@ -361,7 +361,7 @@ def test_a_newcomer_that_was_left_out_takes_part_like_any_other_once_all_have_st
 
 
 def test_a_newcomer_whose_process_could_not_be_ended_starts_it_when_it_has_ended():
-    state = in_place(0, 1, wish=make_wish(0, 1, 2))
+    state = in_place(0, 1, membership=make_membership(0, 1, 2))
     add(state, 2)
     job = Played(state)
     job.act()
@@ -384,7 +384,7 @@ def without_master(*indices, **more):
 
 def lost_master(*workers):
     """A new master's coordinator has adopted what is left of a group; its own processes are not warm yet."""
-    state = without_master(*workers, wish=make_wish(0, *workers), epoch=2, own_uid="u9")
+    state = without_master(*workers, membership=make_membership(0, *workers), epoch=2, own_uid="u9")
     state.group = make_group(0, *workers)
     state.members["u9"] = replace(member(9, warm=None), pod=replace(make_pod(0), uid="u9"))
     return state
@@ -415,7 +415,9 @@ def tried(state, attempts):
             lambda state: setattr(state.members["u1"], "understands_parts", False), id="one is of a release before"
         ),
         pytest.param(lambda state: setattr(state.members["u9"], "warm_at", 4.0), id="the master is warm"),
-        pytest.param(lambda state: setattr(state, "wish", make_wish(0, 1, 2, fewest=3)), id="they are too few"),
+        pytest.param(
+            lambda state: setattr(state, "membership", make_membership(0, 1, 2, fewest=3)), id="they are too few"
+        ),
         pytest.param(lambda state: tried(state, MOST_ATTEMPTS - 1), id="it was tried in vain"),
     ],
 )
@@ -437,7 +439,7 @@ def test_a_master_that_is_told_to_go_leaves_the_others_training():
 
 
 def test_the_masters_processes_join_as_soon_as_they_are_ready_and_have_the_first_rank():
-    state = without_master(1, 2, wish=make_wish(0, 1, 2))
+    state = without_master(1, 2, membership=make_membership(0, 1, 2))
     master = add(state, 0, warm=None)
     assert decide(state, 10.0).act == "stay"
     master.warm_at = 10.0

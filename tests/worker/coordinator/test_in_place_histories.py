@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.worker.coordinator.in_place import LibraryJob
-from tests.worker.coordinator.test_histories import FEWEST, INDEX, WISH
+from tests.worker.coordinator.test_histories import FEWEST, INDEX, WRITE_MEMBERSHIP
 
 MOSTLY_WORKERS = st.sampled_from([0, *2 * [1, 2, 3, 4, 5]])
 """The end of a history needs the master, which does not come back here."""
@@ -18,12 +18,12 @@ HAPPENINGS = st.one_of(
     st.tuples(st.just("round")),
     st.tuples(st.just("steps"), st.integers(1, 6)),
     st.tuples(st.sampled_from(["arrive", "lose", "leave", "crash"]), MOSTLY_WORKERS),
-    WISH,
+    WRITE_MEMBERSHIP,
     st.tuples(st.just("wait"), st.floats(0.1, 12.0)),
     st.tuples(st.just("settle")),
 )
 
-JOIN = [("arrive", 3), ("wish", {0, 1, 2, 3})]
+JOIN = [("arrive", 3), ("write_membership", {0, 1, 2, 3})]
 BOUND = [*JOIN, *3 * [("round",), ("steps", 1)], ("round",), ("deliver", 0), ("crash", 0)]
 
 
@@ -34,11 +34,23 @@ BOUND = [*JOIN, *3 * [("round",), ("steps", 1)], ("round",), ("deliver", 0), ("c
 )  # it is cancelled while some wait
 @example(happenings=BOUND, fewest=1)  # the master's process ends on the way from one group to the next
 @example(happenings=[*BOUND[:-2], *BOUND[-1:]], fewest=1)  # and before its launcher hears that it is on the way
-@example(happenings=[("wish", {0}), ("settle",), ("crash", 0), *2 * [("deliver", 0)]], fewest=1)  # the others wait
+@example(
+    happenings=[("write_membership", {0}), ("settle",), ("crash", 0), *2 * [("deliver", 0)]], fewest=1
+)  # the others wait
+@example(
+    happenings=[("write_membership", {0}), *4 * [("round",)], ("lose", 1)], fewest=1
+)  # a pod is lost in the last step before the others go over
+@example(
+    happenings=[
+        *[("arrive", 5), ("write_membership", {0, 1, 2, 5}), *3 * [("round",)], ("settle",)],
+        *[("lose", 2), ("write_membership", {0}), ("settle",)],
+    ],
+    fewest=1,
+)  # two pods are left out of a broken group, at different steps, and join the next one
 @given(happenings=st.lists(HAPPENINGS, min_size=20, max_size=80), fewest=FEWEST)
 def test_whatever_happens_in_the_end_all_that_can_train_do(happenings, fewest):
     job = LibraryJob(fewest=fewest)
-    job.live([*(("arrive", i) for i in range(3)), ("wish", {0, 1, 2}), ("settle",), *happenings])
+    job.live([*(("arrive", i) for i in range(3)), ("write_membership", {0, 1, 2}), ("settle",), *happenings])
     if not (uids := job.gather()):
         return
     for _ in range(8):
@@ -57,7 +69,7 @@ def test_a_thousand_pods_train_together_after_all_that_happens_to_some_of_them(s
     here, master = set(range(1000)), 0
     with job.turn():
         job.live([("arrive", index) for index in here])
-    job.live([("wish", here), ("settle", 3)])
+    job.live([("write_membership", here), ("settle", 3)])
     assert len(job.trains) == 1000
     master_goes = chance.randrange(2)
     for happening in range(2):
@@ -72,11 +84,11 @@ def test_a_thousand_pods_train_together_after_all_that_happens_to_some_of_them(s
         for part in range(0, len(happenings), 10):
             with job.turn():
                 job.live(happenings[part : part + 10])
-            job.live(chance.sample([("round",), ("steps", 1), ("wait", 0.5), ("wish", here)], 4))
+            job.live(chance.sample([("round",), ("steps", 1), ("wait", 0.5), ("write_membership", here)], 4))
         if happening == master_goes:
             here, master = here - {master} | {max(here) + 1}, max(here) + 1
             job.replace_master(master)
-            job.wish(here)
+            job.write_membership(here)
     for _ in range(4):
         job.live([("settle", 6), ("wait", 7.0)])
     before = job.steps_done

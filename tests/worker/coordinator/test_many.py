@@ -17,11 +17,11 @@ async def form(folder, size, *, in_place=False):
     async with playing(folder, in_place=in_place) as job:
         with calls_counted(job.counted):
             job.dial(*range(size))
-            job.wish(*range(size))
+            job.write_membership(*range(size))
             await job.until(lambda state: len(trained(state, 1)) == size)
             if in_place:
                 job.dial(size)
-                job.wish(*range(size + 1))
+                job.write_membership(*range(size + 1))
                 await job.until(lambda state: len(trained(state, 2)) == size + 1)
         assert job.state.phase == Phase.RUNNING
     return job.counted
@@ -43,7 +43,7 @@ async def test_nobody_hears_nothing_for_longer_than_a_second_while_a_thousand_me
     """Of an earlier release: each is told the whole group, 106 kB, which takes 4 s in all."""
     async with playing(tmp_path, older=True, seconds_a_byte=4e-8) as job:
         job.dial(*range(1000))
-        job.wish(*range(1000))
+        job.write_membership(*range(1000))
         await job.until(lambda state: len(trained(state, 1)) == 1000)
         await asyncio.sleep(3.0)
         assert job.counted["bytes told"] * job.seconds_a_byte > 3.0

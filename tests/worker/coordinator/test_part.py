@@ -27,7 +27,7 @@ def brought(group, pod, *, told=GROUP):
 def test_a_part_says_where_a_pods_ranks_are():
     part = part_of(GROUP, "u1")
     assert (part.place, part.pods, part.first_rank, part.processes, part.world_size) == (2, 4, 5, 2, 8)
-    assert (part.number, part.epoch, part.wish, part.reason) == (7, 2, 5, "Join")
+    assert (part.number, part.epoch, part.membership_number, part.reason) == (7, 2, 5, "Join")
     assert (part.failures, part.step, part.store_port, part.host) == (1, 300, 4000, PODS[0].address)
 
 
@@ -42,9 +42,14 @@ def test_from_the_whole_group_a_pod_takes_the_same_as_from_its_part(uid):
     assert read_part(travelled(GROUP.to_message()), uid) == part
 
 
+@pytest.mark.parametrize("record", [part_of(GROUP, "u1").to_message()["part"], GROUP.to_message()])
+def test_the_number_of_the_membership_has_the_name_in_json_that_other_releases_use(record):
+    assert (record["number"], record["wish"], "membership_number" in record) == (7, 5, False)
+
+
 def test_what_a_later_release_adds_to_a_part_is_passed_over():
     part = part_of(GROUP, "u1")
-    assert read_part({"part": {**vars(part), "new": 1}, "new": 1}, "u1") == part
+    assert read_part({"part": {**part.to_message()["part"], "new": 1}, "new": 1}, "u1") == part
 
 
 @given(st.permutations(PODS))
@@ -97,9 +102,9 @@ def test_what_is_no_group_is_not_taken_for_one(told):
 def test_to_a_coordinator_that_knows_no_parts_the_others_have_names_that_nobody_has():
     """It reads nothing that it does not know: a field more would be an error there (103)."""
     whole = travelled(to_whole_group(part_of(GROUP, "u1"), PODS[2]))
-    assert whole.keys() == {field.name for field in fields(Generation)}
+    assert whole.keys() == {"number", "epoch", "wish", "pods", "reason", "failures", "step", "store_port"}
     assert all(pod.keys() == {field.name for field in fields(Pod)} for pod in whole["pods"])
     group = Generation.from_message(whole)
-    assert (group.number, group.epoch, group.failures, group.step, group.wish) == (7, 2, 1, 300, 5)
+    assert (group.number, group.epoch, group.failures, group.step, group.membership_number) == (7, 2, 1, 300, 5)
     assert [pod.uid for pod in group.pods if pod.is_known] == ["u1"]
     assert group.pods[2] == PODS[2]

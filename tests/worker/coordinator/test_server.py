@@ -10,12 +10,12 @@ import time
 import pytest
 
 from elastic_worker import contract, wire
+from elastic_worker.coordinator.membership import MembershipFile
 from elastic_worker.coordinator.model import Generation, Pod
 from elastic_worker.coordinator.part import part_of, read_part
 from elastic_worker.coordinator.server import Coordinator
 from elastic_worker.coordinator.state import CoordinatorState, Rules
 from elastic_worker.coordinator.succession import Succession
-from elastic_worker.coordinator.wish import WishFile
 from tests.kit.wait import until_async, within
 from tests.worker.coordinator.states import make_group, make_pod
 from tests.worker.job.local import free_port
@@ -24,16 +24,16 @@ TOKEN = "secret"
 
 
 @contextlib.asynccontextmanager
-async def coordinator(folder, *, wish=(), epoch=1, rules=Rules()):  # noqa: B008 - it never changes
+async def coordinator(folder, *, membership=(), epoch=1, rules=Rules()):  # noqa: B008 - it never changes
     """One that serves; yields the way in."""
-    file = folder / "wish"
-    if wish:
-        members = [{"name": make_pod(i).name, "uid": f"u{i}"} for i in wish]
+    file = folder / "membership"
+    if membership:
+        members = [{"name": make_pod(i).name, "uid": f"u{i}"} for i in membership]
         file.write_text(json.dumps({"wish": 1, "members": members, "min": 1, "max": 8}))
     now = time.monotonic()
     state = CoordinatorState("u0", epoch, rules, started=now, phase_since=now)
     masters = Succession("", job_uid="job", epoch=epoch)
-    serving = Coordinator(state, WishFile(file), masters, token=TOKEN, job_uid="job", incarnation=3)
+    serving = Coordinator(state, MembershipFile(file), masters, token=TOKEN, job_uid="job", incarnation=3)
     door = Door(free_port(), state)
     task = asyncio.ensure_future(serving.serve(door.port))
     try:
@@ -98,7 +98,7 @@ async def hear(line, key, *, seconds=10):
 
 
 async def test_members_that_know_the_token_are_formed_into_a_group(tmp_path):
-    async with coordinator(tmp_path, wish=(0, 1)) as door:
+    async with coordinator(tmp_path, membership=(0, 1)) as door:
         lines = [await door.dial(index) for index in (1, 0)]
         groups = [Generation.from_message(await hear(line, "form")) for line in lines]
         assert [pod.uid for pod in groups[0].pods] == ["u0", "u1"]
@@ -117,7 +117,7 @@ async def test_members_that_know_the_token_are_formed_into_a_group(tmp_path):
     ],
 )
 async def test_whoever_does_not_belong_is_told_why(tmp_path, given, why):
-    async with coordinator(tmp_path, wish=(0, 1)) as door:
+    async with coordinator(tmp_path, membership=(0, 1)) as door:
         with pytest.raises(wire.RefusedError, match=why):
             await door.dial(1, **given)
 
@@ -127,7 +127,7 @@ OPTIONAL = [field.name for field in dataclasses.fields(Pod) if field.name not in
 
 @pytest.mark.parametrize("lacking", OPTIONAL)
 async def test_a_pod_of_another_release_is_let_in_without_what_that_one_does_not_say(tmp_path, lacking):
-    async with coordinator(tmp_path, wish=(0, 1)) as door:
+    async with coordinator(tmp_path, membership=(0, 1)) as door:
         pod = {key: value for key, value in vars(make_pod(1)).items() if key != lacking}
         await door.dial(1, pod={**pod, "new": 1}, new={"new": 1}, contract=str(int(contract.VERSION) + 1))
         group = Generation.from_message(await hear(await door.dial(0), "form"))
@@ -137,7 +137,7 @@ async def test_a_pod_of_another_release_is_let_in_without_what_that_one_does_not
 
 @pytest.mark.parametrize("wrong", [{"started": "?"}, {"failed": 1}, {"stepped": None}, {"ready": 1, "joined": {}}])
 async def test_what_nobody_can_read_costs_a_pod_nothing_but_its_word(tmp_path, wrong):
-    async with coordinator(tmp_path, wish=(0, 1)) as door:
+    async with coordinator(tmp_path, membership=(0, 1)) as door:
         line = await door.dial(1, **wrong)
         line.send(wrong)
         line.send({"idle": 7.5})
@@ -147,7 +147,7 @@ async def test_what_nobody_can_read_costs_a_pod_nothing_but_its_word(tmp_path, w
 
 
 async def test_a_failure_of_which_little_is_said_is_a_failure(tmp_path):
-    async with coordinator(tmp_path, wish=(0,)) as door:
+    async with coordinator(tmp_path, membership=(0,)) as door:
         line = await door.dial(0)
         line.send({"started": await hear(line, "form") and 1, "runs": 1})
         line.send({"failed": {"new": 1}})
@@ -155,7 +155,7 @@ async def test_a_failure_of_which_little_is_said_is_a_failure(tmp_path):
 
 
 async def test_the_last_lines_of_the_process_that_failed_first_come_with_the_end_of_the_job_and_in_no_status(tmp_path):
-    async with coordinator(tmp_path, wish=(0, 1), rules=Rules(max_failures=1)) as door:
+    async with coordinator(tmp_path, membership=(0, 1), rules=Rules(max_failures=1)) as door:
         master, worker = await door.dial(0), await door.dial(1)
         for line in (master, worker):
             line.send({"started": Generation.from_message(await hear(line, "form")).number, "runs": 1})
@@ -192,7 +192,7 @@ async def test_a_coordinator_that_does_not_know_the_token_is_not_obeyed():
 
 @pytest.mark.parametrize("said", [b"GET / HTTP/1.1\r\n\r\n", b"\x00" * 100, b'{"once": 1}\n', b"[]\n", b"{" * 100_000])
 async def test_strangers_that_talk_nonsense_do_not_disturb(tmp_path, said):
-    async with coordinator(tmp_path, wish=(0,)) as door:
+    async with coordinator(tmp_path, membership=(0,)) as door:
         reader, writer = await once_open(lambda: asyncio.open_connection("127.0.0.1", door.port))
         writer.write(said)
         line = await door.dial(0)
@@ -203,7 +203,7 @@ async def test_strangers_that_talk_nonsense_do_not_disturb(tmp_path, said):
 
 async def test_a_new_coordinator_finds_the_group_that_trains_and_leaves_it_alone(tmp_path):
     group = make_group(0, 1, number=7).to_message()
-    async with coordinator(tmp_path, wish=(0, 1)) as door:
+    async with coordinator(tmp_path, membership=(0, 1)) as door:
         line = await door.dial(0, runs=7, group=group)
         await door.dial(1, runs=7, group=group)
         status = await hear(line, "status")
@@ -213,7 +213,7 @@ async def test_a_new_coordinator_finds_the_group_that_trains_and_leaves_it_alone
 
 
 async def test_each_member_is_told_its_part_and_one_of_an_earlier_release_the_whole_group(tmp_path):
-    async with coordinator(tmp_path, wish=(0, 1, 2)) as door:
+    async with coordinator(tmp_path, membership=(0, 1, 2)) as door:
         lines = [await door.dial(index, parts=index != 2) for index in (2, 1, 0)]
         older, *parts = [await hear(line, "form") for line in lines]
         group = Generation.from_message(older)
@@ -223,7 +223,7 @@ async def test_each_member_is_told_its_part_and_one_of_an_earlier_release_the_wh
 
 async def test_a_new_coordinator_finds_the_group_that_trains_by_the_parts_of_its_members(tmp_path):
     parts = {index: part_of(make_group(0, 1, 2, number=7), f"u{index}").to_message() for index in range(3)}
-    async with coordinator(tmp_path, wish=(0, 1, 2)) as door:
+    async with coordinator(tmp_path, membership=(0, 1, 2)) as door:
         lines = {index: await door.dial(index, parts=True, runs=7, group=parts[index]) for index in (2, 1, 0)}
         status = await hear(lines[0], "status")
         while status["state"] != "Running":
@@ -234,7 +234,7 @@ async def test_a_new_coordinator_finds_the_group_that_trains_by_the_parts_of_its
 
 async def test_who_does_not_come_to_a_new_coordinator_is_lost_though_its_name_is_not_known(tmp_path):
     parts = {index: part_of(make_group(0, 1, 2, number=7), f"u{index}").to_message() for index in range(2)}
-    async with coordinator(tmp_path, wish=(0, 1)) as door:
+    async with coordinator(tmp_path, membership=(0, 1)) as door:
         line = await door.dial(0, parts=True, runs=7, group=parts[0])
         await door.dial(1, parts=True, runs=7, group=parts[1])
         assert await hear(line, "stop") == 7
@@ -242,7 +242,7 @@ async def test_who_does_not_come_to_a_new_coordinator_is_lost_though_its_name_is
 
 
 async def test_a_member_that_comes_back_with_an_old_group_stops_it(tmp_path):
-    async with coordinator(tmp_path, wish=(0,)) as door:
+    async with coordinator(tmp_path, membership=(0,)) as door:
         line = await door.dial(0)
         await hear(line, "form")
         returned = await door.dial(1, runs=5, group=make_group(0, 1, number=5, epoch=0).to_message())
@@ -252,7 +252,7 @@ async def test_a_member_that_comes_back_with_an_old_group_stops_it(tmp_path):
 async def test_a_later_master_is_found_in_the_folder_that_only_the_training_processes_know(tmp_path):
     group, folder = make_group(0, 1, number=5).to_message(), tmp_path / "run"
     folder.mkdir()
-    async with coordinator(tmp_path, wish=(0, 1)) as door:
+    async with coordinator(tmp_path, membership=(0, 1)) as door:
         line = await door.dial(0, runs=5, group=group)
         await door.dial(1, runs=5, group=group, checkpointFolder=str(folder))
         later = Succession(str(folder), job_uid="job", epoch=2)
@@ -261,7 +261,7 @@ async def test_a_later_master_is_found_in_the_folder_that_only_the_training_proc
 
 
 async def test_generations_go_on_counting_under_a_new_master(tmp_path):
-    async with coordinator(tmp_path, wish=(0, 1), epoch=2) as door:
+    async with coordinator(tmp_path, membership=(0, 1), epoch=2) as door:
         await door.dial(1, group=make_group(9, 1, number=7, epoch=1).to_message())
         line = await door.dial(0)
         group = Generation.from_message(await hear(line, "form"))
@@ -270,7 +270,7 @@ async def test_generations_go_on_counting_under_a_new_master(tmp_path):
 
 async def test_the_step_goes_on_from_what_was_saved_whatever_was_on_its_way_when_the_group_formed(tmp_path):
     """Else it stands still until all that was lost is done again."""
-    async with coordinator(tmp_path, wish=(0,)) as door:
+    async with coordinator(tmp_path, membership=(0,)) as door:
         line = await door.dial(0)
         await hear(line, "form")
         line.send({"started": 1, "runs": 1, "step": 0})
@@ -289,7 +289,7 @@ async def test_the_step_goes_on_from_what_was_saved_whatever_was_on_its_way_when
 
 
 async def test_a_second_connection_of_a_pod_replaces_the_first(tmp_path):
-    async with coordinator(tmp_path, wish=(0,)) as door:
+    async with coordinator(tmp_path, membership=(0,)) as door:
         first = await door.dial(0)
         await hear(first, "form")
         second = await door.dial(0, runs=1, group=make_group(0).to_message())
@@ -312,7 +312,7 @@ async def test_hundreds_of_pods_may_dial_in_at_one_moment(tmp_path):
 async def test_who_comes_while_the_others_stop_is_told_to_stop_too(tmp_path):
     """Else its processes would be waited for without end."""
     group = make_group(9, 1, 2, number=7, epoch=1).to_message()
-    async with coordinator(tmp_path, wish=(0, 1, 2), epoch=2) as door:
+    async with coordinator(tmp_path, membership=(0, 1, 2), epoch=2) as door:
         first = await door.dial(1, runs=7, group=group)
         assert await hear(first, "stop") == 7
         second = await door.dial(2, runs=7, group=group)
@@ -320,7 +320,7 @@ async def test_who_comes_while_the_others_stop_is_told_to_stop_too(tmp_path):
 
 
 async def test_a_short_silence_is_not_noticed_and_a_longer_one_is_a_loss(tmp_path):
-    async with coordinator(tmp_path, wish=(0,)) as door:
+    async with coordinator(tmp_path, membership=(0,)) as door:
         line = await door.dial(0)
         for _ in range(2):
             await asyncio.sleep(wire.SILENCE_SECONDS - 1)
@@ -331,7 +331,7 @@ async def test_a_short_silence_is_not_noticed_and_a_longer_one_is_a_loss(tmp_pat
 
 
 async def test_a_pod_that_changes_groups_in_place_is_missed_sooner_and_not_waited_for(tmp_path):
-    async with coordinator(tmp_path, wish=(0, 1)) as door:
+    async with coordinator(tmp_path, membership=(0, 1)) as door:
         await door.dial(0, kind=contract.IN_PLACE, ready=True)
         await door.dial(1)
         members = door.state.members

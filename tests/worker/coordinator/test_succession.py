@@ -7,7 +7,7 @@ import pytest
 from elastic_worker.checkpoint.names import is_log
 from elastic_worker.coordinator.decide import decide
 from elastic_worker.coordinator.succession import Succession
-from tests.worker.coordinator.states import make_state, make_wish, member, training
+from tests.worker.coordinator.states import make_membership, make_state, member, training
 
 
 def master(path, epoch, *, job="u"):
@@ -85,14 +85,14 @@ def test_who_trains_stops_when_a_later_master_has_taken_over_and_does_not_begin_
     decision = decide(state, 5.0)
     assert (decision.act, decision.reason) == ("stop", "MasterLost")
     assert "epoch 2" in decision.sentence
-    waiting = make_state(member(0), member(1), wish=make_wish(0, 1), newest_epoch=2)
+    waiting = make_state(member(0), member(1), membership=make_membership(0, 1), newest_epoch=2)
     assert decide(waiting, 5.0).act == "stay"
-    own = make_state(member(0), member(1), wish=make_wish(0, 1), epoch=2, newest_epoch=2)
+    own = make_state(member(0), member(1), membership=make_membership(0, 1), epoch=2, newest_epoch=2)
     assert decide(own, 5.0).act == "form"
 
 
 def test_a_later_master_waits_a_moment_before_it_begins():
-    state = make_state(member(0), member(1), wish=make_wish(0, 1), epoch=2, gives_way_until=3.0)
+    state = make_state(member(0), member(1), membership=make_membership(0, 1), epoch=2, gives_way_until=3.0)
     waits = decide(state, 1.0)
     assert (waits.act, waits.until) == ("stay", 3.0)
     assert decide(state, 3.0).act == "form"

@@ -1,4 +1,4 @@
-"""What is learnt does not depend on who computes it."""
+"""The tests of this folder show that the learnt model does not depend on the number of ranks."""
 
 import pytest
 
@@ -8,5 +8,5 @@ give_torch()
 
 
 def pytest_collection_modifyitems(items):
-    """See `mark`. `runs.end` ends a run that stands still; this limit is for a slow machine."""
+    """See `mark`. `runs.end` ends a stalled run; this limit is for a slow machine."""
     mark(items, "equality", pytest.mark.timeout(900))

@@ -1,4 +1,4 @@
-"""Whether the commits that were written down apply every sample exactly once per epoch."""
+"""Checks that the recorded commits apply every sample exactly once per epoch."""
 
 from types import MappingProxyType
 

@@ -60,23 +60,23 @@ def build(names):
 
 
 def samples(length):
-    """One row each, (length, WIDTH)."""
+    """The samples, a row each: (length, WIDTH)."""
     return torch.randn(length, WIDTH, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
 
 
 def loss_of(model, rows):
-    """The mean over the rows: to be learned is each row, shifted by one."""
+    """The mean loss over the rows: the model learns each row, shifted by one."""
     rows = rows.to(next(model.parameters()).dtype)
     return (model(rows) - rows.roll(1, 1)).square().mean()
 
 
 def optimizer_of(model):
-    """One with a memory of its own."""
+    """An optimizer with state."""
     return torch.optim.AdamW(model.parameters(), lr=0.01)
 
 
 def factor(step):
-    """Of the learning rate: another one in each step."""
+    """The factor of the learning rate, which differs in each step."""
     return 1 / (1 + step / 50)
 
 

@@ -1,4 +1,4 @@
-"""Whole runs of a training script, of one size or of changing sizes, and what they wrote down."""
+"""Whole runs of a training script, of one size or of changing sizes, and their records."""
 
 import json
 import os
@@ -22,7 +22,7 @@ TREE = os.environ.get("ELASTIC_TORCH_TREE", torchtree.DEFAULT_TREE)
 
 
 def environment(**more):
-    """Of a process that finds torch and the library, and that no launcher has started."""
+    """The environment of a process with torch and the library, without a launcher."""
     surroundings = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_", "SLURM_", "TORCHELASTIC_")
     clean = {name: value for name, value in torch_environment(TREE).items() if not name.startswith(surroundings)}
     return {**clean, "PYTHONPATH": f"{clean['PYTHONPATH']}:{ROOT / 'worker'}", **more}
@@ -36,10 +36,10 @@ def start(command, **more):
 
 
 def end(process, *, seconds=90, written=int):
-    """Its exit code and its output; it is killed with all that it started once it has stood still for `seconds`.
+    """Its exit code and its output; it is killed with all its children after a stall of `seconds`.
 
-    It stands still while `written()`, a number of bytes, does not grow. A slow machine is no reason to kill it. Before
-    that, SIGUSR1 has the scripts print the stacks of all their threads.
+    It stalls while `written()`, a number of bytes, does not grow, so a slow machine is no reason to kill it. SIGUSR1
+    first makes the scripts print the stacks of all their threads.
     """
     output, before = None, -1
     while output is None:
@@ -87,12 +87,12 @@ def elastic(folder, *arguments, script=TRAIN, **options):
 
 
 def set_pace(folder, seconds):
-    """How many seconds each step is to take from now on, beside its work; "hold": until this is told again."""
+    """Set the seconds that each step takes in addition to its work; "hold": until the next call."""
     tell(folder / "pace", seconds)
 
 
 class Written:
-    """What the processes of a run wrote down."""
+    """The records of a run's processes."""
 
     def __init__(self, folder, *, output=""):
         self.folder, self.output = folder, output
@@ -105,13 +105,13 @@ class Written:
         return self.end(rank)["models"][name]
 
     def end(self, rank=0):
-        """What the process of this rank wrote last."""
+        """The last record of the process with this rank."""
         path = self.folder / f"final-{rank}.pt"
         assert path.exists(), f"{path} was not written\n{self.output}"
         return torch.load(path, weights_only=True)
 
     def commits(self):
-        """Step -> the lines of those who count: for each step, the highest generation that committed it."""
+        """Step -> the lines that count: those of the highest generation that committed it."""
         latest = {}
         for line in self.lines:
             latest[line["step"]] = max(latest.get(line["step"], 0), line["generation"])
@@ -122,11 +122,11 @@ class Written:
         return chosen
 
     def losses(self, name):
-        """Of the global batches, in the order of steps."""
+        """The losses of the global batches, in the order of steps."""
         return [sum(line["losses"][name] for line in lines) for lines in self.commits().values()]
 
     def worlds(self):
-        """The sizes that it went through, in order."""
+        """The sizes of the run, in order."""
         seen = []
         for lines in self.commits().values():
             if seen[-1:] != [lines[0]["world"]]:
@@ -150,5 +150,5 @@ def farthest(one, other, *, only=lambda _name: True):
 
 
 def is_parameter(name):
-    """Not one of the buffers that batch normalization keeps."""
+    """Whether the name is no buffer of batch normalization."""
     return "running" not in name and "num_batches" not in name

@@ -24,7 +24,7 @@ def trouble(folder):
         grow(job, 3, 2)
         after = job.generation()
         job.pods[1].kill()
-        job.wish(0, 2)
+        job.write_membership(0, 2)
         wait_for_next(job, after, world=2)
         after = job.generation()
         (training,) = job.pods[2].training()

@@ -42,7 +42,7 @@ def grow(job, world, *indices):
 def leave(job, *indices):
     for index in indices:
         job.pods[index].terminate()
-    job.wish(*(index for index, pod in job.pods.items() if pod.code is None and index not in indices))
+    job.write_membership(*(index for index, pod in job.pods.items() if pod.code is None and index not in indices))
 
 
 def wait_for(job, world, *, steps=5):

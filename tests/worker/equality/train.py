@@ -93,7 +93,7 @@ def parse():
 
 
 def parts(options, bare):
-    """All of the state but the models."""
+    """The whole state except the models."""
     made = {f"optimizer_{name}": models.optimizer_of(model) for name, model in bare.items()}
     if options.schedule:
         made["scheduler"] = torch.optim.lr_scheduler.LambdaLR(next(iter(made.values())), models.factor)
@@ -106,13 +106,13 @@ def parts(options, bare):
 
 
 def loss_of(options, model, rows, micro):
-    """What one of the backwards is given, of the micro-batch's part of the whole loss."""
+    """The argument of one of the backwards: its part of the micro-batch's loss."""
     with autocast(options):
         return models.loss_of(model, rows[micro.indices]) * micro.weight * options.magnify / options.backwards
 
 
 def fully_shard():
-    """FSDP2; it was elsewhere in older versions."""
+    """FSDP2, which older versions have in another module."""
     try:
         from torch.distributed.fsdp import fully_shard as found
     except ImportError:
@@ -121,7 +121,7 @@ def fully_shard():
 
 
 def whole(value):
-    """All of a tensor of which each rank has a part."""
+    """The whole of a sharded tensor."""
     return value.full_tensor() if hasattr(value, "full_tensor") else value
 
 

@@ -1,4 +1,4 @@
-"""What only a machine with a GPU can show: `make test-gpu`. Elsewhere each test is skipped, and nothing is started."""
+"""Tests that need a GPU: `make test-gpu`. On other machines each test is skipped, and no process is started."""
 
 import pytest
 
@@ -8,7 +8,7 @@ give_torch()
 
 
 def pytest_collection_modifyitems(items):
-    """See `mark`; and they need a GPU."""
+    """See `mark`; without a GPU the tests are skipped."""
     import torch
 
     reason = f"needs a GPU: torch.cuda.is_available() is False (torch {torch.__version__})"

@@ -1,1 +1,1 @@
-"""A job without Kubernetes: real launchers in PID namespaces of their own; the test plays the operator."""
+"""A job without Kubernetes: real launchers in their own PID namespaces; the test stands for the operator."""

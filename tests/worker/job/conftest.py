@@ -1,4 +1,4 @@
-"""Which torch a job's processes have."""
+"""Chooses the torch of a job's processes."""
 
 import pytest
 
@@ -7,8 +7,8 @@ from tests.worker.job.pod import FAKE, REAL
 
 @pytest.fixture(params=[FAKE, pytest.param(REAL, marks=pytest.mark.extended)])
 def tree(request):
-    """What launchers do is seen with the fake one, and with the real one in `make test-all`.
+    """The tree with the fake torch; in `make test-all` also one with the real torch.
 
-    A test that needs one of them only has REAL_TORCH or FAKE_TORCH.
+    A test that needs only one of them has REAL_TORCH or FAKE_TORCH.
     """
     return request.param

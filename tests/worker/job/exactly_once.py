@@ -1,4 +1,4 @@
-"""What the processes of a library job wrote down, put together: which batch counted, and was each sample in it once."""
+"""Combines the records of a library job's processes: which batches counted, and whether each sample came once."""
 
 import itertools
 from collections import Counter, defaultdict
@@ -8,17 +8,17 @@ from tests.worker.job.local import LocalJob
 SCRIPT = "library.py"
 LENGTH, BATCH = 960, 48
 STEPS = LENGTH // BATCH
-"""In one epoch."""
+"""The samples of one epoch."""
 
 
 class LibraryJob(LocalJob):
-    """A LocalJob whose script uses the library; steps are numbered through, so that none can be missed."""
+    """A LocalJob whose script uses the library; steps are numbered over all epochs, so that a missing one shows."""
 
     def __init__(self, folder, *options, **more):
         super().__init__(folder, options=options, checkpoint=False, script=SCRIPT, **more)
 
     def wait_world(self, world, *, after=0, steps=5):
-        """Until `steps` steps were done by so many processes, in a generation later than `after`; returns that."""
+        """Wait until `world` processes have done `steps` steps in a generation later than `after`; return that."""
 
         def trains():
             done = defaultdict(Counter)
@@ -32,11 +32,11 @@ class LibraryJob(LocalJob):
         return self.wait(f"{world} processes to train", trains)
 
     def change(self):
-        """The newest change, as told in /status."""
+        """The newest change in /status."""
         return self.status()["changes"][0]
 
     def lineage(self):
-        """For each step what its ranks wrote: of the latest generation that did it, as earlier ones did not count."""
+        """The lines of each step's ranks, of the latest generation that did it, since earlier ones do not count."""
         by_step = defaultdict(list)
         for each in self.steps():
             by_step[each["step"]].append(each)
@@ -96,5 +96,5 @@ class LibraryJob(LocalJob):
 
 
 def group_of(line):
-    """Which group it was: where nobody is left who knows the last generation, a new master counts from one again."""
+    """The group of the line. If no pod knows the last generation any more, a new master counts from one again."""
     return line["master"], line["generation"]

@@ -1,4 +1,4 @@
-"""A training script that uses the library, as the tests need it: it writes down each commit.
+"""A training script of the tests that uses the library and records each commit.
 
     library.py FOLDER --epochs 3 --length 2000 --pause 0.02 [--checkpoint-every 10] [--evaluate] [--fail-at 35] ...
 
@@ -81,7 +81,7 @@ def parse():
 
 
 def fully_shard():
-    """FSDP2; it was elsewhere in older versions."""
+    """FSDP2, which older versions have in another module."""
     try:
         from torch.distributed.fsdp import fully_shard as found
     except ImportError:

@@ -1,4 +1,4 @@
-"""A whole job: pods, the operator's wish, and what the training processes wrote down."""
+"""A whole job: pods, the operator's membership, and the records of the training processes."""
 
 import contextlib
 import itertools
@@ -22,9 +22,9 @@ SCRIPTS = Path(__file__).parent
 WAIT_SECONDS = 90.0
 TOKEN = "a secret of this job"
 REAL_TORCH = pytest.mark.parametrize("tree", [REAL])
-"""One of the mechanisms that are seen with the real torch in `make test`, too."""
+"""Marks a test that uses the real torch in `make test`, too."""
 FAKE_TORCH = pytest.mark.parametrize("tree", [FAKE])
-"""No training process has a share in it."""
+"""Marks a test in which no training process takes part."""
 
 
 class LocalJob:
@@ -55,7 +55,7 @@ class LocalJob:
         if checkpoint:
             self.environ[contract.ENV_CHECKPOINT_PATH] = str(self.folder / "checkpoint.pt")
         self.ports = {"coordinator": free_port(), "status": free_port()}
-        self.pods, self.all_pods, self.epoch, self.wishes = {}, [], 0, 0
+        self.pods, self.all_pods, self.epoch, self.memberships = {}, [], 0, 0
         self.network = Network() if network else None
         if self.network is not None:
             self.environ["GLOO_SOCKET_IFNAME"] = "eth0"
@@ -70,29 +70,29 @@ class LocalJob:
         if self.network is not None:
             self.network.close()
 
-    # -- what the operator does ---------------------------------------------------------------------------------------
+    # -- the operator's part ------------------------------------------------------------------------------------------
 
     def start(self, *indices, **environ):
-        """New pods; the wish names all that are there."""
+        """Start new pods; the membership names all existing ones."""
         for index in indices:
             self.pods[index] = self._pod(index, environ)
             self.all_pods.append(self.pods[index])
-        self.wish()
+        self.write_membership()
 
-    def wish(self, *indices, **more):
-        """Who is to take part; all pods that run, if nobody is named."""
+    def write_membership(self, *indices, **more):
+        """Write the membership for these pods, by default for all running ones."""
         named = indices or [index for index, pod in self.pods.items() if pod.code is None]
         members = [{"name": self.pods[i].name, "uid": self.pods[i].uid} for i in named]
-        self.wishes += 1
-        wish = {"wish": self.wishes, "members": members, "min": self.fewest, "max": 8, **more}
-        tell(self.folder / "wish", json.dumps(wish))
+        self.memberships += 1
+        membership = {"wish": self.memberships, "members": members, "min": self.fewest, "max": 8, **more}
+        tell(self.folder / "membership", json.dumps(membership))
 
     def _pod(self, index, environ):
         role = contract.ROLE_WORKER if index else contract.ROLE_MASTER
         name = f"toy-{role}-{max(0, index - 1)}"
         self.epoch += not index
         uid = f"{name}-{len(self.all_pods)}"
-        # Short, as Unix sockets lie in it.
+        # The path is short, because Unix sockets are in the folder.
         scratch = self.folder / f"t{len(self.all_pods)}"
         scratch.mkdir()
         place, address, inside = self.network.add() if self.network else ("", "127.0.0.1", [])
@@ -111,7 +111,7 @@ class LocalJob:
             contract.ENV_MASTER_ADDR: SERVICE if self.network else "127.0.0.1",
             contract.ENV_MASTER_PORT: self.ports["coordinator"],
             contract.ENV_NPROC: self.nproc,
-            contract.ENV_WISH_FILE: self.folder / "wish",
+            contract.ENV_MEMBERSHIP_FILE: self.folder / "membership",
             contract.ENV_STATUS_PORT: free_port() if index else self.ports["status"],
             contract.ENV_GRACE_SECONDS: self.grace,
             "TMPDIR": scratch,
@@ -124,16 +124,16 @@ class LocalJob:
         return pod
 
     def _argv(self):
-        """What a new pod runs."""
+        """The command of a new pod."""
         return [PYTHON, str(self.worker), *self.command]
 
     def finish(self, *, epochs=10):
-        """Tell the script to end so many epochs later, for all ranks to hear of it in time; gives their number."""
+        """Let the script end some epochs later, so that all ranks learn of it in time; return the number of epochs."""
         last = self.steps()[-1]["epoch"] + epochs
         tell(self.folder / "epochs", last)
         return last
 
-    # -- what is seen -------------------------------------------------------------------------------------------------
+    # -- observations -------------------------------------------------------------------------------------------------
 
     def status(self):
         """The master's /status; {} while it does not answer."""
@@ -146,21 +146,21 @@ class LocalJob:
             return {}
 
     def steps(self, name=None):
-        """What the training processes wrote down, by time; of one pod only, if it is named."""
+        """The recorded steps of all training processes, or of one pod's, by time."""
         files = self.notes.glob(f"steps-{name or '*'}-*.jsonl")
         lines = [line for file in files for line in file.read_text().splitlines() if line.endswith("}")]
         return sorted((json.loads(line) for line in lines), key=lambda step: step["time"])
 
     def generation(self):
-        """The latest that has done a step."""
+        """The latest generation that has done a step."""
         return max((step["generation"] for step in self.steps()), default=0)
 
     def wait(self, what, look, *, seconds=WAIT_SECONDS):
-        """The first true thing that `look` finds; where there is none, the error shows all logs."""
+        """The first true value of `look`; if there is none, the error shows all logs."""
         return until(what, look, seconds=seconds, report=self.report)
 
     def wait_training(self, pods, *, after=0):
-        """Until so many pods have trained two epochs in one generation, later than `after`; returns that."""
+        """Wait until `pods` pods have trained two epochs in one generation later than `after`; return that."""
 
         def trains():
             steps = [step for step in self.steps() if step["generation"] > after]
@@ -172,7 +172,7 @@ class LocalJob:
         return self.wait(f"{pods} pods to train", trains)
 
     def wait_code(self, pod, *, seconds=WAIT_SECONDS):
-        """Its exit code, once it has ended."""
+        """The pod's exit code, once it has ended."""
         self.wait(f"the end of {pod.name}", lambda: pod.code is not None, seconds=seconds)
         return pod.code
 

@@ -13,17 +13,17 @@ from elastic_worker import contract
 from tests.kit.proc import children_of, command_line, descendants_of, open_files, stat_of
 
 PYTHON = "/usr/bin/python3.11"
-"""The torch tree is installed for Debian's own."""
+"""Debian's Python, for which the torch tree is installed."""
 WORKER = Path(contract.__file__).parent
 REAL = torchtree.DEFAULT_TREE
 FAKE = "fake"
-"""The tree with tests' own torch: for what is not torch's affair, as a pod has loaded it in no time."""
+"""The tree with the fake torch, which a pod loads at once, for tests that do not depend on torch."""
 RESOLVER = {"RES_OPTIONS": "timeout:1 attempts:1"}
-"""torch asks for the name of each host that it has reached, even 127.0.0.1; an answer that is lost costs 5 s else."""
+"""torch resolves the name of each host that it has reached, even of 127.0.0.1; a lost answer would cost 5 s."""
 
 
 class LocalPod:
-    """`pid` is the launcher's, as this machine sees it; `place` its network namespace, `inside` how to run there."""
+    """`pid` is the launcher's on this machine; `place` is its network namespace, `inside` the command to enter it."""
 
     def __init__(self, name, uid, command, *, environ, log, inside=(), place=""):
         self.name, self.uid, self.log, self.place = name, uid, log, place
@@ -33,7 +33,7 @@ class LocalPod:
 
     @property
     def pid(self):
-        """Of the launcher; None before it has started and after its end."""
+        """The launcher's pid; None before its start and after its end."""
         return next(iter(children_of(self.process.pid)), None)
 
     @property
@@ -48,7 +48,7 @@ class LocalPod:
             os.kill(pid, number)
 
     def terminate(self):
-        """Tell it to go."""
+        """Send SIGTERM."""
         self.signal(signal.SIGTERM)
 
     def kill(self):
@@ -59,7 +59,7 @@ class LocalPod:
         self.process.wait(20)
 
     def training(self):
-        """Pids of its training processes: those that have their account of steps open."""
+        """Pids of its training processes: those with an open record of steps."""
         return [pid for pid in self.processes() if any("/steps-" in name for name in open_files(pid))]
 
     def coordinator(self):
@@ -71,7 +71,7 @@ class LocalPod:
         return min((pid for pid in self.processes() if "bootstrap.py" in command_line(pid)), key=started_at)
 
     def processes(self):
-        """All of its processes but the launcher, as this machine's pids."""
+        """All of its processes except the launcher, as this machine's pids."""
         pid = self.pid
         return [] if pid is None else descendants_of(pid)
 
@@ -81,22 +81,22 @@ class LocalPod:
         return {pid: f"{stat[0]} {int(stat[11]) + int(stat[12])}" for pid, stat in fields.items() if stat}
 
     def freeze(self):
-        """SIGSTOP to everything in it, the launcher included."""
+        """Send SIGSTOP to all its processes, the launcher included."""
         for pid in [*self.processes(), self.pid]:
             os.kill(pid, signal.SIGSTOP)
 
     def thaw(self):
-        """Let it run on."""
+        """Let it continue."""
         for pid in [self.pid, *self.processes()]:
             os.kill(pid, signal.SIGCONT)
 
     def said(self):
-        """All it has logged."""
+        """Its whole log."""
         return self.log.read_text(errors="replace")
 
 
 def torch_environment(tree=REAL):
-    """Of a process that finds torch and talks to loopback only."""
+    """The environment of a process with torch that uses loopback only."""
     tree = Path(__file__).with_name("fake_torch") if tree == FAKE else torchtree.ensure(Progress(), tree=tree)
     clean = {key: value for key, value in os.environ.items() if not key.startswith(("ELASTIC_", "PET_"))}
     return clean | {
@@ -109,6 +109,6 @@ def torch_environment(tree=REAL):
 
 
 def started_at(pid):
-    """When it was started, in ticks since the machine's start; never, if it is gone."""
+    """The start time in ticks since the machine's start; infinity if the process has ended."""
     stat = stat_of(pid)
     return int(stat[19]) if stat else math.inf

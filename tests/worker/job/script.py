@@ -1,4 +1,4 @@
-"""What the tests' training scripts have in common: when they end, how they fail, and what they write down.
+"""The common part of the tests' training scripts: their ends, failures and records.
 
 Each process appends a line of JSON per step to FOLDER/steps-POD-LOCAL_RANK.jsonl: time (monotonic), master, generation,
 pid, pod, and what the script adds.
@@ -19,7 +19,7 @@ def add_failures(parser):
 
 
 def fail_if_asked(options, rank, step):
-    """Fail in the way, at the step and on the rank that the test wants."""
+    """Fail as the test requires, at its step and on its rank."""
     marker = options.folder / "failed"
     if step != options.fail_at or rank != options.fail_rank or (options.fail_once and marker.exists()):
         return
@@ -38,7 +38,7 @@ def fail_if_asked(options, rank, step):
 
 
 def is_over(folder, epoch):
-    """Whether the test has written down that there are no more epochs than those before this one."""
+    """Whether the test has ended the training before this epoch."""
     path = folder / "epochs"
     return path.exists() and epoch >= int(path.read_text())
 

@@ -23,7 +23,7 @@ class AskedJob(LocalJob):
     def reclaim(self, after):
         """The operator takes pod 2 away, and gives one back: the generations that came of it."""
         self.pods[2].terminate()
-        self.wish(0, 1)
+        self.write_membership(0, 1)
         small = self.wait_training(2, after=after)
         assert self.wait_code(self.pods[2]) == 143
         self.start(2)
@@ -89,7 +89,7 @@ def test_of_a_script_that_does_not_heed_it_the_log_says_so_and_the_change_takes_
         job.start(0, 1, 2)
         before = job.wait_training(3)
         job.pods[2].terminate()
-        job.wish(0, 1)
+        job.write_membership(0, 1)
         job.wait_training(2, after=before)
         assert "no checkpoint came in time, although the script was asked for one" in job.pods[0].said()
 

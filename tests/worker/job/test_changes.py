@@ -17,7 +17,7 @@ def test_a_job_grows_by_several_and_shrinks_to_its_minimum_without_doing_an_epoc
         assert grown == first + 1, job.report()
         for index in (2, 3):
             job.pods[index].terminate()
-        job.wish(0, 1)
+        job.write_membership(0, 1)
         shrunk = job.wait_training(2, after=grown)
         assert [job.wait_code(job.pods[i]) for i in (2, 3)] == [143, 143]
         assert job.repeated() == 0, job.report()

@@ -51,7 +51,7 @@ def test_who_leaves_while_a_checkpoint_is_written_waits_for_its_end(tmp_path, tr
         before = job.wait_training(3)
         job.wait("a checkpoint under way", lambda: list(tmp_path.glob("checkpoint.pt.*.tmp")))
         job.pods[2].terminate()
-        job.wish(0, 1)
+        job.write_membership(0, 1)
         job.wait_training(2, after=before)
         assert job.repeated() == 0, job.report()
 
@@ -66,7 +66,7 @@ def test_a_checkpoint_that_is_written_in_place_is_never_cut_by_a_planned_change(
             job.start(2)
             grown = job.wait_training(3, after=before)
             job.pods[2].terminate()
-            job.wish(0, 1)
+            job.write_membership(0, 1)
             before = job.wait_training(2, after=grown)
         assert job.status()["failures"] == 0
         assert "failed with exit code" not in job.pods[0].said()
@@ -88,7 +88,7 @@ def test_the_second_file_of_a_checkpoint_is_never_cut_although_other_pods_cannot
         second = folder / "optimizer.pt"
         job.wait("half of the second file", lambda: second.exists() and second.stat().st_size == 1000)
         job.pods[2].terminate()
-        job.wish(0, 1)
+        job.write_membership(0, 1)
         job.wait_training(2, after=grown)
         assert job.status()["failures"] == 0
         assert "failed with exit code" not in job.pods[0].said()
@@ -100,7 +100,7 @@ def test_a_leaver_whose_script_ignores_the_signal_is_ended_within_its_grace(tmp_
         job.start(0, 1, 2)
         before = job.wait_training(3)
         job.pods[2].terminate()
-        job.wish(0, 1)
+        job.write_membership(0, 1)
         assert job.wait_code(job.pods[2], seconds=30) == 143
         job.wait_training(2, after=before)
         job.assert_no_epoch_skipped()
@@ -123,7 +123,7 @@ def test_leave_and_join_at_once(tmp_path, tree):
         before = job.wait_training(3)
         job.start(3)
         job.pods[2].terminate()
-        job.wish(0, 1, 3)
+        job.write_membership(0, 1, 3)
         job.wait("the newcomer to train", lambda: job.steps("toy-worker-2"))
         job.wait_training(3, after=before)
         assert job.wait_code(job.pods[2]) == 143
@@ -162,7 +162,7 @@ def test_without_a_checkpoint_path_nobody_waits(tmp_path, tree):
         job.start(0, 1, 2)
         job.wait("training", lambda: len(job.steps()) > 30)
         job.pods[2].signal(signal.SIGTERM)
-        job.wish(0, 1)
+        job.write_membership(0, 1)
         assert job.wait_code(job.pods[2]) == 143
         job.wait("the others to go on", lambda: any(step["world"] == 2 for step in job.steps()))
         assert "lostSteps" not in job.status()["changes"][0]

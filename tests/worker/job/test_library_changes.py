@@ -23,12 +23,12 @@ def test_pods_come_and_go_and_no_process_starts_again(tmp_path):
         assert told["samplesSeen"] > 0
         assert 0 < told["goodput"]["share"] < 1
         job.pods[3].terminate()
-        job.wish(0, 1, 2)
+        job.write_membership(0, 1, 2)
         assert job.wait_code(job.pods[3]) == 143
         middle = job.wait_world(3, after=large)
         for index in (1, 2):
             job.pods[index].terminate()
-        job.wish(0)
+        job.write_membership(0)
         last = job.wait_world(1, after=middle)
         assert [job.wait_code(job.pods[index]) for index in (1, 2)] == [143, 143]
         job.start(4)
@@ -68,7 +68,7 @@ def test_two_processes_a_pod_one_of_which_dies_and_an_end_in_the_middle_of_chang
         job.start(2)
         grown = job.wait_world(6, after=before)
         job.pods[1].terminate()
-        job.wish(0, 2)
+        job.write_membership(0, 2)
         job.wait_world(4, after=grown)
         epochs = job.finish()
         assert [job.wait_code(job.pods[index]) for index in (0, 2)] == [0, 0]
@@ -86,7 +86,7 @@ def test_a_change_in_the_middle_of_an_evaluation_repeats_it_and_newcomers_skip_w
         job.start(2)
         job.wait_world(3)
         job.pods[1].terminate()
-        job.wish(0, 2)
+        job.write_membership(0, 2)
         epochs = job.finish(epochs=4)
         assert [job.wait_code(job.pods[index], seconds=120) for index in (0, 2)] == [0, 0]
         assert job.assert_exactly_once() == epochs * STEPS
@@ -102,7 +102,7 @@ def test_below_the_minimum_all_wait_with_their_state_and_go_on(tmp_path):
         before = job.wait_world(2)
         training = job.pods[0].training()
         job.pods[1].terminate()
-        job.wish(0)
+        job.write_membership(0)
         job.wait_code(job.pods[1])
         job.wait("the pause", lambda: "in memory" in job.status().get("reason", ""))
         done = len(job.steps())
@@ -156,7 +156,7 @@ def test_a_pod_that_is_told_to_go_while_it_gets_ready_just_goes(tmp_path):
         job.start(2)
         job.wait("its script runs", lambda: "started to join" in job.pods[2].said())
         job.pods[2].signal(signal.SIGTERM)
-        job.wish(0, 1)
+        job.write_membership(0, 1)
         assert job.wait_code(job.pods[2]) == 143
         steps = len(job.steps())
         job.wait("more steps", lambda: len(job.steps()) > steps + 40)

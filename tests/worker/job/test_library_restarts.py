@@ -20,7 +20,7 @@ def test_a_planned_change_costs_no_step_and_a_loss_those_since_the_last_checkpoi
         assert job.change()["lostSteps"] == 0
         assert job.pods[0].training() != before
         job.pods[2].terminate()
-        job.wish(0, 1)
+        job.write_membership(0, 1)
         middle = job.wait_world(2, after=large)
         assert job.wait_code(job.pods[2]) == 143
         assert job.repeated_steps() == []

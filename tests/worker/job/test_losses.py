@@ -62,7 +62,7 @@ def test_an_even_split_pauses_while_no_operator_speaks(tmp_path, tree):
         done = len(job.steps())
         assert "not more than half" in job.status()["reason"]
         assert not job.pods[0].training()
-        job.wish(0)
+        job.write_membership(0)
         job.wait_training(1, after=before)
         assert len(job.steps()) > done
         job.assert_no_epoch_skipped()
@@ -106,7 +106,7 @@ def test_a_joiner_that_dies_while_the_group_forms(tmp_path, tree):
         job.start(2)
         job.wait("the joiner's process", lambda: job.pods[2].pid and "generation" in job.pods[2].said())
         job.pods[2].kill()
-        job.wish(0, 1)
+        job.write_membership(0, 1)
         job.wait_training(2, after=before)
         job.assert_no_epoch_skipped()
 

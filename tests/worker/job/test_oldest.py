@@ -19,7 +19,7 @@ def test_join_loss_leave_and_end_with_torch_2_4(tmp_path):
         end(job.pods[1].training()[0])
         again = job.wait_training(3, after=grown)
         job.pods[2].terminate()
-        job.wish(0, 1)
+        job.write_membership(0, 1)
         job.wait_training(2, after=again)
         assert job.wait_code(job.pods[2]) == 143
         job.finish()
@@ -36,10 +36,10 @@ def test_a_script_that_uses_the_library_grows_shrinks_and_loses_a_pod(tmp_path):
         job.start(2)
         large = job.wait_world(3, after=small)
         job.pods[1].terminate()
-        job.wish(0, 2)
+        job.write_membership(0, 2)
         middle = job.wait_world(2, after=large)
         assert job.repeated_steps() == []
         job.pods[2].kill()
-        job.wish(0)
+        job.write_membership(0)
         job.wait_world(1, after=middle)
         assert job.assert_exactly_once() > 15

@@ -54,7 +54,7 @@ def test_a_plain_job_of_two_releases_grows_shrinks_and_ends(tmp_path, tree, pack
         grown = job.wait_training(4, after=first)
         for index in (1, 3):
             job.pods[index].terminate()
-        job.wish(0, 2)
+        job.write_membership(0, 2)
         job.wait_training(2, after=grown)
         assert [job.wait_code(job.pods[index]) for index in (1, 3)] == [143, 143]
         assert_operator_understands(job)
@@ -87,7 +87,7 @@ def test_a_job_of_two_releases_changes_in_place(tmp_path, package, master, joine
         start(job, pod2=package[joiner])
         large = job.wait_world(3, after=small)
         job.pods[1].terminate()
-        job.wish(0, 2)
+        job.write_membership(0, 2)
         job.wait_world(2, after=large)
         assert job.wait_code(job.pods[1]) == 143
         assert_operator_understands(job)

@@ -1,4 +1,4 @@
-"""A plain training script, as the tests need it: it knows nothing of the worker package, and writes down what it does.
+"""A plain training script of the tests: it does not use the worker package, and records its steps.
 
     train.py FOLDER --epochs 100 --steps 10 --pause 0.02 [--fail-at 35 --fail-rank 1] ...
 
@@ -78,26 +78,26 @@ def parse():
 
 
 def on_term(options):
-    """What a script with a handler of its own does: ignore it, or save and go."""
+    """Install a handler as scripts do: it ignores the signal, or saves and exits."""
     (options.folder / f"told-{os.getpid()}").touch()
     if options.on_term == "exit":
         sys.exit(7)
 
 
 def linger(options):
-    """So many seconds; or until somebody writes to the pipe FOLDER/enough, if there is one."""
+    """Wait for some seconds, or until the test writes to the pipe FOLDER/enough, if that exists."""
     pipe = options.folder / "enough"
     pipe.read_text() if pipe.exists() else time.sleep(options.linger)
 
 
 def pause(options, step):
-    """How long a step is to take: the first of each epoch may be told another time."""
+    """The duration of a step; the first one of each epoch may have another."""
     path = options.folder / "first-step-seconds"
     return float(path.read_text()) if step == 0 and path.exists() else options.pause
 
 
 def fail_in_each_epoch(options, rank, epoch, step):
-    """Once in the last step of each, if that is asked for."""
+    """Fail once in the last step of each epoch, if the test requires it."""
     done = options.folder / f"failed-{epoch}"
     if options.fail_each_epoch and rank == 0 and step == options.steps - 1 and not done.exists():
         done.touch()
@@ -105,7 +105,7 @@ def fail_in_each_epoch(options, rank, epoch, step):
 
 
 def save(path, epoch, model, *, pause, in_place):
-    """As it should be, under another name first; or as many do, where a kill in the middle costs the checkpoint."""
+    """Save safely, under another name first; or in place, so that a kill in the middle destroys the checkpoint."""
     if in_place:
         content = io.BytesIO()
         torch.save({"epoch": epoch, "model": model.state_dict()}, content)

@@ -1,1 +1,1 @@
-"""Launch lines of other people's pages and packages, each with real launchers."""
+"""Launch lines of third-party pages and packages, each with real launchers."""

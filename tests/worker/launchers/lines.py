@@ -1,4 +1,4 @@
-"""The table of launch lines, and the folder that each is run in."""
+"""The table of launch lines, and the folder in which each runs."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def virtual_environment(folder: Path, trees: list[str]) -> None:
 
 
 def table(lines: list[Line]) -> str:
-    """The rows as docs/words.md has them."""
+    """The rows as in docs/words.md."""
     rows = (f"| {line.origin} | `{line.line}` | {_outcome(line)} |\n" for line in lines)
     return "".join(["| from | the line | Elastic mode |\n|---|---|---|\n", *rows])
 

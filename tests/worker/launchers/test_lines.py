@@ -51,7 +51,7 @@ def test_the_line_grows_shrinks_and_goes_on_after_a_kill(tmp_path, line):
         job.start(2)
         large = job.wait_training(3, after=small)
         job.pods[2].terminate()
-        job.wish(0, 1)
+        job.write_membership(0, 1)
         again = job.wait_training(2, after=large)
         assert job.wait_code(job.pods[2]) == contract.EXIT_LEFT
         end(job.pods[1].training()[0])

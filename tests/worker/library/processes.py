@@ -1,7 +1,8 @@
-"""Runs a small script in real processes that meet in a store, and collects what each of them reports.
+"""Runs a small script in real processes that meet in a store, and collects the report of each.
 
 The script gets `rank`, `port` and `tell` (any JSON value, by keyword) as globals, and is run by torch's own Python. Its
-processes are forked from a launcher's warm parent, which has imported torch once for all tests; or started anew.
+processes are forked from a launcher's warm parent, which has imported torch once for all tests, or are new
+interpreters.
 """
 
 import atexit
@@ -52,7 +53,7 @@ def counts():
 
 
 class WarmParent:
-    """A launcher's, asked without an event loop. It ends with this process."""
+    """A launcher's warm parent, used without an event loop. It ends with this process."""
 
     def __init__(self):
         self._temporary = tempfile.TemporaryDirectory(prefix="warm-")  # removed when this process ends
@@ -96,7 +97,7 @@ def spawn(*args, output):
 
 
 def environment():
-    """Of a process that finds torch and the library."""
+    """The environment of a process with torch and the library."""
     tree = str(Path(torch.__file__).parents[1])
     own = {"PYTHONPATH": f"{tree}:{ROOT / 'worker'}", "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
     return {**os.environ, **own}
@@ -114,14 +115,14 @@ class Running:
             self.pid = warm_parent().fork(source, str(rank), str(port), output=output)
 
     def said(self):
-        """What it has printed so far."""
+        """Its output so far."""
         return os.pread(self._output.fileno(), 1 << 20, 0).decode()
 
     def kill(self):
         os.kill(self.pid, signal.SIGKILL)
 
     def end(self, seconds):
-        """Its exit code and output; one that takes longer is killed, and has the code of that."""
+        """Its exit code and output; a process that takes longer is killed, and its code shows that."""
         ended = os.pidfd_open(self.pid)
         if not select.select([ended], [], [], max(seconds, 0.1))[0]:
             self.kill()
@@ -138,7 +139,7 @@ def new_store():
 
 
 def run(script, count, *, seconds=60.0, lost=(), cold=False):
-    """What each rank told. All must end by themselves and without an error, but for those `lost` on purpose."""
+    """The reports of all ranks. All must end by themselves and without an error, except those `lost` on purpose."""
     store = new_store()
     end = time.monotonic() + seconds
     running = [Running(script, rank, store.port, cold=cold) for rank in range(count)]
@@ -152,7 +153,7 @@ def run(script, count, *, seconds=60.0, lost=(), cold=False):
 
 
 def told(output):
-    """All that was told, by name."""
+    """All reported values, by name."""
     values = {}
     for line in output.splitlines():
         if line.startswith("told "):

@@ -36,7 +36,7 @@ def test_one_flipped_bit_anywhere_is_another_fingerprint():
             assert fingerprint(changed) != usual, (number, place, bit)
 
 
-class Group:
+class ComparedRanks:
     """Ranks of one group, which tell a number at each step that they are compared after."""
 
     def __init__(self, world):
@@ -61,7 +61,7 @@ class Group:
 def test_all_ranks_learn_at_the_next_comparison_which_one_differed(monkeypatch):
     monkeypatch.setattr(replicas, "READ_SECONDS", 0.0)
     one, other = 1 << 62, (1 << 62) + (1 << 50)
-    group = Group(3)
+    group = ComparedRanks(3)
     assert group.step(100, one, one, one) == []
     assert group.step(200, one, one, other) == []
     errors = group.step(300, one, one, one)
@@ -72,13 +72,13 @@ def test_all_ranks_learn_at_the_next_comparison_which_one_differed(monkeypatch):
 
 
 def test_a_rank_of_a_release_that_compares_nothing_keeps_nobody_waiting():
-    group = Group(2)
+    group = ComparedRanks(2)
     assert [group.step(step, 1 << 40, None) for step in (100, 200, 300)] == [[], [], []]
 
 
 @pytest.mark.parametrize("world", [2, 3])
 def test_the_store_does_not_grow(world):
-    group, sizes = Group(world), []
+    group, sizes = ComparedRanks(world), []
     for step in range(100, 1100, 100):
         assert group.step(step, *[1 << 40] * world) == []
         sizes.append(group.store.num_keys())

@@ -1,4 +1,4 @@
-"""A starter with real processes, as a launcher has it, in this process."""
+"""A launcher's starter in this process, with real child processes."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from elastic_worker.processes.starter import Starter, TrainingProcess
 from tests.kit.wait import until_async
 
 CHEAP_MODULES = ("json", "multiprocessing.process", "tempfile")
-"""What the warm parent imports here instead of torch."""
+"""The modules that the warm parent imports here instead of torch."""
 WAIT_SECONDS = 90.0
 
 
 @dataclass(frozen=True, slots=True)
 class Lab:
-    """`folder` is empty at first, and the scripts' working directory."""
+    """`folder` is the scripts' working directory, empty at first."""
 
     folder: Path
     children: Children
@@ -32,7 +32,7 @@ class Lab:
 
     @property
     def parent(self) -> Process:
-        """The warm parent's process, the starter's own affair otherwise."""
+        """The warm parent's process, which is private to the starter."""
         return self.starter._parent.process
 
     def script(self, text: str, name: str = "train.py") -> str:
@@ -50,7 +50,7 @@ class Lab:
         return await self.start(Program(SCRIPT, self.script(text, name), args), environ=environ)
 
     async def until_warm(self, *, instead_of: Process | None = None) -> None:
-        """`instead_of`: by another parent than this one."""
+        """Wait for a warm parent; with `instead_of` for another one than that."""
         while not self.starter.warm or (instead_of is not None and self.parent is instead_of):
             await self._change()
 
@@ -60,7 +60,7 @@ class Lab:
 
 
 def of_rank(rank: int, port: int) -> dict[str, str]:
-    """What a launcher tells one of two processes."""
+    """The variables that a launcher gives one of two processes."""
     return {
         **os.environ,
         "RANK": str(rank),
@@ -75,12 +75,12 @@ def of_rank(rank: int, port: int) -> dict[str, str]:
 
 
 async def until(look: Callable[[], object], *, what: str = "it to be so") -> None:
-    """Return once it is true."""
+    """Wait until `look` is true."""
     await until_async(what, look, seconds=WAIT_SECONDS, poll_seconds=0.005)
 
 
 async def appears(path: Path) -> Path:
-    """The path, once there is something."""
+    """The path, once it exists."""
     await until(path.exists, what=path.name)
     return path
 
@@ -94,7 +94,7 @@ async def a_lab(
     warm: bool = True,
     count_steps: bool = False,
 ) -> AsyncIterator[Lab]:
-    """Opened, but not yet warm. At the end nothing may be left in the starter's own folder."""
+    """An open lab, not warm yet. At the end the starter's folder must be empty."""
     scratch, work = folder / "scratch", folder / "work"
     work.mkdir(exist_ok=True)
     children = Children()
@@ -111,7 +111,7 @@ async def a_lab(
 
 
 def natively(*words: str, folder: Path, environ: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """What python itself does; not while a lab is open, which would reap the process."""
+    """Run plain python; not while a lab is open, which would reap the process."""
     return subprocess.run(
         [sys.executable, *words],
         cwd=folder,
@@ -128,7 +128,7 @@ def natively(*words: str, folder: Path, environ: Mapping[str, str] | None = None
 
 
 def _heed_signals() -> None:
-    """Whoever runs the tests may have told them to ignore some (nohup does), and that is handed down."""
+    """Restore signals that the tests' parent may ignore (nohup does), which children inherit."""
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         with contextlib.suppress(OSError, ValueError):
             signal.signal(number, signal.SIG_DFL)

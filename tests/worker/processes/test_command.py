@@ -27,7 +27,7 @@ def test_a_command_goes_on_where_its_processes_cannot_be_looked_at(tmp_path, mon
             children.close()
 
     assert "ended without calling torchrun" in asyncio.run(ending()).message
-    assert caplog.text.count("cannot be looked at") == 1
+    assert caplog.text.count("cannot be examined") == 1
 
 
 async def _not_called(_request):

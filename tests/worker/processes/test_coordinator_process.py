@@ -41,7 +41,7 @@ def environ(tmp_path):
         contract.ENV_MASTER_ADDR: "127.0.0.1",
         contract.ENV_MASTER_PORT: free_port(),
         contract.ENV_STATUS_PORT: free_port(),
-        contract.ENV_WISH_FILE: tmp_path / "wish",
+        contract.ENV_MEMBERSHIP_FILE: tmp_path / "membership",
         "TMPDIR": tmp_path,
     }
     return {**os.environ, **{name: str(value) for name, value in own.items()}}

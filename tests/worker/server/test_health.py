@@ -120,10 +120,10 @@ def test_of_a_step_of_the_librarys_stall_seconds_count_however_quick_the_others_
     trainee.position = Position(boundary=31, seconds=seconds, median=0.1)
     library._trainees[0] = trainee
     settings = SimpleNamespace(stall_seconds=1800, pod_uid="u1")
-    group = SimpleNamespace(trainees=library, settings=settings, record=part_of(make_group(0, 1), "u1"), running=True)
+    group = SimpleNamespace(trainees=library, settings=settings, part=part_of(make_group(0, 1), "u1"), running=True)
     vars(group).update(processes=[], aligning=SimpleNamespace(frozen=False, under_way=False), step=30)
-    membership = SimpleNamespace(remember=lambda *_: None, report=lambda *said: told.update(to_line(*said)))
-    Health(group, membership).look(0.0, {})
+    connection = SimpleNamespace(remember=lambda *_: None, report=lambda *said: told.update(to_line(*said)))
+    Health(group, connection).look(0.0, {})
     assert (told.get("stuck") is not None) is is_stuck
 
 
@@ -136,7 +136,7 @@ def test_a_stopped_process_is_ended_sooner_where_the_others_go_on_without_it(mod
     library = SimpleNamespace(in_place=mode == IN_PLACE, change_mode=mode, poll_stuck=lambda _seconds: None)
     aligning = SimpleNamespace(frozen=False, under_way=False)
     settings = SimpleNamespace(stall_seconds=1800)
-    group = SimpleNamespace(trainees=library, settings=settings, record=None, running=True, step=0)
+    group = SimpleNamespace(trainees=library, settings=settings, part=None, running=True, step=0)
     vars(group).update(processes=[stopped], aligning=aligning)
     health = Health(group, SimpleNamespace(remember=lambda *_: None, report=lambda *_: None))
     for now in range(ended_after):

@@ -1,1 +1,1 @@
-"""Jobs whose scripts are other people's trainers: transformers and lightning, with real launchers."""
+"""Jobs whose scripts use third-party trainers, transformers and lightning, with real launchers."""

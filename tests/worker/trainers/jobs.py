@@ -1,4 +1,4 @@
-"""A job whose script is somebody else's trainer."""
+"""A job whose script uses a third-party trainer."""
 
 import os
 from pathlib import Path
@@ -22,6 +22,6 @@ class TrainerJob(LibraryJob):
 
 
 def with_trainers(environ):
-    """Of a process that finds them beside torch."""
+    """The environment of a process that finds the trainers and torch."""
     trainers = torchtree.ensure(Progress(quiet=True), tree=torchtree.TRAINERS)
     return {**environ, **QUIET, "PYTHONPATH": os.pathsep.join([environ["PYTHONPATH"], str(trainers)])}

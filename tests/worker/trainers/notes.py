@@ -1,4 +1,4 @@
-"""What the training scripts here write down: a line of JSON per step, as LocalJob reads them."""
+"""The records of these training scripts: a line of JSON per step, as LocalJob reads them."""
 
 import json
 import os
@@ -11,7 +11,7 @@ WIDTH = 4
 
 
 class Notes:
-    """Of one process, in FOLDER/steps-POD-LOCAL_RANK.jsonl. `samples` is filled while a step is computed."""
+    """The records of one process, in FOLDER/steps-POD-LOCAL_RANK.jsonl. A step fills `samples`."""
 
     def __init__(self, folder):
         self.folder = Path(folder)
@@ -37,13 +37,13 @@ class Notes:
         self.samples = []
 
     def is_last(self, step):
-        """Whether to stop after that step: the test has written down which one is the last."""
+        """Whether to stop after that step, which the test may have named as the last."""
         path = self.folder / "last-step"
         return path.exists() and step >= int(path.read_text())
 
 
 class Samples(torch.utils.data.Dataset):
-    """Each says which one it is."""
+    """Samples that contain their own index."""
 
     def __init__(self, length):
         self.values = torch.randn(length, WIDTH, generator=torch.Generator().manual_seed(3))

@@ -29,7 +29,7 @@ def grow_and_shrink(job):
     assert (job.change()["reason"], job.change()["lostSteps"]) == ("Join", 0)
     job.wait("its pause", lambda: job.change().get("pauseSeconds"))
     job.pods[2].terminate()
-    job.wish(0, 1)
+    job.write_membership(0, 1)
     last = job.wait_world(2, after=large, steps=SAVE_STEPS)
     assert job.wait_code(job.pods[2]) == 143
     assert (job.change()["reason"], job.change()["lostSteps"]) == ("Leave", 0)

@@ -2,8 +2,9 @@
 
 A path that names a file is complete as soon as the file is closed or moved there. A checkpoint in a folder may have
 several files: a model, then an optimizer, once it is gathered from all ranks, then the trainer's state. It is complete
-with its marker (107). The marker is the one that the job names. Else it is the outermost known one, either written here
-or expected after a file written here. Only without a known marker is a checkpoint complete after QUIET_SECONDS.
+with its marker (107). The marker is the one that the job names. Otherwise it is the outermost known one that was
+written here or is expected after a file written here. Without a known marker a checkpoint is complete after
+QUIET_SECONDS.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ QUIET_SECONDS = 1.0
 GATHER_SECONDS = 60.0
 """The longest time between two files of a checkpoint. No marker follows a file that is older than that."""
 LOOK_SECONDS = 0.1
-"""Interval at which a checkpoint with a marker is looked at until its other files are closed."""
+"""Interval between checks of a checkpoint that has its marker, until its other files are closed."""
 
 
 class Candidates:
@@ -29,8 +30,8 @@ class Candidates:
     """
 
     def __init__(self, marker: str = "") -> None:
-        self._own = marker
-        self._known: set[str] = set()
+        self._own_marker = marker
+        self._known_markers: set[str] = set()
         self._written: dict[PurePath, None] = {}
         self._ends: dict[PurePath, None] = {}
         self._open_parts: set[PurePath] = set()
@@ -58,7 +59,7 @@ class Candidates:
 
     def learn(self, existing: Iterable[PathEvent]) -> None:
         """Note the markers that were written before the watch began."""
-        self._known |= {names.marker(event.below) for event in existing} - {""}
+        self._known_markers |= {names.marker(event.below) for event in existing} - {""}
 
     def note(self, events: Sequence[PathEvent], now: float, *, is_folder: bool) -> None:
         """Note changes at time `now`. `is_folder`: whether the watched path is a folder."""
@@ -72,7 +73,7 @@ class Candidates:
         """When to check next, in monotonic seconds; None if there is nothing to check."""
         if self.at_once:
             return self._not_before
-        awaits = self._own or self._open_parts or self._known - {names.DCP_METADATA}
+        awaits = self._own_marker or self._open_parts or self._known_markers - {names.DCP_METADATA}
         return None if awaits or not self._makes_one() else self._changed_at + QUIET_SECONDS
 
     def take(self) -> list[PurePath]:
@@ -110,8 +111,8 @@ class Candidates:
 
     def _note_written(self, below: PurePath) -> None:
         marker = names.marker(below)
-        self._known |= {marker, names.announced(below)} - {""}
-        if marker and not self._own and marker == min(self._known, key=names.MARKERS.index):
+        self._known_markers |= {marker, names.announced(below)} - {""}
+        if marker and not self._own_marker and marker == min(self._known_markers, key=names.MARKERS.index):
             _put_last(self._ends, below)
         elif names.is_part(below):
             self._open_parts.add(below.parent)
@@ -121,7 +122,7 @@ class Candidates:
         _put_last(self._written, below)
 
     def _is_own(self, below: PurePath) -> bool:
-        return bool(self._own) and fnmatchcase(below.name, self._own)
+        return bool(self._own_marker) and fnmatchcase(below.name, self._own_marker)
 
     def _forget(self, ended: PurePath) -> None:
         for files in (self._written, self._ends):

@@ -15,7 +15,7 @@ from elastic_worker.checkpoint.writers import open_for_writing
 
 
 class Finder:
-    """Watches the path from its creation on. Call `find` from one thread at a time; the rest is safe meanwhile.
+    """Watches the path from its construction on. Only `find` must not run in two threads at the same time.
 
     `marker`: see `Candidates`. Raises OSError if the path can be neither watched nor read.
     """
@@ -86,19 +86,19 @@ class Finder:
         A script that is killed between opening a file and writing it leaves an empty one.
         """
         newest = self._tree.root() / written[-1]
-        found = fingerprint_of(newest)
+        fingerprint = fingerprint_of(newest)
         is_alone = len(written) == 1 and not self.marked
-        if found is None or (found.size == 0 and (is_alone or names.marker(written[-1]))):
+        if fingerprint is None or (fingerprint.size == 0 and (is_alone or names.marker(written[-1]))):
             self._newest = None
             return False
-        # The watched name itself may be open once more; then it will be closed once more as well.
+        # The watched file may have been opened again; it will then be closed again, too.
         if written[-1] == HERE and newest in open_for_writing(self._writers()):
             return False
-        self._newest = (newest, found)
-        return _is_good(newest, found)
+        self._newest = (newest, fingerprint)
+        return _is_good(newest, fingerprint)
 
 
-def _is_good(path: Path, found: Fingerprint) -> bool:
+def _is_good(path: Path, fingerprint: Fingerprint) -> bool:
     now = fingerprint_of(path)
     if now is None:
         return False
@@ -106,7 +106,7 @@ def _is_good(path: Path, found: Fingerprint) -> bool:
         whole = is_whole(path)
     except FileNotFoundError:
         return False
-    return now == found if whole is None else whole
+    return now == fingerprint if whole is None else whole
 
 
 def _belongs_to_folder(path: Path, root: Path) -> bool:

@@ -14,11 +14,11 @@ LOOK_SECONDS = 0.05
 NOTICE_SECONDS = 0.2
 """Time after which the watch has certainly seen the close of a file."""
 TURN_SECONDS = 0.001
-"""One turn of the event loop, which has then read all earlier events of the kernel."""
+"""One turn of the event loop, after which all earlier events of the kernel were read."""
 FREEZE_SECONDS = 2.0
 """Time for a process to stop. A process that waits for a disk stops only after that wait."""
 LONGEST_SECONDS = 10.0
-"""The longest that processes stand still while a checkpoint is checked, for instance on a mount that hangs."""
+"""Longest time for which processes are frozen during a check, for instance on a mount that hangs."""
 
 
 class Freezable(Protocol):
@@ -30,7 +30,7 @@ class Freezable(Protocol):
         """Stop the process where it is."""
 
     def thaw(self) -> None:
-        """Let the process run on."""
+        """Let the process continue."""
 
 
 async def stop_at_checkpoint(
@@ -38,8 +38,8 @@ async def stop_at_checkpoint(
 ) -> bool:
     """Freeze the processes right after the next complete checkpoint.
 
-    Returns True if they are frozen and the checkpoint is whole, and False if there was none and they run. They run as
-    well if this is cancelled. Waits at most `seconds`, longer only while a checkpoint is under way, and never beyond
+    Returns True if they are frozen and the checkpoint is whole, and False if there was none and they run. They also run
+    if this is cancelled. Waits at most `seconds`, longer only while a checkpoint is under way, and never beyond
     `last_call` (monotonic seconds).
     """
     deadline = _Deadline(watch, time.monotonic() + seconds, last_call)
@@ -86,8 +86,8 @@ async def freeze_between_writes(watch: CheckpointWatch, processes: Sequence[Free
 async def stand_still(watch: CheckpointWatch, processes: Sequence[Freezable], *, seconds: float, marked: bool) -> bool:
     """Freeze the processes, since another pod has found a checkpoint complete. Returns whether they are frozen.
 
-    They run on if they still write a part of this checkpoint, or of the next one. A checkpoint that is `marked` has all
-    its parts, so that only open files matter then: these can be finished within `seconds`.
+    They continue if they still write a part of this checkpoint, or of the next one. A checkpoint that is `marked` has
+    all its parts, so only open files matter then: these can be finished within `seconds`.
     """
     if not await freeze_between_writes(watch, processes, seconds=seconds):
         return False

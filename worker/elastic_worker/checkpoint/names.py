@@ -1,7 +1,7 @@
 """Classifies files by name: temporary, log, description, part of a checkpoint, or its marker.
 
-A marker is the file that a format writes last. Formats contain each other: a checkpoint of Hugging Face's trainer has
-one of DeepSpeed, or two of torch, inside. So the marker of the outer one counts.
+A marker is the file that a format writes last. Formats contain each other: a checkpoint of Hugging Face's trainer
+contains one of DeepSpeed, or two of torch. The marker of the outer one counts.
 """
 
 from __future__ import annotations

@@ -67,16 +67,16 @@ class Tree:
 
     def watch(self) -> list[PathEvent]:
         """Watch the present folders. Returns the files of folders that were not watched before, the oldest first."""
-        known = set(self._folders)
+        watched = set(self._folders)
         self._root_name = self.root().name
         while True:
             self._folders = self._add_all()
             # A folder made between looking and watching has left no notice.
             if set(self._wanted()) <= set(self._folders.values()):
                 break
-        for number in known - set(self._folders):
+        for number in watched - set(self._folders):
             self._inotify.remove(number)
-        return self._all_written(folder for number, folder in self._folders.items() if number not in known)
+        return self._all_written(folder for number, folder in self._folders.items() if number not in watched)
 
     def _add_all(self) -> dict[int, Path]:
         folders = {}
@@ -125,8 +125,8 @@ class Tree:
 
     def _all_written(self, folders: Iterable[Path]) -> list[PathEvent]:
         """The files of these folders that belong to the path, as if just written; the oldest first."""
-        found = [entry for folder in folders for entry in _files_in(folder)]
-        belows = (self._below(entry) for entry in sorted(found, key=_changed))
+        entries = [entry for folder in folders for entry in _files_in(folder)]
+        belows = (self._below(entry) for entry in sorted(entries, key=_changed))
         return [PathEvent(below, FileChange.WRITTEN) for below in belows if below is not None]
 
     def _changes_folders(self, notice: inotify.Notice) -> bool:

@@ -1,6 +1,6 @@
 """Watches the path where a script saves its checkpoints, and signals when one is complete.
 
-The script takes no part in it. Files that other pods write on a shared mount are not seen. Only the pod that writes
+The script is not involved. Files that other pods write on a shared mount are not seen. Only the pod that writes
 matters, since its processes are stopped right after. A mount that hangs must not stop the heartbeats, so everything
 that touches the mount runs in a thread.
 """
@@ -36,7 +36,7 @@ class CheckpointWatch:
     def __init__(self, path: Path, *, writers: Callable[[], Iterable[int]], marker: str = "") -> None:
         self.path = path
         self.problem = ""
-        """Why the path cannot be watched or read, for people; "" while it can be."""
+        """Why the path cannot be watched or read, as text for users; "" while it can be."""
         self.checks = 0
         """Checks that have ended."""
         self.completed = 0
@@ -55,7 +55,7 @@ class CheckpointWatch:
         self._alarms: list[Callable[[], None]] = []
 
     async def open(self) -> None:
-        """Watch from now on. If that is not possible, `problem` says why, and it is tried again in the background."""
+        """Start to watch. If that fails, `problem` says why, and the watch is retried in the background."""
         await self._try_to_watch()
         self._task = asyncio.ensure_future(self._run())
 
@@ -112,7 +112,7 @@ class CheckpointWatch:
                 await (self._try_to_watch() if self._finder is None else self._look(self._finder))
             except Exception as error:
                 # If this ended unnoticed, a waiter would wait for ever for a checkpoint.
-                log.exception("path=%s cannot be looked at; it is watched anew", self.path)
+                log.exception("path=%s cannot be checked; the watch restarts", self.path)
                 self._note_surprise(error)
 
     def _patience(self) -> float | None:
@@ -132,7 +132,7 @@ class CheckpointWatch:
             self._listen(self._finder)
 
     async def _look(self, finder: Finder) -> None:
-        # The path is listened to meanwhile: on a slow mount a check takes longer than a script's step.
+        # Notices are read meanwhile: on a slow mount a check takes longer than a script's step.
         self._looking = True
         self._happened.clear()
         notices, self._notices = self._notices, []
@@ -143,7 +143,7 @@ class CheckpointWatch:
             self._drop()
             is_complete = False
         except Exception as error:  # wake the waiter in any case: processes may be frozen
-            log.exception("path=%s cannot be looked at; it is watched anew", self.path)
+            log.exception("path=%s cannot be checked; the watch restarts", self.path)
             self._note_surprise(error)
             is_complete = False
         else:

@@ -5,7 +5,7 @@
                  └──► aligned: in vain, time is over and nothing is being written here ──► from all: it may be stopped
 
 A pod sees only the files that it writes itself, so its report alone is not enough (108): another pod may be in the
-middle of its part of the checkpoint. Pods that answered yes stand still, so nothing is begun before the stop.
+middle of its part of the checkpoint. Pods that answered yes are frozen, so they write nothing before the stop.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from elastic_worker.coordinator.state import CoordinatorState, Phase
 from elastic_worker.protocol.orders import Align, StandStill
 
 STILL_SECONDS = 15.0
-"""A pod without an answer for this long counts as standing still: its storage hangs, or its launcher is older."""
+"""A pod that does not answer within this time counts as frozen: its storage hangs, or its launcher is older."""
 
 
 class Aligning:
@@ -31,7 +31,7 @@ class Aligning:
         self._round = 0
 
     def begin(self, seconds: float | None, last_call: float | None, now: float) -> None:
-        """Have all pods wait for a checkpoint, to begin within `seconds` and to be complete within `last_call` seconds.
+        """Let all pods wait for a checkpoint that begins within `seconds` and is complete within `last_call` seconds.
 
         None: no limit.
         """
@@ -42,7 +42,7 @@ class Aligning:
         self._wait(self._state.connected_in_group(), now)
 
     def answered(self, member: Member, now: float, *, whole: bool, marked: bool) -> None:
-        """Take a pod's Aligned: its processes stand right after a checkpoint (`whole`), or none came in time."""
+        """Handle a pod's Aligned: its processes are frozen right after a checkpoint (`whole`), or none came in time."""
         if self._state.phase != Phase.ALIGNING:
             return
         uid = member.pod.uid
@@ -54,7 +54,7 @@ class Aligning:
         self._update()
 
     def stood(self, member: Member, now: float, *, still: bool, round_: int) -> None:
-        """Take a pod's StandsStill: its processes stand `still`, or they write, and it waits for its own checkpoint."""
+        """Handle a pod's StandsStill: its processes are frozen (`still`), or it waits for its own checkpoint."""
         if self._state.phase != Phase.ALIGNING or round_ != self._round:
             return
         uid = member.pod.uid

@@ -58,20 +58,20 @@ class Changes:
     def __init__(self) -> None:
         self._all: list[Change] = []
 
-    def decided(self, decision: Decision, before: int, now: float) -> None:
-        """Record that a change of a group of `before` pods is decided on, possibly instead of an unfinished one."""
+    def note_decision(self, decision: Decision, old_size: int, now: float) -> None:
+        """Record that a change of a group of `old_size` pods is decided on, possibly instead of an unfinished one."""
         latest = self.latest
         if latest is not None and not latest.generation:
             latest.reason, latest.sentence = decision.reason, decision.sentence
             latest.marks.setdefault("aligned", now)
             return
-        self._add(Change(decision.reason, decision.sentence, time.time(), before, marks={"decided": now}))
+        self._add(Change(decision.reason, decision.sentence, time.time(), old_size, marks={"decided": now}))
 
-    def formed(self, group: Generation, sentence: str, before: int, now: float) -> Change:
+    def note_formed(self, group: Generation, sentence: str, old_size: int, now: float) -> Change:
         """Record that a group has formed; return its change, the unfinished one or else a new one."""
         change = self.latest
         if change is None or change.generation:
-            change = self._add(Change(group.reason, sentence, time.time(), before, marks={"decided": now}))
+            change = self._add(Change(group.reason, sentence, time.time(), old_size, marks={"decided": now}))
         change.generation, change.to, change.reason = group.number, len(group.pods), group.reason
         change.marks["formed"] = now
         return change
@@ -84,15 +84,15 @@ class Changes:
     def _add(self, change: Change) -> Change:
         """Add a change; an unfinished one is merged into it."""
         if self._all and not self._all[0].generation:
-            before = self._all.pop(0)
-            change.from_, change.marks = before.from_, {**before.marks, **change.marks}
-            change.lost = before.lost if change.lost is None else change.lost
+            unfinished = self._all.pop(0)
+            change.from_, change.marks = unfinished.from_, {**unfinished.marks, **change.marks}
+            change.lost = unfinished.lost if change.lost is None else change.lost
         self._all.insert(0, change)
         del self._all[MOST_CHANGES:]
         return change
 
     def drop_unfinished(self) -> None:
-        """Forget a change that was decided on and is not done after all."""
+        """Forget a change that was decided on and then not carried out."""
         self._all = [change for change in self._all if change.generation]
 
     @property
@@ -100,7 +100,7 @@ class Changes:
         """Return the newest change, finished or not."""
         return self._all[0] if self._all else None
 
-    def of(self, generation: int) -> Change | None:
+    def leading_to(self, generation: int) -> Change | None:
         """Return the change that led to that generation."""
         return next((change for change in self._all if change.generation == generation), None)
 

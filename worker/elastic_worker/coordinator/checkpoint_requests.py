@@ -4,11 +4,11 @@
                               │                  └──► one has passed it: propose again, with twice the margin
                               └──► a process counts no steps: request it from all at once
 
-A process that has passed a step cannot be asked there. A process that waits at a step does not go on before it knows
-whether it is asked. So no rank saves at another step than the others, which would hang if they save together; this
-holds as long as the answer arrives within `processes.steps.AGREE_SECONDS`. It takes no collective.
+A process that has passed a step cannot be asked there. A process that waits at a step continues only after it knows
+whether it is asked. So all ranks save at the same step, provided that the answer arrives within
+`processes.steps.AGREE_SECONDS`. Ranks that save together would hang at different steps. No collective is needed.
 
-Launchers of the release before do not answer, and then the script is not asked.
+Launchers of the previous release do not answer, and then the script is not asked.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ class CheckpointRequests:
         self._propose(0)
 
     def answered(self, member: Member, reply: CheckpointStepReply, now: float) -> None:
-        """Take a pod's reply: how far its processes are, and whether they wait at the proposed step."""
+        """Handle a pod's reply: how far its processes are, and whether they wait at the proposed step."""
         state = self._state
         if state.phase != Phase.ALIGNING or state.asked_at is not None or reply.round != self._round:
             return
         self._answers[member.pod.uid] = reply
         answers = [self._answers.get(uid) for uid in state.connected_in_group()]
-        known = [answer for answer in answers if answer is not None]
-        if len(known) < len(answers):
+        received = [answer for answer in answers if answer is not None]
+        if len(received) < len(answers):
             return
-        if not all(answer.step for answer in known):
+        if not all(answer.step for answer in received):
             self._request(0, now)
-        elif self._step and all(answer.is_held for answer in known):
+        elif self._step and all(answer.is_held for answer in received):
             self._request(self._step, now)
         else:
-            self._propose(max(answer.step for answer in known) + self._margin)
+            self._propose(max(answer.step for answer in received) + self._margin)
             self._margin *= 2
 
     def reconnected(self, member: Member) -> None:

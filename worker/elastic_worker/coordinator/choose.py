@@ -7,7 +7,7 @@ from elastic_worker.coordinator.model import Failure, Generation, Pod
 from elastic_worker.coordinator.state import CoordinatorState
 
 NEWCOMER_SECONDS = 10.0
-"""How long further expected pods are waited for after the first newcomer is warm."""
+"""How long the coordinator waits for further expected pods after the first newcomer is warm."""
 RECONNECT_SECONDS = 1.0
 """How long a member may take to reconnect after its connection broke, unless something else shows that it is lost."""
 
@@ -22,20 +22,27 @@ def choose_pods(state: CoordinatorState) -> tuple[Pod, ...]:
 
 def select_in_rank_order(state: CoordinatorState, able: list[Member]) -> tuple[Pod, ...]:
     """Return as many of these as may train, in the order of their ranks; none without this master, or if too few."""
-    before = {pod.uid: place for place, pod in enumerate(state.group.pods)} if state.group else {}
-    if state.wish is None or not any(m.pod.uid == state.own_uid for m in able):
+    previous_places = {pod.uid: place for place, pod in enumerate(state.group.pods)} if state.group else {}
+    if state.membership is None or not any(m.pod.uid == state.own_uid for m in able):
         return ()
-    able.sort(key=lambda m: (m.pod.uid != state.own_uid, before.get(m.pod.uid, len(before)), m.pod.index, m.pod.uid))
-    return tuple(m.pod for m in able[: state.wish.largest(len(able))])
+    able.sort(
+        key=lambda m: (
+            m.pod.uid != state.own_uid,
+            previous_places.get(m.pod.uid, len(previous_places)),
+            m.pod.index,
+            m.pod.uid,
+        )
+    )
+    return tuple(m.pod for m in able[: state.membership.largest(len(able))])
 
 
 def is_wanted(state: CoordinatorState, uid: str) -> bool:
-    """Whether the wish names the pod; the coordinator's own pod takes part in any case."""
-    return state.wish is not None and (uid in state.wish.members or uid == state.own_uid)
+    """Whether the membership names the pod; the coordinator's own pod takes part in any case."""
+    return state.membership is not None and (uid in state.membership.members or uid == state.own_uid)
 
 
 def _is_able(state: CoordinatorState, member: Member) -> bool:
-    """Whether it is available, wanted and warm; a pod of the last group may start its processes cold."""
+    """Whether the pod is available, wanted and warm; a pod of the last group may start its processes cold."""
     is_warm = member.warm_at is not None or _was_in(state, member.pod.uid)
     return member.is_available and is_wanted(state, member.pod.uid) and is_warm
 
@@ -45,10 +52,10 @@ def _was_in(state: CoordinatorState, uid: str) -> bool:
 
 
 def expected_newcomers(state: CoordinatorState) -> list[str]:
-    """Return the uids in the wish of pods that could not take part yet: never connected, or not warm."""
-    if state.wish is None:
+    """Return the uids in the membership of pods that could not take part yet: never connected, or not warm."""
+    if state.membership is None:
         return []
-    return sorted(uid for uid in state.wish.members | {state.own_uid} if _is_awaited(state, uid))
+    return sorted(uid for uid in state.membership.members | {state.own_uid} if _is_awaited(state, uid))
 
 
 def _is_awaited(state: CoordinatorState, uid: str) -> bool:
@@ -59,9 +66,9 @@ def _is_awaited(state: CoordinatorState, uid: str) -> bool:
 
 
 def newcomer_deadline(state: CoordinatorState) -> float:
-    """Return until when further newcomers are waited for: some seconds after the first one is warm."""
-    before = state.group.uids if state.group else frozenset()
-    newcomers = [m for m in state.members.values() if m.is_available and m.pod.uid not in before]
+    """Return when to stop waiting for further newcomers: some seconds after the first one is warm."""
+    previous_uids = state.group.uids if state.group else frozenset()
+    newcomers = [m for m in state.members.values() if m.is_available and m.pod.uid not in previous_uids]
     warm = [m.warm_at for m in newcomers if m.warm_at is not None]
     return min(warm, default=state.started) + NEWCOMER_SECONDS
 
@@ -73,8 +80,8 @@ def lost_pods(state: CoordinatorState, group: Generation, now: float) -> list[Po
     processes have finished are not missed.
     """
     failing = any(m.failure is not None and m.failure.generation == group.number for m in state.members.values())
-    gone = [m for m in state.members_of(group.pods) if _is_lost(m, failing, now)]
-    return [m.pod for m in gone if m.processes != Finished(group.number)]
+    lost = [m for m in state.members_of(group.pods) if _is_lost(m, failing, now)]
+    return [m.pod for m in lost if m.processes != Finished(group.number)]
 
 
 def is_script_failure(state: CoordinatorState, group: Generation, now: float) -> bool:
@@ -102,8 +109,8 @@ def _is_lost(member: Member, failing: bool, now: float) -> bool:
 
 def reconnect_deadline(state: CoordinatorState, group: Generation) -> float | None:
     """Return when the first of the group's disconnected pods counts as lost; None if none is disconnected."""
-    gone = [m for m in state.members_of(group.pods) if not m.is_connected]
-    unfinished = [m.presence for m in gone if m.processes != Finished(group.number)]
+    disconnected = [m for m in state.members_of(group.pods) if not m.is_connected]
+    unfinished = [m.presence for m in disconnected if m.processes != Finished(group.number)]
     return min((presence.until for presence in unfinished if isinstance(presence, Disconnected)), default=None)
 
 
@@ -118,16 +125,16 @@ def why_not_train(state: CoordinatorState, pods: tuple[Pod, ...]) -> str:
 
     Two halves of a cut network must not both train, so more than half of the last group has to be connected. Pods that
     said goodbye do not count. A connected pod obeys this coordinator, whether it can train or not. Fewer pods may
-    train, too, if the wish is newer than the group's, since the operator has then agreed, or if no other master is
-    started while this one runs (134).
+    train, too, if the membership is newer than the group's, since the operator has then agreed, or if no other master
+    is started while this one runs (134).
     """
     group = state.group
-    if state.wish is None:
+    if state.membership is None:
         return "the operator has not said yet which pods take part"
     if not pods:
         return _too_few(state)
-    is_newer = group is None or (state.epoch, state.wish.number) > (group.epoch, group.wish)
-    if group is None or is_newer or not state.wish.has_successor:
+    is_newer = group is None or (state.epoch, state.membership.number) > (group.epoch, group.membership_number)
+    if group is None or is_newer or not state.membership.has_successor:
         return ""
     stay = [m for m in state.members_of(group.pods) if not m.is_leaving]
     connected = [m for m in stay if m.is_connected]
@@ -138,7 +145,7 @@ def why_not_train(state: CoordinatorState, pods: tuple[Pod, ...]) -> str:
 
 
 def _too_few(state: CoordinatorState) -> str:
-    assert state.wish is not None
+    assert state.membership is not None
     warm = sum(m.is_available and m.warm_at is not None for m in state.members.values())
     master = state.members.get(state.own_uid)
     if master is None or isinstance(master.presence, Disconnected):
@@ -153,5 +160,5 @@ def _too_few(state: CoordinatorState) -> str:
 
 
 def _smallest(state: CoordinatorState) -> int:
-    assert state.wish is not None
-    return min((s for s in state.wish.sizes if s >= state.wish.fewest), default=state.wish.fewest)
+    assert state.membership is not None
+    return min((s for s in state.membership.sizes if s >= state.membership.fewest), default=state.membership.fewest)

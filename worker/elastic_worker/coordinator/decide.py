@@ -119,10 +119,10 @@ def _training(state: CoordinatorState, group: Generation, now: float) -> Decisio
 
 def _decide_on_loss(state: CoordinatorState, group: Generation, now: float) -> Decision | None:
     """Stop a group that has lost a pod, in which a process has failed, or that hangs."""
-    gone = lost_pods(state, group, now)
-    if gone:
-        master = any(pod.is_master for pod in gone)
-        return Decision("stop", f"lost {names(gone)}", reason="MasterLost" if master else "Loss")
+    lost = lost_pods(state, group, now)
+    if lost:
+        master = any(pod.is_master for pod in lost)
+        return Decision("stop", f"lost {names(lost)}", reason="MasterLost" if master else "Loss")
     if first := first_failure(state, group):
         if first.is_consequence and now < first.at + CAUSE_SECONDS:
             return Decision("stay", f"{first.pod} has lost a peer: which one?", until=first.at + CAUSE_SECONDS)
@@ -170,7 +170,7 @@ def _planned(state: CoordinatorState, group: Generation, pods: tuple[Pod, ...], 
 
 
 def _wait_for_checkpoint(state: CoordinatorState, sentence: str, last_call: float | None, now: float) -> Decision:
-    """Wait on; if the script was asked for a checkpoint and writes none, the sentence says so."""
+    """Continue to wait; if the script was asked for a checkpoint and writes none, the sentence says so."""
     due = None if state.asked_at is None else state.asked_at + REQUESTED_CHECKPOINT_SECONDS
     is_late = due is not None and now >= due
     remark = f", for which the script was asked more than {REQUESTED_CHECKPOINT_SECONDS:.0f} s ago" if is_late else ""
@@ -187,8 +187,8 @@ def _without_checkpoint(state: CoordinatorState) -> str:
 def _checkpoint_deadlines(state: CoordinatorState, going: list[Pod], now: float) -> tuple[float | None, float | None]:
     """Return until when a checkpoint may begin, and until when it has to be complete; growth has no limit.
 
-    A leaving pod waits for the begin of a checkpoint as long as the job allows (`align_seconds`). If a checkpoint is
-    being written by then, it waits for its end until it has to end itself (108).
+    A leaving pod waits for the start of a checkpoint as long as the job allows (`align_seconds`). If a checkpoint is
+    being written by then, the pod waits for its completion until the pod's own deadline (108).
     """
     if not going:
         return None, None
@@ -218,7 +218,7 @@ def _stopping(state: CoordinatorState, now: float) -> Decision:
 
 
 def _give_way(state: CoordinatorState) -> Decision:
-    """Stop training for good, as a later master trains elsewhere."""
+    """Stop training for good, since a later master trains elsewhere."""
     sentence = f"a later master, of epoch {state.newest_epoch}, has taken over"
     if state.phase == Phase.WAITING:
         return Decision("stay", sentence)
@@ -251,14 +251,14 @@ def _waiting(state: CoordinatorState, now: float) -> Decision:
 
 
 def _survivors_suffice(state: CoordinatorState, pods: tuple[Pod, ...]) -> bool:
-    """Whether the remaining pods train on at once after a loss; a new master first waits for the last group's pods."""
-    if state.group is None or state.own_uid not in state.group.uids or state.wish is None:
+    """Whether the remaining pods continue at once after a loss; a new master first waits for the last group's pods."""
+    if state.group is None or state.own_uid not in state.group.uids or state.membership is None:
         return False
-    return state.wish.largest(sum(pod.uid in state.group.uids for pod in pods)) > 0
+    return state.membership.largest(sum(pod.uid in state.group.uids for pod in pods)) > 0
 
 
 def _adopt(state: CoordinatorState, now: float) -> Decision | None:
-    """Let a group train on that the previous coordinator formed; None if there is no such group."""
+    """Adopt a group that the previous coordinator formed, which continues training; None if there is no such group."""
     group = state.group
     if group is None or state.phase_since > state.started:
         return None
@@ -275,5 +275,5 @@ def _adopt(state: CoordinatorState, now: float) -> Decision | None:
 
 
 def backoff(failures: int) -> float:
-    """Return the seconds before the processes restart, by the number of failures in a row; after the first one 0."""
+    """Return the seconds before the processes restart, by the number of failures in a row; 0 after the first one."""
     return 0.0 if failures <= 1 else min(2.0 ** (failures - 2), MAX_BACKOFF_SECONDS)

@@ -52,11 +52,11 @@ def failed_for_good(state: CoordinatorState) -> Decision | None:
 
 def next_generation(state: CoordinatorState, pods: tuple[Pod, ...], reason: str) -> Generation:
     """Return the generation that these pods would make now."""
-    assert state.wish is not None
+    assert state.membership is not None
     return Generation(
         number=(state.group.number if state.group else 0) + 1,
         epoch=state.epoch,
-        wish=state.wish.number,
+        membership_number=state.membership.number,
         pods=pods,
         reason=reason,
         failures=state.failures,

@@ -25,10 +25,10 @@ def _stays(state: CoordinatorState, member: Member) -> bool:
     return member.is_available and is_wanted(state, member.pod.uid)
 
 
-def _named(pods: list[Pod], one: str, many: str) -> str:
+def _named(pods: list[Pod], singular: str, plural: str) -> str:
     if not pods:
         return ""
-    return f"{names(pods)} {one if len(pods) == 1 else many}"
+    return f"{names(pods)} {singular if len(pods) == 1 else plural}"
 
 
 def names(pods: list[Pod]) -> str:

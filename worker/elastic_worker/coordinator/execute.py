@@ -27,10 +27,10 @@ log = logging.getLogger(__name__)
 STOP_SECONDS = 30.0
 """How long processes may take to end after SIGTERM in a planned change, as under torchrun."""
 BROKEN_STOP_SECONDS = 5.0
-"""The same after the loss of a peer: no collective can complete any more, so nothing is gained by waiting."""
+"""The same time after the loss of a peer: no collective can complete any more, so waiting longer has no use."""
 LINGER_SECONDS = 2.0
-"""How long a leaving master stays while the others train on: pods that are deleted together learn of it one after the
-other, and a waiting master costs the training nothing.
+"""How long a leaving master stays while the others continue: pods that are deleted together receive SIGTERM one after
+the other, and a waiting master costs the training nothing.
 """
 
 
@@ -66,7 +66,7 @@ class Executor:
     # -- decisions ----------------------------------------------------------------------------------------------------
 
     def _adopt(self, now: float) -> None:
-        """Let a group train on; members that wait for an answer of the previous coordinator go on, too."""
+        """Adopt a running group. Members that wait for an answer of the previous coordinator continue, too."""
         self._enter(Phase.RUNNING, now)
         self._send_to_all(orders.Cancel())
 
@@ -75,7 +75,7 @@ class Executor:
         again = self.state.phase == Phase.ALIGNING
         self.state.change_reason, self.state.planned_at = decision.reason, now
         if not again:
-            self.changes.decided(decision, len(self.state.group.pods), now)
+            self.changes.note_decision(decision, len(self.state.group.pods), now)
         self._enter(Phase.ALIGNING, now)
         self.aligning.begin(decision.seconds, decision.last_call, now)
         self.checkpoint_requests.begin()
@@ -91,7 +91,7 @@ class Executor:
         state.change_reason, state.failure = decision.reason, decision.failure
         state.end_change()
         is_whole = state.aligned and not state.no_checkpoint_came
-        self.changes.decided(decision, len(state.group.pods) if state.group else 0, now)
+        self.changes.note_decision(decision, len(state.group.pods) if state.group else 0, now)
         if (is_whole or decision.seconds == 0.0) and self.changes.latest is not None:
             self.changes.latest.lost = 0
         self._enter(Phase.STOPPING, now)
@@ -132,15 +132,15 @@ class Executor:
         state, group = self.state, decision.group
         assert group is not None
         if state.group is None:
-            self.changes.decided(replace(decision, reason="Start", sentence="the first group"), 0, now)
-        before = len(state.group.pods) if state.group else 0
+            self.changes.note_decision(replace(decision, reason="Start", sentence="the first group"), 0, now)
+        previous_pods = len(state.group.pods) if state.group else 0
         latest = self.changes.latest
         state.step = max(0, state.step - ((latest.lost or 0) if latest and not latest.generation else 0))
-        # A generation's store is its own: some versions of torch use the same keys in each.
+        # Each generation has its own store, because some versions of torch use the same keys in each.
         store_port, state.members[state.own_uid].store_port = state.members[state.own_uid].store_port, 0
         state.group = group = replace(group, store_port=store_port, step=state.step)
         state.progressed, state.restart_at = False, 0.0
-        self.changes.formed(group, decision.sentence, before, now)
+        self.changes.note_formed(group, decision.sentence, previous_pods, now)
         self._enter(Phase.RUNNING, now)
         log.info(
             "generation=%d pods=%d processes=%d reason=%s",
@@ -188,7 +188,7 @@ class Executor:
 
     def started(self, member: Member, generation: int, now: float) -> None:
         """Record that all of a member's processes run."""
-        change = self.changes.of(generation)
+        change = self.changes.leading_to(generation)
         if change is not None:
             change.marks["started"] = now
         member.mark_running(generation)
@@ -202,12 +202,12 @@ class Executor:
             change.lost = lost if change.lost is None else min(change.lost, lost)
 
     def aligned(self, member: Member, now: float, *, whole: bool, marked: bool) -> None:
-        """Pass on that a member's processes stand right after a checkpoint (`whole`), or that none came in time."""
+        """Handle the report that processes are frozen after a checkpoint (`whole`), or that none came in time."""
         self.aligning.answered(member, now, whole=whole, marked=marked)
 
     def stepped(self, generation: int, pause: float | None, now: float) -> None:
         """Record the first step of a member in that generation; `pause` is what a survivor measured."""
-        change = self.changes.of(generation)
+        change = self.changes.leading_to(generation)
         if change is None:
             return
         change.marks["stepped"] = now
@@ -235,8 +235,8 @@ class Executor:
                 or state.parked
                 or not self._is_in_group(member)
             ):
-                after = LINGER_SECONDS if member.pod.uid == state.own_uid and self._others_train() else 0.0
-                self._send([member.pod.uid], orders.Leave(save=self.in_place.is_to_save(member), after=after))
+                seconds = LINGER_SECONDS if member.pod.uid == state.own_uid and self._others_train() else 0.0
+                self._send([member.pod.uid], orders.Leave(save=self.in_place.is_to_save(member), after=seconds))
 
     # -- status -------------------------------------------------------------------------------------------------------
 
@@ -248,7 +248,7 @@ class Executor:
             "contract": contract.VERSION,
             "epoch": state.epoch,
             "generation": group.number if group else 0,
-            "wish": state.wish.number if state.wish else 0,
+            "wish": state.membership.number if state.membership else 0,
             "state": Phase.WAITING if state.parked else state.phase,
             "reason": sentence,
             "members": [pod.name for pod in group.pods if pod.is_known] if training and group else [],
@@ -272,8 +272,8 @@ class Executor:
         self._send(self.state.members, message)
 
     def _others_stop(self) -> bool:
-        others = [m for m in self.state.members.values() if m.still_runs and m.pod.uid != self.state.own_uid]
-        return bool(others) and not self.state.parked and not self._others_train()
+        running = [m for m in self.state.members.values() if m.still_runs and m.pod.uid != self.state.own_uid]
+        return bool(running) and not self.state.parked and not self._others_train()
 
     def _others_train(self) -> bool:
         state = self.state

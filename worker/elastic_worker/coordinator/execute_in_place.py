@@ -67,7 +67,7 @@ class InPlaceExecutor:
         self._send([pod.uid], orders.Host())
 
     def _prepare(self, decision: Decision, now: float) -> None:
-        """Have the next group formed, which meets in the store that its first pod keeps ready."""
+        """Order the forming of the next group, which meets in the store that its first pod keeps ready."""
         state, attempt = self._state, decision.attempt
         assert attempt is not None
         attempt.since = now
@@ -82,7 +82,7 @@ class InPlaceExecutor:
 
     def _decided(self, decision: Decision, now: float) -> None:
         group = self._state.group
-        self._changes.decided(decision, len(group.pods) if group else 0, now)
+        self._changes.note_decision(decision, len(group.pods) if group else 0, now)
 
     def _ask(self, _decision: Decision, now: float) -> None:
         attempt = self._attempt()
@@ -99,7 +99,7 @@ class InPlaceExecutor:
         self._send_to_group(orders.Propose(attempt.boundary, attempt.key))
 
     def _bind(self, decision: Decision, now: float) -> None:
-        """Have all processes switch at the boundary that was agreed on."""
+        """Order all processes to switch at the boundary that was agreed on."""
         state, attempt, old = self._state, self._attempt(), self._state.group
         assert old is not None
         if attempt.restarts:
@@ -114,14 +114,14 @@ class InPlaceExecutor:
             return
         state.group = group = replace(attempt.group, step=state.step)
         state.members[group.pods[0].uid].store_port = 0
-        self._changes.formed(group, decision.sentence, len(old.pods), now).lost = 0
+        self._changes.note_formed(group, decision.sentence, len(old.pods), now).lost = 0
         log.info("generation=%d pods=%d reason=%s in_place=1", group.number, len(group.pods), group.reason)
         for uid in recipients:
             state.members[uid].switch_to(group.number if uid in group.uids else 0)
         send_group(state, self._send, group, recipients, lambda part: orders.Bind(part, attempt.key))
 
     def cancel(self) -> None:
-        """Give up the attempt; members that wait for it train on."""
+        """Give up the attempt; members that wait for it continue training."""
         state = self._state
         if state.attempt is not None:
             self._send(self._recipients(state.attempt), orders.Cancel())
@@ -142,23 +142,21 @@ class InPlaceExecutor:
         self.cancel()
 
     def _prepare_wait(self, decision: Decision, now: float) -> None:
-        """Begin to have all processes wait after the same step: too few pods are left, or all leave or restart."""
+        """Begin to hold all processes after the same step: too few pods are left, or all leave or restart."""
         assert decision.attempt is not None
         self._decided(decision, now)
         decision.attempt.since = now
         self._state.attempt = decision.attempt
 
     def _wait_broken(self, decision: Decision, _now: float) -> None:
-        """Have the processes of a broken group wait, with the state in memory."""
+        """Let the processes of a broken group wait, with the state in memory."""
         state = self._state
         assert state.group is not None
         state.parked = decision.sentence
         self._send_to_group(orders.Broken(state.group.number))
 
     def _count_failure(self, decision: Decision, now: float) -> None:
-        """Count a failure, after which the job goes on without the process. Failures without a step in between add
-        up.
-        """
+        """Count a failure, after which the job continues without the process. A step in between resets the count."""
         state, failure = self._state, decision.failure
         assert failure is not None
         assert state.group is not None
@@ -218,7 +216,7 @@ class InPlaceExecutor:
         return attempt if attempt is not None and attempt.key == key else None
 
     def _on_ready(self, member: Member, report: reports.Ready, now: float) -> None:
-        if member.mark_ready(report, now) and (change := self._changes.of(report.joined)):
+        if member.mark_ready(report, now) and (change := self._changes.leading_to(report.joined)):
             change.marks["joined"] = now
 
     # -- recipients ----------------------------------------------------------------------------------------------------

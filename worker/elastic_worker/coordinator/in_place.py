@@ -4,7 +4,7 @@
 
 The next group is formed beside the one that trains. All ranks that train agree on the boundary at which they switch: a
 few after the latest that any of them has passed. A rank that has agreed waits there. All switch together, or none does.
-A group that has lost a pod is broken and does no step any more: its processes wait, so there is nothing to agree on.
+A group that has lost a pod is broken and can do no further step: its processes wait, so there is nothing to agree on.
 
 The functions are pure, as `decide` is.
 """
@@ -25,7 +25,7 @@ from elastic_worker.coordinator.choose import (
 from elastic_worker.coordinator.decision import LOOK_SECONDS, Decision, failed_for_good, next_generation
 from elastic_worker.coordinator.describe import describe_change, names
 from elastic_worker.coordinator.member import Joined, Member, NotReady, Ready, Starting
-from elastic_worker.coordinator.model import Failure, Generation, Pod, Wish
+from elastic_worker.coordinator.model import Failure, Generation, Membership, Pod
 from elastic_worker.coordinator.state import CoordinatorState, RegroupAttempt, Stage
 
 FORM_SECONDS = 6.0
@@ -33,7 +33,7 @@ FORM_SECONDS = 6.0
 AGREE_SECONDS = 5.0
 """How long the ranks may take to agree on a boundary, after the group has formed."""
 NEWCOMER_SECONDS = 10.0
-"""How long further newcomers are waited for after the first one is ready."""
+"""How long the coordinator waits for further newcomers after the first one is ready."""
 SAVE_SECONDS = 1800.0
 """How long the ranks may take to write a checkpoint together, before they are restarted."""
 SAVE_MARGIN_SECONDS = 2.0
@@ -67,7 +67,7 @@ def decide_in_place(state: CoordinatorState, group: Generation, now: float) -> D
     joined = Joined(group.number)
     behind = [m.pod.name for m in members if m.processes != joined]
     if behind:
-        # Until then it counts the boundaries of the last group, which the next attempt must not get.
+        # Until then the pod counts the boundaries of the last group, which the next attempt must not get.
         return Decision("stay", f"{behind[0]} goes over to generation {group.number}", until=now + LOOK_SECONDS)
     if not any(m.is_available for m in members):
         return _park_all(state, f"all {len(group.pods)} pods leave", now)
@@ -98,9 +98,9 @@ def decide_on_stall(state: CoordinatorState, group: Generation) -> Decision | No
 
 def _why_broken(state: CoordinatorState, group: Generation, now: float) -> str:
     """Return why the group can do no further step; "" if it can."""
-    gone = lost_pods(state, group, now)
-    if gone:
-        return f"lost {names(gone)}"
+    lost = lost_pods(state, group, now)
+    if lost:
+        return f"lost {names(lost)}"
     for member in state.members_of(group.pods):
         if member.is_connected and not member.belongs_to(group.number):
             return f"{member.pod.name} has lost a process, or its peers"
@@ -111,7 +111,7 @@ def _why_broken(state: CoordinatorState, group: Generation, now: float) -> str:
 
 
 def _newcomers_to_start(state: CoordinatorState) -> tuple[Pod, ...]:
-    """Return the pods that are to start their processes, all or those that they lack."""
+    """Return the pods that are to start their missing processes."""
     assert state.group is not None
     number = state.group.number
     late = [m for m in state.members.values() if isinstance(m.readiness, NotReady) and not m.belongs_to(number)]
@@ -122,13 +122,13 @@ def _newcomers_to_start(state: CoordinatorState) -> tuple[Pod, ...]:
 
 def _next_pods(state: CoordinatorState) -> tuple[Pod, ...]:
     """Return the pods of the best group that is ready; none if they are too few, or wait for the master's pod."""
-    if state.wish is None:
+    if state.membership is None:
         return ()
     able = [m for m in state.members.values() if m.is_ready and is_wanted(state, m.pod.uid)]
-    return select_in_rank_order(state, able) or _without_master(state, state.wish)
+    return select_in_rank_order(state, able) or _without_master(state, state.membership)
 
 
-def _without_master(state: CoordinatorState, wish: Wish) -> tuple[Pod, ...]:
+def _without_master(state: CoordinatorState, membership: Membership) -> tuple[Pod, ...]:
     """Return the workers of the group, while the master's pod leaves or its successor is not warm yet (125).
 
     Return none if one of them is not ready: it may be ready before the master's processes.
@@ -136,10 +136,10 @@ def _without_master(state: CoordinatorState, wish: Wish) -> tuple[Pod, ...]:
     assert state.group is not None
     if _is_master_coming(state):
         return ()
-    rest = [m for m in state.members_of(state.group.pods) if not (m.pod.is_master or m.is_leaving)]
-    if not all(m.is_ready and m.understands_parts and is_wanted(state, m.pod.uid) for m in rest):
+    workers = [m for m in state.members_of(state.group.pods) if not (m.pod.is_master or m.is_leaving)]
+    if not all(m.is_ready and m.understands_parts and is_wanted(state, m.pod.uid) for m in workers):
         return ()
-    pods = tuple(m.pod for m in rest[: wish.largest(len(rest))])
+    pods = tuple(m.pod for m in workers[: membership.largest(len(workers))])
     return pods if failed_attempts(state, pods) < MOST_ATTEMPTS - 1 else ()
 
 
@@ -195,7 +195,7 @@ def _planned(state: CoordinatorState, group: Generation, pods: tuple[Pod, ...], 
 
 
 def _recover(state: CoordinatorState, group: Generation, pods: tuple[Pod, ...], broken: str) -> Decision:
-    """Decide for a broken group: the remaining pods train on, or wait with their state in memory."""
+    """Decide for a broken group: the remaining pods continue training, or wait with their state in memory."""
     master = any(m.pod.is_master and not m.is_ready for m in state.members_of(group.pods))
     reason = "MasterLost" if master else "Loss"
     problem = why_not_train(state, pods)
@@ -221,7 +221,7 @@ def _wait_for_store(state: CoordinatorState, first: Pod) -> Decision | None:
 
 
 def _park_all(state: CoordinatorState, sentence: str, now: float) -> Decision:
-    """Have all processes wait after the same step, in no group."""
+    """Let all processes wait after the same step, in no group."""
     attempt = replace(_new_attempt(state, (), "Leave", now, broken=False), sentence=sentence)
     return Decision("prepare_wait", sentence, reason="Leave", attempt=attempt)
 

@@ -8,10 +8,10 @@ import signal
 import time
 from pathlib import Path
 
+from elastic_worker.coordinator.membership import MembershipFile
 from elastic_worker.coordinator.server import Coordinator
 from elastic_worker.coordinator.state import CoordinatorState, Rules
 from elastic_worker.coordinator.succession import GIVE_WAY_SECONDS, Succession
-from elastic_worker.coordinator.wish import WishFile
 from elastic_worker.logs import set_up
 from elastic_worker.proc import die_with
 from elastic_worker.settings import Settings, read
@@ -48,7 +48,7 @@ def coordinator_of(settings: Settings) -> Coordinator:
         state.gives_way_until = now + GIVE_WAY_SECONDS
     return Coordinator(
         state,
-        WishFile(Path(settings.wish_file)),
+        MembershipFile(Path(settings.membership_file)),
         masters,
         token=settings.token,
         job_uid=settings.job_uid,

@@ -1,4 +1,4 @@
-"""A pod as the coordinator knows it: its three states, and further reports of its launcher.
+"""The coordinator's record of a pod: its three states, and further reports of its launcher.
 
 `presence` says whether the pod is connected, and whether it leaves. `processes` says how far its processes are in a
 generation. `readiness` says whether they can be brought into the next one. Each of the three is a frozen dataclass,
@@ -35,7 +35,7 @@ class Connected:
 
 @dataclass(frozen=True)
 class Leaving:
-    """It is connected, and its pod is being terminated: its processes end by `leaving_until`."""
+    """The launcher is connected, and the pod is being terminated: its processes end by `leaving_until`."""
 
     leaving_until: float
     is_connected: ClassVar[bool] = True
@@ -52,7 +52,7 @@ class Disconnected:
 
 @dataclass(frozen=True)
 class Gone:
-    """It said goodbye, and has left."""
+    """Its launcher said goodbye, and the pod has left."""
 
     is_connected: ClassVar[bool] = False
     leaving_until: ClassVar[float | None] = None
@@ -65,42 +65,42 @@ Presence = Union[Connected, Leaving, Disconnected, Gone]
 
 @dataclass(frozen=True)
 class NoProcesses:
-    """It has none, or they wait in no group."""
+    """The pod has no processes, or they wait in no group."""
 
     number: ClassVar[int] = 0
 
 
 @dataclass(frozen=True)
 class Assigned:
-    """The pod was ordered to start them for that generation, or to switch them to it."""
+    """The pod was ordered to start its processes for that generation, or to switch them to it."""
 
     number: int
 
 
 @dataclass(frozen=True)
 class Running:
-    """The pod reports that they run as that generation."""
+    """The pod reports that its processes run as that generation."""
 
     number: int
 
 
 @dataclass(frozen=True)
 class Joined:
-    """They use the library, and all of them are in the generation's group."""
+    """The processes use the library, and all of them are in the generation's group."""
 
     number: int
 
 
 @dataclass(frozen=True)
 class Finished:
-    """They have exited with code 0."""
+    """The processes have exited with code 0."""
 
     number: int
 
 
 @dataclass(frozen=True)
 class FellOut:
-    """They can do no further step in the generation: one has failed, or has lost its peers."""
+    """The processes can do no further step in the generation: one has failed, or has lost its peers."""
 
     number: int
 
@@ -112,7 +112,7 @@ Processes = Union[NoProcesses, Assigned, Running, Joined, Finished, FellOut]
 
 @dataclass(frozen=True)
 class NotReady:
-    """They are not ready, and nothing is under way."""
+    """The processes are not ready, and the pod was not ordered to start any."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class Starting:
 
 @dataclass(frozen=True)
 class Ready:
-    """All of them can be brought into a group, since that time."""
+    """All processes can be brought into a group, since that time."""
 
     since: float
 
@@ -134,7 +134,7 @@ class Refused:
 
 @dataclass(frozen=True)
 class GivenUp:
-    """The pod does not end processes that it was ordered to end: nothing is expected of it until they have ended."""
+    """The pod does not end processes that it was ordered to end: the coordinator ignores it until they have ended."""
 
     why: str
 
@@ -174,7 +174,7 @@ class Member:
     hosts: bool = False
     stuck: reports.StuckRank | None = None
 
-    # -- consequences of these -----------------------------------------------------------------------------------------
+    # -- derived states ------------------------------------------------------------------------------------------------
 
     @property
     def is_connected(self) -> bool:
@@ -217,7 +217,7 @@ class Member:
             self.presence = Leaving(until)
 
     def disconnect(self, until: float) -> None:
-        """Its connection broke; it may reconnect until then."""
+        """The connection broke; the pod may reconnect until then."""
         if not isinstance(self.presence, Gone):
             self.presence = Disconnected(until, self.presence.leaving_until)
 
@@ -228,20 +228,20 @@ class Member:
     # -- changes of its processes -------------------------------------------------------------------------------------
 
     def assign(self, number: int) -> None:
-        """It is ordered to start all of its processes for that generation, whatever runs there."""
+        """The pod is ordered to start all processes for that generation, whatever runs there."""
         self.processes, self.readiness, self.has_state = Assigned(number), NotReady(), False
 
     def switch_to(self, number: int) -> None:
-        """Its processes are ordered to switch to that generation; 0: the others train on without them."""
+        """The processes are ordered to switch to that generation; 0: the others continue without them."""
         self.processes = Assigned(number) if number else NoProcesses()
 
     def mark_running(self, number: int) -> None:
-        """It reports the generation of its processes. Each hello repeats this, whatever their state."""
+        """The pod reports the generation of its processes. Each hello repeats this, whatever their state."""
         if number != self.processes.number or isinstance(self.processes, Assigned):
             self.processes = Running(number) if number else NoProcesses()
 
     def mark_finished(self, number: int) -> None:
-        """It reports that its processes of that generation have exited with code 0."""
+        """The pod reports that its processes of that generation have exited with code 0."""
         if number and number == self.processes.number:
             self.processes = Finished(number)
 
@@ -251,7 +251,7 @@ class Member:
             self.processes = FellOut(number)
 
     def mark_stopped(self, unkillable: str) -> None:
-        """It reports that its processes have ended, except one that is `unkillable`."""
+        """The pod reports that its processes have ended, except one that is `unkillable`."""
         self.processes = NoProcesses()
         if isinstance(self.readiness, Starting):
             self.readiness = NotReady()
@@ -260,28 +260,28 @@ class Member:
     # -- changes of its readiness -------------------------------------------------------------------------------------
 
     def start_missing(self) -> None:
-        """It is ordered to start the missing processes."""
+        """The pod is ordered to start the missing processes."""
         self.readiness = Starting()
 
     def refuse(self) -> None:
-        """Too many attempts with it failed."""
+        """Too many attempts with this pod failed."""
         self.readiness = Refused()
 
     def give_up(self, why: str) -> None:
-        """Nothing is expected of it any more, although it is connected."""
+        """The coordinator no longer waits for the pod, although it is connected."""
         self.readiness = GivenUp(why)
 
     def mark_unkillable(self, process: str) -> None:
-        """It reports which process SIGKILL does not end; "" for none."""
+        """The pod reports which process SIGKILL does not end; "" for none."""
         if process:
             self.give_up(process)
         elif isinstance(self.readiness, GivenUp):
             self.readiness = NotReady()
 
     def mark_ready(self, report: reports.Ready, now: float) -> bool:
-        """It reports whether all of its processes can be brought into a group, and which one they are in.
+        """The pod reports whether all of its processes can be brought into a group, and which one they are in.
 
-        Returns whether they have joined theirs just now. A pod has fallen out of its group if all its processes have
+        Returns whether they have just joined theirs. A pod has fallen out of its group if all its processes have
         left the group, or if it loses a process between one group and the next.
         """
         number = self.processes.number

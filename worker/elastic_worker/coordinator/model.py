@@ -1,4 +1,4 @@
-"""Immutable data of the coordinator: pods, wishes, generations and failures.
+"""Immutable data of the coordinator: pods, memberships, generations and failures.
 
 A generation is one group of training processes: its pods, in the order of their ranks. Times are monotonic seconds of
 the coordinator's own clock. Members report durations instead of times.
@@ -10,10 +10,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from itertools import accumulate
-from typing import Any
+from typing import Any, cast
+
+from elastic_worker.protocol.orders import GenerationRecord
 
 UNKNOWN = "?"
 """Prefix of the uid of a pod of which only its place in a group is known (`part`)."""
+NAMES_IN_JSON = {"membership_number": "wish"}
+"""Names in JSON that differ from the fields': those that earlier releases write and read (103)."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +43,8 @@ class Pod:
 
 
 @dataclass(frozen=True)
-class Wish:
-    """The operator's wish: the uids of the pods that may train, and the allowed sizes in pods. `number` only grows.
+class Membership:
+    """The operator's list: the uids of the pods that may train, and the allowed sizes in pods. `number` only grows.
 
     `has_successor`: another master may be created while this one is cut off, so the smaller part of a group waits.
     """
@@ -65,15 +69,16 @@ class Wish:
 
 @dataclass(frozen=True)
 class Generation:
-    """A group: its pods in the order of their ranks, formed under a master's `epoch` for its `wish`.
+    """A group: its pods in the order of their ranks, formed under a master's `epoch`.
 
-    `failures` (in a row, without progress) and `step` (optimizer steps done when it formed) are for a restarted
-    coordinator, which learns them from the members' parts (`part`).
+    `membership_number` is that of the `Membership` for which it formed, 0 for none. `failures` (in a row, without
+    progress) and `step` (optimizer steps done when it formed) are for a restarted coordinator, which learns them from
+    the members' parts (`part`).
     """
 
     number: int
     epoch: int = 0
-    wish: int = 0
+    membership_number: int = 0
     pods: tuple[Pod, ...] = ()
     reason: str = "Start"
     failures: int = 0
@@ -106,9 +111,9 @@ class Generation:
         """Return the key by which later generations are greater."""
         return self.epoch, self.number
 
-    def to_message(self) -> dict[str, Any]:
+    def to_message(self) -> GenerationRecord:
         """Encode the whole group as JSON."""
-        return asdict(self)
+        return cast("GenerationRecord", to_fields(asdict(self)))
 
     @staticmethod
     def from_message(message: Mapping[str, Any]) -> Generation:
@@ -117,9 +122,15 @@ class Generation:
         return Generation(**{**known_fields(Generation, message), "pods": pods})
 
 
+def to_fields(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values by their names in JSON."""
+    return {NAMES_IN_JSON.get(name, name): value for name, value in values.items()}
+
+
 def known_fields(kind: type[Any], message: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a message that this release knows; those added by other releases are ignored (103)."""
-    return {each.name: message[each.name] for each in fields(kind) if each.name in message}
+    names = {each.name: NAMES_IN_JSON.get(each.name, each.name) for each in fields(kind)}
+    return {name: message[key] for name, key in names.items() if key in message}
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from elastic_worker.coordinator.model import Generation
 from elastic_worker.coordinator.part import part_of
 from elastic_worker.coordinator.state import CoordinatorState
 from elastic_worker.protocol.codec import Message
-from elastic_worker.protocol.orders import Group
+from elastic_worker.protocol.orders import GenerationRecord
 
 Send = Callable[[Iterable[str], Message], None]
 """Queues a message to the connected ones of these members, by uid."""
@@ -56,19 +56,23 @@ class Outbox:
                 await asyncio.sleep(0)
 
     def _send_batch(self) -> None:
-        left = BATCH_BYTES
-        while self._queue and left > 0:
+        bytes_left = BATCH_BYTES
+        while self._queue and bytes_left > 0:
             line, message = self._queue.popleft()
             line.send_line(message)
-            left -= len(message) + SEND_BYTES
+            bytes_left -= len(message) + SEND_BYTES
 
 
 def send_group(
-    state: CoordinatorState, send: Send, group: Generation, uids: Iterable[str], message_of: Callable[[Group], Message]
+    state: CoordinatorState,
+    send: Send,
+    group: Generation,
+    uids: Iterable[str],
+    message_of: Callable[[GenerationRecord], Message],
 ) -> None:
     """Send a group: to each member its own part, to members of earlier releases the whole (113).
 
-    `message_of` makes the message from the part or the whole, as JSON.
+    `message_of` makes the message from the record of the part or of the whole.
     """
     members = [state.members[uid] for uid in uids]
     older = [member.pod.uid for member in members if not member.understands_parts]

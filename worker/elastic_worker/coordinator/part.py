@@ -1,5 +1,4 @@
-"""One pod's part of a generation: all that the pod needs of it. So a group of n pods takes n messages of constant
-length.
+"""One pod's part of a generation: the data that this pod needs. A group of n pods takes n messages of constant length.
 
 It is sent as `{"part": {...}}`. Launchers of earlier releases are sent the whole group, and coordinators of earlier
 releases send it (113): `read_part` reads both forms, `to_whole_group` answers such a coordinator.
@@ -14,12 +13,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from elastic_worker.coordinator.model import UNKNOWN, Generation, Pod, known_fields
+from elastic_worker.coordinator.model import UNKNOWN, Generation, Pod, known_fields, to_fields
+from elastic_worker.protocol.orders import GenerationRecord
 
 
 @dataclass(frozen=True)
 class Part:
-    """What a pod needs of a generation: the number of its `pods`, and the pod's own `place` (-1: it is not in it).
+    """One pod's view of a generation: the number of `pods`, and the pod's own `place` (-1: it is not in the group).
 
     The pod's `processes` have the ranks from `first_rank` on. `host` is the address of the first pod, which serves the
     store: the master, except in a group `without_master` (125).
@@ -27,7 +27,7 @@ class Part:
 
     number: int
     epoch: int = 0
-    wish: int = 0
+    membership_number: int = 0
     reason: str = "Start"
     failures: int = 0
     step: int = 0
@@ -45,9 +45,9 @@ class Part:
         """Return the key by which later generations are greater."""
         return self.epoch, self.number
 
-    def to_message(self) -> dict[str, Any]:
+    def to_message(self) -> GenerationRecord:
         """Encode the part as JSON."""
-        return {"part": dict(vars(self))}
+        return {"part": to_fields(vars(self))}
 
 
 def part_of(group: Generation, uid: str) -> Part:
@@ -56,7 +56,7 @@ def part_of(group: Generation, uid: str) -> Part:
     return Part(
         number=group.number,
         epoch=group.epoch,
-        wish=group.wish,
+        membership_number=group.membership_number,
         reason=group.reason,
         failures=group.failures,
         step=group.step,
@@ -81,7 +81,7 @@ def read_part(message: Mapping[str, Any], uid: str) -> Part:
     return Part(**known_fields(Part, message["part"]))
 
 
-def to_whole_group(part: Part, pod: Pod) -> dict[str, Any]:
+def to_whole_group(part: Part, pod: Pod) -> GenerationRecord:
     """Encode the group for a coordinator that knows no parts. The other pods get names that no real pod has."""
     return _with(_of_unknown(part), part, pod).to_message()
 
@@ -110,9 +110,9 @@ def _with(group: Generation, part: Part, pod: Pod) -> Generation:
 
 def _of_unknown(part: Part) -> Generation:
     """Return the group of that part with unknown pods, the first of which may be known to be the master's."""
-    of = f"of generation {part.number}"
-    pods = [Pod(f"{UNKNOWN}{place}", f"pod {place} {of}", "", part.processes) for place in range(part.pods)]
+    generation = f"generation {part.number}"
+    pods = [Pod(f"{UNKNOWN}{place}", f"pod {place} of {generation}", "", part.processes) for place in range(part.pods)]
     if not part.without_master:
-        pods[:1] = [replace(pod, name=f"the master {of}", is_master=True) for pod in pods[:1]]
+        pods[:1] = [replace(pod, name=f"the master of {generation}", is_master=True) for pod in pods[:1]]
     kept = {each.name: getattr(part, each.name) for each in fields(Generation) if each.name != "pods"}
     return Generation(**kept, pods=tuple(pods))

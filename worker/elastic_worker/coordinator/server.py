@@ -1,7 +1,7 @@
 """The coordinator's server: members connect, report their state, and receive orders.
 
-Each report, broken connection, wish and deadline leads to the same question (`decide`), and the decision is carried out
-(`execute`). Nothing is kept on disk: a restarted coordinator learns the state from the members.
+Each report, broken connection, new membership and deadline leads to the same question (`decide`), and the decision is
+carried out (`execute`). Nothing is kept on disk: a restarted coordinator learns the state from the members.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from elastic_worker.coordinator.decide import decide
 from elastic_worker.coordinator.execute import Executor
 from elastic_worker.coordinator.inbox import Inbox
 from elastic_worker.coordinator.member import Gone, Member
+from elastic_worker.coordinator.membership import POLL_SECONDS, MembershipFile
 from elastic_worker.coordinator.model import Generation, Pod
 from elastic_worker.coordinator.outbox import Outbox
 from elastic_worker.coordinator.part import merge_reported
 from elastic_worker.coordinator.state import CoordinatorState, Phase
 from elastic_worker.coordinator.succession import LOOK_SECONDS, Succession
-from elastic_worker.coordinator.wish import POLL_SECONDS, WishFile
 from elastic_worker.logs import brief
 from elastic_worker.protocol import orders
 
@@ -43,14 +43,14 @@ class Coordinator:
     def __init__(
         self,
         state: CoordinatorState,
-        wishes: WishFile,
+        membership_file: MembershipFile,
         succession: Succession,
         *,
         token: str,
         job_uid: str,
         incarnation: int,
     ) -> None:
-        self.state, self._wishes, self._succession = state, wishes, succession
+        self.state, self._membership_file, self._succession = state, membership_file, succession
         self._token, self._job_uid, self._incarnation = token, job_uid, incarnation
         self._outbox = Outbox()
         self._lines, self._send = self._outbox.lines, self._outbox.send
@@ -71,7 +71,7 @@ class Coordinator:
 
     async def run(self) -> None:
         """Watch, decide and send until cancelled."""
-        watching = self._watch_wishes(), self._watch_masters()
+        watching = self._watch_membership(), self._watch_masters()
         await asyncio.gather(*watching, self._outbox.run(), self._beat(), self._decide_forever())
 
     # -- incoming -----------------------------------------------------------------------------------------------------
@@ -94,16 +94,16 @@ class Coordinator:
         line.send({"proof": proof, "epoch": self.state.epoch})
         await self.attend(line, pod, group, hello)
 
-    def _check_epoch(self, seen: int) -> None:
+    def _check_epoch(self, obeyed_epoch: int) -> None:
         """Refuse a member that has obeyed a newer master: this one is superseded. Raises wire.RefusedError."""
-        if seen > self.state.epoch:
+        if obeyed_epoch > self.state.epoch:
             raise wire.RefusedError(f"there is a newer master than that of epoch {self.state.epoch}")
 
     async def attend(self, line: wire.Line, pod: Pod, group: Generation | None, hello: wire.Message) -> None:
         """Handle one member's reports until its connection ends. `group` is the latest one known, with its hello."""
-        before = self._lines.pop(pod.uid, None)
-        if before is not None:
-            before.abort()
+        previous_line = self._lines.pop(pod.uid, None)
+        if previous_line is not None:
+            previous_line.abort()
         self._lines[pod.uid] = line
         self._inbox.enter(pod, group, hello, time.monotonic())
         self._wake.set()
@@ -155,15 +155,15 @@ class Coordinator:
     def _send_status(self) -> None:
         self._send([self.state.own_uid], orders.Status(self._executor.status(self._sentence)))
 
-    async def _watch_wishes(self) -> None:
+    async def _watch_membership(self) -> None:
         problem = ""
         while True:
-            wish = self._wishes.look()
-            if self._wishes.problem != problem:
-                problem = self._wishes.problem
+            membership = self._membership_file.look()
+            if self._membership_file.problem != problem:
+                problem = self._membership_file.problem
                 log.warning("%s", problem or "the membership annotation can be read again")
-            if wish is not self.state.wish:
-                self.state.wish = wish
+            if membership is not self.state.membership:
+                self.state.membership = membership
                 self._wake.set()
             await asyncio.sleep(POLL_SECONDS)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from elastic_worker.coordinator.member import Disconnected, Member
-from elastic_worker.coordinator.model import Failure, Generation, Pod, Wish
+from elastic_worker.coordinator.model import Failure, Generation, Membership, Pod
 
 
 class Phase:
@@ -91,7 +91,7 @@ class CoordinatorState:
     epoch: int
     rules: Rules
     started: float
-    wish: Wish | None = None
+    membership: Membership | None = None
     members: dict[str, Member] = field(default_factory=dict)
     group: Generation | None = None
     phase: str = Phase.WAITING

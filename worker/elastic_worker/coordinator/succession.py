@@ -42,7 +42,7 @@ class Succession:
         return bool(self._folders)
 
     def look(self) -> int:
-        """Return the latest epoch of any master; write the own one into folders that have none or an earlier one."""
+        """Return the latest epoch of any master; write this master's into folders that have none or an earlier one."""
         newest = self.epoch
         for folder in self._shared():
             theirs = _read(folder / self._name)
@@ -52,7 +52,7 @@ class Succession:
         return newest
 
     def forget(self) -> None:
-        """Remove the own notes, as the job is over."""
+        """Remove this master's notes, since the job is over."""
         for file in (folder / self._name for folder in self._shared()):
             if _read(file) == self.epoch:
                 try:
@@ -70,7 +70,7 @@ class Succession:
                 log.warning("an earlier master that is cut off will not learn of this one: %s", error)
 
     def _shared(self) -> list[Path]:
-        """Return the folders that exist; a container's root is its own, so it is left out."""
+        """Return the folders that exist. A container's root is left out, since no other container sees it."""
         return [folder for folder in self._folders if folder != Path("/") and _is_there(folder)]
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 NO_LIMIT_SECONDS = 30 * 86_400.0
 STILL_SECONDS = 10.0
-"""The longest wait for the end of a file that is being written, while the processes of other pods stand still."""
+"""The longest wait for the end of a file that is being written, while the processes of other pods are frozen."""
 
 
 class Aligning:
@@ -34,7 +34,7 @@ class Aligning:
     ) -> None:
         self._watch, self._running, self._report, self._completed = watch, running, report, completed
         self.frozen = False
-        """Whether the processes stand still until they are stopped, or until `cancel`."""
+        """Whether the processes are frozen until they are stopped, or until `cancel`."""
         self._hold: asyncio.Task[None] | None = None
         self._standing: asyncio.Task[None] | None = None
         self._finishing: asyncio.Task[bool] | None = None
@@ -57,7 +57,7 @@ class Aligning:
         self._hold = asyncio.ensure_future(self._wait())
 
     def stand_still(self, round_: int, *, marked: bool) -> None:
-        """Freeze the processes as well, since those of another pod stand right after a checkpoint.
+        """Freeze the processes as well, since those of another pod are frozen right after a checkpoint.
 
         With `marked` that checkpoint has its marker. Processes that still write a part of it are not frozen yet.
         """
@@ -66,7 +66,7 @@ class Aligning:
         self._standing = asyncio.ensure_future(self._stand_still(round_, marked=marked))
 
     def cancel(self) -> None:
-        """Stop waiting for a checkpoint, and let frozen processes run on."""
+        """Stop waiting for a checkpoint, and let frozen processes continue."""
         for task in (self._hold, self._standing, self._finishing):
             if task is not None:
                 task.cancel()
@@ -79,7 +79,7 @@ class Aligning:
     async def finish_writing(self, seconds: float) -> None:
         """Let the processes finish the file that they are writing, and freeze them there, before they are stopped (89).
 
-        This takes at most `seconds`. It is done after a loss as well, since a file that is written in place may be the
+        This takes at most `seconds`. It is also done after a loss, since a file that is written in place may be the
         only checkpoint. `cancel` ends the wait early.
         """
         if self._watch is None or seconds <= 0 or self._finishing is not None:
@@ -115,8 +115,8 @@ class Aligning:
 
 
 async def _end(*tasks: asyncio.Task[None] | None) -> None:
-    here = {task for task in tasks if task is not None}
-    for task in here:
+    running = {task for task in tasks if task is not None}
+    for task in running:
         task.cancel()
-    if here:
-        await asyncio.wait(here)
+    if running:
+        await asyncio.wait(running)

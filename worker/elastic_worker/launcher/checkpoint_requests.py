@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FIRST_STEP_SECONDS = 10.0
-"""A process that has run this long without a step counts as one whose steps are not counted."""
+"""A process without a step for this long after its start counts as one whose steps are not counted."""
 LOOK_SECONDS = 0.05
 SETTLE_SECONDS = 0.001
 """Time between writing a proposal and reading the step counts.
@@ -47,7 +47,7 @@ class CheckpointRequests:
             process.ask_for_checkpoint(order.step)
 
     def withdraw(self) -> None:
-        """Withdraw the proposal, so that waiting processes run on. A request that was made already stays."""
+        """Withdraw the proposal, so that waiting processes continue. A request that was made already stays."""
         if self._answering is not None:
             self._answering.cancel()
             self._answering = None

@@ -26,7 +26,7 @@ TakeProgram = Callable[[Run], Awaitable[None]]
 USAGE_CODE = 2
 """torchrun's own exit code for a command line that it does not understand."""
 LOOK_SECONDS = 1.0
-"""Interval at which the processes that a command has started are looked at, until it has called torchrun."""
+"""Interval between checks of the processes that a command has started, until it has called torchrun."""
 END_SECONDS = 5.0
 """Time for a command to end by itself after its torchrun has failed or was terminated."""
 
@@ -78,7 +78,7 @@ class Command:
     async def _look(self) -> str:
         """Wait for a training process that the command starts by itself; returns the fault in words (140).
 
-        The command runs on if its processes cannot be examined; a missing call of torchrun is reported at its end.
+        The command continues if its processes cannot be examined; a missing call of torchrun is reported at its end.
         """
         loop = asyncio.get_running_loop()
         try:
@@ -88,7 +88,7 @@ class Command:
                 if fault and not self._called:
                     return fault
         except Exception:
-            log.exception("the processes of the container's command cannot be looked at")
+            log.exception("the processes of the container's command cannot be examined")
         never: asyncio.Future[str] = loop.create_future()
         return await never
 

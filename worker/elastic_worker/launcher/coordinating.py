@@ -20,7 +20,7 @@ STEADY_SECONDS = 30.0
 
 
 class CoordinatorProcess:
-    """The coordinator's process. It is started again whenever it ends; the members reconnect by themselves.
+    """The coordinator's process, which is restarted whenever it ends. The members reconnect by themselves.
 
     It is started by the main thread, since the kernel ends it with the thread that started it (164).
     """

@@ -27,8 +27,8 @@ CONSEQUENCES = (
 )
 """Texts of errors in a process that failed because another one had failed.
 
-Those from "NCCL operation" on are torch 2.15's for the backend "nccl". They were read in its sources and its library,
-and not seen on a GPU.
+Those from "NCCL operation" on are torch 2.15's for the backend "nccl". They were found in its sources and its library,
+and were not observed on a GPU.
 """
 
 

@@ -18,12 +18,12 @@ MOST_BYTES = 4096
 class Ending:
     """The end of a pod. `code` is the exit code, 0 only if the job is done; `message` says why it failed.
 
-    `last` is the last output of the process whose failure ended the job, in any pod.
+    `last_lines` is the last output of the process whose failure ended the job, in any pod.
     """
 
     code: int
     message: str = ""
-    last: LastLines | None = None
+    last_lines: LastLines | None = None
 
 
 DONE = Ending(0)
@@ -36,6 +36,6 @@ def write_termination_message(ending: Ending, *, file: str = TERMINATION_LOG) ->
     Writes nothing outside of a pod, where there is no such file.
     """
     if ending.message and Path(file).is_file():
-        last = f"\n{ending.last}".encode() if ending.last else b""
+        last_lines = f"\n{ending.last_lines}".encode() if ending.last_lines else b""
         with contextlib.suppress(OSError):
-            Path(file).write_bytes(ending.message.encode()[-(MOST_BYTES - len(last)) :] + last)
+            Path(file).write_bytes(ending.message.encode()[-(MOST_BYTES - len(last_lines)) :] + last_lines)

@@ -9,9 +9,9 @@ import time
 from collections.abc import Mapping
 
 from elastic_worker.checkpoint.freeze import LONGEST_SECONDS
-from elastic_worker.launcher.group import Group
+from elastic_worker.launcher.coordinator_connection import CoordinatorConnection
 from elastic_worker.launcher.life import Life, Seen
-from elastic_worker.launcher.membership import Membership
+from elastic_worker.launcher.worker_group import WorkerGroup
 from elastic_worker.proc import moved_bytes
 from elastic_worker.processes.starter import TrainingProcess
 from elastic_worker.protocol.reports import Idle, Step, Stuck, StuckRank
@@ -20,20 +20,20 @@ log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
 SILENT_SHARE = 0.25
-"""Share of stallSeconds. A process without a step for that long counts as at work only if it reads or writes."""
+"""Share of stallSeconds. A process without a step for that long counts as working only if it reads or writes."""
 FROZEN_SECONDS = 5.0
 """A process that others have stopped (state T) for that long is ended."""
 IN_PLACE_FROZEN_SECONDS = 2.0
-"""The same where groups change in place: the others go on without it, and it rejoins them within moments (126)."""
+"""The same time where groups change in place: the others continue without the process, which rejoins soon (126)."""
 ALIGNING_FROZEN_SECONDS = LONGEST_SECONDS + FROZEN_SECONDS
-"""The same while a checkpoint is waited for, since the launcher itself stops processes to look at one."""
+"""The same time during a wait for a checkpoint, since the launcher itself stops processes to check one."""
 
 
 class Health:
     """Watches the training processes of one pod."""
 
-    def __init__(self, group: Group, membership: Membership) -> None:
-        self._group, self._membership = group, membership
+    def __init__(self, group: WorkerGroup, connection: CoordinatorConnection) -> None:
+        self._group, self._connection = group, connection
         self._frozen_since: dict[int, float] = {}
         self._stuck: StuckRank | None = None
         self._lives: dict[int, Life] = {}
@@ -57,20 +57,20 @@ class Health:
     def look(self, now: float, moved: Mapping[int, int]) -> None:
         """Check once. `moved` are the bytes that the silent processes have read and written so far, by pid."""
         self._end_frozen(now)
-        self._membership.remember(Idle(round(self._idle(now, moved), 1)), Step(self._group.step))
+        self._connection.remember(Idle(round(self._idle(now, moved), 1)), Step(self._group.step))
         self._report_stall()
 
     def _report_stall(self) -> None:
         """Report when a step of the library's takes far too long on all ranks, and when it does not any more."""
         stuck = self._group.trainees.poll_stuck(self._group.settings.stall_seconds)
-        record = self._group.record
+        part = self._group.part
         stall = None
-        if stuck is not None and record is not None and self._group.running:
+        if stuck is not None and part is not None and self._group.running:
             local_rank, position = stuck
-            rank = record.first_rank + local_rank
-            stall = StuckRank(record.number, rank, position.boundary, position.seconds)
+            rank = part.first_rank + local_rank
+            stall = StuckRank(part.number, rank, position.boundary, position.seconds)
         if (stall is None) != (self._stuck is None):
-            self._membership.report(Stuck(stall))
+            self._connection.report(Stuck(stall))
         self._stuck = stall
 
     def _end_frozen(self, now: float) -> None:
@@ -94,7 +94,7 @@ class Health:
         return [process for process in self._group.processes if not process.exited.done()]
 
     def _seen(self, process: TrainingProcess, moved: int | None) -> Seen:
-        """What `life` judges the process by. Steps of scripts that use the library are left to `_report_stall`."""
+        """Return the input of `life` for a process. `_report_stall` handles steps of scripts that use the library."""
         steps = process.steps
         if steps.last is None or self._group.trainees.change_mode:
             return Seen(process.cpu_seconds())

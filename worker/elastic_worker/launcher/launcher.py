@@ -1,7 +1,8 @@
 """Runs one pod: carries out the coordinator's orders, reports to it, and leaves the job at SIGTERM.
 
-Its parts: `Starter` starts processes, `Group` holds those of the present generation, `Membership` is the connection to
-the coordinator (which the master's pod also runs). This module connects the parts, and decides how the pod ends.
+Its parts: `Starter` starts processes, `WorkerGroup` holds those of the present generation, `CoordinatorConnection` is
+the connection to the coordinator (which the master's pod also runs). This module connects the parts, and decides how
+the pod ends.
 """
 
 from __future__ import annotations
@@ -22,10 +23,9 @@ from elastic_worker.last_lines import LastLines
 from elastic_worker.launcher.arguments import Arguments
 from elastic_worker.launcher.command import Command
 from elastic_worker.launcher.coordinating import CoordinatorProcess
+from elastic_worker.launcher.coordinator_connection import CoordinatorConnection
 from elastic_worker.launcher.ending import DONE, LEFT, Ending
-from elastic_worker.launcher.group import Group
 from elastic_worker.launcher.health import Health
-from elastic_worker.launcher.membership import Membership
 from elastic_worker.launcher.metrics import Totals, render
 from elastic_worker.launcher.preparation import Preparation
 from elastic_worker.launcher.progress import TrainerReports
@@ -34,6 +34,7 @@ from elastic_worker.launcher.sockets import remove_folder_of, short_path
 from elastic_worker.launcher.stores import Stores
 from elastic_worker.launcher.trainees import Trainees
 from elastic_worker.launcher.training import training_status
+from elastic_worker.launcher.worker_group import WorkerGroup
 from elastic_worker.processes import standin, torchrun
 from elastic_worker.processes.children import Children
 from elastic_worker.processes.starter import Starter
@@ -55,7 +56,7 @@ LEAVE_SECONDS = 1.0
 """Time for processes that were asked to end before they get SIGTERM."""
 TOO_OLD = "torchrun was called by {}, which is Python {}.{}, and {}.{} or later is needed in Elastic mode"
 FAREWELL_SECONDS = 0.5
-"""Time for the master's last messages to reach the other pods."""
+"""Time in which the master's last messages reach the other pods."""
 
 
 class Launcher:
@@ -80,27 +81,27 @@ class Launcher:
             count_steps=settings.count_steps,
             folder=scratch,
         )
-        self._membership = Membership(settings, self._handle)
+        self._connection = CoordinatorConnection(settings, self._handle)
         path, marker = settings.checkpoint_path, settings.checkpoint_complete
         self._watch = CheckpointWatch(Path(path), writers=self._pids, marker=marker) if path else None
         self._trainees = Trainees(
             settings.pod_uid,
             short_path(scratch, "library.sock"),
-            report=self._membership.report,
+            report=self._connection.report,
             size=lambda: self._group.size,
         )
-        self._group = Group(
+        self._group = WorkerGroup(
             settings,
             self._starter,
-            self._membership.report,
-            remember_group=self._membership.remember_group,
+            self._connection.report,
+            remember_generation=self._connection.remember_generation,
             environ=self.environ,
             trainees=self._trainees,
             watch=self._watch,
             more_environ=lambda given: self._reports.environ(given, self._server.port),
         )
         self._preparation = Preparation(self._group, lambda why: self._end_with(Ending(1, why)))
-        self._membership.on_coordinator = self._trainees.set_coordinator
+        self._connection.on_coordinator = self._trainees.set_coordinator
         self._save = False
         self._unused_flags: tuple[str, ...] = ()
         """The unused flags of a command's torchrun. The operator itself reads the flags in `args`."""
@@ -158,8 +159,8 @@ class Launcher:
         """The coroutines that run concurrently. None of these coroutines ends by itself."""
         parts = [
             self._become_warm(),
-            self._membership.run(),
-            Health(self._group, self._membership).run(),
+            self._connection.run(),
+            Health(self._group, self._connection).run(),
             self._serve_status(),
             self._trainees.serve(),
         ]
@@ -171,16 +172,16 @@ class Launcher:
             parts.append(self._follow_command(self._command))
         return parts
 
-    # -- getting warm -------------------------------------------------------------------------------------------------
+    # -- warm start ---------------------------------------------------------------------------------------------------
 
     def _take_words(self, words: Any) -> torchrun.Torchrun:
-        """Set the program and the number of processes from torchrun's command line. Raises torchrun.UsageError."""
+        """Read the program and the number of processes from torchrun's command line. Raises torchrun.UsageError."""
         parsed = torchrun.parse(list(words), own=self.environ)
         for flag, why in parsed.ignored:
             log.info("%s is not used: %s", flag, why)
         self._group.program = parsed.program
         if isinstance(parsed.nproc, int):
-            self._membership.report(reports.Processes(parsed.nproc))
+            self._connection.report(reports.Processes(parsed.nproc))
             self._group.size = parsed.nproc
         elif parsed.nproc is not None:
             log.info("--nproc-per-node=%s is not used: the pod has %d processes", parsed.nproc, self._group.size)
@@ -203,10 +204,10 @@ class Launcher:
             self._starter.changed.clear()
             if self._starter.warm and self._group.program is not None:
                 if self._hosts:
-                    self._membership.report(reports.StorePort(await self._stores.ensure()))
-                self._membership.report(reports.Warm(True))
+                    self._connection.report(reports.StorePort(await self._stores.ensure()))
+                self._connection.report(reports.Warm(True))
             else:
-                self._membership.report(reports.Warm(False))
+                self._connection.report(reports.Warm(False))
             await self._starter.changed.wait()
 
     # -- orders of the coordinator ------------------------------------------------------------------------------------
@@ -247,8 +248,8 @@ class Launcher:
 
     async def _on_fail(self, order: orders.Fail) -> None:
         lines = last_lines.shown(order.last_lines.split("\n"))
-        last = LastLines(order.pod, order.rank, order.script_exit_code, lines) if lines else None
-        self._end_with(Ending(order.exit_code, order.message, last))
+        output = LastLines(order.pod, order.rank, order.script_exit_code, lines) if lines else None
+        self._end_with(Ending(order.exit_code, order.message, output))
 
     async def _on_leave(self, order: orders.Leave) -> None:
         self._save = order.save
@@ -263,9 +264,9 @@ class Launcher:
 
     async def _on_bind(self, order: orders.Bind) -> None:
         if order.group is not None:
-            record = self._group.change_group(order.group)
+            part = self._group.change_group(order.group)
             self._preparation.note_joined()
-            self._use_store(record)
+            self._use_store(part)
 
     async def _on_form(self, order: orders.Form) -> None:
         """Start a generation. The coordinator counts its processes as started, so a failure to start is reported."""
@@ -276,22 +277,22 @@ class Launcher:
             why = f"{self.settings.pod_name} cannot start its processes: {error!r}"
             log.warning("%s", why, exc_info=True)
             number = int(order.group.get("part", order.group).get("number", 0))
-            self._membership.report(reports.Failed(number, exit_code=1, message=why))
+            self._connection.report(reports.Failed(number, exit_code=1, message=why))
 
-    def _use_store(self, record: Part) -> None:
-        if self._stores.use(record):
-            self._membership.remember(reports.StorePort(0))
+    def _use_store(self, part: Part) -> None:
+        if self._stores.use(part):
+            self._connection.remember(reports.StorePort(0))
 
     # -- leaving and ending -------------------------------------------------------------------------------------------
 
     def _on_sigterm(self) -> None:
-        """Report that the pod leaves. The coordinator decides when, unless that takes too long."""
+        """Report that the pod leaves. The coordinator decides when, unless its decision takes too long."""
         if self._leave_by is not None:
             return
         seconds = self.settings.leave_seconds
         log.info("SIGTERM: the pod leaves within %.0f s", seconds)
         self._leave_by = time.monotonic() + seconds
-        self._membership.report(reports.Leaving(seconds))
+        self._connection.report(reports.Leaving(seconds))
         asyncio.ensure_future(self._leave_alone())  # noqa: RUF006 (ends with the loop)
 
     async def _leave_alone(self) -> None:
@@ -299,7 +300,7 @@ class Launcher:
         assert self._leave_by is not None
         alone_since = time.monotonic()
         while time.monotonic() < self._leave_by and time.monotonic() < alone_since + ALONE_SECONDS:
-            if self._membership.connected:
+            if self._connection.connected:
                 alone_since = time.monotonic()
             await asyncio.sleep(0.05)
         self._end_with(LEFT)
@@ -320,13 +321,13 @@ class Launcher:
         await self._group.aligning.finish_writing(0.5 * self._at_most(2 * seconds))
 
     async def _end(self, ending: Ending) -> Ending:
-        """End the processes, and report that the pod ends. A command runs on to its own end after its torchrun."""
+        """End the processes, and report that the pod ends. After its torchrun a command continues to its own end."""
         await self._preparation.cancel()
         if self._group.running:
             await self._ask_to_end(ending)
             await self._finish_writing(FINISH_SECONDS)
             await self._group.stop(seconds=self._at_most(5.0))
-        self._membership.report(reports.Goodbye())
+        self._connection.report(reports.Goodbye())
         if self.settings.is_master:
             await asyncio.sleep(FAREWELL_SECONDS)
         if self._command is None:
@@ -338,7 +339,7 @@ class Launcher:
         if not self._trainees.in_place or ending is not LEFT:
             return
         self._group.expect_end()
-        save = self._save or not self._membership.connected
+        save = self._save or not self._connection.connected
         await self._trainees.leave(save=save, seconds=self._at_most(SAVE_SECONDS))
         running = [process.exited for process in self._group.processes if not process.exited.done()]
         if running:
@@ -354,7 +355,7 @@ class Launcher:
                 watch.changed.clear()
                 if watch.problem != problem:
                     problem = watch.problem
-                    self._membership.report(reports.CheckpointError(problem))
+                    self._connection.report(reports.CheckpointError(problem))
                     log.warning("checkpointPath: %s", problem or "it can be watched again")
                 if watch.completed != completed:
                     completed = watch.completed
@@ -381,8 +382,8 @@ class Launcher:
                 await self._server.close()
 
     def status(self) -> dict[str, Any]:
-        """The contents of /status: in the master's pod the coordinator's status, elsewhere what this pod knows."""
-        record, group = self._group.record, self._group
+        """The content of /status: the coordinator's status in the master's pod, this pod's own state elsewhere."""
+        part, group = self._group.part, self._group
         own: dict[str, Any] = {
             "pod": self.settings.pod_name,
             "warm": self._starter.warm,
@@ -401,20 +402,20 @@ class Launcher:
         return {
             "contract": contract.VERSION,
             "epoch": self.settings.epoch,
-            "generation": record.number if record and group.running else 0,
+            "generation": part.number if part and group.running else 0,
             "wish": 0,
             "state": "Running" if group.running else "Waiting",
             "reason": self._starter.problem,
-            "members": [self.settings.pod_name] if record and group.running else [],
-            "worldSize": record.world_size if record and group.running else 0,
+            "members": [self.settings.pod_name] if part and group.running else [],
+            "worldSize": part.world_size if part and group.running else 0,
             "failures": 0,
-            "training": {**({"step": record.step + group.steps} if record else {}), **self._training_status()},
+            "training": {**({"step": part.step + group.steps} if part else {}), **self._training_status()},
             "changes": [],
             **own,
         }
 
     def _training_status(self) -> dict[str, Any]:
-        """The last progress that this pod's first process has reported; between two groups there may be no process."""
+        """The last progress that this pod's first process reported; it may have no process between two groups."""
         progress = self._trainees.progress()
         self._training = (training_status(progress) if progress is not None else {}) or self._training
         return {**self._training, **self._reports.last.to_status()}

@@ -1,7 +1,7 @@
 """Computes how long a training process has been idle, from its CPU time, optimizer steps, reads and writes.
 
-A process that uses no CPU is idle. One that uses CPU may be waiting as well: ranks in a collective of NCCL spin. So
-after its first steps a process counts as at work only while it does further steps, or reads and writes as evaluations,
+A process that uses no CPU is idle. One that uses CPU may be waiting, too: ranks in a collective of NCCL spin. So after
+its first steps a process counts as working only while it does further steps, or reads and writes as evaluations,
 compilers and checkpoints do (106).
 """
 
@@ -12,12 +12,12 @@ from typing import NamedTuple
 BUSY_SHARE = 0.01
 """Share of one CPU. A process that uses less is idle."""
 NOTHING_SECONDS = 0.03
-"""CPU time that the threads of a waiting process use now and then. The kernel counts in hundredths of a second."""
+"""CPU time that the threads of a waiting process use occasionally. The kernel counts in hundredths of a second."""
 USUAL_STEPS = 20.0
 """A step may take that many times the mean step, however small stallSeconds is."""
 ALIVE_BYTES = 4 << 20
 ALIVE_SECONDS = 60.0
-"""A process that reads and writes ALIVE_BYTES within this time is at work. Logs and heartbeats are less."""
+"""A process that reads and writes ALIVE_BYTES within this time is working. Logs and heartbeats are less."""
 
 
 class Seen(NamedTuple):
@@ -47,9 +47,9 @@ class Life:
         return max(self._without_cpu(seen.cpu, now), self._without_progress(seen, now))
 
     def _without_cpu(self, used: float, now: float) -> float:
-        before, since = self._cpu or (used, now)
-        is_busy = used - before > NOTHING_SECONDS + BUSY_SHARE * (now - since)
-        self._cpu = (used, now) if is_busy else (before, since)
+        used_then, since = self._cpu or (used, now)
+        is_busy = used - used_then > NOTHING_SECONDS + BUSY_SHARE * (now - since)
+        self._cpu = (used, now) if is_busy else (used_then, since)
         return now - self._cpu[1]
 
     def _without_progress(self, seen: Seen, now: float) -> float:
@@ -66,8 +66,8 @@ class Life:
             self._moved = None
             return
         is_first = self._moved is None
-        before, since = self._moved or (moved, now)
-        is_alive = moved - before >= ALIVE_BYTES
+        moved_then, since = self._moved or (moved, now)
+        is_alive = moved - moved_then >= ALIVE_BYTES
         if is_alive or is_first:
             self._moved_at = now
-        self._moved = (moved, now) if is_alive or now >= since + ALIVE_SECONDS else (before, since)
+        self._moved = (moved, now) if is_alive or now >= since + ALIVE_SECONDS else (moved_then, since)

@@ -36,9 +36,9 @@ def run_pod(argv: Sequence[str], *, is_terminating: Callable[[], bool]) -> int:
         ending = asyncio.run(_run(settings, given, is_terminating))
     except (SettingsError, arguments.ArgumentsError, UsageError) as error:
         ending = Ending(contract.EXIT_DO_NOT_RETRY, str(error))
-    if ending.last:
-        log.error("%s", ending.last)
-    if ending.message:  # at the end of the log, where it is looked for
+    if ending.last_lines:
+        log.error("%s", ending.last_lines)
+    if ending.message:  # at the end of the log, where users look first
         log.error("%s", ending.message)
     write_termination_message(ending)
     sys.stdout.flush()

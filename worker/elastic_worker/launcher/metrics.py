@@ -45,18 +45,18 @@ def render(status: Mapping[str, Any], totals: Totals | None = None) -> str:
 
 def _of_now(status: Mapping[str, Any]) -> Iterator[str]:
     training = status.get("training") or {}
-    yield from _one("generation", "gauge", "Number of the current group of processes.", status.get("generation"))
-    yield from _one("master_epoch", "gauge", "The number of this master pod of the job.", status.get("epoch"))
-    yield from _one("members", "gauge", "Pods in the group.", len(status.get("members") or ()))
-    yield from _one("world_size", "gauge", "Training processes in the group.", status.get("worldSize"))
-    yield from _one("failures", "gauge", "Failures in a row without progress.", status.get("failures"))
-    yield from _one("steps_total", "counter", "Optimizer steps of the job.", training.get("step"))
-    yield from _one(
+    yield from _metric("generation", "gauge", "Number of the current group of processes.", status.get("generation"))
+    yield from _metric("master_epoch", "gauge", "The number of this master pod of the job.", status.get("epoch"))
+    yield from _metric("members", "gauge", "Pods in the group.", len(status.get("members") or ()))
+    yield from _metric("world_size", "gauge", "Training processes in the group.", status.get("worldSize"))
+    yield from _metric("failures", "gauge", "Failures in a row without progress.", status.get("failures"))
+    yield from _metric("steps_total", "counter", "Optimizer steps of the job.", training.get("step"))
+    yield from _metric(
         "checkpoint_step", "gauge", "Step of the last complete checkpoint.", training.get("lastCheckpointStep")
     )
     yield from _of_library(training)
-    yield from _one("checkpoints_total", "counter", "Complete checkpoints seen.", status.get("checkpoints"))
-    yield from _one("warm", "gauge", "1 while the pod can start processes at once.", _flag(status.get("warm")))
+    yield from _metric("checkpoints_total", "counter", "Complete checkpoints seen.", status.get("checkpoints"))
+    yield from _metric("warm", "gauge", "1 while the pod can start processes at once.", _flag(status.get("warm")))
     if status.get("state"):
         yield from _head("state", "gauge", "1 for the state that the job is in.")
         yield _sample("state", 1, state=str(status["state"]))
@@ -64,13 +64,13 @@ def _of_now(status: Mapping[str, Any]) -> Iterator[str]:
 
 def _of_library(training: Mapping[str, Any]) -> Iterator[str]:
     """Metrics of scripts that use the library. Samples may become fewer, as some are lost with a step."""
-    yield from _one("epoch", "gauge", "Completed passes over the data.", training.get("epoch"))
-    yield from _one("samples_seen", "gauge", "Samples that the training has seen.", training.get("samplesSeen"))
-    yield from _one("loss", "gauge", "The loss that the script last reported.", training.get("loss"))
+    yield from _metric("epoch", "gauge", "Completed passes over the data.", training.get("epoch"))
+    yield from _metric("samples_seen", "gauge", "Samples that the training has seen.", training.get("samplesSeen"))
+    yield from _metric("loss", "gauge", "The loss that the script last reported.", training.get("loss"))
     goodput = training.get("goodput")
     if goodput:
         about = "The share of this process's time spent in steps that counted, 0 to 1."
-        yield from _one("goodput_ratio", "gauge", about, goodput["share"])
+        yield from _metric("goodput_ratio", "gauge", about, goodput["share"])
         yield from _head("time_seconds_total", "counter", "Time of this training process, by its use.")
         for part, seconds in goodput["seconds"].items():
             yield _sample("time_seconds_total", seconds, part=part)
@@ -83,14 +83,14 @@ def _of_changes(totals: Totals) -> Iterator[str]:
     yield from _head("pause_seconds", "summary", "Time without a step, per change of the group.")
     yield _sample("pause_seconds_sum", round(totals.pause_seconds, 4))
     yield _sample("pause_seconds_count", totals.pauses)
-    yield from _one("lost_steps_total", "counter", "Steps that the job repeated after changes.", totals.lost_steps)
+    yield from _metric("lost_steps_total", "counter", "Steps that the job repeated after changes.", totals.lost_steps)
 
 
 def _flag(value: Any) -> int | None:
     return None if value is None else int(bool(value))
 
 
-def _one(name: str, kind: str, about: str, value: float | None) -> Iterator[str]:
+def _metric(name: str, kind: str, about: str, value: float | None) -> Iterator[str]:
     """A metric without labels; nothing if its value is not known."""
     if value is not None:
         yield from _head(name, kind, about)

@@ -1,11 +1,11 @@
-"""Starts the pod's missing processes, so that they can join a group that trains."""
+"""Starts the pod's missing processes, so that they can join a training group."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 
-from elastic_worker.launcher.group import Group
+from elastic_worker.launcher.worker_group import WorkerGroup
 
 MOST_FAILED_STARTS = 2
 
@@ -16,19 +16,19 @@ class Preparation:
     If two processes in a row end before they were in a group, `end_pod` is called with the reason.
     """
 
-    def __init__(self, group: Group, end_pod: Callable[[str], None]) -> None:
+    def __init__(self, group: WorkerGroup, end_pod: Callable[[str], None]) -> None:
         self._group, self._end_pod = group, end_pod
         self._failed = 0
         self._starting: asyncio.Future[None] | None = None
         group.on_failed_start = self._count_failure
 
     def begin(self) -> None:
-        """Start the missing processes in the background, as a failed process may take seconds to end."""
-        before = self._starting
+        """Start the missing processes in the background, since a failed process may take seconds to end."""
+        previous = self._starting
 
         async def after() -> None:
-            if before is not None:
-                await asyncio.wait({before})
+            if previous is not None:
+                await asyncio.wait({previous})
             await self._start()
 
         self._starting = asyncio.ensure_future(after())

@@ -1,8 +1,8 @@
-"""Takes reports of progress that training processes make as to a TrainJob of Kubeflow (KEP-2779, 157).
+"""Receives the progress that training processes report in the protocol of Kubeflow's TrainJob (KEP-2779, 157).
 
 The launcher takes the place of Kubeflow's controller: it sets the variables of that proposal in each training process,
 and answers the POST. So scripts that report to Kubeflow work here unchanged, such as every Trainer of transformers. The
-process with rank 0 reports, and it is in the master's pod.
+process with rank 0, in the master's pod, reports.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ class BadReportError(ValueError):
 
 @dataclass(frozen=True)
 class TrainerReport:
-    """`percentage` is 0 to 100, `remaining` is in seconds; None if not known. Metrics have texts as values."""
+    """`percentage` is 0 to 100, `remaining` is in seconds; None if not known. Values of metrics are texts."""
 
     percentage: int | None = None
     remaining: int | None = None
     metrics: tuple[tuple[str, str], ...] = ()
 
     def to_status(self) -> dict[str, Any]:
-        """Its part of /status, with the field names of the proposal."""
+        """The report as a part of /status, with the field names of the proposal."""
         named = [{"name": name, "value": value} for name, value in self.metrics]
         about = {
             "progressPercentage": self.percentage,
@@ -84,10 +84,10 @@ class TrainerReports:
 def parse(body: bytes) -> TrainerReport:
     """The report in the body of a POST. Raises BadReportError."""
     try:
-        said = json.loads(body)
+        report = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise BadReportError(f"the body is no JSON: {error}") from error
-    status = said.get("trainerStatus") if isinstance(said, dict) else None
+    status = report.get("trainerStatus") if isinstance(report, dict) else None
     if not isinstance(status, dict):
         raise BadReportError('write {"trainerStatus": {"progressPercentage": 42}}')
     return TrainerReport(

@@ -149,7 +149,7 @@ async def _take(
 
 
 def _headers(lines: list[str]) -> dict[str, str]:
-    """The values by name in lower case; of two of one name the last."""
+    """The values by lower-case name; if a name occurs twice, the last value counts."""
     split = (line.partition(":") for line in lines)
     return {name.strip().lower(): value.strip() for name, colon, value in split if colon}
 

@@ -27,12 +27,12 @@ class Stores:
             self._spare.process.exited.add_done_callback(lambda _: self._changed())
         return self._spare.port
 
-    def use(self, record: Part) -> bool:
+    def use(self, part: Part) -> bool:
         """Note the store of a generation; returns whether it takes the spare one.
 
-        The store before it is kept, as processes of the generation before may not have ended yet.
+        The previous store is kept, because processes of the previous generation may not have ended yet.
         """
-        if record.place != 0 or self._spare is None or self._spare.port != record.store_port:
+        if part.place != 0 or self._spare is None or self._spare.port != part.store_port:
             return False
         if len(self._used) == 2:
             self._used.pop(0).process.signal(signal.SIGKILL)

@@ -1,7 +1,7 @@
 """The launcher's connections to the training processes of this pod that use the library.
 
-Towards the coordinator they are one: its orders go to each process with the process's own rank, and their answer is
-reported once all have answered.
+The coordinator sees them as one: its orders go to each process with the process's own rank, and one answer is reported
+once all processes have answered.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Writer(Protocol):
 class Trainee:
     """One training process that uses the library.
 
-    `joined` is the generation that it is in, 0 for none. `waits`: it is in no group, and can join one.
+    `joined` is the generation of its group, 0 for none. `waits`: it is in no group, and can join one.
     """
 
     local_rank: int
@@ -109,8 +109,7 @@ class Trainees:
         return self._trainees[min(self._trainees)].progress if self._trainees else None
 
     def poll_stuck(self, at_least: float) -> tuple[int, process_reports.Position] | None:
-        """The local rank and position of the process that is least advanced, if the step of all processes is stuck;
-        else None.
+        """The least advanced process, if the step of all processes is stuck, as local rank and position; else None.
 
         A step is stuck after `at_least` seconds and STALL_STEPS times the median. The positions are those that the
         processes last reported; each call asks for new ones.
@@ -171,7 +170,7 @@ class Trainees:
             self._report_readiness()
 
     def clear(self) -> None:
-        """Remove all processes, which have ended on request."""
+        """Remove all processes after they have ended on request."""
         self._trainees.clear()
         self._report_readiness()
 
@@ -258,7 +257,7 @@ class Trainees:
     # -- from the coordinator to the processes -------------------------------------------------------------------------
 
     def handle_order(self, line: Json) -> None:
-        """Pass on the orders that concern groups which change in place. Raises wire.UNREADABLE."""
+        """Forward the orders that concern groups which change in place. Raises wire.UNREADABLE."""
         for kind, handle in self._orders.items():
             if kind.key in line:
                 handle(kind.from_json(line))
@@ -276,13 +275,11 @@ class Trainees:
             trainee.send(process_orders.Bind(place, order.at, order.save))
 
     def set_coordinator(self, epoch: int | None) -> None:
-        """Pass on the coordinator's epoch; None while none is connected, since no loss of a pod can be confirmed
-        then.
-        """
+        """Forward the coordinator's epoch; None while none is connected: no loss of a pod can be confirmed then."""
         self._send_to_all(process_orders.CoordinatorAway(epoch is None, epoch))
 
     async def leave(self, *, save: bool, seconds: float) -> None:
-        """Ask the processes to end. With `save` the first one writes a checkpoint before, for at most `seconds`."""
+        """Ask the processes to end. With `save` the first one writes a checkpoint first, for at most `seconds`."""
         if not self._trainees or seconds <= 0:
             return
         first = min(self._trainees)

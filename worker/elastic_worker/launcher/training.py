@@ -1,6 +1,6 @@
 """The training's progress in /status, from the last report of a process that uses the library.
 
-A script may report anything, and JSON has no NaN and no infinity. So values that are no finite numbers are left out.
+A script may report any value, and JSON has no NaN and no infinity. So values that are not finite numbers are left out.
 """
 
 from __future__ import annotations

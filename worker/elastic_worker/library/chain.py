@@ -1,7 +1,7 @@
 """Sends bytes along a chain of ranks: the first rank has them, and each rank passes them on to the next one.
 
-So each rank sends once, whatever the number of ranks, and ranks outside of the chain take no part. The bytes are sent
-in pieces: while a rank receives a piece, it sends the piece before to the next rank.
+Each rank sends once, whatever the number of ranks, and ranks outside of the chain take no part. The bytes are sent in
+pieces: while a rank receives a piece, it sends the previous piece to the next rank.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Chain:
     def __init__(self, formed: Formed, ranks: Sequence[int]) -> None:
         at = ranks.index(formed.rank)
         self._formed = formed
-        self._before = ranks[at - 1] if at else None
-        self._after = ranks[at + 1] if at + 1 < len(ranks) else None
+        self._previous = ranks[at - 1] if at else None
+        self._next = ranks[at + 1] if at + 1 < len(ranks) else None
         self._sent: deque[Callable[[], None]] = deque()
         self.bytes = 0
         """Number of bytes of all pieces so far."""
@@ -40,10 +40,10 @@ class Chain:
         Do not write to it before `end`. Raises gloo's errors, and GivenUpError if the group was aborted.
         """
         self.bytes += piece.numel()
-        if self._before is not None:
-            self._formed.calls.follow(self._formed.group.recv([piece], self._before, TAG))()
-        if self._after is not None:
-            self._sent.append(self._formed.calls.follow(self._formed.group.send([piece], self._after, TAG)))
+        if self._previous is not None:
+            self._formed.calls.follow(self._formed.group.recv([piece], self._previous, TAG))()
+        if self._next is not None:
+            self._sent.append(self._formed.calls.follow(self._formed.group.send([piece], self._next, TAG)))
             if len(self._sent) >= UNDER_WAY:
                 self._sent.popleft()()
 

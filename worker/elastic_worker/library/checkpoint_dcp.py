@@ -26,7 +26,7 @@ def write_alone(tensors: Tensors, folder: Path) -> None:
 
     Raises OSError, or what torch finds wrong with the tensors.
     """
-    # Copying ahead would use a stream of CUDA device 0 in every process.
+    # Copies in advance would use a stream of CUDA device 0 in every process.
     writer = _Writer(folder, per_thread_copy_ahead=0)
     planner = dcp.DefaultSavePlanner()
     _ignore_storage_warning()
@@ -74,7 +74,7 @@ def read_into(tensors: Tensors, folder: Path) -> None:
 
 
 class _Writer(dcp.FileSystemWriter):  # type: ignore[misc]
-    """Raises the disk's own error: torch raises another one with that as context, which is lost between ranks."""
+    """Raises the disk's error itself. torch raises another error with it as context, which is lost between ranks."""
 
     def write_data(self, plan: Any, planner: Any) -> Any:
         try:
@@ -93,5 +93,5 @@ def _from_disk(error: BaseException | None) -> OSError | None:
 
 
 def _ignore_storage_warning() -> None:
-    """DCP of torch 2.4 uses a class that torch 2.4 warns of; adding the filter again changes nothing."""
+    """Ignore the warning of torch 2.4 about a class that its DCP uses. Adding the filter again changes nothing."""
     warnings.filterwarnings("ignore", "TypedStorage is deprecated", UserWarning, r"torch\.distributed\.checkpoint")

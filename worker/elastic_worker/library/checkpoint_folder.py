@@ -1,9 +1,10 @@
 """The layout of a folder of checkpoints: `step-N`, unfinished `step-N.EPOCH-GENERATION.tmp`, and `latest`.
 
-`step-N` appears by one rename, after everything in it is durable. One that it replaces is `old-N.EPOCH-GENERATION.tmp`
-first, and is the checkpoint of that step for as long as there is no `step-N`: a rename that replaces a whole folder, or
-swaps two, does not exist on NFS. `latest` names the newest one for people; the manifests decide. Unfinished folders
-carry their writer's order. So two masters never write into the same one, and a newer master recognises leftovers.
+`step-N` appears by one rename, after everything in it is durable. A folder that it replaces is first renamed to
+`old-N.EPOCH-GENERATION.tmp`, and is the checkpoint of that step while there is no `step-N`: NFS has no rename that
+replaces a whole folder, or swaps two. `latest` names the newest checkpoint for users; the manifests decide. Unfinished
+folders carry their writer's order. So two masters never write into the same one, and a newer master recognises
+leftovers.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 class OutdatedError(Exception):
-    """A writer with a higher order has written here."""
+    """A writer with a higher order has written to this folder."""
 
 
 class Folder:
@@ -62,8 +63,8 @@ class Folder:
     def checkpoints(self) -> list[tuple[int, Path]]:
         """Steps and folders of checkpoints with a final name, the newest first; empty without a folder.
 
-        A later master's are newer (109): an earlier one may have got further before it was cut off. A checkpoint of an
-        unknown writer is sorted by its step.
+        A later master's are newer (109): an earlier one may have done more steps before it was cut off. A checkpoint of
+        an unknown writer is sorted by its step.
         """
         order = WriterOrder(0, 0)
         keyed = []
@@ -76,15 +77,15 @@ class Folder:
     def leftovers(self) -> list[tuple[WriterOrder, Path]]:
         """Unfinished folders: being written, or left by a killed writer."""
         kept = [path for _, path in self._put_away_alone()]
-        found = ((_UNFINISHED.fullmatch(path.name), path) for path in self._entries() if path not in kept)
-        return [(WriterOrder(int(match[1]), int(match[2])), path) for match, path in found if match]
+        matches = ((_UNFINISHED.fullmatch(path.name), path) for path in self._entries() if path not in kept)
+        return [(WriterOrder(int(match[1]), int(match[2])), path) for match, path in matches if match]
 
     def has_latest(self) -> bool:
         """Whether a checkpoint was ever completed here."""
         return (self.path / LATEST).exists()
 
     def refuse_if_outdated(self, order: WriterOrder) -> None:
-        """Raises OutdatedError if a newer master has begun, or if a newer master or generation has written here."""
+        """Raise OutdatedError if a newer master has begun, or if a newer master or generation has written here."""
         self._refuse_if_cut_off()
         newest = max(self._orders(), default=order)
         if newest > order:
@@ -154,16 +155,16 @@ class Folder:
         sync_folder(self.path)
 
     def _discard(self, checkpoint: Path, order: WriterOrder) -> None:
-        """Rename, then remove: a folder half removed must not look like a checkpoint."""
+        """Rename, then remove: a folder that is removed in part must not look like a checkpoint."""
         is_published = _COMPLETE.fullmatch(checkpoint.name)
         _remove(self._put_away(checkpoint, order) if is_published else checkpoint)
 
     def _published(self) -> list[tuple[int, Path]]:
-        found = ((_COMPLETE.fullmatch(path.name), path) for path in self._entries())
-        return [(int(match[1]), path) for match, path in found if match]
+        matches = ((_COMPLETE.fullmatch(path.name), path) for path in self._entries())
+        return [(int(match[1]), path) for match, path in matches if match]
 
     def _put_away_alone(self) -> list[tuple[int, Path]]:
-        """Complete checkpoints put aside by a writer that was killed before it had replaced or removed them."""
+        """Complete checkpoints renamed by a writer that was killed before it had replaced or removed them."""
         published = {step for step, _ in self._published()}
         alone = []
         for path in self._entries():
@@ -204,7 +205,7 @@ def _outdated(newest: WriterOrder, order: WriterOrder) -> str:
 
 
 def _remove(path: Path) -> None:
-    """Remove silently: another process may have removed it, and the next save tries again."""
+    """Remove a folder and ignore errors: another process may have removed it, and the next save tries again."""
     if path.is_dir():
         shutil.rmtree(path, ignore_errors=True)
     else:

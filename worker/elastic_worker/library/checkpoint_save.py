@@ -66,7 +66,7 @@ class SaveAttempt:
         self.place.remove_unfinished(self.step, self.order)
 
     def reason(self, error: BaseException) -> str:
-        """Why the save failed, for people. A newer master that removed the files is named first."""
+        """Why the save failed, as text for users. A newer master that removed the files is named first."""
         if isinstance(error, (OutdatedError, CheckpointStateError)):
             return str(error)
         try:

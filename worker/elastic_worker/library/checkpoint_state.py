@@ -115,13 +115,13 @@ def _culprit(state: Any) -> str:
 def _can_be_pickled(value: Any) -> bool:
     try:
         _Pickler(io.BytesIO(), {}).dump(value)
-    except Exception:  # noqa: BLE001  # its own code may raise anything
+    except Exception:  # noqa: BLE001  # the value's class may raise anything
         return False
     return True
 
 
 class _Pickler(pickle.Pickler):
-    """Gives names to tensors inside other objects, too."""
+    """A pickler that also gives names to tensors inside other objects."""
 
     def __init__(self, stream: io.BytesIO, tensors: Tensors) -> None:
         super().__init__(stream, protocol=5)
@@ -129,11 +129,11 @@ class _Pickler(pickle.Pickler):
         self._names = {id(tensor): name for name, tensor in tensors.items()}
 
     def reducer_override(self, value: Any) -> Any:
-        """Refuse at saving what could not be loaded."""
+        """Refuse to save an object that could not be loaded."""
         if isinstance(value, (type, FunctionType, BuiltinFunctionType)):
             checkpoint_values.check(str(value.__module__), value.__qualname__)
         if isinstance(value, Enum):
-            return type(value), (value.value,)  # older Pythons would write getattr, which gets anything
+            return type(value), (value.value,)  # older Pythons would write getattr, which returns any attribute
         return NotImplemented
 
     def persistent_id(self, value: Any) -> str | None:

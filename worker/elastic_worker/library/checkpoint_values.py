@@ -1,4 +1,4 @@
-"""The classes and functions that a checkpoint's pickle may name: those that only make values (110).
+"""The classes and functions that a checkpoint's pickle may name: those that only create values (110).
 
 A pickle may name any function and have it called when it is read, so a writer to the folder could run code in
 every job that starts from it. torch.load has been as strict since 2.6; names that a script gives to
@@ -74,11 +74,11 @@ def find(module: str, name: str) -> Any:
     """The object of that name. Raises UnknownNameError, ImportError, AttributeError."""
     check(module, name)
     if (module, name) == ("torch.storage", "_load_from_bytes"):
-        return _load_from_bytes  # torch's own accepts any name
-    found = importlib.import_module(module)
+        return _load_from_bytes  # torch's function accepts any name
+    value = importlib.import_module(module)
     for part in name.split("."):
-        found = getattr(found, part)
-    return found
+        value = getattr(value, part)
+    return value
 
 
 def _load_from_bytes(content: bytes) -> Any:

@@ -67,7 +67,7 @@ def _write_together(attempt: SaveAttempt, state: Any, group: Any, is_first: bool
     if not _on_all(attempt, group, begin)[0]:
         return False
     checkpoint_dcp.write_together(tensors, attempt.folder, group)
-    files = {name: found for part in _on_all(attempt, group, digest) for name, found in part.items()}
+    files = {name: value for part in _on_all(attempt, group, digest) for name, value in part.items()}
     _on_all(attempt, group, lambda: attempt.complete(files) if is_first else None)
     return True
 

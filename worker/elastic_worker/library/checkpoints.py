@@ -52,7 +52,7 @@ class CheckpointError(Exception):
 
 
 @dataclass(frozen=True)
-class Found:
+class CompleteCheckpoint:
     """A complete checkpoint; `meta` is what was given to `save`, `order` its writer's (epoch, generation)."""
 
     path: Path
@@ -83,7 +83,7 @@ class Checkpoints:
         atexit.register(_finish, weakref.ref(self))
 
     def begin(self, job_uid: str, *, epoch: int, obeyed: Callable[[], int] = lambda: 0) -> None:
-        """Fence masters of earlier epochs from now on, and this one once a later master has begun.
+        """Begin to fence masters of earlier epochs, and this one once a later master has begun.
 
         A later master whose epoch is `obeyed` does not count, as it has taken this group over.
         """
@@ -130,7 +130,7 @@ class Checkpoints:
         if self.problem:
             raise CheckpointError(self.problem)
 
-    def newest(self, group: Any = None) -> Found | None:
+    def newest(self, group: Any = None) -> CompleteCheckpoint | None:
         """The newest complete checkpoint, every byte of it read; None if there never was one.
 
         With a group all its ranks call, each reads a share, and all find the same. Raises CheckpointError if there are
@@ -138,25 +138,27 @@ class Checkpoints:
         """
         if group is None:
             return self._newest(Manifest.check)
-        together: CheckedTogether[Found | None] = CheckedTogether(group)
+        together: CheckedTogether[CompleteCheckpoint | None] = CheckedTogether(group)
         if not together.is_first:
             return together.follow()
         try:
-            found = self._newest(lambda manifest, path: together.check(manifest, path))
+            checkpoint = self._newest(lambda manifest, path: together.check(manifest, path))
         except CheckpointError as error:
             together.end(error)
             raise
-        together.end(found)
-        return found
+        together.end(checkpoint)
+        return checkpoint
 
-    def _newest(self, check: Callable[[Manifest, Path], None]) -> Found | None:
+    def _newest(self, check: Callable[[Manifest, Path], None]) -> CompleteCheckpoint | None:
         refused = []
         try:
             for step, path in self._folder.checkpoints():
                 manifest = _read_all(path, step, check)
                 if isinstance(manifest, Manifest):
                     self.last_step = step
-                    return Found(path, step, manifest.meta, (manifest.order.epoch, manifest.order.generation))
+                    return CompleteCheckpoint(
+                        path, step, manifest.meta, (manifest.order.epoch, manifest.order.generation)
+                    )
                 refused.append(f"{path.name}: {manifest}")
                 self._log_once(path, str(manifest))
             for _, path in self._folder.leftovers():
@@ -169,7 +171,7 @@ class Checkpoints:
             raise CheckpointError(_none_complete(self._folder.path, refused))
         return None
 
-    def load(self, found: Found, template: Mapping[str, Any] | None = None) -> Any:
+    def load(self, checkpoint: CompleteCheckpoint, template: Mapping[str, Any] | None = None) -> Any:
         """Load a saved state.
 
         Parts (keys at the top) for which the template has tensors are read into those, also sharded ones, by each
@@ -177,17 +179,17 @@ class Checkpoints:
         template's tensors may then be half written, unless the error is that shapes or keys differ.
         """
         try:
-            saved = dcp.saved_tensors(found.path)
+            saved = dcp.saved_tensors(checkpoint.path)
             into = tensors_of(template or {})
-            _refuse_other_model(found.path, saved, into)
+            _refuse_other_model(checkpoint.path, saved, into)
             tensors = {name: into[name] if name in into else dcp.empty(entry) for name, entry in saved.items()}
-            dcp.read_into(tensors, found.path)
-            return put_together((found.path / STRUCTURE).read_bytes(), tensors)
+            dcp.read_into(tensors, checkpoint.path)
+            return put_together((checkpoint.path / STRUCTURE).read_bytes(), tensors)
         except CheckpointError:
             raise
         except Exception as error:
             raise CheckpointError(
-                f"checkpoint {found.path} cannot be loaded{_by_other_torch(found.path)}: {_text_of(error)}"
+                f"checkpoint {checkpoint.path} cannot be loaded{_by_other_torch(checkpoint.path)}: {_text_of(error)}"
             ) from error
 
     def _save_alone(self, attempt: SaveAttempt, state: Any, began: float) -> None:

@@ -19,7 +19,7 @@ class GivenUpError(RuntimeError):
 
 
 class Calls:
-    """Collectives of one group. Use `wait` for the library's own, and `reduce` as DDP's communication hook."""
+    """Collectives of one group. Use `wait` for the library's collectives, and `reduce` as DDP's communication hook."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -27,7 +27,7 @@ class Calls:
         self._numbers = 0
         self._error: BaseException | None = None
         self.unfinished = 0
-        """Number of collectives that gloo has not ended."""
+        """Number of collectives that gloo has not completed."""
         self.given_up = False
 
     def wait(self, work: Any) -> None:
@@ -41,7 +41,7 @@ class Calls:
         future.value()
 
     def follow(self, work: Any) -> Callable[[], None]:
-        """Return a function that waits for a send or receive, for which gloo makes no future, and raises as `wait`."""
+        """Return a function that waits for a send or receive, for which gloo has no future, and raises as `wait`."""
         ended = threading.Event()
         errors: list[RuntimeError] = []
         number, is_late = self._begin(ended.set)

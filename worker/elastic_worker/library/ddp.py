@@ -1,8 +1,8 @@
-"""DistributedDataParallel on one object for many groups.
+"""One DistributedDataParallel object for many groups.
 
 torch's wrapper belongs to one process group for life. Here it is a plain wrapper until the first group, and `regroup`
-runs torch's own constructor again on the same object, so that a script's references, hooks and options stay. All
-private calls into torch's DistributedDataParallel are in this module.
+runs torch's constructor again on the same object, so that a script's references, hooks and options stay. All private
+calls into torch's DistributedDataParallel are in this module.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class ElasticDDP(DistributedDataParallel):  # type: ignore[misc]
         self._comm_hook_calls: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
 
     def regroup(self, formed: Formed, *, can_be_given_up: bool = False) -> None:
-        """Reduce in this group from now on. Communicates nothing: all ranks must have the same state already.
+        """Reduce in this group. Communicates nothing: all ranks must have the same state already.
 
         With `can_be_given_up` gradients are averaged by `formed.calls`, unless a hook was registered; call its `check`
         after each backward.
@@ -104,7 +104,7 @@ class ElasticDDP(DistributedDataParallel):  # type: ignore[misc]
             super()._sync_buffers()
 
     def register_comm_hook(self, state: object, hook: Callable[..., Any]) -> None:
-        """As in torch; may be called before there is a group, and holds for all groups to come."""
+        """Register a hook as in torch. It may be called before there is a group, and holds for all later groups."""
         self._remember(DistributedDataParallel.register_comm_hook, state, hook)
 
     def _register_builtin_comm_hook(self, comm_hook_type: Any) -> None:
@@ -112,7 +112,7 @@ class ElasticDDP(DistributedDataParallel):  # type: ignore[misc]
 
     @property
     def has_own_hook(self) -> bool:
-        """Whether the script has registered a communication hook of its own."""
+        """Whether the script has registered a communication hook."""
         return bool(self._comm_hook_calls)
 
     @property
@@ -121,14 +121,13 @@ class ElasticDDP(DistributedDataParallel):  # type: ignore[misc]
         return getattr(self.module, "_ddp_params_and_buffers_to_ignore", ())
 
     def check_hooks(self, objects: Iterable[object]) -> None:
-        """Raises TypeError for a hook with a state that newcomers would not get: `objects` are the objects that they
-        get.
+        """Raise TypeError for a hook whose state newcomers would not receive; they receive `objects`.
 
-        With PowerSGD's, for example, a newcomer would send other messages than the ranks that train, and abort them.
+        With PowerSGD's state, for example, a newcomer would send other messages than the other ranks, and abort them.
         """
-        known = {id(each) for each in objects}
+        handed_over = {id(each) for each in objects}
         for _, (state, *hook) in self._comm_hook_calls:
-            if hook and state is not None and id(state) not in known:
+            if hook and state is not None and id(state) not in handed_over:
                 raise TypeError(
                     f"register_comm_hook(state, {getattr(hook[0], '__name__', hook[0])}): a newcomer would not have "
                     f"that state, of type {type(state).__name__}. Pass None, or an object with state_dict and "

@@ -24,7 +24,7 @@ class EvaluationJob(Protocol):
     @property
     def world_size(self) -> int: ...
     def draw_alike(self, where: str, *numbers: int) -> None:
-        """Let all ranks draw the same random numbers from here on (102)."""
+        """Let all ranks draw the same random numbers after this call (102)."""
 
     def pass_boundary(self) -> bool:
         """Whether the group has changed."""
@@ -46,10 +46,10 @@ class Evaluation:
     """
 
     def __init__(
-        self, job: EvaluationJob, length: int, batch_size: int, known: Callable[[], dict[str, float] | None]
+        self, job: EvaluationJob, length: int, batch_size: int, earlier_result: Callable[[], dict[str, float] | None]
     ) -> None:
         self._job, self._length, self._size = job, length, batch_size
-        self._known, self._result, self._sums = known, known(), dict[str, float]()
+        self._earlier_result, self._result, self._sums = earlier_result, earlier_result(), dict[str, float]()
         self._in_new_group = False
 
     def __iter__(self) -> Iterator[EvalBatch]:
@@ -75,7 +75,7 @@ class Evaluation:
         """Whether a faster rank has the result already. Then this rank goes to the boundary where the faster one
         waits.
         """
-        self._result = self._known()
+        self._result = self._earlier_result()
         if self._result is not None:
             self._job.free_boundary()
         return self._result is not None

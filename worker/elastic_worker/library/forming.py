@@ -1,4 +1,4 @@
-"""Forms a process group from torch's own parts, beside the one in use, without registering it."""
+"""Forms a process group from torch's parts, beside the one in use, without registering it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from elastic_worker.library.gathering import Gathering
 
 GLOO, NCCL = "gloo", "nccl"
 COLLECTIVE_SECONDS = 1800.0
-"""How long a collective may take: torch's own default for gloo."""
+"""How long a collective may take: torch's default for gloo."""
 _device_lock = threading.Lock()
 
 
@@ -109,7 +109,7 @@ def close(mesh: sockets.Mesh | None) -> None:
 def _within(seconds: float, build: Callable[[], Any], *, otherwise: Callable[[], None]) -> Any:
     """Run `build` on a thread, which is left behind if it does not return in time.
 
-    gloo's constructor has one limit for connecting and for all collectives to come, until 2.5 even for good.
+    gloo's constructor has one limit for connecting and for all later collectives; until 2.5 it cannot be changed.
     """
     made: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
@@ -152,9 +152,9 @@ class Listener:
 
     def __init__(self, host: str, port: int) -> None:
         with _device_lock:
-            before = sockets.listeners()
+            old = sockets.listeners()
             self.device = self._make(host, port)
-            new = sockets.listeners() - before
+            new = sockets.listeners() - old
         self.address = new.pop() if len(new) == 1 else None
 
     @staticmethod
@@ -224,8 +224,8 @@ def _add_nccl(group: Any, members: Members, device: torch.device) -> None:
 def nccl2() -> Any:
     """torch's second backend for NCCL, which the name "nccl" means in 2.15; None if torch has a single one.
 
-    This was read in torch's own sources, and not tried on a GPU. It takes the old backend's options, and the device.
-    Its `abort` does not end the process, and neither does the old one's.
+    This was read in torch's sources, and not tried on a GPU. It takes the old backend's options, and the device.
+    Neither backend's `abort` ends the process.
     """
     newer = getattr(dist, "ProcessGroupNCCL2", None)
     return None if os.environ.get("TORCH_DIST_USE_NCCL2") == "0" else newer
@@ -233,7 +233,7 @@ def nccl2() -> Any:
 
 @contextmanager
 def _as_group_error(what: str) -> Iterator[None]:
-    """Turn any error into a GroupError that names the operation `what`."""
+    """Convert any error to a GroupError that names the operation `what`."""
     try:
         yield
     except (RuntimeError, GroupError) as error:

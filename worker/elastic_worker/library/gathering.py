@@ -1,8 +1,9 @@
-"""A store for ranks that publish one value each and read all: each rank reads all of them in one request.
+"""A store view for ranks that publish one value each and read all values: each rank reads them in one request.
 
-gloo waits for the addresses of each peer and then gets them, three requests a peer. The store is one thread, which
-answers some 50,000 a second: for groups of hundreds of ranks that takes longer than they have to form (116). Every rank
-reads for itself: a rank of an earlier release publishes its value, but would gather nothing for the others.
+gloo waits for the addresses of each peer and then gets them, with three requests for each peer. The store is one
+thread, which answers some 50,000 requests a second: for groups of hundreds of ranks that takes longer than the time
+limit for forming (116). Every rank reads for itself: a rank of an earlier release publishes its value, but gathers
+nothing for the others.
 """
 
 from __future__ import annotations

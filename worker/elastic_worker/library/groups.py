@@ -1,9 +1,9 @@
 """Process groups beside each other: formed, made torch's default group, aborted, discarded.
 
 torch knows one default group per process and makes it in one blocking call. A job that changes size needs the next
-group while the present one trains. So a group is built from torch's own parts without being registered, and
-registered later. Private calls into `torch.distributed` are in this module and in forming.py. private.py lists the
-private names, and trial.py checks that they work in this version of torch as in those that were tried (2.4.1 and 2.15).
+group while the present one trains. So a group is built from torch's parts without being registered, and is registered
+later. Private calls into `torch.distributed` are in this module and in forming.py. private.py lists the private names,
+and trial.py checks that they work in this version of torch as in those that were tried (2.4.1 and 2.15).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ REGISTERS = (
 )
 """Attributes in which torch keeps its registered groups."""
 
-quiesce.install()  # for processes that torchrun or srun has started, which do not do it
+quiesce.install()  # needed in processes that torchrun or srun has started
 
 _installed: Formed | None = None
 
@@ -91,7 +91,7 @@ def collectives_begun() -> int | None:
 
 
 def install(formed: Formed) -> None:
-    """Make the group torch's default. The one before it and its subgroups are unregistered and stay connected."""
+    """Make the group torch's default. The previous group and its subgroups are unregistered and stay connected."""
     global _installed
     register(formed)
     _installed = formed
@@ -99,9 +99,9 @@ def install(formed: Formed) -> None:
 
 @atexit.register
 def _leave_as_it_is() -> None:
-    """Keep the groups of a process that exits: taking them apart would wait for gloo threads that may never end.
+    """Keep the groups of a process that exits: their destructors would wait for gloo threads that may never end.
 
-    The interpreter would end a thread of ours inside a group's destructor, and the process with it, by SIGABRT.
+    The interpreter would end our thread inside a group's destructor, and thereby the process, by SIGABRT.
     """
     if _installed is not None:
         keep_for_ever(_installed.group)
@@ -146,7 +146,7 @@ def unregister_all() -> None:
 def abort(formed: Formed) -> None:
     """Raise in the threads that wait in a collective of the group, and in peers that wait for this rank.
 
-    gloo's own `abort` in 2.15 frees no waiting thread, and 2.4 has none, so its sockets are shut down. Do not use the
+    gloo's `abort` in 2.15 frees no waiting thread, and 2.4 has none, so gloo's sockets are shut down. Do not use the
     group afterwards: a later collective may wait for ever.
     """
     close(formed.mesh)
@@ -162,8 +162,8 @@ def abort(formed: Formed) -> None:
 def discard(formed: Formed) -> None:
     """Close the group without waiting. Peers that still wait for this rank in it get an exception.
 
-    Sent data may not have been read yet, so call this after the first collective of the next group: no rank enters that
-    before it has left the last collective of this group.
+    Sent data may not have been read yet, so call this after the first collective of the next group: each rank enters
+    that only after it has left the last collective of this group.
     """
     global _installed
     abort(formed)
@@ -205,7 +205,7 @@ class _Burial(threading.Thread):
 def is_communication_error(error: BaseException) -> bool:
     """Whether a collective or the store failed, as opposed to the script's own code.
 
-    gloo's errors are bare RuntimeErrors: they are known by the place in gloo's sources that each message begins with.
+    gloo's errors are bare RuntimeErrors. Each message begins with a place in gloo's sources, which identifies them.
     """
     if isinstance(error, (GroupError, GivenUpError, dist.DistError)):
         return True

@@ -1,11 +1,11 @@
 """Sends the state of a surviving rank to the ranks that have none or an older one.
 
 All ranks of a new group announce their step; the lowest rank among those with the highest step is the source. The
-state goes along a chain of the ranks that need it and to no other: first the pickled structure with all plain values,
-then the bytes of the tensors in pieces, large ones without a copy, small ones together. A receiver that has a
-contiguous tensor of the same kind in its model or optimizer receives into that.
+state is sent along a chain of the ranks that need it: first the pickled structure with all plain values, then the bytes
+of the tensors in pieces, large ones without a copy, small ones together. A receiver that has a contiguous tensor of the
+same kind in its model or optimizer receives into that.
 
-With NCCL, and if a pod is of a release that knows no chain, the state goes to all ranks by broadcast instead.
+With NCCL, or if a pod's release has no chain, the state is broadcast to all ranks instead.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def hand_over(
     if source is None:
         return HandOver(step, None, False, 0, time.monotonic() - began)
     best = all_have[source]
-    needing = [rank for rank, one in enumerate(all_have) if one != best]
+    needing = [rank for rank, announced in enumerate(all_have) if announced != best]
     _warn_of_other_marks(all_have, source)
     count, received = 0, formed.rank in needing
     chained = bool(needing) and formed.backend != NCCL and releases.all_know(formed, releases.CHAIN)
@@ -107,8 +107,8 @@ def _sample(tensor: Any) -> bytes:
     if size == 0:
         return b""
     if tensor.device.type != "cpu" or not tensor.is_contiguous():
-        last = tensor.detach()[(-1,) * tensor.dim()]
-        return bytes(last.reshape(1).view(torch.uint8).tolist())
+        element = tensor.detach()[(-1,) * tensor.dim()]
+        return bytes(element.reshape(1).view(torch.uint8).tolist())
     start, length = tensor.data_ptr(), min(SAMPLE_BYTES, size)
     return ctypes.string_at(start + (size - length) // 2, length) + ctypes.string_at(start + size - length, length)
 
@@ -116,9 +116,9 @@ def _sample(tensor: Any) -> bytes:
 # -- the source --------------------------------------------------------------------------------------------------------
 
 
-def gather_objects(formed: Formed, own: Any) -> list[Any]:
+def gather_objects(formed: Formed, value: Any) -> list[Any]:
     """Gather a small picklable object from each rank, by rank. Raises the errors of torch's collectives."""
-    packed = pickle.dumps(own)
+    packed = pickle.dumps(value)
     sizes = [size for (size,) in _gather(formed, [len(packed)])]
     padded = packed.ljust(max(sizes), b"\0")
     rows = _gather(formed, list(padded))
@@ -126,9 +126,9 @@ def gather_objects(formed: Formed, own: Any) -> list[Any]:
 
 
 def _gather(formed: Formed, numbers: list[int]) -> list[list[int]]:
-    own = torch.tensor(numbers, dtype=torch.int64, device=groups.control_device(formed))
-    everybodys = [torch.empty_like(own) for _ in range(formed.world)]
-    formed.calls.wait(dist.all_gather(everybodys, own, group=formed.group, async_op=True))
+    row = torch.tensor(numbers, dtype=torch.int64, device=groups.control_device(formed))
+    everybodys = [torch.empty_like(row) for _ in range(formed.world)]
+    formed.calls.wait(dist.all_gather(everybodys, row, group=formed.group, async_op=True))
     return [tensor.tolist() for tensor in everybodys]
 
 
@@ -139,10 +139,10 @@ def _source(all_have: list[list[int]]) -> int | None:
 
 def _warn_of_other_marks(all_have: list[list[int]], source: int) -> None:
     best = all_have[source]
-    others = [rank for rank, one in enumerate(all_have) if one[:2] == best[:2] and one[2] != best[2]]
-    if others:
+    unlike = [rank for rank, announced in enumerate(all_have) if announced[:2] == best[:2] and announced[2] != best[2]]
+    if unlike:
         log.warning(
-            "step %d: ranks %s have another state than rank %d, and take over its state", best[1], others, source
+            "step %d: ranks %s have another state than rank %d, and take over its state", best[1], unlike, source
         )
 
 

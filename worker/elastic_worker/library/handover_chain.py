@@ -1,4 +1,4 @@
-"""A hand-over along a chain of ranks: the first one sends, the others receive and pass on."""
+"""A hand-over along a chain of ranks: the first rank sends, the others receive and forward."""
 
 from __future__ import annotations
 
@@ -66,10 +66,10 @@ def _receive(chain: Chain, rows: list[Any]) -> None:
     """Receive the tensors one by one, small ones together."""
     if len(rows) == 1:
         for piece in rows[0].split(PIECE_BYTES):
-            here = piece if piece.device.type == "cpu" else torch.empty(piece.shape, dtype=torch.uint8)
-            chain.pass_on(here)
-            if here is not piece:
-                piece.copy_(here)
+            received = piece if piece.device.type == "cpu" else torch.empty(piece.shape, dtype=torch.uint8)
+            chain.pass_on(received)
+            if received is not piece:
+                piece.copy_(received)
         return
     sizes = [row.numel() for row in rows]
     together = torch.empty(sum(sizes), dtype=torch.uint8)
@@ -103,24 +103,24 @@ def _batches(parcel: _Parcel) -> Iterable[list[int]]:
 
 def _targets(parcel: _Parcel, existing: Any) -> list[Any]:
     """Per index: the tensor at the same place of `existing` if shape and dtype fit, else a new one."""
-    found: dict[int, Any] = {}
-    _find(parcel.structure, existing, found)
+    existing_tensors: dict[int, Any] = {}
+    _find(parcel.structure, existing, existing_tensors)
     tensors = []
     for number, (shape, dtype, _) in enumerate(parcel.tensors):
-        own = found.get(number)
-        if own is None or own.shape != shape or own.dtype != dtype or not own.is_contiguous():
-            own = torch.empty(shape, dtype=dtype)
-        tensors.append(own.detach())
+        target = existing_tensors.get(number)
+        if target is None or target.shape != shape or target.dtype != dtype or not target.is_contiguous():
+            target = torch.empty(shape, dtype=dtype)
+        tensors.append(target.detach())
     return tensors
 
 
-def _find(structure: Any, existing: Any, found: dict[int, Any]) -> None:
+def _find(structure: Any, existing: Any, tensors: dict[int, Any]) -> None:
     if isinstance(structure, _Place):
         if is_plain_tensor(existing) and not (existing.is_inference() or existing.is_conj() or existing.is_neg()):
-            found.setdefault(structure.number, existing)
+            tensors.setdefault(structure.number, existing)
     elif isinstance(structure, dict) and isinstance(existing, dict):
         for key in structure.keys() & existing.keys():
-            _find(structure[key], existing[key], found)
+            _find(structure[key], existing[key], tensors)
     elif type(structure) in (list, tuple) and type(existing) is type(structure):
-        for one, own in zip(structure, existing):
-            _find(one, own, found)
+        for item, value in zip(structure, existing):
+            _find(item, value, tensors)

@@ -58,10 +58,10 @@ def is_plain_tensor(value: Any) -> bool:
 def put(value: Any, function: Callable[[Any], Any]) -> Any:
     """Map `function` over the leaves of nested dicts, lists and tuples."""
     if isinstance(value, dict):
-        made = {key: put(one, function) for key, one in value.items()}
+        made = {key: put(item, function) for key, item in value.items()}
         return made if type(value) is dict else _like(value, made)
     if type(value) in (list, tuple):
-        return type(value)(put(one, function) for one in value)
+        return type(value)(put(item, function) for item in value)
     return function(value)
 
 

@@ -12,12 +12,12 @@ nothing. `output_dir` must be a folder that all pods see.
 
 Exact: model, optimizer, scheduler and `global_step` are unchanged. The Trainer finds its place in the data by counting
 steps: it skips `global_step % steps of an epoch` of the same shuffled order. With `accumulation_steps` a step has as
-many samples in any world: each sample then comes once in an epoch, across changes in its midst, if a multiple of the
-global batch fills the epoch. Not exact: without that line a step has more or fewer samples in another world, and
-`num_train_epochs` is counted anew in steps of the present world: samples come again or not at all, and training may end
+many samples in any world: each sample then comes once in an epoch, also across changes within the epoch, if a multiple
+of the global batch fills the epoch. Not exact: without that line a step has more or fewer samples in another world, and
+`num_train_epochs` is recounted in steps of the present world: samples come again or not at all, and training may end
 early or late; give `max_steps` then. Dropout and other random numbers continue for the ranks that existed when the
-checkpoint was written; further ranks begin with the seed. `ignore_data_skip` starts the epoch anew. A data set without
-a length, FSDP and DeepSpeed were not tried.
+checkpoint was written; further ranks begin with the seed. `ignore_data_skip` restarts the epoch. A data set without a
+length, FSDP and DeepSpeed were not tried.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ class HuggingFaceCallback(TrainerCallback):  # type: ignore[misc]
         self._together = False
 
     def on_train_begin(self, args: Any, state: Any, *_: Any, **__: Any) -> None:
-        """Begin: all ranks are present and the checkpoint is loaded."""
+        """Begin the elastic part: all ranks are present and the checkpoint is loaded."""
         if getattr(args, "save_only_model", False):
             raise ValueError("save_only_model=True: an elastic job resumes from its checkpoints, leave it out")
         remedy = "call trainer.train(resume_from_checkpoint=elastic.latest_checkpoint(args.output_dir))"
         self._line.begin(step=state.global_step, newest=latest_checkpoint(args.output_dir), remedy=remedy)
 
     def on_step_end(self, _args: Any, state: Any, control: Any, **_: Any) -> Any:
-        """After the optimizer's step; the Trainer saves next if `should_save` is set."""
+        """Pass a boundary after the optimizer's step. The Trainer saves next if `should_save` is set."""
         self._line.report(step=state.global_step, epoch=state.epoch, loss=self._loss, steps=state.max_steps)
         is_over = state.global_step >= state.max_steps or control.should_training_stop
         if not is_over and self._line.boundary():
@@ -63,7 +63,7 @@ class HuggingFaceCallback(TrainerCallback):  # type: ignore[misc]
         return control
 
     def on_save(self, _args: Any, state: Any, *_: Any, **__: Any) -> None:
-        """After the Trainer's last file of a checkpoint, on each rank."""
+        """Report the checkpoint, on each rank, after the Trainer has written its last file."""
         if state.is_world_process_zero:
             self._line.saved(state.global_step)
         if self._together:
@@ -77,7 +77,7 @@ class HuggingFaceCallback(TrainerCallback):  # type: ignore[misc]
 def latest_checkpoint(folder: str | Path) -> str | None:
     """The newest complete `checkpoint-N`; None if there is none. Incomplete ones are skipped.
 
-    Complete is one whose `trainer_state.json` is whole, as the Trainer writes that last.
+    A checkpoint is complete if its `trainer_state.json` is whole, since the Trainer writes that last.
     """
     found = [(int(match[1]), path) for path in Path(folder).glob("checkpoint-*") if (match := _numbered(path))]
     whole = (str(path) for step, path in sorted(found, reverse=True) if _step_of(path) == step)

@@ -45,11 +45,11 @@ def init(
 ) -> Job:
     """Return the job that this process takes part in; `job.restore` forms the group.
 
-    Started by the operator's launcher, by torchrun, by srun, or alone. Checkpoints go to a folder that all pods see;
-    the newest `keep` are kept. `backend` is gloo, or nccl if there is a GPU. Groups of gloo change in place, others
-    by starting all processes again from a checkpoint of that moment; with `in_place=False` all do, and the group is
-    formed here, as `fully_shard` needs it. Each `compare_every` steps (0: never) all ranks make sure that they
-    had the same weights at the last comparison. Raises SurroundingsError.
+    The process may be started by the operator's launcher, torchrun or srun, or alone. Checkpoints go to a folder that
+    all pods see; the newest `keep` are kept. `backend` is gloo, or nccl if there is a GPU. Groups of gloo change in
+    place; others change by a restart of all processes from a checkpoint of that moment. With `in_place=False` all
+    groups restart, and the group is formed here, as `fully_shard` needs it. Every `compare_every` steps (0: never) all
+    ranks check that they had the same weights at the last comparison. Raises SurroundingsError.
     """
     return Job(
         checkpoints=checkpoints, backend=backend or "", in_place=in_place, keep=keep, compare_every=compare_every
@@ -319,10 +319,10 @@ class Job:
         self._evaluated += 1
         number = self._evaluated
 
-        def known() -> dict[str, float] | None:
+        def earlier_result() -> dict[str, float] | None:
             return state.evaluations[number - 1] if number <= len(state.evaluations) else None
 
-        return Evaluation(self, length_of(data), batch_size, known)
+        return Evaluation(self, length_of(data), batch_size, earlier_result)
 
     def free_boundary(self) -> None:
         """Do not count the next boundary: the other ranks wait there already. See EvaluationJob."""
@@ -387,13 +387,13 @@ class Job:
         self._checkpoints.save(state.capture(), step=state.step, order=order, meta=meta, wait=wait, group=group)
 
     def _save_now(self) -> None:
-        """Save at once, as this process is about to end and no other one has the state."""
+        """Save at once, since this process is about to end and no other one has the state."""
         state = self.current_state
         if self._checkpoints is not None and state is not None and self._regrouping.place is not None:
             self._write(state, wait=True)
 
     def _save_together(self) -> None:
-        """Save with all ranks after the same step, as they are about to be started again."""
+        """Save with all ranks after the same step, since they are about to be restarted."""
         state = self.current_state
         if self._checkpoints is not None and state is not None and (self.rank == 0 or state.is_sharded):
             self._write(state, wait=True)
@@ -403,10 +403,10 @@ class Job:
         if self._checkpoints is None or state is None:
             return
         together = state.is_sharded and dist.is_initialized()
-        found = self._checkpoints.newest(dist.group.WORLD if together else None)
-        if found is None:
+        checkpoint = self._checkpoints.newest(dist.group.WORLD if together else None)
+        if checkpoint is None:
             return
-        same_job = found.meta.get("job") == self._job_uid
-        state.apply(self._checkpoints.load(found, state.capture() if state.is_sharded else None))
-        state.epoch_base = found.meta.get("base", 0) if same_job else found.order[0]
-        log.info("step %d is restored from %s", found.step, found.path)
+        same_job = checkpoint.meta.get("job") == self._job_uid
+        state.apply(self._checkpoints.load(checkpoint, state.capture() if state.is_sharded else None))
+        state.epoch_base = checkpoint.meta.get("base", 0) if same_job else checkpoint.order[0]
+        log.info("step %d is restored from %s", checkpoint.step, checkpoint.path)

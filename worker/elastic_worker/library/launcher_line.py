@@ -1,8 +1,8 @@
-"""A training process's connection to its launcher: a thread receives orders, the main thread asks at each boundary.
+"""A training process's connection to its launcher: a thread receives orders, the main thread reads them at boundaries.
 
 A *boundary* is a point that all processes of a group pass in the same order: before each step, and in evaluations.
-Boundaries are counted from the group's start. Passing one costs a look at a flag. The flag is set while a change of the
-group is under way, and only then the main thread may have to wait.
+Boundaries are counted from the group's start. Passing one costs the reading of a flag. The flag is set while a change
+of the group is under way, and only then may the main thread have to wait.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from elastic_worker.library.line_state import LineState, Turn, Verdict
 from elastic_worker.protocol.codec import Message
 from elastic_worker.protocol.orders import AttemptKey
 from elastic_worker.protocol.process_orders import GroupPlace
-from elastic_worker.protocol.process_reports import Hello, Lost, Position, SavedAlone, Waits
+from elastic_worker.protocol.process_reports import Hello, Position, SavedAlone, Waits
 from elastic_worker.protocol.reports import Unformed
 
 log = logging.getLogger(__name__)
@@ -31,11 +31,11 @@ FORM_SECONDS = 5.0
 HINT_SECONDS = 3.0
 """Time after an error of communication at which this process reports that it cannot reach its peers."""
 CONFIRM_SECONDS = 60.0
-"""An error of communication is the script's own if no loss of a pod is announced within this time."""
+"""An error of communication counts as the script's error if no loss of a pod is announced within this time."""
 
 
 class PodLeaves(SystemExit):
-    """This process has to end, since its pod leaves."""
+    """Raised when this process has to end, since its pod leaves."""
 
 
 class LauncherLine:
@@ -54,7 +54,7 @@ class LauncherLine:
         threading.Thread(target=self._listen, name="elastic-link", daemon=True).start()
 
     def send(self, message: Message) -> None:
-        """Send a message. Errors are ignored, since a launcher that ends takes this process with it."""
+        """Send a message. Errors are ignored, since this process ends with its launcher."""
         line = wire.encode(message.to_json())
         with self._changed, suppress(OSError):
             self._socket.sendall(line)
@@ -77,7 +77,7 @@ class LauncherLine:
         return self._state.master
 
     def boundary(self, save: Callable[[], None]) -> Verdict | None:
-        """Pass a boundary; returns None to go on in the same group. Raises PodLeaves.
+        """Pass a boundary; returns None to continue in the same group. Raises PodLeaves.
 
         `save` writes a checkpoint, if one is requested.
         """
@@ -85,7 +85,7 @@ class LauncherLine:
         return self.wait(save) if self._state.must_ask else None
 
     def wait(self, save: Callable[[], None]) -> Verdict | None:
-        """Wait for the decision how to go on; returns like `boundary`. Raises PodLeaves."""
+        """Wait for the decision how to continue; returns what `boundary` returns. Raises PodLeaves."""
         self._state.in_wait = True
         try:
             return self._wait(save)
@@ -129,13 +129,13 @@ class LauncherLine:
                 if self._state.is_broken or self._state.is_leaving:
                     return True
                 if waited == HINT_SECONDS:
-                    self.send(Lost(self._state.generation))
+                    self._state.report_cut_off()
                 self._changed.wait(0.5)
                 waited = 0.0 if self._state.is_away else waited + 0.5
         return False
 
     def lost(self) -> None:
-        """Note, and report, that the group can do no further step."""
+        """Record and report that the group can do no further step."""
         with self._changed:
             self._state.lose()
 
@@ -189,5 +189,5 @@ class LauncherLine:
         groups.abort(formed)
 
     def watch(self) -> None:
-        """End the process if its main thread does not come out of the broken group."""
+        """End the process if its main thread does not leave the broken group."""
         watchdog.watch(lambda: self._state.in_wait or not self._state.is_broken)

@@ -9,16 +9,17 @@ A planned change costs no step: all ranks save after the same one, the script st
 loss it resumes from the callback's newest checkpoint. Without our launcher the callback saves nothing.
 
 Exact: model, optimizers, schedulers and `global_step` are unchanged. The Trainer keeps its place in the epoch as a
-number of each process's batches, and would begin the data of that epoch anew; the callback counts the batches for the
-present world and skips them. With `accumulation_steps`, a sampler that gives the same order again (Lightning's own
-DistributedSampler does), and a multiple of the global batch in an epoch, each sample comes once in an epoch, across
-changes in its midst. Not exact: without that line a step has more or fewer samples in another world, and an epoch as
-many fewer or more steps; if the place in the epoch does not come out even, some samples come again. Random numbers are
-not in Lightning's checkpoints: dropout and augmentation begin again with the seed. A loader without a sampler begins
-the epoch anew, one with `load_state_dict` is the Trainer's own business. FSDP and DeepSpeed were not tried.
+number of each process's batches, and would read the data of that epoch from its beginning; the callback counts the
+batches for the present world and skips them. Each sample comes once in an epoch, also across changes within the epoch,
+with `accumulation_steps`, a sampler that repeats the same order (Lightning's DistributedSampler does), and a multiple
+of the global batch in an epoch. Not exact: without that line a step has more or fewer samples in another world, and an
+epoch has correspondingly fewer or more steps; if the place in the epoch is no whole number of batches, some samples
+come again. Random numbers are not in Lightning's checkpoints: dropout and augmentation begin again with the seed. A
+loader without a sampler restarts the epoch; the Trainer handles one with `load_state_dict`. FSDP and DeepSpeed were not
+tried.
 
-The save is in `on_train_batch_end`, which callbacks further down the list and the module do not see for that batch
-again: put this callback last. The group does not change after the last step of an epoch, unless that is its only one.
+The save is in `on_train_batch_end`, which the module and callbacks further down the list do not get again for that
+batch: put this callback last. The group does not change after the last step of an epoch, unless that is its only step.
 """
 
 from __future__ import annotations
@@ -71,12 +72,12 @@ class LightningCallback(_callback_class()):  # type: ignore[misc]
         self._steps: Any = None
 
     def newest(self) -> str | None:
-        """For `ckpt_path`: the newest checkpoint that this callback has written, None if there is none."""
-        found = _written(self.folder)
-        return str(found[-1]) if found else None
+        """Return the value for `ckpt_path`: the newest checkpoint that this callback has written, None without one."""
+        checkpoints = _written(self.folder)
+        return str(checkpoints[-1]) if checkpoints else None
 
     def state_dict(self) -> dict[str, Any]:
-        """The callback's part of each checkpoint: the number of processes for which the Trainer counted batches."""
+        """Return the callback's part of a checkpoint: the number of processes for which the Trainer counted batches."""
         return {"world": find(os.environ).world}
 
     def on_load_checkpoint(self, trainer: Any, _module: Any, checkpoint: dict[str, Any]) -> None:
@@ -86,7 +87,7 @@ class LightningCallback(_callback_class()):  # type: ignore[misc]
             self._used_batches = _count_anew(checkpoint, world, trainer)
 
     def on_train_start(self, trainer: Any, *_: Any) -> None:
-        """Begin: all ranks are present and the checkpoint is loaded."""
+        """Begin the elastic part: all ranks are present and the checkpoint is loaded."""
         if self._used_batches:
             _skip(trainer, self._used_batches)
         self._step = self._saved_step = trainer.global_step
@@ -201,8 +202,8 @@ def _loss_of(outputs: Any) -> Any:
 
 def _written(folder: Path) -> list[Path]:
     """The callback's checkpoints in the folder, the oldest first."""
-    found = [(match, path) for path in folder.glob("elastic-step=*.ckpt") if (match := _numbered(path))]
-    return [path for _, path in sorted((int(match[1]), path) for match, path in found)]
+    matches = [(match, path) for path in folder.glob("elastic-step=*.ckpt") if (match := _numbered(path))]
+    return [path for _, path in sorted((int(match[1]), path) for match, path in matches)]
 
 
 def _numbered(path: Path) -> re.Match[str] | None:

@@ -1,7 +1,7 @@
 """The state of a training process between groups: its group, and the change under way.
 
-Pure: without thread, socket or clock. `LauncherLine` passes the launcher's orders to it, and asks it at each boundary;
-the random histories of the tests do the same.
+It has no thread, socket or clock. `LauncherLine` passes the launcher's orders to it, and reads it at each boundary; the
+random histories of the tests do the same.
 
     (trains) ──prepare──► forms the next group ──propose──► waits at that boundary ──bind──► (trains in the next group)
         └──── broken, or parked: in no group that can do a step; waits for prepare and bind ────►┘
@@ -21,11 +21,11 @@ from elastic_worker.protocol.process_orders import GroupPlace
 
 @dataclass(frozen=True)
 class Verdict:
-    """The coordinator's decision on how the process goes on.
+    """The coordinator's decision on how the process continues.
 
-    `place` is its place in the next group. Its rank is -1 if the others train on without it; `place` is None if there
+    `place` is its place in the next group. Its rank is -1 if the others continue without it; `place` is None if there
     is no next group. `formed` is that group, None if it was not formed here. With `save` all ranks write a checkpoint
-    together, and are started again.
+    together, and are restarted.
     """
 
     place: GroupPlace | None
@@ -35,7 +35,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Turn:
-    """The main thread's tasks at a boundary, in this order. Without any it waits, and asks again.
+    """The main thread's tasks at a boundary, in this order. Without a task it waits, and asks again.
 
     `save`: write a checkpoint. `leave`: end the process. `verdict`: follow it, or wait outside of a group (`is_out`).
     """
@@ -46,7 +46,7 @@ class Turn:
 
     @property
     def is_out(self) -> bool:
-        """Whether the others go on without this process, which can join another group."""
+        """Whether the others continue without this process, which can join another group."""
         return self.verdict is not None and self.verdict.place is not None and self.verdict.place.rank < 0
 
 
@@ -73,7 +73,7 @@ class Actions(Protocol):
 
 
 class LineState:
-    """The state of one process. `current` is the group that it is in, or enters next."""
+    """The state of one process. `current` is its present group, or the one that it enters next."""
 
     def __init__(self, actions: Actions) -> None:
         self._actions = actions
@@ -111,7 +111,7 @@ class LineState:
     # -- for the main thread -------------------------------------------------------------------------------------------
 
     def ask(self) -> Turn | None:
-        """The tasks at this boundary; None to go on in the same group."""
+        """The tasks at this boundary; None to continue in the same group."""
         if not self._has_to_wait():
             return None
         if not (self._save or self.is_leaving or self._verdict):
@@ -132,10 +132,23 @@ class LineState:
         self._follow(Verdict(GroupPlace(generation, 0, 1, "", 0), formed))
 
     def lose(self) -> None:
-        """Note, and report, that the group can do no further step."""
+        """Record and report that the group can do no further step."""
         self.is_broken = True
         self._update_must_ask()
         self._actions.send(process_reports.Lost(self.generation))
+
+    def report_cut_off(self) -> None:
+        """Report that a peer's connection has ended, so that the present step cannot be completed.
+
+        If the process is bound for a next group, that group cannot have its state after this step (202). A process
+        without a place there needs no further step.
+        """
+        place = self._verdict.place if self._verdict is not None else None
+        if place is not None and place.rank < 0:
+            self._break()
+            self._update_must_ask()
+            return
+        self._actions.send(process_reports.Lost(place.generation if place is not None else self.generation))
 
     def take_formed(self, key: AttemptKey, formed: Any) -> bool:
         """Take the group formed for that change; False if the change was given up meanwhile."""

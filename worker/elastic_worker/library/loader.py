@@ -1,14 +1,13 @@
 """Fetches the samples of a rank's shares ahead of time, through torch's DataLoader and its worker processes.
 
 The samples to fetch follow from the sampler's cursor, the rank and the world size, so `shares` is called again whenever
-one of them changes: data fetched in vain is dropped, and the workers continue. Random numbers drawn in a worker depend
-on the micro-batch alone.
+one of them changes: data that is not needed any more is dropped, and the workers continue. Random numbers drawn in a
+worker depend on the micro-batch alone.
 
 Workers are forked by default (by Python up to 3.13), also from a process with threads, as with any DataLoader: they
-touch nothing but the data set. They inherit the process's connections, though, and a connection ends only when its last
-holder does. So each worker has the kernel end it together with the training process: otherwise the connections would
-stay open in the workers, and peers would notice the death seconds later. `multiprocessing_context="forkserver"`
-inherits none.
+use only the data set. They inherit the process's connections, though, and a connection ends only when its last holder
+does. So the kernel ends each worker together with the training process: otherwise the connections would stay open in
+the workers, and peers would notice the death seconds later. `multiprocessing_context="forkserver"` inherits none.
 """
 
 from __future__ import annotations
@@ -84,11 +83,11 @@ class Loader:
         )
 
     def shares(self, rank: int, world: int) -> Iterator[RankBatch]:
-        """From the sampler's cursor to the end of its epoch; fetching begins at once.
+        """Iterate over the shares from the sampler's cursor to the end of its epoch; fetching begins at once.
 
-        Commit each share to the sampler before asking for the next one, which raises SamplerError otherwise. After a
-        change of rank or world, or to get a share again that was not committed, call this anew: an iterator of before
-        then raises RuntimeError. An error raised while a sample is fetched is raised here, as DataLoader does.
+        Commit each share to the sampler before asking for the next one, which raises SamplerError otherwise. Call this
+        again after a change of rank or world, or to get a share again that was not committed: an earlier iterator then
+        raises RuntimeError. An error raised while a sample is fetched is raised here, as DataLoader does.
         """
         self.sampler.share(rank, world)  # a wrong rank is refused before anything is dropped
         iteration = int(self._current[0]) + 1
@@ -125,7 +124,7 @@ class _Task(NamedTuple):
 
 
 class _Ahead:
-    """DataLoader's sampler: the tasks of an iteration in their order, as far ahead as it asks for them."""
+    """DataLoader's sampler: the tasks of an iteration in order. DataLoader decides how many it takes in advance."""
 
     def __init__(self, sampler: Sampler) -> None:
         self.sampler = sampler
@@ -141,7 +140,7 @@ class _Ahead:
             if share is None:
                 return
             for micro in share.micro:
-                # Not the micro-batch's own seed, which the model's dropout draws from.
+                # The model's dropout draws from the micro-batch's seed, so the workers use another one.
                 yield _Task(self.iteration, stable_hash("data", micro.seed), micro.indices)
             first += share.samples
 
@@ -168,16 +167,14 @@ class _Fetcher:
 
 
 class _Start:
-    """Called in each worker process at its start: lets it end with its parent, where that is safe, and calls the user's
-    function.
-    """
+    """Runs at each worker's start: lets it end with its parent, where that is safe, and calls the user's function."""
 
     def __init__(self, worker_init_fn: Callable[[int], None] | None) -> None:
         self.worker_init_fn = worker_init_fn
         self.from_main_thread = False
 
     def __call__(self, worker: int) -> None:
-        # To the kernel the parent is the thread that forked: another one than the main thread may end any time.
+        # The kernel takes the thread that forked for the parent: a thread other than the main one may end at any time.
         if self.from_main_thread:
             with suppress(OSError):
                 die_with_parent(SIGKILL)

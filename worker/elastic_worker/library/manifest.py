@@ -96,13 +96,13 @@ class Manifest:
     def check_content(self, folder: Path, names: Iterable[str]) -> None:
         """Read these files. Raises TornError for the first one that differs from what was written."""
         for name in names:
-            digest = self.files[name]
+            written = self.files[name]
             try:
-                found = digest_of(folder / name)
+                actual = digest_of(folder / name)
             except OSError as error:
                 raise TornError(f"{name} cannot be read: {error.strerror}") from error
-            if found != digest:
-                raise TornError(f"{name} has checksum {found.crc32:08x} instead of {digest.crc32:08x}")
+            if actual != written:
+                raise TornError(f"{name} has checksum {actual.crc32:08x} instead of {written.crc32:08x}")
 
 
 def digests(files: Iterable[Path]) -> dict[str, Digest]:

@@ -32,7 +32,7 @@ def set_environment(place: GroupPlace) -> None:
 
 
 def find(environ: Mapping[str, str]) -> GroupPlace:
-    """Read the place from the variables of our launcher, of torchrun, or of `srun`; without any, a process alone.
+    """Read the place from the variables of our launcher, torchrun or `srun`; without these, the process is alone.
 
     Under `srun`, MASTER_ADDR must be set (the first host of `scontrol show hostnames`), as for any torch script. Raises
     SurroundingsError.

@@ -50,7 +50,7 @@ GROUPS: tuple[tuple[PrivateName, ...], ...] = (
     ("torch:Tensor._version",),
     ("torch:_foreach_copy_",),
 )
-"""Names that groups which change in place need; of each line at least one must exist."""
+"""Names that groups which change in place need; at least one name of each line must exist."""
 OTHERS: tuple[tuple[PrivateName, ...], ...] = (
     ("torch.cuda:_is_in_bad_fork",),  # processes/fitness.py
     # processes/standin_client.py

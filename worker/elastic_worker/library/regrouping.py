@@ -32,8 +32,8 @@ FIRST_FORM_SECONDS = 3600.0
 class Regrouping:
     """The groups of one training process. `load` reads the newest checkpoint if no rank has a state; `save` writes one.
 
-    `in_place` None means: if it is possible, which needs gloo. `checkpoints` is the folder of checkpoints, through
-    which masters learn of each other; "" for none.
+    `in_place` is None to change in place where that is possible, which needs gloo. `checkpoints` is the folder of
+    checkpoints, through which masters learn of each other; "" for none.
     """
 
     def __init__(
@@ -201,7 +201,7 @@ class Regrouping:
     def _enter(self, place: GroupPlace, formed: groups.Formed | None) -> None:
         """Install a group and bring its members to the same state."""
         assert self.state is not None
-        began, before = time.monotonic(), self.formed
+        began, previous_group = time.monotonic(), self.formed
         self.place, self.formed = place, formed
         set_environment(place)
         if formed is not None:
@@ -215,8 +215,8 @@ class Regrouping:
                 model.use_alone()
             else:
                 model.regroup(formed, can_be_given_up=self.changes_in_place)
-        if before is not None:
-            threading.Thread(target=groups.discard, args=(before,), daemon=True).start()
+        if previous_group is not None:
+            threading.Thread(target=groups.discard, args=(previous_group,), daemon=True).start()
         seconds, step = time.monotonic() - began, self.state.step
         text = "generation=%d rank=%d world=%d step=%d taken over in %.3f s"
         log.info(text, place.generation, place.rank, place.world, step, seconds)
@@ -240,15 +240,15 @@ class Regrouping:
             self._has_state = False
             return state.existing()
 
-        known = self._has_state
+        had_state = self._has_state
         shared = handover.hand_over(
             formed,
             capture=state.capture_for_peer,
             apply=apply,
             existing=existing,
-            have=known,
-            step=state.progress if known else -1,
-            mark=state.mark() if known else 0,
+            have=had_state,
+            step=state.progress if had_state else -1,
+            mark=state.mark() if had_state else 0,
         )
         if shared.source is None:
             raise StateError("no rank of the group has the state of the training")

@@ -27,9 +27,9 @@ class Remaining:
             return None, None
         if self._since is None or done < self._since[0]:
             self._since = done, now
-        before, since = self._since
-        if done > before:
-            self._pace = (now - since) / (done - before)
+        done_then, since = self._since
+        if done > done_then:
+            self._pace = (now - since) / (done - done_then)
         return math.floor(100 * done / total), None if self._pace is None else round((total - done) * self._pace)
 
 

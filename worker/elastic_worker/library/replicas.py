@@ -31,7 +31,7 @@ class DivergedError(RuntimeError):
 
 
 def fingerprint(tensors: Iterable[torch.Tensor]) -> int:
-    """A hash of 63 bits that changes if a single bit of one tensor does. Reads each tensor once, on its device."""
+    """A hash of 63 bits that changes if a single bit of a tensor changes. Reads each tensor once, on its device."""
     sums = [_sum_of_bits(tensor) for tensor in tensors if tensor.numel()]
     if not sums:
         return 0
@@ -55,22 +55,22 @@ class Comparison:
         """Whether ranks are compared after that step."""
         return bool(self._every) and step % self._every == 0
 
-    def compare(self, formed: Formed, own: int, *, step: int) -> None:
+    def compare(self, formed: Formed, fingerprint: int, *, step: int) -> None:
         """Compare; all ranks of the installed group call this. Raises DivergedError on all of them if one differs.
 
         The error names the ranks, and their pods, that differ from the most frequent fingerprint; on a tie, from the
         lowest rank's.
         """
-        before, self._published = self._published, (formed.name, step, own)
+        previous, self._published = self._published, (formed.name, step, fingerprint)
         with suppress(dist.DistError):  # the store has ended: the next step finds out why
-            _publish(formed, step, own)
-            if before is not None and before[:2] == (formed.name, step - self._every):
-                self._read(formed, before[1], before[2])
+            _publish(formed, step, fingerprint)
+            if previous is not None and previous[:2] == (formed.name, step - self._every):
+                self._read(formed, previous[1], previous[2])
 
-    def _read(self, formed: Formed, step: int, own: int) -> None:
+    def _read(self, formed: Formed, step: int, fingerprint: int) -> None:
         store = formed.store
         count = store.add(f"replicas/{step}/ranks", 0)
-        alike = store.add(f"replicas/{step}/sum", 0) == formed.world * _part(own)
+        alike = store.add(f"replicas/{step}/sum", 0) == formed.world * _part(fingerprint)
         if count == formed.world and not alike:
             marks = [json.loads(store.get(f"replicas/{step}/{rank}")) for rank in range(formed.world)]
             _wait_for_readers(formed, step)
@@ -81,10 +81,10 @@ class Comparison:
                 store.delete_key(f"replicas/{step - self._every}/{key}")
 
 
-def _publish(formed: Formed, step: int, own: int) -> None:
+def _publish(formed: Formed, step: int, fingerprint: int) -> None:
     name = os.environ.get(contract.ENV_POD_NAME) or socket.gethostname()
-    formed.store.set(f"replicas/{step}/{formed.rank}", json.dumps((own, name)))
-    formed.store.add(f"replicas/{step}/sum", _part(own))
+    formed.store.set(f"replicas/{step}/{formed.rank}", json.dumps((fingerprint, name)))
+    formed.store.add(f"replicas/{step}/sum", _part(fingerprint))
     formed.store.add(f"replicas/{step}/ranks", 1)
 
 
@@ -92,10 +92,10 @@ def _wait_for_readers(formed: Formed, step: int) -> None:
     """Wait until the other ranks have read, since this process may be the one that serves the store."""
     end = time.monotonic() + READ_SECONDS
     with suppress(dist.DistError):  # the server has ended, and this rank has read what it needs
-        seen = formed.store.add(f"replicas/{step}/seen", 1)
-        while seen < formed.world and time.monotonic() < end:
+        readers = formed.store.add(f"replicas/{step}/seen", 1)
+        while readers < formed.world and time.monotonic() < end:
             time.sleep(0.01)
-            seen = formed.store.add(f"replicas/{step}/seen", 0)
+            readers = formed.store.add(f"replicas/{step}/seen", 0)
 
 
 def _part(mark: int) -> int:
@@ -104,13 +104,13 @@ def _part(mark: int) -> int:
 
 
 def _difference(marks: list[tuple[int, str]], *, step: int, every: int) -> str:
-    found = [mark for mark, _ in marks]
-    usual = Counter(found).most_common(1)[0][0]  # on a tie, the fingerprint of the lowest rank
-    others = [rank for rank, mark in enumerate(found) if mark != usual]
-    pods = ", ".join(dict.fromkeys(marks[rank][1] for rank in others))
-    usuals = [rank for rank, mark in enumerate(found) if mark == usual]
+    fingerprints = [mark for mark, _ in marks]
+    usual = Counter(fingerprints).most_common(1)[0][0]  # on a tie, the fingerprint of the lowest rank
+    deviating = [rank for rank, mark in enumerate(fingerprints) if mark != usual]
+    pods = ", ".join(dict.fromkeys(marks[rank][1] for rank in deviating))
+    usuals = [rank for rank, mark in enumerate(fingerprints) if mark == usual]
     return (
-        f"step {step}: {_ranks(others)} ({pods}) has other weights than {_ranks(usuals)}, sometime since step "
+        f"step {step}: {_ranks(deviating)} ({pods}) has other weights than {_ranks(usuals)}, sometime since step "
         f"{step - every}. Possible causes: code that changes parameters outside of an optimizer, values that differ "
         "between ranks, or a faulty machine. If the ranks cannot be bit for bit alike, as on processors of several "
         "kinds, or on CPUs with other numbers of threads, use elastic.init(compare_every=0)"

@@ -37,8 +37,8 @@ class Reports:
         now = time.monotonic()
         if self._line is not None:
             if self._entered is not None:
-                generation, before = self._entered
-                self._line.send(Stepped(round(now - before, 4) if before else 0.0, generation))
+                generation, last_step_at = self._entered
+                self._line.send(Stepped(round(now - last_step_at, 4) if last_step_at else 0.0, generation))
                 self._entered = None
                 self._reported_at = 0.0
             if now >= self._reported_at + REPORT_SECONDS:
@@ -65,11 +65,11 @@ class Reports:
         line.send(progress)
         if checkpoints is None:
             return
-        known = checkpoints.last_step, checkpoints.problem
-        if known != self._checkpoint:
+        outcome = checkpoints.last_step, checkpoints.problem
+        if outcome != self._checkpoint:
             step, problem = self._checkpoint
-            self._checkpoint = known
-            if known[0] is not None and known[0] != step:
-                line.send(LastCheckpointStep(known[0]))
-            if known[1] != problem:
-                line.send(CheckpointError(known[1]))
+            self._checkpoint = outcome
+            if outcome[0] is not None and outcome[0] != step:
+                line.send(LastCheckpointStep(outcome[0]))
+            if outcome[1] != problem:
+                line.send(CheckpointError(outcome[1]))

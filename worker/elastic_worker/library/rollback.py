@@ -1,16 +1,17 @@
 """Restores a model's buffers after an aborted step.
 
-Each buffer has a copy that is kept from step to step. A step begins by copying again the buffers of modules that were
-written to since. torch counts writes to a tensor, but not all of them: not BatchNorm's to its running statistics, none
-through `.data` or NumPy, none of a CUDA graph. And DDP's broadcast counts although it changes nothing. So:
+Each buffer has a copy that is kept from step to step. At its beginning, a step renews the copies of modules that were
+written to since. torch counts writes to a tensor, but not all of them: it misses BatchNorm's writes to its running
+statistics, and those through `.data`, NumPy or a CUDA graph. It counts DDP's broadcast although that changes nothing.
+Therefore:
 
 1. A module counts as written to as a whole: BatchNorm's `num_batches_tracked` stands for its running statistics.
 2. DDP's broadcast is left out of the count. As it may bring what another rank has written, a module is copied once more
    in the step after one that it was copied for.
-3. In the first steps, and now and then later, bits are compared with the copies. A module with a write that was not
-   counted is copied in each step from then on.
-4. If such a write is found only when a step is undone, it may be of this step or of an earlier one. RollbackError is
-   raised, and the training continues from a checkpoint, since here the write could be lost or done twice.
+3. In the first steps, and at intervals later, bits are compared with the copies. A module with a write that was not
+   counted is copied in each later step.
+4. If such a write is found only when a step is undone, it may belong to this step or to an earlier one. RollbackError
+   is raised, and the training continues from a checkpoint, since the write could otherwise be lost or done twice.
 
 Known limit: an uncounted write can be undone by mistake. This needs a module that is first written to after
 FIRST_STEPS, and whose next, counted write is in a step that is aborted, before the next comparison.
@@ -53,8 +54,8 @@ class _Kept:
 
     def begin(self) -> None:
         """Decide at the beginning of a step whether to copy this module's buffers."""
-        before, self.is_settled = self.is_settled, self.is_as_counted()
-        self.is_fresh = self.always or not (before and self.is_settled)
+        was_settled, self.is_settled = self.is_settled, self.is_as_counted()
+        self.is_fresh = self.always or not (was_settled and self.is_settled)
 
     def is_as_counted(self) -> bool:
         """Whether the buffers are the same objects as when they were copied, and no write was counted since."""
@@ -83,7 +84,7 @@ class _Kept:
         self.objects = dict(self.buffers)
         self.note()
 
-    def others(self) -> list[str]:
+    def changed_names(self) -> list[str]:
         """Names of the buffers whose bits differ from their copies."""
         named = ((name, each) for name, each in self.objects.items() if each is not None)
         return [name for name, each in named if not (_has_bits(each) and _same_bits(each, self.copies[name]))]
@@ -105,11 +106,11 @@ class Rollback:
 
     def begin(self) -> None:
         """Copy the buffers that were written to since their last copy."""
-        known, self._kept = self._kept, {}
+        previous, self._kept = self._kept, {}
         to_copy = []
         for module in self._module.modules():
             if buffers := module._buffers:
-                kept = known.get(id(buffers))
+                kept = previous.get(id(buffers))
                 if kept is None or kept.buffers is not buffers:
                     kept = _Kept(type(module).__name__, buffers)
                 self._kept[id(buffers)] = kept
@@ -126,22 +127,22 @@ class Rollback:
         """End a step that counts."""
         if self._steps <= FIRST_STEPS or self._steps % COMPARE_EVERY == 0:
             for kept in self._kept.values():
-                kept.always = kept.always or (kept.is_as_counted() and bool(kept.others()))
+                kept.always = kept.always or (kept.is_as_counted() and bool(kept.changed_names()))
 
     def undo(self) -> None:
         """Restore the buffers: the same objects with the same bits. Raises RollbackError."""
         for kept in self._kept.values():
             is_counted = kept.is_fresh or not kept.is_as_counted()
-            others = kept.others()
-            if others and not is_counted:
+            changed = kept.changed_names()
+            if changed and not is_counted:
                 raise RollbackError(
-                    f"a pod was lost in this step, and it is not known whether buffer {others[0]!r} of {kept.name} was "
-                    "written to in it or before: torch does not count writes through .data, NumPy or a CUDA graph. Use "
-                    f"module.{others[0]}.copy_(...) instead. This process ends, and the training goes on from a peer "
-                    "that knows, or from the newest checkpoint"
+                    f"a pod was lost in this step, and it is not known whether buffer {changed[0]!r} of {kept.name} "
+                    "was written to in it or before: torch does not count writes through .data, NumPy or a CUDA graph. "
+                    f"Use module.{changed[0]}.copy_(...) instead. This process ends, and the training goes on from a "
+                    "peer that knows, or from the newest checkpoint"
                 )
             kept.buffers.update(kept.objects)
-            for name in others:
+            for name in changed:
                 _put_back(kept.objects[name], kept.copies[name])
 
     @contextmanager
@@ -168,8 +169,8 @@ def _has_bits(buffer: torch.Tensor) -> bool:
     return is_plain and not any((buffer.is_quantized, buffer.is_meta, buffer.is_conj(), buffer.is_neg()))
 
 
-def _same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return bool(torch.equal(*(each.detach().reshape(-1).contiguous().view(torch.uint8) for each in (one, other))))
+def _same_bits(first: torch.Tensor, second: torch.Tensor) -> bool:
+    return bool(torch.equal(*(each.detach().reshape(-1).contiguous().view(torch.uint8) for each in (first, second))))
 
 
 def _put_back(buffer: torch.Tensor | None, copy: torch.Tensor) -> None:

@@ -2,8 +2,8 @@
 
 One cursor counts the samples of the epoch that are committed. A global batch is the next `global_batch` samples of the
 epoch's order; it is cut into micro-batches of one shape, which are dealt to the ranks. Order, cuts, weights and seeds
-do not depend on the world, so a batch that was aborted comes again in other shares. The same state is held by every
-rank; nothing is communicated. An epoch ends under the version of the order that it began under (119).
+do not depend on the world, so a batch that was aborted comes again in other shares. Every rank holds the same state;
+nothing is communicated. An epoch ends with the version of the order that it began with (119).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from elastic_worker.library.shuffle import KEYED, RANDPERM, EpochOrder
 SAME_IN_STATE = ("length", "seed", "shuffle")
 """The keys that fix the order of an epoch: a cursor is valid in that order only."""
 PRINT_SAMPLES = 64
-"""Samples from the beginning of an order whose hash shows whether another torch, or another release of this library,
-shuffles alike.
+"""Number of first samples of an order that are hashed, to check that another torch or another release of this library
+shuffles in the same way.
 """
 
 

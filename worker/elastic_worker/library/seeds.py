@@ -1,6 +1,6 @@
 """Seeds random numbers by the micro-batch, not by the rank that runs it.
 
-torch.manual_seed takes 50 to 80 us, as it asks every kind of device; this takes some 7 us.
+torch.manual_seed takes 50 to 80 us, since it queries every kind of device; this takes some 7 us.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def stable_hash(purpose: str, *numbers: int) -> int:
 def seed_for(micro: Any) -> None:
     """Seed the generators of torch, `random` and, if imported, NumPy with `micro.seed`, for dropout and the like.
 
-    GPUs have generators of their own; they are set if CUDA is in use already, never woken up.
+    The generators of GPUs are set only if CUDA is in use already; CUDA is not initialised for them.
     """
     set_seeds(micro.seed)
 

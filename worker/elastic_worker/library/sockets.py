@@ -27,12 +27,12 @@ class Mesh:
 
 def listeners() -> set[Address]:
     """The addresses at which this process listens."""
-    found = set()
+    addresses = set()
     for number in _numbers():
         with _opened(number) as sock, suppress(OSError):
             if sock is not None and sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
-                found.add(_address(sock.getsockname()))
-    return found
+                addresses.add(_address(sock.getsockname()))
+    return addresses
 
 
 def shut_down(mesh: Mesh) -> int:

@@ -102,10 +102,10 @@ class State:
     def _check_parameters(self) -> None:
         """Refuse parameters in an optimizer whose gradients are not reduced over the ranks. Raises StateError."""
         shared = [model.module for model in self.models] + [model for _, model in self.sharded]
-        known = {id(parameter) for model in shared for parameter in model.parameters()}
+        reduced = {id(parameter) for model in shared for parameter in model.parameters()}
         for name, optimizer in self.optimizers.items():
             for parameter in (each for group in optimizer.param_groups for each in group["params"]):
-                if parameter.requires_grad and id(parameter) not in known:
+                if parameter.requires_grad and id(parameter) not in reduced:
                     raise StateError(f"job.state({name}=...): {self._why_not_shared(parameter)}")
 
     def _why_not_shared(self, parameter: torch.Tensor) -> str:
@@ -143,7 +143,7 @@ class State:
             _refuse_unfit(name, _bare(each))
 
     def capture_for_peer(self) -> dict[str, Any]:
-        """As `capture`, with the further values that a peer needs in the middle of an epoch."""
+        """Capture the state and the further values that a peer needs in the middle of an epoch."""
         buffers = {f"{name}.{key}": value for name, key, value in self._unsaved_buffers()}
         progress = {
             "step": self.step,
@@ -162,9 +162,9 @@ class State:
 
     def apply(self, captured: Mapping[str, Any]) -> None:
         """Load a captured state. Raises StateError if it is that of another model, optimizer or data set."""
-        found, mine = set(captured["objects"]), set(self.objects)
-        if found != mine:
-            difference = f"it has {_names(found - mine)} that job.state() lacks, and lacks {_names(mine - found)}"
+        saved, present = set(captured["objects"]), set(self.objects)
+        if saved != present:
+            difference = f"it has {_names(saved - present)} that job.state() lacks, and lacks {_names(present - saved)}"
             raise StateError(f"the state does not fit: {difference}; give job.state() the same names as then")
         for name, model in self.sharded:
             set_model_state_dict(model, captured["objects"][name])

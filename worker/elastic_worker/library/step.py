@@ -167,8 +167,8 @@ class Step:
                 "loop over all of batch.micro, and call step.backward(loss) for each"
             )
         hooked = any(model.has_own_hook for model in self._state.models)
-        before, known = self._before_backward, not (self._begun or hooked)
-        if known and before is not None and before == self._job.collectives_begun():
+        begun_before, is_countable = self._before_backward, not (self._begun or hooked)
+        if is_countable and begun_before is not None and begun_before == self._job.collectives_begun():
             raise StepError(
                 "the gradients were added up over no other rank: call what job.wrap returned, not the model that it "
                 "was given"

@@ -1,4 +1,4 @@
-"""The common part of the adapters for Lightning and Hugging Face: a trainer's connection to the launcher.
+"""The common part of the adapters for Lightning and Hugging Face: their trainer's connection to the launcher.
 
 Such a trainer forms torch's own process group from the variables that torchrun sets, and cannot change it. So before a
 planned change all ranks write a checkpoint after the same step, and wait for their end; the script starts again in the
@@ -93,9 +93,7 @@ class TrainerLine:
             self._line.send(LastCheckpointStep(step))
 
     def saved_together(self, step: int) -> None:
-        """Report that this rank has saved for a change, and wait for the other ranks and for the end. Raises
-        PodLeaves.
-        """
+        """Report that this rank has saved for a change; wait for the other ranks and for the end. Raises PodLeaves."""
         assert self._line is not None, "there is no change without a launcher"
         barrier()
         log.info("step %d is saved; the processes start again in another group", step)
@@ -133,4 +131,4 @@ def _form(place: GroupPlace, name: str) -> Formed:
 
 
 def _nothing() -> None:
-    """Save nothing: one rank alone cannot."""
+    """Save nothing, since one rank alone cannot save."""

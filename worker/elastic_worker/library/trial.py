@@ -1,4 +1,4 @@
-"""Finds out whether groups can change in place with the installed torch, by a group of one rank, in milliseconds."""
+"""Tests with a group of one rank, in milliseconds, whether groups can change in place with the installed torch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def self_test() -> str:
     """
     if lacks := private.lacking():
         return lacks
-    tensor = torch.ones(2)  # outlives the groups: a thread of gloo's may still hold it
+    tensor = torch.ones(2)  # outlives the groups: a gloo thread may still hold it
     try:
         _try(tensor)
     except Exception as error:  # noqa: BLE001  # any error of another version of torch is the answer
@@ -49,7 +49,7 @@ def _try(tensor: Any) -> None:
 def _try_model(first: Formed, second: Formed) -> None:
     """One wrapped model in one group after the other, with gradients for both of its parameters in each.
 
-    Nothing is sent: a thread of gloo's may hold what was for a moment longer, and the group's end would wait for it.
+    Nothing is sent: a gloo thread may hold sent data for a moment longer, and the group's end would wait for it.
     """
     model = ElasticDDP(_small())
     model.register_comm_hook(None, _send_nothing)
@@ -58,9 +58,9 @@ def _try_model(first: Formed, second: Formed) -> None:
         model.regroup(formed)
         model.zero_grad()
         model(torch.ones(1, 2)).sum().backward()
-        found = [None if each.grad is None else each.grad.tolist() for each in model.parameters()]
-        if found != [[[1.0, 1.0]], [1.0]]:
-            raise GroupError(f"a model wrapped for one group after another has the gradients {found}")
+        gradients = [None if each.grad is None else each.grad.tolist() for each in model.parameters()]
+        if gradients != [[[1.0, 1.0]], [1.0]]:
+            raise GroupError(f"a model wrapped for one group after another has the gradients {gradients}")
 
 
 def _send_nothing(_state, bucket):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202  # torch looks at annotations

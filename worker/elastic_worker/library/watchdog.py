@@ -1,8 +1,8 @@
 """Ends a process whose main thread hangs in a group that was given up.
 
-The library's own collectives can be given up, those inside torch cannot: DistributedDataParallel's, once after it was
-built and in each forward of a model with buffers, or the script's. One of some dozens never ends. Then a new process
-joins instead, and gets the state from the others.
+The library's collectives can be given up, those inside torch cannot: DistributedDataParallel's, once after it was built
+and in each forward of a model with buffers, or the script's. One of some dozens never ends. Then a new process joins
+instead, and gets the state from the others.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The training processes of one pod: how they are started, watched and ended. Knows nothing of other pods."""
+"""Starts, watches and ends the training processes of one pod. This package does not depend on other pods."""

@@ -25,7 +25,7 @@ UNTOUCHABLE_SIGNALS = {signal.SIGKILL, signal.SIGSTOP}
 
 
 def renew(environ: Mapping[str, str], *, directory: str) -> None:
-    """Renew all of it in a forked process, for a program with this environment and this working directory."""
+    """Renew all of these in a forked process, for a program with this environment and this working directory."""
     # Some libraries would report the objects that the parent has frozen (`gc.freeze`) as leaked at the end.
     atexit.register(gc.unfreeze)
     reset_signals()

@@ -1,4 +1,4 @@
-"""First code of each python process that the launcher starts; run by its path.
+"""The first code of each python process that the launcher starts; it is run by its path.
 
 `bootstrap.py run TICKET` becomes a training process. `bootstrap.py zygote CONFIG` becomes the warm parent, and each
 process forked from it continues here as a training process.

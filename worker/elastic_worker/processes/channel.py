@@ -68,7 +68,7 @@ class Channel:
             except (BlockingIOError, ConnectionError):
                 return
             if not data:
-                # All copies of the other end are closed. The end of the parent's process tells the rest.
+                # All copies of the other end are closed. The exit code of the parent's process gives the reason.
                 self._loop.remove_reader(self._own_end)
                 return
             packet = json.loads(data)

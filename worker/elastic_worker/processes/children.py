@@ -1,8 +1,7 @@
 """Watches the launcher's child processes: reaps each one that ends, wakes its waiter, and signals process groups.
 
-As PID 1, or as a subreaper, the launcher becomes the parent of all orphans in the container, and reaps them here as
-well. Because all children are reaped here, neither `subprocess` nor asyncio's subprocesses can be used beside it: use
-`spawn`.
+As PID 1, or as a subreaper, the launcher becomes the parent of all orphans in the container, and reaps them here, too.
+Because all children are reaped here, neither `subprocess` nor asyncio's subprocesses can be used: use `spawn`.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from elastic_worker.proc import catches_signal, stat_of
 from . import linux
 
 KILL_SECONDS = 15.0
-"""Time for the kernel to end a process after SIGKILL: it may free a GPU's memory or write a core first."""
+"""Time for the kernel to end a process after SIGKILL: the kernel may free a GPU's memory or write a core first."""
 
 P = TypeVar("P", bound="Process")
 
@@ -67,25 +66,25 @@ class Process:
         self.signal(signal.SIGTERM)
 
     def freeze(self) -> None:
-        """Stop the group where it is (SIGSTOP), until `thaw`."""
+        """Stop the group (SIGSTOP) until `thaw`."""
         self.signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Let a frozen group run on (SIGCONT)."""
+        """Let a frozen group continue (SIGCONT)."""
         self.signal(signal.SIGCONT)
 
     def state(self) -> str:
-        """The kernel's letter for its state: R, S, D, T (frozen), Z; "" once the process has ended."""
+        """The kernel's letter for the process's state: R, S, D, T (frozen), Z; "" once the process has ended."""
         fields = self._stat()
         return fields[0] if fields else ""
 
     def cpu_seconds(self) -> float:
-        """CPU seconds of all its threads so far; 0 once the process has ended."""
+        """CPU seconds that all its threads have used; 0 once the process has ended."""
         fields = self._stat()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") if fields else 0.0
 
     def dump_stacks(self) -> None:
-        """Let the process print the stacks of its threads to its stderr, if it has installed the handler by now."""
+        """Let the process print the stacks of its threads to its stderr, if it has already installed the handler."""
         if not self.exited.done() and catches_signal(self.pid, linux.DUMP_SIGNAL):
             os.kill(self.pid, linux.DUMP_SIGNAL)
 
@@ -111,7 +110,7 @@ class Children:
         return self.watch(Process(pid))
 
     def watch(self, process: P) -> P:
-        """As `adopt`, for a process that has its object already."""
+        """Watch a process that has its `Process` object already (see `adopt`)."""
         code = self._unclaimed.pop(process.pid, None)
         if code is None:
             self._watched[process.pid] = process
@@ -165,7 +164,7 @@ class Children:
     def _ended(self, pid: int) -> None:
         """Reap one process.
 
-        Its group is killed first, since data loaders' workers outlive it: after the reaping its pid may be another's.
+        Its group is killed first, since data loaders' workers outlive it, and its pid may be reused after the reaping.
         """
         process = self._watched.pop(pid, None)
         if process is not None:

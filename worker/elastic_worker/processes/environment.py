@@ -19,7 +19,7 @@ EARLY = (
     "TORCHDYNAMO_",
 )
 LATE = ("PYTHONPATH", "TORCH_NCCL_")
-"""Prefixes of names that match EARLY and are read late all the same, or are handled by after_fork.py."""
+"""Prefixes of names that match EARLY but are read late, or are handled by after_fork.py."""
 
 
 def of_parent(environ: Mapping[str, str]) -> dict[str, str]:

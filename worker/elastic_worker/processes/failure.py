@@ -25,10 +25,10 @@ OURS = str(Path(__file__).parent) + os.sep
 
 
 def install_hook() -> None:
-    """From now on, print an uncaught exception without our frames, and write it to the error file.
+    """Install a `sys.excepthook` that prints an uncaught exception without our frames and writes it to the error file.
 
-    This is a `sys.excepthook`: the interpreter ends as without us, and the script's own hook is still called. Call this
-    while an exception is being handled, before raising it again.
+    The interpreter ends as it would without the hook, and the script's hook is still called. Call this while an
+    exception is being handled, before raising it again.
     """
     print_exception = sys.excepthook
 
@@ -42,7 +42,7 @@ def install_hook() -> None:
 
 
 def without_ours(trace: TracebackType | None) -> TracebackType | None:
-    """The traceback from the user's first frame on; None if all frames are ours."""
+    """The traceback from the user's first frame on; None if all frames are of this package."""
     while trace is not None and trace.tb_frame.f_code.co_filename.startswith(OURS):
         trace = trace.tb_next
     return trace
@@ -58,7 +58,7 @@ def write(environ: Mapping[str, str], error: BaseException) -> None:
 
 
 def write_message(environ: Mapping[str, str], message: str, *, trace: str = "") -> None:
-    """Write the error file with this message, unless there is one already. As `write`, for an end without exception."""
+    """Write the error file with this message, for an end without an exception, unless there is one already."""
     path = environ.get(ENV_ERROR_FILE, "")
     if not path or Path(path).exists():
         return
@@ -76,15 +76,15 @@ def read(path: Path, *, exit_code: int) -> dict[str, Any] | None:
     """Read `message`, `traceback` and `exitCode` from the error file; None if it is missing or unreadable."""
     try:
         with path.open("rb") as file:
-            found = json.loads(file.read(READ_LIMIT_BYTES))
-        found = found["message"]
+            error = json.loads(file.read(READ_LIMIT_BYTES))
+        error = error["message"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    if not isinstance(found, dict):
-        found = {"message": found}
-    extra = found.get("extraInfo")
+    if not isinstance(error, dict):
+        error = {"message": error}
+    extra = error.get("extraInfo")
     callstack = extra.get("py_callstack", "") if isinstance(extra, dict) else ""
-    message = cut(str(found.get("message", "")), MESSAGE_CHARACTERS)
+    message = cut(str(error.get("message", "")), MESSAGE_CHARACTERS)
     return {
         "message": message,
         "traceback": cut(str(callstack), LIMIT_CHARACTERS - len(message)),
@@ -93,6 +93,6 @@ def read(path: Path, *, exit_code: int) -> dict[str, Any] | None:
 
 
 def cut(text: str, limit: int) -> str:
-    """At most `limit` characters of the text: the last ones, since an error's reason stands at its end."""
+    """The last `limit` characters of the text, since an error's reason is at its end."""
     mark = "[...] "
     return text if len(text) <= limit else mark + text[len(text) - limit + len(mark) :]

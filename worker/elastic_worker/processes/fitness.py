@@ -1,7 +1,7 @@
-"""Finds out whether this process can still be forked safely. The warm parent checks after each import.
+"""Checks whether this process can still be forked safely. The warm parent checks after each import.
 
-A fork copies a single thread, and shares open files. Python knows only its own threads, and torch only its own use of
-CUDA; /proc shows the threads and devices of other libraries.
+A fork copies a single thread, and shares open files. Python knows only its threads, and torch only its use of CUDA;
+/proc shows the threads and devices of other libraries.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CUDA_TOUCHED = 3
 CUDA_DEVICE = "/dev/nvidia-uvm"
 """The device that CUDA opens. NVML, through which torch counts GPUs, opens others, and does no harm to forks."""
 END_SECONDS = 0.1
-"""The longest wait for threads that are about to end."""
+"""The longest wait for threads that are about to end, in seconds."""
 LOOK_SECONDS = 0.005
 _SELF = Path("/proc/self")
 
@@ -29,11 +29,11 @@ class Fitness:
     """Judges this process. Native threads that exist at first, such as a profiler's, do not count."""
 
     def __init__(self) -> None:
-        self._known = _threads()
+        self._known_threads = _threads()
 
     def accept(self) -> None:
         """Accept the present native threads: they are known to survive forks, or not to be needed after one."""
-        self._known |= _threads()
+        self._known_threads |= _threads()
 
     def problem(self) -> str:
         """Why this process must not be forked any more; "" if it can be."""
@@ -48,9 +48,9 @@ class Fitness:
         return ""
 
     def _new_threads(self) -> list[str]:
-        """Names of new native threads that are left after a trial fork: OpenBLAS, for example, ends its own for one."""
+        """Names of new native threads that remain after a trial fork. OpenBLAS, for example, ends its own for one."""
         end = time.monotonic() + END_SECONDS
-        while (new := _threads() - self._known) and time.monotonic() < end:
+        while (new := _threads() - self._known_threads) and time.monotonic() < end:
             time.sleep(LOOK_SECONDS)
         return sorted({name for thread in new if (name := _name(thread))})
 
@@ -73,12 +73,12 @@ def _trial() -> int:
 
 def _threads() -> set[str]:
     """Ids of this process's threads that have not ended."""
-    found = set()
+    threads = set()
     for task in (_SELF / "task").iterdir():
         with suppress(OSError):
             if stat_of(task)[0] not in "ZX":
-                found.add(task.name)
-    return found
+                threads.add(task.name)
+    return threads
 
 
 def _name(thread: str) -> str:

@@ -1,7 +1,7 @@
 """Ends the remaining processes of sessions whose leaders have ended: data loaders' workers, ranks of `mp.spawn`.
 
-They may hold GPU memory that the next processes need. The kernel frees it when a process has ended, which is later than
-the moment when it is killed.
+They may hold GPU memory that the next processes need. The kernel frees it when a process has ended, which takes some
+time after the kill.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ async def end(leaders: Sequence[int]) -> list[int]:
     Returns the pids of those that do not end within `KILLED_SECONDS`.
     """
     began = time.monotonic()
-    while left := await asyncio.to_thread(_members, leaders):
-        for pid in left:
+    while survivors := await asyncio.to_thread(_members, leaders):
+        for pid in survivors:
             _kill(pid)
         if time.monotonic() > began + KILLED_SECONDS:
-            names = ", ".join(f"process {pid}" for pid in left)
+            names = ", ".join(f"process {pid}" for pid in survivors)
             logger.warning("%s of a session that has ended cannot be ended by SIGKILL: a GPU may not be free", names)
-            return left
+            return survivors
         await asyncio.sleep(LOOK_SECONDS)
     return []
 
 
 def _members(leaders: Sequence[int]) -> list[int]:
     """Pids of the members of these sessions. A session whose leader runs is a new one under a number used before."""
-    found = sessions(leaders)
-    return sorted(pid for leader, pids in found.items() if leader not in pids for pid in pids)
+    pids_by_leader = sessions(leaders)
+    return sorted(pid for leader, pids in pids_by_leader.items() if leader not in pids for pid in pids)
 
 
 def _kill(pid: int) -> None:

@@ -1,4 +1,4 @@
-"""Linux's calls for parent and child processes, and for limits, that Python lacks."""
+"""Linux system calls for parent and child processes, and for limits, that Python does not offer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PARENT_SECONDS = 10
 
 
 def attach(launcher: int) -> None:
-    """Make this process lead a session of its own, and die with the launcher, whose pid is `launcher`.
+    """Make this process the leader of a new session, and let it die with the launcher, whose pid is `launcher`.
 
     Ends this process if the launcher has ended already.
     """

@@ -1,11 +1,11 @@
-"""Copies the output of a training process to the launcher's own streams, and keeps its last lines.
+"""Copies the output of a training process to the launcher's streams, and keeps its last lines.
 
 If a pod has several processes, each line has the prefix `[default0]:` with the local rank, as with `torchrun --tee`.
-The output of a single process is copied unchanged, because a progress bar has no ends of lines. The last lines say why
-a process failed without an exception.
+The output of a single process is copied unchanged, because a progress bar has no line ends. The last lines say why a
+process failed without an exception.
 
-One thread per stream does it. While the launcher's stream blocks, the thread waits, and in the end the training process
-waits too, as it would if it wrote there itself.
+One thread per stream copies. While the launcher's stream blocks, the thread waits. Once the pipe is full, the training
+process waits too, as it would if it wrote to that stream itself.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from elastic_worker import last_lines
 LINE_BYTES = 65_536
 """Longer lines are split."""
 KEPT_BYTES = 4096
-"""The most bytes that are kept of one line: more than is shown of it."""
+"""The most bytes that are kept of one line, more than are shown."""
 
 
 class Output:
@@ -33,7 +33,7 @@ class Output:
         self.descriptors = (out.descriptor, err.descriptor)
 
     def started(self) -> None:
-        """Close our copies of the descriptors, so that the streams can end. The process has its own by now, if any."""
+        """Close our copies of the descriptors, so that the streams can end. The process has its copies, if it runs."""
         for pump in self._pumps:
             os.close(pump.descriptor)
 
@@ -53,7 +53,7 @@ class Output:
 
 
 class _Pump(threading.Thread):
-    """`begun` is the end of a line that has not ended yet."""
+    """Copies one stream. `begun` is the beginning of a line whose end was not read yet."""
 
     def __init__(self, prefix: str, lines: deque[bytes], *, target: int) -> None:
         super().__init__(name=f"output {prefix or target}", daemon=True)

@@ -1,6 +1,6 @@
 """Keeps a warm parent alive: starts it, restarts it when it dies, and asks it for processes.
 
-A module that the parent cannot import, or that makes it unfit to be forked, is left out from then on and named in
+A module that the parent cannot import, or that makes it unfit to be forked, is left out of later parents and named in
 `problem`. The other modules stay preloaded.
 """
 
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 BOOTSTRAP = str(Path(__file__).with_name("bootstrap.py"))
 PRELOAD_SECONDS = 300.0
-"""A module that takes longer to import is left out."""
+"""A module whose import takes longer is left out."""
 FORK_SECONDS = 10.0
 """A parent that has not forked within this time counts as broken, and is killed."""
 FIRST_PAUSE_SECONDS = 0.5
@@ -115,9 +115,9 @@ class WarmParent:
     async def _keep(self) -> None:
         pause, failures = FIRST_PAUSE_SECONDS, 0
         while failures < GIVE_UP_AFTER:
-            began, known, self._renewed = time.monotonic(), len(self._left_out), False
+            began, left_out, self._renewed = time.monotonic(), len(self._left_out), False
             failures = 0 if await self._live() else failures + 1
-            if self._renewed or len(self._left_out) > known:
+            if self._renewed or len(self._left_out) > left_out:
                 failures = 0
                 continue
             if time.monotonic() - began > LONG_LIFE_SECONDS:

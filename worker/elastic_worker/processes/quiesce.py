@@ -3,8 +3,8 @@
 gloo frees a collective's tensors on a thread of its own, shortly after it has woken the waiting thread. It needs the
 interpreter's lock (GIL) for that.
 
-1. An interpreter that finishes ends each thread that asks for the GIL. The end of a C++ thread in that place aborts the
-   process: "terminate called without an active exception", SIGABRT. This happened to 5 of 28 plain python processes
+1. An interpreter that finishes ends each thread that asks for the GIL. If that is a C++ thread, the process aborts:
+   "terminate called without an active exception", SIGABRT. This happened to 5 of 28 plain python processes
    whose last act was a collective, to 2 of 28 that the launcher had started, and to none of 120 that the warm parent
    had forked (torch 2.15, python 3.11).
 2. A thread that asks for the GIL holds the lock of the list of threads for a moment. A process forked in that moment
@@ -27,22 +27,22 @@ from pathlib import Path
 from elastic_worker.proc import stat_of
 
 FINISH_SECONDS = 1.0
-"""Limit at the end of a process, in CPU time of its other threads: some threads never become idle."""
+"""Limit at the end of a process, in CPU seconds of its other threads: some threads never become idle."""
 MOST_FINISH_SECONDS = 10.0
-"""The same in wall-clock time: a thread that waits for a disk uses no CPU."""
+"""Limit at the end of a process, in wall-clock seconds: a thread that waits for a disk uses no CPU."""
 FORK_SECONDS = 0.05
-"""Both limits before a fork. They are short, since a DataLoader forks each of its workers in each epoch."""
+"""The same limits before a fork. They are short, since a DataLoader forks each of its workers in each epoch."""
 LOOK_SECONDS = 0.002
-"""Time between two looks, in which the GIL is free."""
+"""Time between two checks, in which the GIL is free."""
 QUIET_LOOKS = 3
-"""Looks in a row that find all other threads idle."""
+"""Number of checks in a row that must find all other threads idle."""
 FIXED_IN = (3, 12)
 _TASKS = Path("/proc/self/task")
 
 
 @cache
 def install() -> None:
-    """Let threads rest at the end of this process and before its forks. Registers once.
+    """Wait for idle threads at the end of this process and before its forks. Registers the hooks once.
 
     Call it early: exit hooks run in the opposite order, so this one runs last.
     """
@@ -52,7 +52,7 @@ def install() -> None:
 
 
 def let_threads_rest(most_seconds: float, *, cpu_seconds: float) -> None:
-    """Wait until no other thread of this process wants to run.
+    """Wait until no other thread of this process is runnable.
 
     Gives up once they have used `cpu_seconds` of CPU time, or after `most_seconds` of wall-clock time.
     """
@@ -73,7 +73,7 @@ def _others_run() -> bool:
 
 
 def _state(task: Path) -> str:
-    """The thread's state as in `proc(5)`: R runs or wants to, D waits in the kernel, S sleeps; "X" if it has ended."""
+    """The thread's state as in `proc(5)`: R is runnable, D waits in the kernel, S sleeps; "X" if it has ended."""
     with suppress(OSError):
         return stat_of(task)[0]
     return "X"

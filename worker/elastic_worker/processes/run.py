@@ -1,7 +1,7 @@
-"""Turns a process that was started or forked for it into one like `python train.py ARGUMENTS`.
+"""Turns a newly started or forked process into one like `python train.py ARGUMENTS`.
 
-`become` is the last call of a process. The exception that ends the program leaves through it, and the interpreter
-finishes by its own rules: exit code, atexit, joining of threads.
+`become` is the last call of a process. It raises the exception that ends the program, and the interpreter finishes by
+its usual rules: exit code, atexit, joining of threads.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from . import after_fork, failure, linux, program, quiesce, saving, steps, store
 from .ticket import Ticket
 
 _RUN_AS_MAIN: Callable[..., Any] = runpy._run_module_as_main  # type: ignore[attr-defined]
-"""The function that python itself calls for `-m`. Its second argument: whether to set sys.argv[0] to the file."""
+"""The function that python calls for `-m`. Its second argument: whether to set sys.argv[0] to the file."""
 
 
 def become(ticket: Ticket, *, forked: bool) -> None:
@@ -59,9 +59,7 @@ def _execute(target: str, args: tuple[str, ...]) -> NoReturn:
 
 
 def _prepare(ticket: Ticket) -> None:
-    """Install the additions to a plain process: stacks on demand, line buffering, counted steps, the wait of
-    `quiesce`.
-    """
+    """Add to a plain process: stacks on demand, line buffering, the count of steps, the wait of `quiesce`."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(line_buffering=True)

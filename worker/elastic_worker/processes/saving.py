@@ -1,7 +1,7 @@
-"""Asks a script for a checkpoint: by a file that appears, and by a signal where the job names one (132).
+"""Asks a script for a checkpoint: by a file that appears, and by a signal if the job names one (132).
 
-The training process does this to itself, right after the optimizer step that all ranks agree on. Where steps are not
-counted, the launcher does it to all processes at once.
+The training process makes this request to itself, right after the optimizer step that all ranks agree on. If steps are
+not counted, the launcher makes it to all processes at once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class CheckpointRequest:
         self._is_sent = False
 
     def make(self) -> None:
-        """Ask the script. The signal is sent only to a script that handles it, since it would end another one."""
+        """Ask the script. The signal is sent only to a script that handles it, since it would end any other."""
         self._file.touch()
         self._is_sent = bool(self._signal_name) and _is_handled(signal.Signals[self._signal_name])
         if self._is_sent:
@@ -51,14 +51,14 @@ def ask_from_outside(pid: int, file: Path, name: str) -> None:
 
 
 def handles(pid: int, name: str) -> bool:
-    """Whether the process has a handler for the signal of that name; False for the name ""."""
+    """Whether the process has a handler for the named signal; False for the name ""."""
     return bool(name) and catches_signal(pid, signal.Signals[name])
 
 
 def should_save() -> bool:
     """Whether the job asks the script for a checkpoint now. True once for each request.
 
-    All ranks get it after the same optimizer step. They may be a step apart where steps are not counted, or where no
+    All ranks get the request after the same optimizer step. They may be a step apart if steps are not counted, or if no
     step was done within ten seconds of the start. Always False outside of Elastic mode.
     """
     path = os.environ.get(contract.ENV_SAVE_FILE)

@@ -36,7 +36,7 @@ _PLUGIN = {
 
 
 def is_ours(python: Python) -> bool:
-    """Whether it is the interpreter that the launcher runs in."""
+    """Whether this is the launcher's interpreter."""
     return python.prefix == sys.prefix and Path(python.executable).resolve() == Path(sys.executable).resolve()
 
 

@@ -3,8 +3,8 @@ exit code that the launcher answers.
 
 It is reached in two ways. `bin/torchrun`, first on PATH, runs this file. Any other program that starts torch's agent (a
 virtual environment's torchrun, `python -m torch.distributed.run`) finds `handler` through torch's entry point for
-rendezvous backends, and the agent starts no process (131). This file imports nothing of ours, as it may run in any
-interpreter of the image.
+rendezvous backends, and the agent starts no process (131). This file imports nothing of this package, since it may run
+in any interpreter of the image.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 LAUNCHER_GONE = 1
 LOCAL_RANK = "--local-rank=${local_rank}"
 TORCHS_OWN = ("c10d", "static", "etcd", "etcd-v2")
-"""torch's own rendezvous backends. In a pod, each of them means the job's group as well."""
+"""torch's rendezvous backends. In a pod, each of them stands for the job's group, too."""
 
 HERE = ("127.0.0.1:", "localhost:")
 """The beginnings of endpoints that no user wrote: torch's default, and the endpoint of --standalone."""
@@ -55,18 +55,18 @@ def call(request: dict[str, Any]) -> int:
 def handler() -> Any:
     """Entry point in torch's group `torchrun.handlers`: returns a function that makes a rendezvous handler.
 
-    Registers it for torch's own backends too, since launch lines copied from elsewhere name them.
+    Registers it also for torch's backends, since launch lines copied from elsewhere name them.
     """
     from torch.distributed.elastic.rendezvous import api
 
-    known = getattr(api.rendezvous_handler_registry, "_registry", None)
-    if isinstance(known, dict):
-        known.update(dict.fromkeys(TORCHS_OWN, hand_over))
+    registry = getattr(api.rendezvous_handler_registry, "_registry", None)
+    if isinstance(registry, dict):
+        registry.update(dict.fromkeys(TORCHS_OWN, hand_over))
     return hand_over
 
 
 def hand_over(_parameters: object) -> NoReturn:
-    """Called by torch's agent before it starts a process. Exits once the launcher has run the agent's program."""
+    """Run the agent's program in the launcher, and exit. torch's agent calls this before it starts a process."""
     python = {"executable": sys.executable, "prefix": sys.prefix, "version": list(sys.version_info[:2])}
     sys.exit(call({"argv": _argv_of(_agent()), "python": python}))
 
@@ -96,15 +96,13 @@ def _argv_of(agent: dict[str, Any]) -> list[str]:
 
 
 def _options_of(config: Any) -> list[str]:
-    """The number of processes, and the other options that a user wrote: the launcher names the ones that it does not
-    follow.
-    """
+    """The number of processes, and the user's other options: the launcher logs those that it does not follow."""
     nodes = (getattr(config, "min_nodes", 1), getattr(config, "max_nodes", 1))
     endpoint, restarts = getattr(config, "rdzv_endpoint", ""), getattr(config, "max_restarts", 0)
-    told = [f"--nnodes={nodes[0]}:{nodes[1]}"] if nodes != (1, 1) else []
-    told += [f"--rdzv-endpoint={endpoint}"] if endpoint and not endpoint.startswith(HERE) else []
-    told += [f"--max-restarts={restarts}"] if restarts else []
-    return [*told, f"--nproc-per-node={config.nproc_per_node}"]
+    options = [f"--nnodes={nodes[0]}:{nodes[1]}"] if nodes != (1, 1) else []
+    options += [f"--rdzv-endpoint={endpoint}"] if endpoint and not endpoint.startswith(HERE) else []
+    options += [f"--max-restarts={restarts}"] if restarts else []
+    return [*options, f"--nproc-per-node={config.nproc_per_node}"]
 
 
 def _as_spelled(args: list[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Starts the training processes of this pod: forked from the warm parent if there is one, else as new interpreters."""
+"""Starts this pod's training processes: forked from the warm parent if there is one, otherwise as new interpreters."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ TORCH_MODULES = (
     "torch._dynamo",
     "torch.distributed.checkpoint",
 )
-"""Modules that most training processes import. The first optimizer imports torch._dynamo, as slow as torch itself."""
+"""Modules that most training processes import. The first optimizer imports torch._dynamo, which is as slow as torch."""
 STORE_SECONDS = 120.0
 """The longest that a store takes to report its port. One that is not forked imports torch first."""
 LAST_SECONDS = 0.05
-"""The longest wait for the last lines of each stream of a process that has failed: the others wait meanwhile."""
+"""The longest wait for the last lines of each stream of a failed process, during which the other processes wait."""
 DRAIN_SECONDS = 1.0
 """The longest wait for the last lines of each stream."""
 
@@ -59,7 +59,7 @@ class TrainingProcess(Process):
         self.exited.add_done_callback(self._collect)
 
     def terminate(self) -> None:
-        """Send SIGTERM. Of a python program only the main process gets it, as with torchrun.
+        """Send SIGTERM. In a python program only the main process gets it, as with torchrun.
 
         A script that writes a checkpoint on SIGTERM would fail if its data loader's workers had ended as well.
         """
@@ -73,7 +73,7 @@ class TrainingProcess(Process):
     def error(self) -> dict[str, Any] | None:
         """`message`, `traceback` and `exitCode` of its uncaught exception, None without one.
 
-        It is known as soon as the process has written its error file, before its end.
+        The error is known as soon as the process has written its error file, before its end.
         """
         if self.exited.done():
             self._collect(self.exited)
@@ -95,11 +95,11 @@ class TrainingProcess(Process):
         return not self.signal_name or saving.handles(self.pid, self.signal_name)
 
     def propose(self, step: int) -> None:
-        """Let the process wait after that step of its own, if it has not passed the step; 0 withdraws the proposal."""
+        """Let the process wait after its step `step`, unless it has passed that; 0 withdraws the proposal."""
         steps.propose(self._steps_file, step)
 
     def ask_for_checkpoint(self, step: int) -> None:
-        """Ask the script for a checkpoint after that step of its own, which was proposed; 0 asks at once."""
+        """Ask the script for a checkpoint after its step `step`, which was proposed; 0 asks at once."""
         if step:
             steps.agree(self._steps_file, step)
         else:
@@ -111,9 +111,9 @@ class TrainingProcess(Process):
             self._output.join(seconds)
 
     def last_lines(self) -> tuple[str, ...]:
-        """The last lines that it has printed. Once it has ended, they are waited for, at most LAST_SECONDS per stream.
+        """The last lines that it printed. After its end this waits for them, at most LAST_SECONDS per stream.
 
-        The wait is for a thread that has the lines at hand, unless a stream blocks or a child still holds it.
+        The wait is short, since a thread reads the lines, unless a stream blocks or a child process still holds it.
         """
         if self._output is None:
             return ()
@@ -181,7 +181,7 @@ class Starter:
             self._parent.open()
 
     def expect(self, environ: Mapping[str, str], *, python: str = "") -> None:
-        """From now on start processes with this environment, and by the interpreter `python`, which has torch.
+        """Start later processes with this environment, and by the interpreter `python`, which has torch.
 
         The warm parent is replaced if it could not make such processes.
         """
@@ -227,7 +227,7 @@ class Starter:
         """
         reader, writer = os.pipe()
         path = self._folder / f"{next(self._numbers)}.ticket"
-        # The environment of the warm parent: a store needs no other, and would have the parent renewed for itself.
+        # A store gets the environment of the warm parent, because any other would make us renew the parent.
         environ = self._parent.environ if self._parent is not None else environment.of_parent(os.environ)
         ticket = Ticket(os.getpid(), Program(program.STORE, ""), environ, directory="/")
         with os.fdopen(reader, "rb") as answers, self._children.expecting():
@@ -292,7 +292,7 @@ class Starter:
         early = environment.early_differences(parent.environ, ticket.environ)
         if not early:
             return True
-        logger.info("this process is started cold, and the warm parent anew variables=%s", ",".join(early))
+        logger.info("this process is started cold, and the warm parent is renewed variables=%s", ",".join(early))
         parent.renew(environment.of_parent(ticket.environ))
         return False
 

@@ -1,13 +1,13 @@
-"""Counts the optimizer steps of a script that does not use our library, and asks it for a checkpoint after one of them.
+"""Counts the optimizer steps of a script that does not use our library, and asks it for a checkpoint after a step.
 
 The training process writes to a file mapped into memory, in a hook that torch calls after each `step()` of any
 optimizer; the launcher reads the file. Steps inside a compiled region (`torch.compile` around `optimizer.step`) and
 replayed CUDA graphs are not counted.
 
-The launcher writes to the file as well: the step after which the process waits (`propose`), and that the script is to
-be asked for a checkpoint there (`agree`). A process that has not passed the proposed step cannot pass it without
-waiting (132). Once the script has taken the request, the process waits before its next step: the launcher needs a
-moment to see that the checkpoint is complete, and steps done in that moment would be lost.
+The launcher also writes to the file: the step after which the process waits (`propose`), and that the script is asked
+for a checkpoint there (`agree`). A process that has not passed the proposed step cannot pass it without waiting (132).
+Once the script has taken the request, the process waits before its next step: the launcher needs a moment to see that
+the checkpoint is complete, and steps done in that moment would be lost.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ NUMBER = struct.Struct("=q")
 AGREE_SECONDS = 15.0
 """The longest that a process waits to learn whether a step is agreed on.
 
-A pod whose connection to the coordinator breaks in this time counts as lost after 5 s, or learns it when it has
-reconnected. A process that went on before that would save at another step than the other ranks.
+If a pod's connection to the coordinator breaks in this time, the pod counts as lost after 5 s, or learns the answer
+when it has reconnected. A process that continued before that would save at another step than the other ranks.
 """
 STOP_SECONDS = 5.0
 """The longest that a process waits to be stopped after its script has taken the request."""
@@ -97,7 +97,7 @@ class Hooks(NamedTuple):
 
 
 def install(path: str, request: Request) -> None:
-    """In the training process: count steps from now on, in the file `path`. Imports no torch before the script does."""
+    """Begin to count the steps of this training process in the file `path`. Does not import torch before the script."""
     hooks = _hooks(path, request)
     optimizers = sys.modules.get(OPTIMIZERS)
     if optimizers is not None:
@@ -107,7 +107,7 @@ def install(path: str, request: Request) -> None:
 
 
 def _hooks(path: str, request: Request) -> Hooks:
-    """Each number is written by itself, so that a reader never sees half of one."""
+    """Return the hooks. They write each number by itself, so that a reader never sees half of one."""
     with Path(path).open("r+b") as file:
         view = memoryview(mmap.mmap(file.fileno(), LAYOUT.size))
     counts, times, monotonic = view.cast("q"), view.cast("d"), time.monotonic
@@ -134,7 +134,7 @@ def _hooks(path: str, request: Request) -> Hooks:
 
 
 def _is_agreed(counts: memoryview, step: int) -> bool:
-    """Wait for the answer to the proposal of the step just done; whether a checkpoint is to be written after it."""
+    """Wait for the answer to the proposal of the present step; return whether a checkpoint is to follow it."""
     counts[WAITS_AT] = step
     _wait_while(lambda: counts[PROPOSED] == step and counts[AGREED] != step, AGREE_SECONDS)
     return bool(counts[AGREED] == step)
@@ -179,7 +179,7 @@ class _WhenImported(MetaPathFinder):
 
 
 class _ThenRegister(Loader):
-    """Runs the module's own loader, and registers the hooks afterwards."""
+    """Runs the module's original loader, and registers the hooks afterwards."""
 
     def __init__(self, loader: Loader, hooks: Hooks) -> None:
         self._loader, self._hooks = loader, hooks

@@ -1,4 +1,4 @@
-"""The store of the training processes' rendezvous: a torch TCPStore, in a process of its own that outlives them."""
+"""The store of the training processes' rendezvous: a torch TCPStore in a separate process that outlives them."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
 """Finds training processes that a container's command starts by itself, instead of calling torchrun.
 
 DeepSpeed's launcher, Composer and Lightning start the processes of their machine without torch's agent. In each pod of
-a job they would form a group of their own and train to its end, and only then would the pod fail. Such a process is
-found by the variables that its parent, a python, has added to its environment (140). A script may export the same
-variables and run other programs before the training, so a shell's children are never taken for one, nor is anything
-that leads to torchrun.
+a job they would form a separate group and train to its end, and only then would the pod fail. Such a process is found
+by the variables that its parent, a python, has added to its environment (140). A script may export the same variables
+and run other programs before the training, so children of a shell, and processes that start torchrun, do not count.
 """
 
 from __future__ import annotations
@@ -84,14 +83,14 @@ def _words(pid: int, name: str) -> list[str]:
 
 
 def _descendants(ancestor: int) -> Iterator[tuple[int, int]]:
-    """Yield (parent, pid) of each, from one look at all processes: those of other containers may be seen, too."""
+    """Yield (parent, pid) of each descendant, from one scan of all processes, which may include other containers'."""
     children: dict[int, list[int]] = defaultdict(list)
     for folder in PROC.iterdir():
         if folder.name.isdigit():
             with suppress(OSError, IndexError):
                 children[int(stat_of(folder)[_PARENT_FIELD])].append(int(folder.name))
-    left = [(ancestor, pid) for pid in children[ancestor]]
-    while left:
-        parent, pid = left.pop()
+    pending = [(ancestor, pid) for pid in children[ancestor]]
+    while pending:
+        parent, pid = pending.pop()
         yield parent, pid
-        left.extend((pid, child) for child in children[pid])
+        pending.extend((pid, child) for child in children[pid])

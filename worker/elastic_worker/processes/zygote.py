@@ -1,8 +1,8 @@
 """The warm parent: it has imported the modules of training processes, and forks one in some milliseconds.
 
-It runs no tensor operation, opens no socket, uses no GPU and has a single Python thread, since each of these would be
-broken or shared in the processes forked from it. A module that breaks this rule is named, and the next parent is
-started without it (`fitness`).
+It runs no tensor operation, opens no socket, uses no GPU and has a single Python thread, since threads, sockets and GPU
+contexts would be broken or shared in the processes forked from it. A module that breaks this rule is logged, and the
+next parent is started without it (`fitness`).
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _preload(modules: tuple[str, ...], control: socket.socket) -> None:
 
 
 def _import(module: str) -> str:
-    """Import one module; why that failed, "" if it did not. The parent survives any exception of the module."""
+    """Import one module; return why that failed, "" if it did not. The parent survives any exception of the module."""
     try:
         importlib.import_module(module)
     except BaseException as error:  # noqa: BLE001
@@ -103,7 +103,7 @@ def _fork(request: Fork, control: socket.socket) -> bool:
 def _set_up(config: ParentConfig, request: Fork, control: socket.socket, descriptors: list[int]) -> ticket.Ticket:
     """In the new process: read the ticket, report to the launcher, take over stdout and stderr.
 
-    From the report on the launcher may stop this process. The parent ignores these signals, so they are blocked until
+    After the report the launcher may stop this process. The parent ignores these signals, so they are blocked until
     `after_fork` has set the handlers: Linux keeps a signal that is blocked, even if it would be ignored.
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, IGNORED)

@@ -25,7 +25,7 @@ M = TypeVar("M", bound="Message")
 T = TypeVar("T")
 VALUE, BESIDE, INSIDE = "value", "beside", "inside"
 SCALARS: Mapping[str, Callable[[Any], Any]] = {"int": int, "float": float, "bool": bool, "str": str}
-"""Converters by the annotation of a field: other releases may send 1 for True. None is never converted."""
+"""Converters by a field's annotation, since other releases may send 1 for True. None is never converted."""
 _WIRE_NAME = "wire"
 
 
@@ -64,11 +64,11 @@ def sent_as(wire_name: str) -> Mapping[str, str]:
 
 def wire_fields(kind: type[Any]) -> dict[str, Field[Any]]:
     """Return the fields of a message by their names in JSON, in the order of the class."""
-    own = {each.name: each for each in fields(kind)}
-    found: dict[str, Field[Any]] = {}
+    by_name = {each.name: each for each in fields(kind)}
+    in_json: dict[str, Field[Any]] = {}
     for slot in _layout(kind):
-        found.update(wire_fields(slot.part) if slot.part and slot.is_spread else {slot.wire: own[slot.name]})
-    return found
+        in_json.update(wire_fields(slot.part) if slot.part and slot.is_spread else {slot.wire: by_name[slot.name]})
+    return in_json
 
 
 class _Slot(NamedTuple):

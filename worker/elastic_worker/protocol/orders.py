@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 from elastic_worker.contract import EXIT_DO_NOT_RETRY
 from elastic_worker.protocol.codec import BESIDE, INSIDE, Message
 
-Group = dict[str, Any]
-"""A generation as JSON: the launcher's part of it, or the whole for earlier releases (`coordinator.part`)."""
 AttemptKey = list[int]
 """Names one attempt at a change in place: the number of the next generation, and the number of the attempt."""
+
+
+class GenerationRecord(TypedDict, total=False):
+    """A generation as JSON: a launcher's `part` alone, or for earlier releases all other fields (`coordinator.part`).
+
+    `wish` is the number of the membership for which the generation formed, by its name of earlier releases.
+    """
+
+    part: dict[str, Any]
+    number: int
+    epoch: int
+    wish: int
+    pods: list[dict[str, Any]]
+    reason: str
+    failures: int
+    step: int
+    store_port: int
 
 
 @dataclass(frozen=True)
@@ -19,14 +34,14 @@ class Form(Message):
     """Start the processes of a generation, after the end of those of another one."""
 
     key = "form"
-    group: Group
+    group: GenerationRecord
 
 
 @dataclass(frozen=True)
 class Align(Message):
     """Freeze the processes right after the next complete checkpoint, and report Aligned.
 
-    The checkpoint has to begin within `seconds` and to be complete within `last_call` seconds; None: no limit.
+    The checkpoint has to begin within `seconds`, and to be complete within `last_call` seconds; None: no limit.
     """
 
     key = "align"
@@ -36,7 +51,7 @@ class Align(Message):
 
 @dataclass(frozen=True)
 class StandStill(Message):
-    """Processes of another pod stand right after a checkpoint: freeze these too, unless they are writing one."""
+    """Processes of another pod are frozen right after a checkpoint: freeze yours too, unless they are writing one."""
 
     key = "still"
     shape = INSIDE
@@ -46,7 +61,7 @@ class StandStill(Message):
 
 @dataclass(frozen=True)
 class ProposeCheckpointStep(Message):
-    """Hold the processes after that step of their own, where the script may be asked for a checkpoint; 0: hold none."""
+    """Hold the processes after that step, where the script may be asked for a checkpoint; 0: hold none."""
 
     key = "askSave"
     shape = INSIDE
@@ -105,7 +120,7 @@ class Fail(Message):
 
 @dataclass(frozen=True)
 class Leave(Message):
-    """The pod may end, `after` seconds from now; with `save` its first process writes a checkpoint before."""
+    """The pod may end, `after` seconds from now; with `save` its first process writes a checkpoint first."""
 
     key = "leave"
     shape = BESIDE
@@ -115,14 +130,14 @@ class Leave(Message):
 
 @dataclass(frozen=True)
 class Candidates(Message):
-    """Start the processes that are missing: they are candidates for a group that trains."""
+    """Start the missing processes: they are candidates for a training group."""
 
     key = "candidates"
 
 
 @dataclass(frozen=True)
 class Host(Message):
-    """Keep a store ready from now on, for the next group to meet in (125)."""
+    """Keep a store ready in which the next group can meet (125)."""
 
     key = "host"
 
@@ -133,7 +148,7 @@ class Prepare(Message):
 
     key = "prepare"
     shape = INSIDE
-    group: Group
+    group: GenerationRecord
     at: AttemptKey
     broken: bool = False
 
@@ -163,14 +178,14 @@ class Bind(Message):
     """
 
     key = "bind"
-    group: Group | None
+    group: GenerationRecord | None
     at: AttemptKey
     save: bool | None = None
 
 
 @dataclass(frozen=True)
 class Cancel(Message):
-    """The change in place is given up: train on."""
+    """The change in place is given up: continue training."""
 
     key = "cancel"
 

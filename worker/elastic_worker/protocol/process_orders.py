@@ -1,6 +1,6 @@
 """Messages from a launcher to its training processes that use the library.
 
-It forwards what the coordinator says to all alike (`FORWARDED`), and tells each process its own place in a group.
+It forwards the coordinator's orders to all processes (`FORWARDED`), and sends each process its own place in a group.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class CoordinatorAway(Message):
 
 @dataclass(frozen=True)
 class AskPosition(Message):
-    """Report how far you are, and for how long your present step has taken."""
+    """Report your latest boundary, and how long your present step has taken."""
 
     key = "where"
 

@@ -55,9 +55,9 @@ class Stepped(Message):
 
 @dataclass(frozen=True)
 class Progress(Message):
-    """How far the training is, twice a second at most. `median` is of the seconds of a step.
+    """The progress of the training, twice a second at most. `median` is the median duration of a step, in seconds.
 
-    `percentage` (0 to 100) is how much is done, `remaining` the seconds that the rest takes.
+    `percentage` (0 to 100) is the part that is done, `remaining` the seconds that the rest takes.
     """
 
     key = "progress"
@@ -77,8 +77,8 @@ class Progress(Message):
 class Position(Message):
     """The answer to AskPosition, given also while a step hangs.
 
-    `boundary` (`tick` in JSON): the latest one passed. `seconds`: since the present step began. `median`: of the
-    seconds of a step.
+    `boundary` (`tick` in JSON): the latest one passed. `seconds`: time since the present step began. `median`: the
+    median duration of a step, in seconds.
     """
 
     key = "where"
@@ -90,7 +90,7 @@ class Position(Message):
 
 @dataclass(frozen=True)
 class Lost(Message):
-    """The process can do no further step in that generation, as it does not reach its peers."""
+    """The process can do no further step in that generation, since it does not reach its peers."""
 
     key = "lost"
     generation: int

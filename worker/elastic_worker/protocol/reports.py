@@ -102,7 +102,7 @@ class StuckRank:
 
 @dataclass(frozen=True)
 class Stuck(Message):
-    """The rank that is least far, if the present step of every process of the pod takes far too long; else None."""
+    """The least advanced rank, if the present step of every process of the pod takes far too long; else None."""
 
     key = "stuck"
     rank: StuckRank | None
@@ -110,7 +110,7 @@ class Stuck(Message):
 
 @dataclass(frozen=True)
 class Idle(Message):
-    """Seconds since any process of the pod did something."""
+    """Seconds since any process of the pod did some work."""
 
     key = "idle"
     seconds: float
@@ -141,7 +141,7 @@ class Started(Message):
 
 @dataclass(frozen=True)
 class Stopped(Message):
-    """No process of that generation runs in this pod any more, but for one that is `unkillable`.
+    """No process of that generation runs in this pod any more, except one that is `unkillable`.
 
     `lost`: steps since the last checkpoint; None if this pod does not see the checkpoints.
     """
@@ -173,7 +173,7 @@ class Failed(Message):
 
 @dataclass(frozen=True)
 class Aligned(Message):
-    """The processes stand right after a complete checkpoint (`marked`: one with a marker); False: none came in time."""
+    """The processes are frozen after a complete checkpoint (`marked`: one with a marker); False: none came in time."""
 
     key = "aligned"
     whole: bool

@@ -29,7 +29,7 @@ class Importing(Message):
 
 @dataclass(frozen=True)
 class NotImported(Message):
-    """The parent cannot import that module; it goes on with the others."""
+    """The parent cannot import that module; it continues with the others."""
 
     key = "failed"
     module: str
@@ -38,7 +38,7 @@ class NotImported(Message):
 
 @dataclass(frozen=True)
 class Unfit(Message):
-    """The parent exits, as it cannot be forked with that module loaded."""
+    """The parent exits, since it cannot be forked with that module loaded."""
 
     key = "unfit"
     module: str

@@ -1,7 +1,7 @@
 """Makes forecasts beside the passes: answers for jobs that ask, places in line, estimated starts (160, 161).
 
-One decision is made at a time, in a thread, with a rest of nine times its duration after it. So forecasts cost at most
-a tenth of one core, and a pass that is due meanwhile shares the interpreter with one decision.
+One decision is made at a time, in a thread. After each decision the thread rests for nine times as long as the decision
+took. So forecasts cost at most a tenth of one core, and a pass shares the interpreter with at most one decision.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ T = TypeVar("T")
 IDLE_FACTOR = 9.0
 """The rest after each decision, as a multiple of the time that the decision took."""
 WHAT_IF_ANSWER_SECONDS = 15.0
-"""The most seconds for the decisions of one answer, because a user waits for it. If the job starts after the last of
-these decisions, the answer has no start.
+"""The most seconds for the decisions of one answer, because a user waits for the answer. If the job does not start by
+the last of these decisions, the answer has no estimated start.
 """
 NOT_KNOWN = "The operator could not work this out; its log says why."
 AFTER_ERROR_SECONDS = 10.0
@@ -96,7 +96,7 @@ class Forecasts:
                 await self._until_due()
             except Exception:
                 self._metrics.forecast_errors.inc()
-                log.exception("forecast failed; retried in %.0f s", AFTER_ERROR_SECONDS)
+                log.exception("forecast failed retry_in=%.0fs", AFTER_ERROR_SECONDS)
                 await asyncio.sleep(AFTER_ERROR_SECONDS)
 
     async def _work(self) -> None:
@@ -106,7 +106,7 @@ class Forecasts:
             await self._refresh_positions(self._decisions)
 
     async def _answer_next(self) -> None:
-        """Answer one question, if any may be answered now. Its namespace pays for the time that this takes."""
+        """Answer one question, if any may be answered now. The time is charged to the question's namespace."""
         if self._decisions is None or (uid := self.what_ifs.next()) is None:
             return
         obs, before = self._decisions.obs.get(uid), self._spent
@@ -115,7 +115,7 @@ class Forecasts:
             self.what_ifs.charge(obs.job.namespace, self._spent - before)
 
     async def _answer(self, obs: Observation, decisions: PassDecisions) -> None:
-        """Answer one job. After an error it is not answered again before it is edited."""
+        """Answer one job. If an error occurs, the job is answered again only after an edit."""
         now = self._clock.time()
         try:
             if obs.job.needs_edit:
@@ -125,7 +125,7 @@ class Forecasts:
             self.what_ifs.end(obs, found, now)
         except Exception:
             self._metrics.forecast_errors.inc()
-            log.exception("job=%s what-if answer failed", obs.job.key)
+            log.exception("cannot compute the answer to a what-if question job=%s", obs.job.key)
             self.what_ifs.end(obs, no_answer(Reason(Phase.INTERNAL_ERROR, NOT_KNOWN)), now)
         self._requeue(obs.job.uid)
 
@@ -139,9 +139,9 @@ class Forecasts:
     async def _result_of(
         self, steps: Steps[T], *, seconds: float = inf, between: Callable[[], Awaitable[None]] | None = None
     ) -> T:
-        """The result of the steps. After `seconds` the steps are told to return their result so far.
+        """The result of the steps. After `seconds` the steps must return their result so far.
 
-        The first step reads data of the passes, and decides nothing. The others read no such data, and are made in a
+        The first step reads data of the passes, and decides nothing. The other steps read no such data, and run in a
         thread. `between` is called between steps, for at most half of the time.
         """
         began, turn = time.monotonic(), self._spent
@@ -162,7 +162,11 @@ class Forecasts:
 
     async def _until_due(self) -> None:
         """Wait for news, or until something is due without news. Before the first decisions nothing is due."""
-        due = min(self.what_ifs.next_at(), self.queue_positions.next_at()) if self._decisions is not None else inf
+        due = (
+            min(self.what_ifs.next_at_monotonic(), self.queue_positions.next_at_monotonic())
+            if self._decisions is not None
+            else inf
+        )
         wait = due - time.monotonic()
         try:
             async with asyncio.timeout(max(LEAST_WAIT_SECONDS, wait) if wait < inf else None):

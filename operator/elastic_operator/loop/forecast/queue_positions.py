@@ -2,15 +2,15 @@
 (161).
 
 Writing a status is expensive, and when the first job starts, all others move up. So a job's place is written at most
-every half a minute, positions are rounded, and at most two places of all jobs are written in a second, the front of the
-line first.
+once every 30 seconds, positions are rounded, and at most two places of all jobs are written in a second, those of the
+first jobs in line before the others.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from math import inf
 
@@ -19,16 +19,17 @@ from elastic_operator.cluster.rate_limit import TokenBucket
 from elastic_operator.memory import drop_absent
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.allocation_inputs import JobDemand
-from elastic_operator.plan.facts.times import seconds, status_time
+from elastic_operator.plan.facts.times import seconds
 from elastic_operator.plan.forecast.ends import known_ends
-from elastic_operator.plan.forecast.positions import positions, queued_jobs, rounded
+from elastic_operator.plan.forecast.positions import positions, queued_jobs
 from elastic_operator.plan.forecast.starts import Steps, confidence, of_now, start_times
+from elastic_operator.plan.forecast.status import queue_position
 from elastic_operator.plan.planner import PassDecisions
 
 log = logging.getLogger(__name__)
 
 REFRESH_SECONDS = 10.0
-"""The positions are worked out no more often than this."""
+"""The least time between two computations of the positions."""
 STARTS_SECONDS = 60.0
 """While jobs wait, their starts are estimated once in this time."""
 PLACE_WRITE_SECONDS = 30.0
@@ -48,12 +49,22 @@ class _Known:
     """The last place in a job's status, and when (monotonic) it was written; its estimates, and when each was
     written.
 
-    A job that has pods has no place. Its start is still to be compared with its estimates.
+    A job with pods has no place. Its estimates are kept until they are compared with its start.
     """
 
     place: QueuePosition | None
     written_at: float
     estimates: list[tuple[float, float]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _WaitingJob:
+    """A job in line at the last refresh, with the last estimate of its start (epoch seconds)."""
+
+    job: JobDemand
+    position: int
+    start: float | None = None
+    confidence: float | None = None
 
 
 class QueuePositions:
@@ -63,60 +74,63 @@ class QueuePositions:
         self._metrics = metrics
         self.moved = False
         self._known: dict[str, _Known] = {}
-        self._jobs: Sequence[JobDemand] = ()
-        self._places: Mapping[str, int] = {}
-        """The jobs that wait, the front of the lines first, each with its place."""
+        self._line: dict[str, _WaitingJob] = {}
+        """The jobs that wait, the front of the lines first."""
         self._is_refreshed = False
         self._to_lose: dict[str, None] = {}
         """The jobs (uids) that do not wait any more, but whose statuses may still have a place."""
-        self._starts: Mapping[str, float] = {}
-        self._sure: Mapping[str, float | None] = {}
-        """The last estimates by job, and their confidence by flavor."""
         self._refresh_at = self._starts_at = 0.0
         """When (monotonic) the positions are due again, and when the estimates are."""
         self._writes = TokenBucket(MAX_WRITES_AT_ONCE, MORE_SECONDS, now=time.monotonic)
 
     def queue_position(self, uid: str, *, written: QueuePosition | None = None) -> QueuePosition | None:
         """The job's place for its status; `written` if the place is unknown and the job may still wait."""
-        known = self._known.get(uid)
-        if known is not None:
-            return known.place
-        return written if uid in self._places or not self._is_refreshed else None
+        shown = self._known.get(uid)
+        if shown is not None:
+            return shown.place
+        return written if uid in self._line or not self._is_refreshed else None
 
     def forget_deleted(self, present: Set[str]) -> None:
         """Forget deleted jobs."""
-        drop_absent(present, self._known, self._to_lose)
+        drop_absent(present, self._line, self._known, self._to_lose)
 
     def started(self, uid: str, now: float) -> None:
         """Compare the start of a job that does not wait any more with the estimates in its status."""
-        known = self._known.pop(uid, None)
-        for written_at, start in known.estimates if known is not None else ():
+        shown = self._known.pop(uid, None)
+        for written_at, start in shown.estimates if shown is not None else ():
             self._metrics.start_estimate_ratio.observe(max(0.0, now - written_at) / max(1.0, start - written_at))
 
     def is_due(self) -> bool:
         """Whether to refresh now."""
-        return time.monotonic() >= self.next_at()
+        return time.monotonic() >= self.next_at_monotonic()
 
-    def next_at(self) -> float:
+    def next_at_monotonic(self) -> float:
         """When (monotonic) to refresh again; infinity if no job waits and no place changes."""
-        return min(self._refresh_at if self.moved else inf, self._starts_at if self._jobs else inf)
+        return min(self._refresh_at if self.moved else inf, self._starts_at if self._line else inf)
 
     def refresh(self, decisions: PassDecisions, now: float) -> Steps[dict[str, float]] | None:
         """Find the jobs that wait, and their places; returns the steps of an estimate, if one is due."""
         self.moved, self._refresh_at = False, time.monotonic() + REFRESH_SECONDS
         jobs = queued_jobs(decisions.inputs.jobs, decisions.allocation)
-        self._places = positions(jobs, decisions.allocation)
-        self._jobs = sorted(jobs, key=lambda job: self._places[job.uid])
+        places, previous = positions(jobs, decisions.allocation), self._line
+        self._line = {}
+        for job in sorted(jobs, key=lambda job: places[job.uid]):
+            waiting = previous.get(job.uid) or _WaitingJob(job, 0)
+            waiting.job, waiting.position = job, places[job.uid]
+            self._line[job.uid] = waiting
         self._drop_places(decisions)
         if not jobs or time.monotonic() < self._starts_at:
             return None
-        self._starts_at, self._starts = time.monotonic() + STARTS_SECONDS, {}
+        self._starts_at = time.monotonic() + STARTS_SECONDS
+        self.estimated({})
         ends = known_ends(decisions.obs.values(), now)
         if not ends:
             return None
         inputs = of_now(decisions.inputs, decisions.allocation, now)
-        flavors = {job.flavor for job in jobs}
-        self._sure = {flavor: confidence(inputs, decisions.allocation, ends, flavor) for flavor in flavors}
+        flavors = {job.shape.flavor for job in jobs}
+        sure = {flavor: confidence(inputs, decisions.allocation, ends, flavor) for flavor in flavors}
+        for waiting in self._line.values():
+            waiting.confidence = sure[waiting.job.shape.flavor]
         return start_times(inputs, decisions.allocation, ends, [job.uid for job in jobs])
 
     def _drop_places(self, decisions: PassDecisions) -> None:
@@ -126,17 +140,18 @@ class QueuePositions:
         self._is_refreshed = True
         assignment = decisions.allocation.assignment
         served = {job.uid for job in decisions.inputs.jobs if job.members or assignment(job.uid).replicas}
-        for uid in [uid for uid in self._known if uid not in self._places]:
+        for uid in [uid for uid in self._known if uid not in self._line]:
             if uid in served:
                 self._known[uid].place = None
             else:
                 del self._known[uid]
                 self._to_lose[uid] = None
-        self._to_lose = {uid: None for uid in self._to_lose if uid not in self._places}
+        self._to_lose = {uid: None for uid in self._to_lose if uid not in self._line}
 
     def estimated(self, starts: Mapping[str, float]) -> None:
         """Take the estimated starts: by job (uid), in epoch seconds."""
-        self._starts = starts
+        for uid, waiting in self._line.items():
+            waiting.start = starts.get(uid)
 
     def take_due(self, now: float) -> list[str]:
         """Take the jobs (uids) whose places are to be written into their statuses now."""
@@ -145,39 +160,33 @@ class QueuePositions:
             self._writes.take("")
             due.append(uid := next(iter(self._to_lose)))
             del self._to_lose[uid]
-        for job in self._jobs:
+        for uid, waiting in self._line.items():
             if not self._writes.has(""):
                 break
-            if self._note_if_new(job, now):
+            if self._note_if_new(waiting, now):
                 self._writes.take("")
-                due.append(job.uid)
+                due.append(uid)
         self.moved = self.moved or not self._writes.has("")
         return due
 
-    def _note_if_new(self, job: JobDemand, now: float) -> bool:
+    def _note_if_new(self, waiting: _WaitingJob, now: float) -> bool:
         """Whether the job's place is to be written now. An error at one job keeps no other from its place."""
+        job = waiting.job
         try:
-            wanted, known = self._place_of(job, self._places[job.uid]), self._known.get(job.uid)
-            if known is not None and known.place is not None:
-                if not _is_another(known.place, wanted, now):
+            wanted = queue_position(waiting.position, waiting.start, waiting.confidence)
+            shown = self._known.get(job.uid)
+            if shown is not None and shown.place is not None:
+                if not _is_another(shown.place, wanted, now):
                     return False
-                if time.monotonic() < known.written_at + PLACE_WRITE_SECONDS:
+                if time.monotonic() < shown.written_at + PLACE_WRITE_SECONDS:
                     self.moved = True
                     return False
             self._note(job.uid, wanted, now)
         except Exception:
             self._metrics.forecast_errors.inc()
-            log.exception("job=%s/%s gets no place in line", job.namespace, job.name)
+            log.exception("cannot compute a job's place in line job=%s/%s", job.namespace, job.name)
             return False
         return True
-
-    def _place_of(self, job: JobDemand, position: int) -> QueuePosition:
-        start = self._starts.get(job.uid)
-        return QueuePosition(
-            position=rounded(position),
-            estimated_start_time=status_time(start) if start is not None else None,
-            confidence=self._sure.get(job.flavor) if start is not None else None,
-        )
 
     def _note(self, uid: str, place: QueuePosition, now: float) -> None:
         before = self._known.get(uid)

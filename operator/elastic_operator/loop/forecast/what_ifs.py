@@ -17,19 +17,18 @@ from elastic_operator.loop.store_view import StoreView
 from elastic_operator.memory import drop_absent
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.times import status_time
-from elastic_operator.plan.forecast.answer import Answer, demand_if_resumed, work_out
+from elastic_operator.plan.forecast.answer import Answer, answer_steps, demand_if_resumed
 from elastic_operator.plan.forecast.ends import known_ends
-from elastic_operator.plan.forecast.positions import rounded
 from elastic_operator.plan.forecast.starts import Steps, of_now
-from elastic_operator.plan.forecast.status import with_answer
+from elastic_operator.plan.forecast.status import queue_position, with_answer
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.planner import PassDecisions
 
 MAX_QUESTIONS_AT_ONCE, MORE_SECONDS = 3, 10.0
 ONE_SECONDS = 5.0
-"""An answer that takes longer than this, rests included, counts as several."""
+"""An answer that takes longer than this, rests included, costs more than one token of its namespace."""
 ASK_AGAIN_SECONDS = 1.0
-"""If the buckets of all namespaces that ask are empty, they are looked at again after this time."""
+"""If the buckets of all namespaces that ask are empty, the operator looks at them again after this time."""
 
 
 class WhatIfs:
@@ -38,20 +37,21 @@ class WhatIfs:
     def __init__(self, view: StoreView, *, metrics: Metrics) -> None:
         self._view, self._metrics = view, metrics
         self._namespaces: dict[str, str] = {}
-        """By uid, the namespaces of the jobs that ask and have no answer yet."""
+        """The namespaces of the jobs that ask and have no answer yet, by uid."""
         self._answers: dict[str, tuple[QueuePosition | None, Forecast]] = {}
-        """By uid, the place and the forecast in the job's status; the forecast names its generation of the job."""
+        """The place and the forecast for the job's status, by uid, until they are written."""
         self._buckets = TokenBucket(MAX_QUESTIONS_AT_ONCE, MORE_SECONDS, now=time.monotonic)
         self._turns: dict[str, float] = {}
         """The last turn (monotonic) of each namespace whose bucket may not be full."""
 
     def with_answer(self, obs: Observation, status: JobStatus) -> JobStatus | None:
-        """The status with the answer to what the job asks now; None if it is still to be worked out."""
-        written = obs.job.status
-        for place, forecast in (self._answers.get(obs.job.uid, (None, None)), (written.queue, written.forecast)):
-            if forecast is not None and forecast.observed_generation == obs.job.generation:
-                return with_answer(status, place, forecast)
-        return None
+        """The status with the answer to the job's present question; None if the answer is not known yet."""
+        uid, written = obs.job.uid, obs.job.status
+        if _is_answer_to(obs, written.forecast):
+            self._answers.pop(uid, None)
+            return with_answer(status, written.queue, written.forecast)
+        place, forecast = self._answers.get(uid, (None, None))
+        return with_answer(status, place, forecast) if _is_answer_to(obs, forecast) else None
 
     def enqueue(self, obs: Observation) -> bool:
         """Queue the job's question; returns whether the question is new."""
@@ -86,7 +86,7 @@ class WhatIfs:
         """
         self._buckets.take(namespace, max(0.0, seconds / ONE_SECONDS - 1.0))
 
-    def next_at(self) -> float:
+    def next_at_monotonic(self) -> float:
         """When (monotonic) to look for a job that may be answered; infinity if none waits."""
         if not self._namespaces:
             return inf
@@ -102,13 +102,19 @@ class WhatIfs:
         """The steps of the job's answer."""
         demand = demand_if_resumed(obs, self._view.shape(obs.job), now)
         inputs = of_now(decisions.inputs, decisions.allocation, now)
-        return work_out(inputs, demand, known_ends(decisions.obs.values(), now))
+        return answer_steps(inputs, demand, known_ends(decisions.obs.values(), now))
 
     def end(self, obs: Observation, found: Answer, now: float) -> None:
         """Keep the job's answer. A pass may have asked for it again meanwhile."""
         self._namespaces.pop(obs.job.uid, None)
-        self._answers[obs.job.uid] = _queue_place(found), _forecast(obs, found, now)
+        place = queue_position(found.position, found.starts_at, found.confidence) if found.position else None
+        self._answers[obs.job.uid] = place, _forecast(obs, found, now)
         self._metrics.what_ifs.labels("true" if found.fits else "false").inc()
+
+
+def _is_answer_to(obs: Observation, forecast: Forecast | None) -> bool:
+    """Whether the forecast answers the present question of the job: an edit of its spec asks anew."""
+    return forecast is not None and forecast.observed_generation == obs.job.generation
 
 
 def _forecast(obs: Observation, found: Answer, now: float) -> Forecast:
@@ -123,14 +129,4 @@ def _forecast(obs: Observation, found: Answer, now: float) -> Forecast:
         reclaimed_gpus=found.reclaimed,
         borrowed_gpus=found.borrowed,
         borrows=[Lender(policy=name, gpus=gpus) for name, gpus in found.lenders],
-    )
-
-
-def _queue_place(found: Answer) -> QueuePosition | None:
-    if found.position is None:
-        return None
-    return QueuePosition(
-        position=rounded(found.position),
-        estimated_start_time=status_time(found.starts_at) if found.starts_at is not None else None,
-        confidence=found.confidence,
     )

@@ -1,8 +1,8 @@
 """The API server's answers to dry runs of jobs' pods, and which jobs may preempt by these answers (139).
 
-A job whose pods are refused may not preempt for a while. Pods may pass the dry run, and be refused when they are
-created. If that happens again and again, the job may not preempt for a long time. An edited job may preempt at once,
-but repeated edits do not cause an eviction each time.
+A job whose pods are refused may not preempt for a while. If its pods pass the dry run, and are refused when they are
+created, again and again, the job may not preempt for a long time. After an edit, the job may preempt at once. Only a
+few edits have this effect, so that somebody who keeps editing does not cause an eviction each time.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from elastic_operator.plan.facts.times import NEVER_FAILED, Attempts, doubled
 log = logging.getLogger(__name__)
 
 PASSED_SECONDS = 60.0
-"""The dry run is repeated after this time, because quotas change. The old answer holds until the new one, as long as
-plans keep using it.
+"""The dry run is repeated after this time, because quotas change. The old answer holds until the new one arrives, as
+long as plans keep using it.
 """
 FIRST_REFUSED_SECONDS = 10.0
 MAX_REFUSED_SECONDS = 300.0
 """How long a job whose pods were refused may not preempt: at first, and doubled each time up to the longest."""
 MAX_EDITS = 3
-"""After each of this many edits a job in trouble is tried at once. After each further edit, nothing is preempted for it
-for an hour, doubled each time up to a day.
+"""After each of this many edits, a job whose pods are refused may preempt at once. After each further edit, it may not
+preempt for an hour, doubled each time up to a day.
 """
 
 
@@ -54,7 +54,7 @@ class _JobAnswers:
 
     `refusals` are the dry runs in a row that refused its own pods. `refused_later` is how often in a row pods passed
     the dry run and were refused at their creation. `edits` counts the edits while its pods were refused. Until
-    `backoff_until` it may not preempt for another reason than `refusals`.
+    `backoff_until` the job may not preempt, for other reasons than `refusals`.
     """
 
     passed: _Passed | None = None
@@ -69,7 +69,7 @@ class _JobAnswers:
         return max(self.refusals.until, self.backoff_until)
 
     def back_off(self, until: float) -> None:
-        """The job may not preempt until then, or for as long as it may not so far."""
+        """Let the job not preempt before `until`, nor before an earlier back-off ends."""
         self.backoff_until = max(self.backoff_until, until)
 
 
@@ -88,21 +88,21 @@ class AdmissionAnswers:
             self._forgive(job)
 
     def _forgive(self, job: Job) -> None:
-        """Forget the refusals of an edited job, up to `MAX_EDITS` times in a row: the edit may have mended the job."""
-        now, failed, known = time.monotonic(), job.status.failed_size, self._jobs.get(job.uid, _JobAnswers())
+        """Forget the refusals of an edited job, up to `MAX_EDITS` times in a row: the edit may have fixed the job."""
+        now, failed, answers = time.monotonic(), job.status.failed_size, self._jobs.get(job.uid, _JobAnswers())
         has_failed = failed is not None and failed.size is not None
-        if now >= known.may_preempt_at and not (known.refusals.times or known.refused_later or has_failed):
-            known.edits = 0
+        if now >= answers.may_preempt_at and not (answers.refusals.times or answers.refused_later or has_failed):
+            answers.edits = 0
             return
-        self._jobs[job.uid] = known
-        known.edits += 1
-        if known.edits <= MAX_EDITS:
-            known.refusals, known.refused_later, known.backoff_until = NEVER_FAILED, 0, 0.0
+        self._jobs[job.uid] = answers
+        answers.edits += 1
+        if answers.edits <= MAX_EDITS:
+            answers.refusals, answers.refused_later, answers.backoff_until = NEVER_FAILED, 0, 0.0
             return
-        backoff = backoff_seconds(FUTILE_TRIES + known.edits - MAX_EDITS - 1)
-        text = "job=%s preempts no pods for %.0f h: edited %d times in trouble"
-        log.warning(text, job.key, backoff / 3600, known.edits)
-        known.back_off(now + backoff)
+        backoff = backoff_seconds(FUTILE_TRIES + answers.edits - MAX_EDITS - 1)
+        text = "the job preempts no pods for %.0f h: its spec was edited %d times while its pods were refused job=%s"
+        log.warning(text, backoff / 3600, answers.edits, job.key)
+        answers.back_off(now + backoff)
 
     def forget_deleted(self, present: Set[str]) -> None:
         """Forget deleted jobs; `present` are the uids of the existing ones."""
@@ -119,9 +119,9 @@ class AdmissionAnswers:
         now = time.monotonic()
         return frozenset(uid for uid, known in self._jobs.items() if now < known.may_preempt_at)
 
-    def next_try(self) -> float:
+    def next_try_monotonic(self) -> float:
         """When (monotonic) the first job that may not preempt now may do so again; infinity if there is none."""
-        now, ends = time.monotonic(), (known.may_preempt_at for known in self._jobs.values())
+        now, ends = time.monotonic(), (answers.may_preempt_at for answers in self._jobs.values())
         return min((until for until in ends if until > now), default=inf)
 
     def passed(self) -> frozenset[str]:
@@ -133,55 +133,57 @@ class AdmissionAnswers:
 
         The answer is used now, so it holds for another `PASSED_SECONDS`.
         """
-        now, known = time.monotonic(), self._jobs.get(job.uid)
-        answer = known.passed if known is not None else None
-        if known is None or answer is None or now >= answer.until:
+        now, answers = time.monotonic(), self._jobs.get(job.uid)
+        answer = answers.passed if answers is not None else None
+        if answers is None or answer is None or now >= answer.until:
             return False, False
         if answer.generation != job.generation or not roles <= answer.roles:
             return False, False
-        known.passed = replace(answer, until=now + PASSED_SECONDS)
+        answers.passed = replace(answer, until=now + PASSED_SECONDS)
         return True, now < answer.renewed_from
 
     # -- news ----------------------------------------------------------------------------------------------------------
 
     def accepted(self, check: AdmissionCheck) -> None:
         """Note that the job's pods would be accepted."""
-        known, until = self._answers_about(check.job.uid), time.monotonic() + PASSED_SECONDS
-        known.refusals = NEVER_FAILED
+        answers, until = self._answers_about(check.job.uid), time.monotonic() + PASSED_SECONDS
+        answers.refusals = NEVER_FAILED
         roles = Counter(create.role for create in check.creates)
-        known.passed = _Passed(check.job.generation, roles, until, until)
+        answers.passed = _Passed(check.job.generation, roles, until, until)
 
     def refused(self, check: AdmissionCheck) -> None:
-        """Note that the pods would be refused. The refusal is not held against the job if others fill the quota."""
-        now, known = time.monotonic(), self._answers_about(check.job.uid)
-        known.passed = None
+        """Note that the pods would be refused. If pods of other jobs fill the quota, the refusal does not count in a
+        row.
+        """
+        now, answers = time.monotonic(), self._answers_about(check.job.uid)
+        answers.passed = None
         if check.besides:
-            known.back_off(now + doubled(FIRST_REFUSED_SECONDS, MAX_REFUSED_SECONDS, known.refusals.times))
+            answers.back_off(now + doubled(FIRST_REFUSED_SECONDS, MAX_REFUSED_SECONDS, answers.refusals.times))
         else:
-            known.refusals = known.refusals.failed(now, FIRST_REFUSED_SECONDS, MAX_REFUSED_SECONDS)
+            answers.refusals = answers.refusals.failed(now, FIRST_REFUSED_SECONDS, MAX_REFUSED_SECONDS)
 
     def back_off(self, uid: str, seconds: float) -> None:
-        """The job preempts no pods of others for that long at least."""
+        """Let the job preempt no pods of others for at least this many seconds."""
         self._answers_about(uid).back_off(time.monotonic() + seconds)
 
     def note_created(self, uid: str) -> None:
         """Note that pods of the job were created."""
-        if (known := self._jobs.get(uid)) is not None:
-            known.passed, known.refused_later = None, 0
+        if (answers := self._jobs.get(uid)) is not None:
+            answers.passed, answers.refused_later = None, 0
 
     def note_refused_create(self, job: Job) -> None:
         """Note that pods of the job were refused at their creation. If they had passed the dry run, pods of others may
-        have been evicted for nothing.
+        have been evicted in vain.
         """
-        known = self._jobs.get(job.uid)
-        if known is None or known.passed is None:
+        answers = self._jobs.get(job.uid)
+        if answers is None or answers.passed is None:
             return
-        known.passed = None
-        known.refused_later += 1
-        if backoff := backoff_seconds(known.refused_later):
-            text = "job=%s preempts no pods for %.0f h: its pods pass and are refused"
-            log.warning(text, job.key, backoff / 3600)
-            known.back_off(time.monotonic() + backoff)
+        answers.passed = None
+        answers.refused_later += 1
+        if backoff := backoff_seconds(answers.refused_later):
+            text = "the job preempts no pods for %.0f h: its pods pass the dry run but are refused at creation job=%s"
+            log.warning(text, backoff / 3600, job.key)
+            answers.back_off(time.monotonic() + backoff)
 
     def _answers_about(self, uid: str) -> _JobAnswers:
         return self._jobs.setdefault(uid, _JobAnswers())

@@ -1,8 +1,8 @@
 """Asks the API server by dry runs whether it would accept a job's planned pods (139).
 
-Each template is tried alone, or each role if only the master declares ports of its node. For ResourceQuotas, all pods
-are also tried as one pod with the sum of their requests, less the requests of the namespace's leaving pods: a quota
-counts these until they are deleted.
+One pod of each template is tried; if only the master declares ports of its node, one pod of each role. For
+ResourceQuotas, all pods are also tried as one pod with the sum of their requests. The requests of the namespace's
+leaving pods are subtracted from the sum, because a quota counts these pods until they are deleted.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from elastic_operator.plan.facts.job import Job
 from elastic_worker import contract
 
 NO_ADDRESS = "192.0.2.1"
-"""The address of a Service that does not exist yet, in pods that are only tried. The address is unused (RFC 5737)."""
+"""The address in tried pods that stands for a Service which does not exist yet. Nobody uses this address (RFC 5737)."""
 _QUOTA = "exceeded quota"
 _PODS = re.compile(r"requested: (?:count/)?pods=\d+, used: (?:count/)?pods=(\d+), limited: (?:count/)?pods=(\d+)$")
 
@@ -92,8 +92,8 @@ class AdmissionChecker:
     async def _ask_for_all(
         self, check: AdmissionCheck, role: str, manifest: dict[str, Any], leaving: Sequence[objects.Pod]
     ) -> None:
-        """Try all pods as one, less the leaving pods. A refusal of that one pod as too large (LimitRange, webhooks)
-        does not count.
+        """Try all pods as one pod, without the requests of the leaving pods. If that pod is refused because a single
+        pod may not be so large (LimitRange, webhooks), the refusal does not count.
         """
         requests, limits, count = _asked_in_all(check)
         for pod in leaving:
@@ -143,7 +143,7 @@ def _asked_in_all(check: AdmissionCheck) -> tuple[Amounts, Amounts, int]:
 
 
 def summed_pod(manifest: Mapping[str, Any], requests: Mapping[str, int], limits: Mapping[str, int]) -> dict[str, Any]:
-    """A pod with one container that has all these requests. A limit is never below its request; for a GPU the two are
+    """A pod with one container that has all these requests. A limit is never below its request; for GPUs the two are
     equal.
     """
     asked = {name: max(0, n) for name, n in requests.items()}

@@ -1,12 +1,12 @@
 """Asks whether the API server would accept the pods of a preemptor, before the first pod is evicted for it (139).
 
-`admission_answers` keeps the answers. If the job needs refused pods for its minimum, the answer counts like a refused
-creation; otherwise the job still grows into idle GPUs.
+`admission_answers` keeps the answers. If the job needs the refused pods for its minimum, the answer counts like a
+refused creation. Otherwise the job can still grow into idle GPUs.
 
-Each question is one to three requests. At most a few are under way at once, fewer of one namespace, and namespaces take
-turns: a namespace with slow webhooks or very many jobs must hold up neither the questions of others nor the writes that
-follow. Within a namespace, jobs without any question so far come first, then jobs in the order in which they are
-served.
+Each question is one to three requests. Only a few questions are under way at once, fewer of one namespace, and
+namespaces take turns: a namespace with slow webhooks or very many jobs must delay neither the questions of other
+namespaces nor the writes that follow. Within a namespace, jobs without an answer so far come first, then jobs in the
+order in which they are served.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ QUESTION_SECONDS = 5.0
 """If no plan has wanted a question for this long, the operator drops the question."""
 FIRST_NO_ANSWER_SECONDS = 1.0
 MAX_NO_ANSWER_SECONDS = 30.0
-"""How long no question is asked in a namespace after one without an answer: at first, and doubled each time up to the
-longest.
+"""How long no question is asked in a namespace after a question got no answer: at first, and doubled each time up to
+the longest.
 """
 MAX_CHECKS_AT_ONCE = 16
 """The most questions under way: half of the most writes (28)."""
@@ -75,7 +75,7 @@ class AdmissionChecks:
         self._questions: dict[str, _Question] = {}
         self._running: dict[str, tuple[_Question, asyncio.Task[None]]] = {}
         self._turns: dict[str, int] = {}
-        """By namespace with questions, the number of its last turn; larger numbers are later."""
+        """The number of the last turn of each namespace with questions; larger numbers are later."""
 
     def may_preempt(self, job: Job) -> bool:
         """Whether the job may preempt, by the answers about its last seen generation."""
@@ -88,11 +88,11 @@ class AdmissionChecks:
         silent = frozenset(name for name, silence in self._without_answer.items() if now < silence.until)
         return self.answers.may_not_preempt(), silent
 
-    def next_try(self) -> float:
+    def next_try_monotonic(self) -> float:
         """When (monotonic) the first job that may not preempt now may do so again; infinity if there is none."""
         now = time.monotonic()
         ends = (silence.until for silence in self._without_answer.values())
-        return min(self.answers.next_try(), *(until for until in ends if until > now), inf)
+        return min(self.answers.next_try_monotonic(), *(until for until in ends if until > now), inf)
 
     def forget_deleted(self, present: Set[str]) -> None:
         """Forget deleted jobs; `present` are the uids of the existing ones."""
@@ -117,17 +117,17 @@ class AdmissionChecks:
         if job.uid in self._running:
             self._running[job.uid][0].victim_jobs.add(victim_job)
             return passed
-        before, until = self._questions.get(job.uid), time.monotonic() + QUESTION_SECONDS
-        victim_jobs = before.victim_jobs if before is not None else set()
+        question, until = self._questions.get(job.uid), time.monotonic() + QUESTION_SECONDS
+        victim_jobs = question.victim_jobs if question is not None else set()
         self._questions[job.uid] = _Question(job, check, order, until, victim_jobs | {victim_job})
         return passed
 
     def start_next(self) -> None:
         """Ask as many questions as may be under way, one namespace after the other."""
-        now, known = time.monotonic(), self.answers.passed()
+        now, passed = time.monotonic(), self.answers.passed()
         self._questions = {uid: question for uid, question in self._questions.items() if now < question.until}
         places: dict[str, list[_Question]] = {}
-        new_first = sorted(self._questions.values(), key=lambda one: (one.job.uid in known, one.order))
+        new_first = sorted(self._questions.values(), key=lambda one: (one.job.uid in passed, one.order))
         for question in new_first:
             places.setdefault(question.job.namespace, []).append(question)
         here = {question.job.namespace for question, _ in self._running.values()}
@@ -191,11 +191,11 @@ class AdmissionChecks:
 
     def note_fault(self, job: Job) -> None:
         """Note an error of the operator's own at the job's pods: nothing is preempted for the job for a while."""
-        log.exception("job=%s: it cannot be asked whether its pods would be accepted", job.key)
+        log.exception("the admission dry run of a job's pods failed job=%s", job.key)
         self.answers.back_off(job.uid, MAX_NO_ANSWER_SECONDS)
 
     def _note_no_answer(self, namespace: str, error: ClusterError) -> None:
-        before, patience = self._without_answer.get(namespace, NEVER_FAILED), error.retry_after or 0.0
-        self._without_answer[namespace] = before.failed(
+        attempts, patience = self._without_answer.get(namespace, NEVER_FAILED), error.retry_after or 0.0
+        self._without_answer[namespace] = attempts.failed(
             time.monotonic(), FIRST_NO_ANSWER_SECONDS, MAX_NO_ANSWER_SECONDS, at_least=patience
         )

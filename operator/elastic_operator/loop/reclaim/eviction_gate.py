@@ -5,8 +5,8 @@ No pod is evicted for a preemptor that cannot use the room: the API server is as
 evicted, because no pod is created either. While a failed pod's log is read, its job neither loses pods nor causes
 evictions: all of its pods may be replaced a moment later (14).
 
-Each change of size costs a job some time. So it waits, for a limited time, for the answers about all of its preemptors.
-Then it releases the pods whose preemptors can use the room, and releases the others later.
+Each change of size costs a job some time. So the job waits, for a limited time, for the answers about all of its
+preemptors. Then it releases the pods whose preemptors can use the room, and releases the other pods later.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from elastic_operator.loop.reclaim.admission_check import AdmissionCheck
 from elastic_operator.loop.reclaim.admission_checks import AdmissionChecks
 from elastic_operator.loop.reclaim.eviction_limiter import EvictionLimiter
 from elastic_operator.loop.reclaim.nominator import Nominator
-from elastic_operator.loop.writes.dispatch import Gate
+from elastic_operator.loop.writes.dispatch import StepsBefore
 from elastic_operator.memory import drop_absent
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import CreatePod, Grant, Plan
@@ -35,13 +35,13 @@ from elastic_operator.plan.job.pods_to_create import pods_to_create
 ALL_ANSWERS_SECONDS = 10.0
 """The most seconds for which a job waits for the answers about all of its preemptors."""
 PENDING_SECONDS = 2.0
-"""The same limit if some of its pods are evicted for foreign pods, which need no dry run. With the longer
-limit, one node of a gang waited for 14 s: a job with one pod on it also had to shrink for another job.
+"""The same limit if some of the job's pods are evicted for foreign pods. It is shorter, because a foreign pod needs no
+dry run, and because the other pods of a gang wait for the node, too.
 """
 
 
 @dataclass(frozen=True, slots=True)
-class Deferred:
+class DeferredRelease:
     """The pods (uids) of a job whose release is deferred, and the preemptors (uids) that wait for their room."""
 
     pods: frozenset[str] = frozenset()
@@ -52,16 +52,20 @@ class Deferred:
         if not self.pods:
             return grant
         now = grant.deferring(self.pods, obs.status.target_replicas, self.preemptors)
-        known = obs.status.condition(ConditionType.FULL_SIZE)
+        condition = obs.status.condition(ConditionType.FULL_SIZE)
         assignment = now.assignment
         is_other = (
             bool(assignment.release) or len(assignment.keep) + len(assignment.create) != obs.status.target_replicas
         )
-        if is_other or known is None or known.reason not in [reason for reason in SizeReason if reason.is_of_grant]:
+        if (
+            is_other
+            or condition is None
+            or condition.reason not in [reason for reason in SizeReason if reason.is_of_grant]
+        ):
             return now
-        if known.observed_generation != obs.job.generation:
+        if condition.observed_generation != obs.job.generation:
             return now
-        return replace(now, size_reason=Reason(known.reason, known.message))
+        return replace(now, size_reason=Reason(condition.reason, condition.message))
 
 
 class EvictionGate:
@@ -87,7 +91,7 @@ class EvictionGate:
         self._allocation: Allocation | None = None
         self._fresh = True
         self._waits_since: dict[str, float] = {}
-        """By job, the begin (monotonic) of its present wait for answers. A release of pods begins another wait."""
+        """The begin (monotonic) of the present wait for answers, by job. A release of pods begins another wait."""
 
     def begin_pass(self, obs: Mapping[str, Observation], allocation: Allocation, *, fresh: bool) -> None:
         """Take the decisions of this pass, and whether the stores are fresh."""
@@ -97,7 +101,7 @@ class EvictionGate:
         """Forget deleted jobs; `present` are the uids of the existing ones."""
         drop_absent(present, self._waits_since)
 
-    def deferred(self, uid: str) -> Deferred:
+    def deferred_release(self, uid: str) -> DeferredRelease:
         """The pods of that job whose release is deferred, because it is not known that their preemptors can use the
         room.
 
@@ -106,16 +110,16 @@ class EvictionGate:
         allocation = self._now
         released = allocation.assignment(uid).release if uid in allocation else ()
         if released and self._reads(uid):
-            return Deferred(frozenset(released))
+            return DeferredRelease(frozenset(released))
         waiting = self._without_answer(uid) if released and self._fresh else frozenset()
         if not released or (self._fresh and not waiting):
             self._waits_since.pop(uid, None)
-            return Deferred()
+            return DeferredRelease()
         now = time.monotonic()
         longest = PENDING_SECONDS if allocation.has_pending_preemptors(uid) else ALL_ANSWERS_SECONDS
         if not self._fresh or now < self._waits_since.setdefault(uid, now) + longest:
-            return Deferred(frozenset(released))
-        return Deferred(allocation.deferred(uid, waiting), waiting)
+            return DeferredRelease(frozenset(released))
+        return DeferredRelease(allocation.pods_to_defer(uid, waiting), waiting)
 
     @property
     def awaiting_admission_checks(self) -> int:
@@ -123,12 +127,12 @@ class EvictionGate:
         return len(self._waits_since)
 
     def _without_answer(self, uid: str) -> frozenset[str]:
-        """The preemptors of that job's pods without an answer yet, which may be unable to use the room."""
+        """The preemptors of the job's pods about which there is no answer yet. They may be unable to use the room."""
         return frozenset(
             preemptor for preemptor in self._now.job_preemptors(uid) if not self._can_use_room(preemptor, uid)
         )
 
-    def gate(self, uid: str, plan: Plan) -> Gate | None:
+    def steps_before(self, uid: str, plan: Plan) -> StepsBefore | None:
         """Begin the steps before the plan is carried out: foreign pods are nominated, then the deletions are counted
         under the limits on evictions.
         """
@@ -136,7 +140,7 @@ class EvictionGate:
         pods = {pod.uid: taken[pod.uid] for pod in plan.deletes if pod.uid in taken}
         if uid in self._waits_since and plan.deletes:
             self._waits_since[uid] = time.monotonic()
-        nominated = self._nominator.gate(uid)
+        nominated = self._nominator.steps_before(uid)
 
         async def counted() -> bool:
             if nominated is not None and not await nominated():
@@ -169,7 +173,7 @@ class EvictionGate:
             return False
         if not creates:
             return True
-        roles, order = Counter(create.role for create in creates), self._now.rank(uid)
+        roles, order = Counter(create.role for create in creates), self._now.position(uid)
         return self._admission_checks.have_passed(
             obs.job, roles, partial(self._admission_check, uid), victim_job=victim_job, order=order
         )

@@ -1,4 +1,4 @@
-"""Says whether pods of others may be evicted at all, and how many within a minute: the mode, the pause and the limits
+"""Decides from the mode, the pause and the limits whether pods of others may be evicted, and how many within a minute
 (43, 138).
 """
 
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from elastic_operator.plan.allocation.eviction_limits import preemptor_of
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.facts.allocation_inputs import EvictionLimit, EvictionLimits, Preemptor
+from elastic_operator.plan.facts.allocation_inputs import EvictionLimit, EvictionLimits, PreemptorKey
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.settings import ReclaimMode, ReclaimSettings
 
@@ -24,10 +24,10 @@ class LastMinute:
     """The evictions of the last minute: the pods and their preemptors (138)."""
 
     def __init__(self) -> None:
-        self._evicted: dict[str, tuple[float, Preemptor]] = {}
-        """In the order of the evictions."""
+        self._evicted: dict[str, tuple[float, PreemptorKey]] = {}
+        """The evicted pods in the order of their evictions."""
 
-    def count(self, going: Mapping[str, Preemptor]) -> int:
+    def count(self, going: Mapping[str, PreemptorKey]) -> int:
         """Count these pods (uids) as evicted now; returns how many of them were not counted before."""
         self._forget_old()
         now, before = time.monotonic(), len(self._evicted)
@@ -36,13 +36,13 @@ class LastMinute:
             self._evicted[pod] = now, preemptor
         return len(self._evicted) - before
 
-    def evicted(self) -> Mapping[str, Preemptor]:
+    def evicted(self) -> Mapping[str, PreemptorKey]:
         """The pods evicted within the last minute, each with its preemptor."""
         self._forget_old()
         return {pod: preemptor for pod, (_, preemptor) in self._evicted.items()}
 
-    def next_relief(self) -> float:
-        """Seconds until the first of these evictions does not count any more; infinity without evictions."""
+    def seconds_until_relief(self) -> float:
+        """Seconds until the first of these evictions counts no more; infinity without evictions."""
         first = next(iter(self._evicted.values()), None)
         return max(0.0, first[0] + MINUTE - time.monotonic()) if first else inf
 
@@ -67,8 +67,8 @@ class EvictionLimiter:
     def __init__(self, settings: ReclaimSettings, *, evicted: Callable[[int], object] = lambda _: None) -> None:
         self._settings, self._evicted = settings, evicted
         self._last_minute = LastMinute()
-        self._waiting: dict[Preemptor, _HeldUp] = {}
-        """Preemptors that the limit for all holds up although it is large enough for them."""
+        self._waiting: dict[PreemptorKey, _HeldUp] = {}
+        """The preemptors that the cluster's limit holds up, although it is large enough for each of them."""
 
     @property
     def stopped(self) -> Reason | None:
@@ -97,9 +97,9 @@ class EvictionLimiter:
             reserved_evictions=kept,
         )
 
-    def _longest_waiting(self) -> tuple[Preemptor | None, int]:
-        """The preemptor that may use the limit for all alone, because it has waited longest and more than a minute; and
-        its number of pods.
+    def _longest_waiting(self) -> tuple[PreemptorKey | None, int]:
+        """The preemptor for which the cluster's limit is reserved, because it has waited longest, and for more than a
+        minute; and the number of pods to evict for it. None and 0 if no preemptor has waited for so long.
         """
         first = min(self._waiting, key=lambda preemptor: self._waiting[preemptor].since, default=None)
         if first is None or time.monotonic() < self._waiting[first].since + MINUTE:
@@ -112,17 +112,17 @@ class EvictionLimiter:
         limits_per_cluster = (EvictionLimit.PER_CLUSTER, self._settings.max_evictions_per_minute)
         return frozenset(name for name, limit in (limits, limits_per_cluster) if limit is not None)
 
-    def next_capacity(self, allocation: Allocation) -> float:
-        """Seconds until entries that wait for a limit on evictions may get more; infinity if there are none, or without
-        evictions.
+    def seconds_until_capacity(self, allocation: Allocation) -> float:
+        """Seconds until the limits allow more evictions to an entry that waits for them; infinity if no entry waits, or
+        if there were no evictions.
         """
         if not allocation.held_up:
             return inf
         turns = (one.since + MINUTE - time.monotonic() for one in self._waiting.values())
-        return min(self._last_minute.next_relief(), *(turn for turn in turns if turn > 0), inf)
+        return min(self._last_minute.seconds_until_relief(), *(turn for turn in turns if turn > 0), inf)
 
-    def note_evictions(self, pods: Mapping[str, Preemptor]) -> None:
-        """Count these pods (uids) as evicted from now on."""
+    def note_evictions(self, pods: Mapping[str, PreemptorKey]) -> None:
+        """Count these pods (uids) as evicted."""
         self._evicted(self._last_minute.count(pods))
 
     def note_waiting(self, allocation: Allocation) -> None:

@@ -16,7 +16,7 @@ from elastic_operator.cluster.events import EventRecorder, pod_subject
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.loop.reclaim.nominate import nominate
-from elastic_operator.loop.writes.dispatch import Gate
+from elastic_operator.loop.writes.dispatch import StepsBefore
 from elastic_operator.memory import drop_older_half
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.decisions import Event, Nomination
@@ -34,7 +34,7 @@ RENEW_SECONDS = 0.05
 NOMINATION_RETRY_SECONDS = 30.0
 """A pod that could not be nominated is not tried again for this long."""
 CHANGED_SECONDS = 0.5
-"""A pod that has changed meanwhile is not tried again for this long, so that the change is seen."""
+"""A pod that has changed meanwhile is not tried again for this long, so that the watch can bring the change."""
 
 
 class Nominator:
@@ -63,7 +63,7 @@ class Nominator:
         self._grace_ceiling, self._events, self._metrics = grace_ceiling, events, metrics
         self._now, self._on_change = now, on_change
         self._by_victim_job: dict[str, list[Nomination]] = {}
-        """By job (uid), the nominations of the last pass for which it loses pods."""
+        """The nominations of the last pass for which a job loses pods, by the job's uid."""
         self._backoffs: dict[str, PodBackoff] = {}
         self._writing: dict[str, asyncio.Task[bool]] = {}
         self._nominating: dict[str, str] = {}
@@ -94,7 +94,7 @@ class Nominator:
         """Whether pods on that node are about to be evicted for a foreign pod."""
         return node in self._cleared_nodes
 
-    def gate(self, job_uid: str) -> Gate | None:
+    def steps_before(self, job_uid: str) -> StepsBefore | None:
         """Begin to nominate the pods for which the job releases pods; None if there are none to nominate."""
         nominations = [nomination for nomination in self._by_victim_job.get(job_uid, ()) if nomination.is_new]
         if not nominations:
@@ -129,8 +129,8 @@ class Nominator:
     def _begin(self, nomination: Nomination) -> asyncio.Future[bool]:
         """The nomination of the pod, one for all jobs that make room for it.
 
-        Its result is False while the pod is being nominated for another node by an earlier pass: on this node no pod
-        may be evicted for it (145). After that nomination, everything is decided again.
+        Its result is False while the pod is being nominated for another node, by the decision of an earlier pass: no
+        pod on this node may be evicted for it (145). After the nomination under way, everything is decided again.
         """
         task = self._writing.get(nomination.uid)
         if task is None:
@@ -146,7 +146,7 @@ class Nominator:
         return task
 
     async def _guarded(self, uid: str, work: Awaitable[bool]) -> bool:
-        """The result of the work. After an error of the operator's own, the pod backs off, but no job (88)."""
+        """The result of the work. After an error of the operator's own, only this pod backs off, and no job (88)."""
         try:
             return await work
         except Exception as error:
@@ -154,7 +154,7 @@ class Nominator:
             self._backoffs[uid] = PodBackoff(
                 self._now() + NOMINATION_RETRY_SECONDS, f"it cannot be nominated: {type(error).__name__}"
             )
-            log.exception("pod uid=%s cannot be nominated", uid)
+            log.exception("cannot nominate a pod uid=%s", uid)
             return False
 
     def _ended(self, uid: str) -> None:
@@ -176,11 +176,11 @@ class Nominator:
         if has_run_out:
             self._tell_expired(pod)
         self._metrics.nominations.inc()
-        text = f"Node {nomination.node} is reserved for it."
+        text = f"Node {nomination.node} is reserved for the pod."
         if nomination.evicts_from:
             victim_jobs = listed(sorted(nomination.evicts_from.values()))
             text += f" {pods(len(nomination.victims))} of {victim_jobs} will be evicted first."
-        log.info("pod=%s/%s nominated node=%s victims=%d", *_name(pod), nomination.node, len(nomination.victims))
+        log.info("nominated a pod pod=%s/%s node=%s victims=%d", *_name(pod), nomination.node, len(nomination.victims))
         self._events.record(pod_subject(pod), Event("QuotaReclaimed", text))
         return True
 
@@ -195,7 +195,8 @@ class Nominator:
     async def _renew(self, before: objects.Pod, reserved: Reservation) -> bool:
         """Nominate the pod again, after a pause. In a gang the node may have changed (167).
 
-        Whenever kube-scheduler removes a nomination, it tries all waiting pods, and each of them may lose its own.
+        Whenever kube-scheduler removes a nomination, it tries all waiting pods, and each of these may lose its
+        nomination.
         """
         await asyncio.sleep(RENEW_SECONDS)
         pod = self._pods.get(before.metadata.uid)
@@ -206,10 +207,10 @@ class Nominator:
         try:
             renewed = await self._put(pod, reserved)
         except ClusterError as error:
-            log.info("pod=%s/%s not nominated again: %s", *_name(pod), error)
+            log.info("cannot renew the nomination of a pod pod=%s/%s reason=%s", *_name(pod), error)
             return False
         if renewed:
-            log.info("pod=%s/%s nominated again node=%s", *_name(pod), reserved.node)
+            log.info("renewed the nomination of a pod pod=%s/%s node=%s", *_name(pod), reserved.node)
         return renewed
 
     async def _withdraw(self, pod: objects.Pod) -> bool:
@@ -232,11 +233,11 @@ class Nominator:
             )
         else:
             text += " The operator tries another node, and avoids this one for a while."
-        log.warning("pod=%s/%s its reservation ran out node=%s", *_name(pod), node)
+        log.warning("the reservation of a node expired pod=%s/%s node=%s", *_name(pod), node)
         self._events.record(pod_subject(pod), Event("ReservationExpired", text, "Warning"))
 
     async def _write(self, pod: objects.Pod, reservation: Reservation) -> bool:
-        """Write the reservation; returns whether that worked. If not, the pod is not tried again for a while."""
+        """Write the reservation; returns whether it was written. If not, the pod is not tried again for a while."""
         uid = pod.metadata.uid
         try:
             try:
@@ -247,7 +248,7 @@ class Nominator:
             self._backoffs[uid] = PodBackoff(self._now() + CHANGED_SECONDS, "it has just changed")
         except ClusterError as error:
             self._backoffs[uid] = PodBackoff(self._now() + NOMINATION_RETRY_SECONDS, f"it cannot be nominated: {error}")
-            log.warning("pod=%s/%s cannot be nominated: %s", *_name(pod), error)
+            log.warning("cannot nominate a pod pod=%s/%s reason=%s", *_name(pod), error)
         return False
 
     async def _put_anew(self, before: objects.Pod, reservation: Reservation) -> bool:

@@ -49,7 +49,7 @@ class ReclaimReporter:
         if names := sorted(
             f"{preemptor.namespace}/{preemptor.name}" for preemptor in known if preemptor.uid in preemptors
         ):
-            log.warning("whole jobs lose their pods to preemptors=%s, which cannot start with them", listed(names))
+            log.warning("whole jobs were preempted for preemptors that still cannot start preemptors=%s", listed(names))
 
     def _is_bound(self, uid: str) -> bool | None:
         """Whether the pod has a node; None if it is deleted."""
@@ -58,17 +58,23 @@ class ReclaimReporter:
 
     def _report_held_up(self, allocation: Allocation) -> None:
         """Report each entry that a limit on evictions holds up, once per wait."""
-        before = self._held_up
+        previous = self._held_up
         self._held_up = frozenset((entry.demand.uid, one.needs_higher_limit) for entry, one in allocation.held_up)
         self._metrics.waiting_for_limit.set(len(allocation.held_up))
         self._metrics.too_large.set(sum(one.needs_higher_limit for _, one in allocation.held_up))
         for entry, one in allocation.held_up:
             demand = entry.demand
-            if (demand.uid, one.needs_higher_limit) in before:
+            if (demand.uid, one.needs_higher_limit) in previous:
                 continue
             why = one.reason
             kind = "pod" if entry.foreign_pod else "job"
-            log.warning("%s=%s/%s waits for a limit on evictions: %s", kind, demand.namespace, demand.name, why.message)
+            log.warning(
+                "a preemptor waits for a limit on evictions %s=%s/%s reason=%r",
+                kind,
+                demand.namespace,
+                demand.name,
+                why.message,
+            )
             pod = self._pods.get(demand.uid) if entry.foreign_pod else None
             subject = pod_subject(pod) if pod is not None else self._job_of(demand.uid)
             if subject is not None and one.needs_higher_limit:
@@ -76,14 +82,14 @@ class ReclaimReporter:
 
     def would_reclaim(self, allocation: Allocation) -> None:
         """Report the evictions that would be made, once for each pod."""
-        evictions = allocation.evictions
-        known, self._reported = self._reported, frozenset(pod for eviction in evictions for pod in eviction.pods)
-        for eviction in evictions:
-            job, new = self._job_of(eviction.job_uid), [pod for pod in eviction.pods if pod not in known]
+        released = {uid: allocation.assignment(uid).release for uid in allocation.evictions}
+        previous, self._reported = self._reported, frozenset().union(*released.values())
+        for uid, preemptors in allocation.evictions.items():
+            job, new = self._job_of(uid), [pod for pod in released[uid] if pod not in previous]
             if job is not None and new:
-                preemptors = ", ".join(names_of(eviction.preemptors))
-                text = f"{pods(len(new))} would be evicted for {preemptors}. reclaim.mode is DryRun."
-                log.info("job=%s/%s event=WouldReclaim message=%r", job.namespace, job.name, text)
+                names = ", ".join(names_of(preemptors))
+                text = f"{pods(len(new))} would be evicted for {names}. reclaim.mode is DryRun."
+                log.info("event recorded job=%s/%s event=WouldReclaim message=%r", job.namespace, job.name, text)
                 self._events.record(job, Event("WouldReclaim", text))
                 self._metrics.would_evict.inc(len(new))
 
@@ -96,10 +102,15 @@ class ReclaimReporter:
             if pod is None:
                 continue
             text = (
-                f"The {len(uids)} waiting pods of its gang do not all fit into the room that its team is entitled to."
+                f"The {len(uids)} waiting pods of this pod's gang do not all fit into the room that its team may use."
                 " No pods are evicted for a part of a gang."
             )
-            log.info("pod=%s/%s event=NoRoomForGang message=%r", pod.metadata.namespace, pod.metadata.name, text)
+            log.info(
+                "event recorded pod=%s/%s event=NoRoomForGang message=%r",
+                pod.metadata.namespace,
+                pod.metadata.name,
+                text,
+            )
             self._events.record(pod_subject(pod), Event("NoRoomForGang", text))
 
     def _job_of(self, uid: str) -> Subject | None:

@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, JobDemand
-from elastic_operator.plan.facts.decisions import Eviction
 
 
 @dataclass(slots=True)
-class _Waiting:
+class _WaitingPreemptor:
     """An entry that wants GPUs `since` (monotonic); `caused_evictions`: pods of others were or are evicted for it."""
 
     since: float
@@ -37,7 +36,7 @@ class ReclaimTimes:
         clock: Callable[[], float] = lambda: time.monotonic(),
     ) -> None:
         self._metrics, self._is_bound, self._clock = metrics, is_bound, clock
-        self._waiting: dict[str, _Waiting] = {}
+        self._waiting: dict[str, _WaitingPreemptor] = {}
         self._growing: frozenset[str] = frozenset()
         self._evicted: frozenset[str] = frozenset()
 
@@ -48,23 +47,23 @@ class ReclaimTimes:
         jobs = {job.uid: job for job in inputs.jobs if _lacks_minimum(job)}
         self._end(pods.keys() | jobs.keys(), {job.uid for job in inputs.jobs}, now)
         for uid in (*pods, *jobs):
-            self._waiting.setdefault(uid, _Waiting(now, is_pod=uid in pods))
+            self._waiting.setdefault(uid, _WaitingPreemptor(now, is_pod=uid in pods))
         if evictions or self._evicted:
-            self._count_evicted(inputs, evictions)
+            self._count_evicted(inputs, {pod for uid in evictions for pod in allocation.assignment(uid).release})
         if evictions or self._growing:
-            self._mark(inputs, allocation, {uid for eviction in evictions for uid in eviction.preemptors})
+            self._mark(inputs, allocation, {uid for preemptors in evictions.values() for uid in preemptors})
 
     def _end(self, wanting: set[str], jobs: set[str], now: float) -> None:
         """End the waits of entries that want no GPUs any more: they have them, or are deleted. A pod may also just be
         tried again.
         """
         for uid in self._waiting.keys() - wanting:
-            known = self._waiting[uid]
-            has_it = self._is_bound(uid) if known.is_pod else uid in jobs or None
+            waiting = self._waiting[uid]
+            has_it = self._is_bound(uid) if waiting.is_pod else uid in jobs or None
             if has_it is False:
                 continue
-            if has_it and known.caused_evictions:
-                self._metrics.reclaim.observe(now - known.since)
+            if has_it and waiting.caused_evictions:
+                self._metrics.reclaim.observe(now - waiting.since)
             del self._waiting[uid]
 
     def _mark(self, inputs: AllocationInputs, allocation: Allocation, preemptors: set[str]) -> None:
@@ -91,9 +90,8 @@ class ReclaimTimes:
             waiting.caused_evictions = True
             self._metrics.requested_gpus.inc(gpus)
 
-    def _count_evicted(self, inputs: AllocationInputs, evictions: tuple[Eviction, ...]) -> None:
-        """Count the GPUs of newly evicted pods."""
-        evicted = {pod for eviction in evictions for pod in eviction.pods}
+    def _count_evicted(self, inputs: AllocationInputs, evicted: set[str]) -> None:
+        """Count the GPUs of newly evicted pods (uids)."""
         new = evicted - self._evicted
         members = [member for job in inputs.jobs for member in job.members]
         self._metrics.evicted_gpus.inc(sum(member.gpus for member in members if member.uid in new))

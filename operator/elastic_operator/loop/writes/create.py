@@ -30,8 +30,8 @@ from elastic_worker import contract
 log = logging.getLogger(__name__)
 
 MAX_PODS_AT_ONCE = 32
-"""The most pods created at once: as many as the most writes (28). A manifest that only waits for its turn takes up to 1
-MB.
+"""The most pods created at once. It equals the most writes at once (28), because a manifest that only waits for its
+turn takes up to 1 MB.
 """
 
 
@@ -74,12 +74,12 @@ class Creator:
             raise
         if not pod.metadata.labels.incarnation:
             await self._reject(job, pod, create.role)
-        log.info("job=%s pod=%s created node=%s", job.key, name, create.node or "any")
+        log.info("created a pod job=%s pod=%s node=%s", job.key, name, create.node or "any")
         self._stores.pods.observe(pod)
 
     async def _reject(self, job: Job, pod: objects.Pod, role: str) -> None:
-        """Delete a pod that was stored without its label. It would count as a pod of an earlier incarnation, and be
-        replaced forever.
+        """Delete a pod that was stored without its label, and raise PodRefused. The pod would count as one of an
+        earlier incarnation, and the operator would replace it forever.
         """
         label, name = contract.LABEL_INCARNATION, pod.metadata.name
         await api_requests.delete_pod(self._session, job.namespace, name, uid=pod.metadata.uid, grace_seconds=0)
@@ -88,9 +88,10 @@ class Creator:
 
 
 async def gather_all(calls: Iterable[Awaitable[None]], *, of: str) -> None:
-    """Run all at once, for the job `of` (`namespace/name`); after all have ended, raise the gravest error.
+    """Run all calls at once, for the job `of` (`namespace/name`). After all of them have ended, raise the gravest
+    error.
 
-    Of the other errors, one of each kind is logged, because many pods mostly fail alike.
+    One error of each other kind is logged, because many pods mostly fail in the same way.
     """
     results = await asyncio.gather(*calls, return_exceptions=True)
     errors = sorted((result for result in results if isinstance(result, BaseException)), key=severity, reverse=True)
@@ -99,7 +100,7 @@ async def gather_all(calls: Iterable[Awaitable[None]], *, of: str) -> None:
         if kinds[type(error), severity(error)] is error:
             own = None if isinstance(error, ClusterError) else error
             level = logging.INFO if own is None else logging.ERROR
-            log.log(level, "job=%s another write failed beside: %s", of, error, exc_info=own)
+            log.log(level, "another write for the job failed at the same time job=%s error=%s", of, error, exc_info=own)
     if errors:
         raise errors[0]
 

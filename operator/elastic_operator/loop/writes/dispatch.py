@@ -30,11 +30,11 @@ from elastic_operator.read.shapes import Shapes
 log = logging.getLogger(__name__)
 
 NOT_FRESH_SECONDS = 1.0
-"""While the stores are too old to create pods from, a job is decided on again after this time."""
+"""While the stores are too old to decide on creations, a job is decided on again after this time."""
 LOGGED_ATTEMPTS = 20
-"""Of the writes that fail in a row, the first one, the one with the event, and then one in this many are logged."""
+"""Of a job's writes that fail in a row, these are logged: the first one, the one with the event, one in this many."""
 
-Gate = Callable[[], Awaitable[bool]]
+StepsBefore = Callable[[], Awaitable[bool]]
 """Awaited before a plan is carried out. If its result is False, the plan is dropped."""
 
 
@@ -42,9 +42,9 @@ Gate = Callable[[], Awaitable[bool]]
 class _Work:
     """A plan under way, and the job's status as the API server has it.
 
-    `writes_status`: the job's status is written with it. `clears`: its success makes the job's failed writes forgotten,
-    if there are still `tries` of them, as when it began. `gate`: see `Gate`. `sent` collects the names of pods that may
-    have been created.
+    `writes_status`: the job's status is among the writes. `clears`: if the plan succeeds, the job's failed writes are
+    forgotten, unless another write has failed since the plan began with `tries` of them. `gate`: see `StepsBefore`.
+    `sent` collects the names of pods that may have been created.
     """
 
     job: Job
@@ -54,7 +54,7 @@ class _Work:
     writes_status: bool = True
     clears: bool = True
     tries: int = 0
-    gate: Gate | None = None
+    steps_before: StepsBefore | None = None
     sent: set[str] = field(default_factory=set)
 
 
@@ -101,16 +101,16 @@ class Dispatcher:
         return uid in self._busy
 
     def backing_off(self) -> Set[str]:
-        """The jobs (uids) for which nothing can be started now, because the next try is not due."""
+        """The jobs (uids) for which no plan can be started now, because their next try is not due."""
         failed, now = self.failed_writes, time.monotonic()
-        return {uid for uid in failed.uids() if failed.of(uid).wait(now) > 0}
+        return {uid for uid in failed.uids() if failed.failed_write(uid).wait(now) > 0}
 
     def wait(self, uid: str, now: float) -> float:
         """Seconds from `now` (monotonic) until a plan can be started for the job; inf while one is under way."""
-        return inf if self.busy(uid) else self.failed_writes.of(uid).wait(now)
+        return inf if self.busy(uid) else self.failed_writes.failed_write(uid).wait(now)
 
     async def stop(self) -> None:
-        """Cancel what is under way."""
+        """Cancel the plans under way."""
         under_way = list(self._busy.values())
         for task in under_way:
             task.cancel()
@@ -122,12 +122,12 @@ class Dispatcher:
         job: Job,
         plan: Plan,
         *,
-        gate: Callable[[], Gate | None] = lambda: None,
+        steps_before: Callable[[], StepsBefore | None] = lambda: None,
     ) -> float:
-        """Start to carry the plan out, if it has writes; returns the seconds until the job is decided on again.
+        """Start to carry the plan out, if it has writes. Returns the seconds until the operator decides on the job
+        again; inf if nothing is due until `on_done` is called or a store changes.
 
-        Returns inf if nothing is due until `on_done` is called or a store changes. `gate` is called when the plan is
-        begun.
+        `gate` is called when the plan begins, and returns its gate.
         """
         uid = job.uid
         if uid in self._busy:
@@ -135,7 +135,7 @@ class Dispatcher:
         delay = self.status_times.write_delay(body, plan)
         if delay > 0 and not _acts(plan):
             return delay
-        failed = self.failed_writes.of(uid)
+        failed = self.failed_writes.failed_write(uid)
         if (wait := failed.wait(time.monotonic())) > 0:
             return min(wait, self._write_status_only(body, job, plan))
         may_create = self.is_fresh()
@@ -146,24 +146,31 @@ class Dispatcher:
         writes_status = bool(delay <= 0 or plan.creates or plan.deletes)
         stored_status, tries = body.status.unpack(), failed.attempts.times
         work = _Work(
-            job, plan, stored_status, may_create=may_create, writes_status=writes_status, tries=tries, gate=gate()
+            job,
+            plan,
+            stored_status,
+            may_create=may_create,
+            writes_status=writes_status,
+            tries=tries,
+            steps_before=steps_before(),
         )
         self._assume(job, plan)  # last: nothing forgets these pods if the plan is not begun
         self._begin(work)
         return inf
 
     def _write_status_only(self, body: objects.CustomObject, job: Job, plan: Plan) -> float:
-        """Write the status of a job that waits for its next try, so that the status says why. Decisions wait with the
-        job.
+        """Write the status of a job that waits for its next try, so that the status says why the job waits. All
+        decisions about the job wait for the next try.
 
-        Its events are recorded with it, because the next plan starts from that status and does not have them any more.
+        The events of the plan are recorded with the status, because the next plan starts from the written status and
+        has these events no more.
 
-        If the status cannot be written either, for example on a server that refuses connections, it is tried no more
-        than every few seconds. While the server asks for patience, this write waits as well.
+        If this write fails, too, for example because the API server refuses connections, the status is tried again at
+        most every few seconds. While the API server asks for patience, this write waits as well.
         """
         only = Plan(status=plan.status, events=plan.events)
         delay = inf if plan.write_status_first else self.status_times.write_delay(body, only)
-        delay = max(delay, self.failed_writes.of(job.uid).throttled_until - time.monotonic())
+        delay = max(delay, self.failed_writes.failed_write(job.uid).throttled_until - time.monotonic())
         if delay > 0:
             return delay
         if self.status_times.may_write_status_only(job.uid):
@@ -177,7 +184,7 @@ class Dispatcher:
         task.add_done_callback(lambda _: self._end(work))
 
     def _end(self, work: _Work) -> None:
-        """End a plan, or a cancelled one: assumed pods that were not sent hold no room any more (48)."""
+        """Note the end or the cancellation of a plan. Assumed pods that were not sent hold no room any more (48)."""
         job = work.job
         self._busy.pop(job.uid, None)
         for create in work.plan.creates:
@@ -187,22 +194,20 @@ class Dispatcher:
         self.on_done(job.uid)
 
     def _assume(self, job: Job, plan: Plan) -> None:
-        """Count the pods that are to be created as used from now on, whatever the API server will answer (48)."""
+        """Count the pods that are to be created as used, whatever the API server will answer (48)."""
         for create in plan.creates:
             self.ledger.assumed.add(
                 job_uid=job.uid,
                 namespace=job.namespace,
                 name=pod_name(job.name, create.role, create.index),
-                role=create.role,
-                index=create.index,
-                node=create.node,
+                slot=create.slot,
                 shape=self.shapes.shape(job, create.role),
             )
 
     async def _carry_out(self, work: _Work) -> None:
         job = work.job
         try:
-            if work.gate is not None and not await work.gate():
+            if work.steps_before is not None and not await work.steps_before():
                 return
             with self.metrics.reconcile.time():
                 await self.executor.carry_out(
@@ -222,22 +227,22 @@ class Dispatcher:
             self.metrics.reconcile_errors.inc()
             self.on_internal_error(job.uid, error)
         else:
-            were_refused = self.failed_writes.of(job.uid).attempts.times != work.tries  # by a dry run (139)
+            were_refused = self.failed_writes.failed_write(job.uid).attempts.times != work.tries  # by a dry run (139)
             if work.clears and not were_refused:
                 self.failed_writes.clear(job)
             if work.plan.creates:
                 self.on_pods_created(job.uid)
 
     def note(self, job: Job, error: ClusterError) -> None:
-        """Count a failed try; events and logs mention some of them."""
+        """Count a failed try. Some of these get a log line, and one an event."""
         self.metrics.reconcile_errors.inc()
         failed = self.failed_writes.add(job, error, time.monotonic())
         if error.retry_policy is RetryPolicy.DECIDE_AGAIN:
-            log.info("job=%s changed after the decision. The operator decides again: %s", job.key, error)
+            log.info("the job changed after the decision; the operator decides again job=%s reason=%s", job.key, error)
             return
         tries = failed.attempts.times
         if tries in (1, EVENT_ATTEMPTS) or tries % LOGGED_ATTEMPTS == 0:
-            log.warning("job=%s attempt=%d error=%s", job.key, tries, error)
+            log.warning("a write failed job=%s attempt=%d error=%s", job.key, tries, error)
         if tries == EVENT_ATTEMPTS and _is_about_the_job(error):
             self.executor.record_events(job, [Event("WriteFailed", f"{error}. The operator retries.", "Warning")])
 

@@ -1,7 +1,7 @@
 """Failed tries to carry out plans, per job: when the next try is due, and the message for the user meanwhile
 (controller-runtime: the rate limiter of a workqueue).
 
-The record is in memory only: a new leader makes it again by one failed try.
+The record is in memory only: a new leader learns of the error by one failed try.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from elastic_api.refusal import pod_blocked, pod_refusal
 from elastic_operator.cluster.errors import ClusterError, NameTaken, PodRefused, RetryPolicy
-from elastic_operator.memory import drop_absent
+from elastic_operator.memory import DirtyJobs, drop_absent
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.times import NEVER_FAILED, Attempts
 
@@ -23,12 +23,13 @@ EVENT_ATTEMPTS = 5
 job gets an event about an error of its own objects. The status shows any other error at once (187).
 """
 MAX_NAME_TAKEN_SECONDS = 2.0
-"""The longest wait for a taken name. Mostly the object with the name is being deleted, and a user waits for the job."""
+"""The longest wait for a taken name. It is short: mostly the object with that name is being deleted, and a user waits.
+"""
 
 
 @dataclass(slots=True)
 class FailedWrite:
-    """The failures of one job: `pods_rejected_until_edit` holds for `generation` only, the other fields as long as
+    """The failures of one job. `pods_rejected_until_edit` holds for `generation` only; the other fields hold while
     tries fail.
 
     `attempts` are the tries that failed in a row (monotonic). Until `throttled_until` (monotonic) the API server has
@@ -47,7 +48,7 @@ class FailedWrite:
         """Seconds until the job may be tried again."""
         return max(0.0, self.attempts.until - now)
 
-    def refusal(self, generation: int) -> str:
+    def rejection(self, generation: int) -> str:
         """The API server's refusal of this generation; "" if there is none."""
         return self.pods_rejected_until_edit if self.generation == generation else ""
 
@@ -56,9 +57,10 @@ _NONE = FailedWrite()
 
 
 class FailedWrites:
-    """The failed writes of all jobs."""
+    """The failed writes of all jobs. A job is marked in `dirty_jobs` when its record changes."""
 
-    def __init__(self) -> None:
+    def __init__(self, dirty_jobs: DirtyJobs) -> None:
+        self._dirty_jobs = dirty_jobs
         self._jobs: dict[str, FailedWrite] = {}
 
     def forget_deleted(self, present: Set[str]) -> None:
@@ -72,12 +74,14 @@ class FailedWrites:
     def clear(self, job: Job) -> None:
         """Forget failed tries after a success. A final refusal stays until the job is edited."""
         record = self._jobs.pop(job.uid, None)
+        if record is not None:
+            self._dirty_jobs.mark(job.uid)
         if record is not None and record.pods_rejected_until_edit and record.generation == job.generation:
             self._jobs[job.uid] = FailedWrite(
                 pods_rejected_until_edit=record.pods_rejected_until_edit, generation=record.generation
             )
 
-    def of(self, uid: str) -> FailedWrite:
+    def failed_write(self, uid: str) -> FailedWrite:
         """The job's failed writes; an empty record if there are none."""
         return self._jobs.get(uid, _NONE)
 
@@ -86,6 +90,7 @@ class FailedWrites:
         record = self._jobs.setdefault(job.uid, FailedWrite())
         if error.retry_policy is RetryPolicy.DECIDE_AGAIN:
             return record  # another client wrote the job; its new state is in the store already
+        self._dirty_jobs.mark(job.uid)
         if error.retry_after is not None:
             record.throttled_until = now + error.retry_after
         longest = MAX_RETRY_SECONDS if not isinstance(error, NameTaken) else MAX_NAME_TAKEN_SECONDS

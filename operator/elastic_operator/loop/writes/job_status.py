@@ -34,10 +34,11 @@ class JobStatuses:
     ) -> bool:
         """Write the status; `stored_status` is the one that the API server has. Returns whether the job still exists.
 
-        `before_delete`: pods are deleted once it is written.
+        `before_delete`: whether deletions of pods wait for this write.
 
-        The write names the newest known resourceVersion, not the one of the decision: the operator is the only writer
-        of the status, and an edit of the job meanwhile wakes the loop anyway.
+        The write names the newest known resourceVersion, and not the one that the decision was made from: the operator
+        is the only writer of the status, and an edit of the job meanwhile wakes the loop anyway.
+
         Raises the errors of the cluster layer. After a Conflict the job has been read again.
         """
         new = status.model_dump(mode="json", by_alias=True, exclude_none=True)

@@ -1,4 +1,6 @@
-"""Leads a job's pods to their master by the job's Service, and writes the list of participating pods to the master."""
+"""Writes the address of a job's master into the EndpointSlice of the job's Service, and the list of participating pods
+into an annotation of the master.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ class Masters:
     def __init__(self, session: Session, stores: Stores) -> None:
         self._session, self._stores = session, stores
 
-    async def route(self, job: Job, route: Route) -> None:
+    async def write_endpoint_slice(self, job: Job, route: Route) -> None:
         """Write the job's EndpointSlice, by which its Service leads to this master and to no other pod (6)."""
         service = self._stores.services.named(service_name(job.name), job.namespace)
         if service is None:
@@ -41,8 +43,8 @@ class Masters:
         self._stores.slices.observe(ensured)
 
     async def write_membership(self, job: Job, membership: Membership) -> None:
-        """Annotate the master with the participating pods. The write is repeated at once if somebody, such as its
-        kubelet, has changed the pod and not the annotation.
+        """Write the participating pods into the master's annotation. If somebody, such as the kubelet, has changed the
+        pod meanwhile, but not the annotation, the write is repeated at once.
         """
         pod = self._stores.pods.get(membership.uid)
         for tries in count(1):
@@ -65,7 +67,7 @@ class Masters:
                 if pod is not None and (tries >= MAX_MASTER_TRIES or _is_annotated_anew(pod, before)):
                     raise
             else:
-                log.info("job=%s pod=%s reads the new membership", job.key, membership.name)
+                log.info("the master reads the new membership job=%s pod=%s", job.key, membership.name)
                 self._stores.pods.observe(answer)
                 return
 
@@ -92,5 +94,9 @@ def changed_route(stores: Stores, job: Job, wanted: Route | None) -> Route | Non
     if wanted is None or stores.services.named(name, job.namespace) is None:
         return None
     known = stores.slices.named(name, job.namespace)
-    addresses = [a for endpoint in known.endpoints or () for a in endpoint.addresses] if known else []
-    return None if "".join(addresses[:1]) == wanted.address else wanted
+    routes = [
+        Route(address, endpoint.node_name or "")
+        for endpoint in (known.endpoints if known is not None else None) or ()
+        for address in endpoint.addresses
+    ]
+    return None if next(iter(routes), Route()) == wanted else wanted

@@ -1,7 +1,7 @@
 """Creates the objects by which the pods of a job meet, before the pods: its Service, its NetworkPolicy, and the Secret
 of Elastic jobs.
 
-`master` makes the Service lead to the job's master.
+`master` writes the master's address into the EndpointSlice of the Service.
 """
 
 from __future__ import annotations

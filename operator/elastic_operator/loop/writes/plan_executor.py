@@ -74,7 +74,7 @@ class PlanExecutor:
             await self._creator.create_all(job, plan.creates, sent)
             plan = replace(plan, status=with_created(plan.status, job, plan.creates, pods()))
         if plan.route is not None:
-            await self._masters.route(job, plan.route)
+            await self._masters.write_endpoint_slice(job, plan.route)
         if (
             writes_status
             and not plan.write_status_first
@@ -96,18 +96,18 @@ class PlanExecutor:
             return
         version = body.metadata.resource_version if job.is_what_if else None
         why = "it was made for a question only" if job.is_what_if else "ttlSecondsAfterFinished is over"
-        log.info("job=%s deleted: %s", job.key, why)
+        log.info("deleting the job job=%s reason=%r", job.key, why)
         if await api_requests.delete_job(self.session, job.namespace, job.name, uid=job.uid, version=version):
             self.stores.jobs.observe_deleted(job.uid)
 
     def record_events(self, job: Job, events: Iterable[Event]) -> None:
         """Log the events, and queue them to be written."""
         for event in events:
-            log.info("job=%s event=%s message=%r", job.key, event.reason, event.message)
+            log.info("event recorded job=%s event=%s message=%r", job.key, event.reason, event.message)
             self.events.record(job_subject(job.namespace, job.name, job.uid), event)
 
     async def _delete(self, job: Job, pod: DeletePod) -> None:
-        log.info("job=%s pod=%s delete force=%s reason=%r", job.key, pod.name, pod.force, pod.reason)
+        log.info("deleting a pod job=%s pod=%s force=%s reason=%r", job.key, pod.name, pod.force, pod.reason)
         grace = 0 if pod.force else self._shortened_grace(job, pod)
         answer = await api_requests.delete_pod(self.session, job.namespace, pod.name, uid=pod.uid, grace_seconds=grace)
         if answer is None:
@@ -117,11 +117,11 @@ class PlanExecutor:
 
     def _shortened_grace(self, job: Job, pod: DeletePod) -> int | None:
         """The present ceiling for the grace of a pod that was created with a longer one, or by somebody else (95)."""
-        known = self.stores.pods.get(pod.uid)
-        if known is None or job.context.grace_ceiling is None:
+        stored = self.stores.pods.get(pod.uid)
+        if stored is None or job.context.grace_ceiling is None:
             return None
         return (
             job.context.grace_ceiling
-            if known.spec.termination_grace_period_seconds > job.context.grace_ceiling
+            if stored.spec.termination_grace_period_seconds > job.context.grace_ceiling
             else None
         )

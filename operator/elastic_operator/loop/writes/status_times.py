@@ -1,5 +1,5 @@
-"""Decides when a job's status is written: at once, a moment later together with more reports of its pods, or some
-seconds later if only its messages differ.
+"""Decides when a job's status is written: at once, a moment later together with further reports about its pods, or, if
+only its messages differ, some seconds later.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from elastic_operator.plan.facts.decisions import Plan
 MESSAGE_SECONDS = 5.0
 """The least time between two writes of a status whose messages alone differ, or of a job in back-off (24)."""
 REPORT_SECONDS = 0.8
-"""A status with nothing new but reports about pods waits this long for more reports, because pods start and end one by
-one (151).
+"""If only reports about pods are new in a status, its write waits this long for further reports, because pods start and
+end one by one (151).
 """
 _REPORT_FIELDS = frozenset(
     (
@@ -37,7 +37,9 @@ _REPORT_FIELDS = frozenset(
         "conditions",
     )
 )
-"""Fields of a status that only report. Decisions from some of them may be as late as the report."""
+"""Fields of a status that only report. The planner also decides from some of them; such a decision may be as late as
+the report.
+"""
 
 
 @dataclass(slots=True)
@@ -47,8 +49,8 @@ class _Times:
     written: float = 0.0
     behind_since: float | None = None
     """When the status began to lag behind the state of the job's pods; None if it does not."""
-    alone_from: float = -inf
-    """When the status may be written again without another write of the plan."""
+    may_write_alone_at: float = -inf
+    """When the status may be written again alone, without other writes of the plan."""
 
 
 class StatusTimes:
@@ -88,21 +90,21 @@ class StatusTimes:
         return known.behind_since + REPORT_SECONDS - now
 
     def written(self, uid: str, *, creates: bool) -> None:
-        """Note that the status is written now. With new pods it is written again soon, because the reasons why they
-        wait are known only then.
+        """Note that the status is written now. If the plan creates pods, the status is written again soon, because the
+        reasons why new pods wait are known only later.
         """
         soon = MESSAGE_SECONDS - REPORT_SECONDS if creates else 0.0
         known = self._of(uid)
         known.written, known.behind_since = time.monotonic() - soon, None
 
     def may_write_status_only(self, uid: str) -> bool:
-        """Whether the status may be written now without another write. If so, it may not be again for
-        `MESSAGE_SECONDS`.
+        """Whether the status may be written now without another write of the plan. If so, the next such write may be
+        made `MESSAGE_SECONDS` later.
         """
         known, now = self._of(uid), time.monotonic()
-        if now < known.alone_from:
+        if now < known.may_write_alone_at:
             return False
-        known.alone_from = now + MESSAGE_SECONDS
+        known.may_write_alone_at = now + MESSAGE_SECONDS
         return True
 
     def _of(self, uid: str) -> _Times:

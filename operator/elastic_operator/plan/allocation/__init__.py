@@ -11,7 +11,7 @@ The order of service:
 
 Quotas:
     accounts        the GPUs that each team uses, and may use
-    refusal         which rule keeps a team from using more: for decisions, and for the sentence that users read
+    quota_refusal   which rule keeps a team from using more: for decisions, and for the sentence that users read
 
 Places:
     admit           gives a job its minimum, or nothing

@@ -2,7 +2,8 @@
 
 Teams form a forest. An account is one team's book for one flavor, and a charge to it is charged to all accounts above
 it. To other teams, all namespaces without a policy are one team; their own shares count only among themselves (111).
-`used` counts every GPU that a bound pod holds or a planned pod will hold. Pods of ours that leave count in `leaving`.
+`used_soon` counts every GPU that a bound pod holds or a planned pod will hold. Pods of ours that leave count in
+`leaving`.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ class Entitlement(IntEnum):
 class Account:
     """One team's book for one flavor, in GPUs.
 
-    `used` is the team's use once all leaving pods have left, `used_now` its use until then, and `leaving` the GPUs of
-    the pods that are leaving already. `not_yet_held` is the part of `used` that no pod holds yet (166). `on_new_nodes`
-    are the GPUs for pods that request new nodes: they count under limits only, from the end of the pass on (49).
-    `fixed` cannot be taken back (foreign pods, jobs that are not preemptible); `foreign` is used by pods that are not
-    our jobs'. `wanted_by_jobs` are the GPUs that our jobs want in all, `requested` the team's use if it got all that it
-    wants, `share` its fair share. `path` leads from this account to the top; `path_seen_by_others` is the part of the
-    path that counts for other teams (111).
+    `used_soon` is the team's use once all leaving pods have left, `used_now` its use until then, and `leaving` the GPUs
+    of the pods that are leaving already. `not_yet_held` is the part of `used_soon` that no pod holds yet (166).
+    `on_new_nodes` are the GPUs for pods that request new nodes: they count under limits only, from the end of the pass
+    on (49). `fixed` are the GPUs that cannot be taken back (of foreign pods, and of jobs that are not preemptible);
+    `foreign` are those of pods that belong to none of our jobs. `wanted_by_jobs` are the GPUs that our jobs want in
+    all, `requested` is the team's use if all its wishes were granted, `share` its fair share. `path` leads from this
+    account to the top; `path_seen_by_others` is the part of the path that counts for other teams (111).
     """
 
     def __init__(self, team: Team, flavor: str, parent: Account | None) -> None:
@@ -52,13 +53,15 @@ class Account:
         self.own_path: tuple[Account, ...] = (self,)
         self.path_seen_by_others = self.path[1:] if parent and not team.has_policy else self.path
         self.paths_to: dict[Account, tuple[tuple[Account, ...], tuple[Account, ...]]] = {}
-        self.used = self.used_now = self.leaving = self.not_yet_held = self.on_new_nodes = self.fixed = self.foreign = 0
+        self.used_soon = self.used_now = self.leaving = self.not_yet_held = self.on_new_nodes = self.fixed = (
+            self.foreign
+        ) = 0
         self.wanted_by_jobs = self.requested = self.share = 0
 
     def charge(self, gpus: int, *, fixed: bool = False, not_yet_held: bool = False) -> None:
         """Count that many GPUs more (negative: fewer) as used, here and in all accounts above."""
         for account in self.path:
-            account.used += gpus
+            account.used_soon += gpus
             if fixed:
                 account.fixed += gpus
             if not_yet_held:
@@ -70,7 +73,7 @@ class Account:
         """
         entitlement = Entitlement.GUARANTEED
         for account in self.path_seen_by_others:
-            after = account.used + need
+            after = account.used_soon + need
             if after > account.share and after > account.guaranteed:
                 return Entitlement.BORROWED
             if after > account.guaranteed:
@@ -126,7 +129,7 @@ class Accounts:
         for number, node in enumerate(board.nodes):
             self._count_node(number, node, is_open=number in board.open_set, sign=+1)
 
-    def of(self, namespace: str, flavor: str) -> Account:
+    def account_of(self, namespace: str, flavor: str) -> Account:
         """The account that pods of that namespace are charged to."""
         key = (namespace, flavor)
         if key not in self._by_namespace:
@@ -154,7 +157,7 @@ class Accounts:
         return known
 
     def _find_flavors(self, inputs: AllocationInputs, board: NodeBoard) -> list[dict[str, str]]:
-        """By node, the flavor of each of its GPU resources."""
+        """The flavor of each GPU resource, by node."""
         by_labels: dict[tuple[bool, ...], dict[str, str]] = {}
         found = []
         for node in board.nodes:
@@ -166,33 +169,33 @@ class Accounts:
         return found
 
     def _count_node(self, number: int, node: Node, *, is_open: bool, sign: int) -> None:
-        """Count the node's capacity, and the use there by pods that are not our members.
+        """Count the node's capacity, and the GPUs that pods on the node use, without the members of our jobs.
 
-        Of a node that takes no new pods only the GPUs in use count as capacity (35); `AllocationState.divide` adds our
-        members.
+        If a node takes no new pods, only its GPUs in use count as capacity (35); `AllocationState.divide` adds the GPUs
+        of our members.
         """
         for resource, flavor in self.flavor_of[number].items():
             self._without_jobs[flavor] += sign * node.allocatable.get(resource, 0) if is_open else 0
             for namespace, held in node.used_by.items():
                 if gpus := sign * held.get(resource, 0):
-                    account = self.of(namespace, flavor)
+                    account = self.account_of(namespace, flavor)
                     account.charge(gpus, fixed=True)
                     account.foreign += gpus
                     self._without_jobs[flavor] += 0 if is_open else gpus
             for namespace, held in node.leaving_by.items():
                 if gpus := sign * held.get(resource, 0):
-                    for account in self.of(namespace, flavor).path:
+                    for account in self.account_of(namespace, flavor).path:
                         account.leaving += gpus
 
     def renew_node(self, number: int, before: Node, after: Node, *, is_open: bool) -> None:
-        """Count a node again of which only the use has changed."""
+        """Count a node again whose use has changed, and nothing else."""
         self._count_node(number, before, is_open=is_open, sign=-1)
         self._count_node(number, after, is_open=is_open, sign=+1)
 
     def note_use(self) -> None:
-        """Record the use before anything is decided."""
+        """Record the use at the beginning of a pass, before the first decision."""
         for account in self._everybody():
-            account.used_now = account.used + account.leaving
+            account.used_now = account.used_soon + account.leaving
 
     def begin_division(self) -> None:
         """Set `capacity` and `requested` to the parts that do not depend on our jobs' places."""
@@ -208,8 +211,8 @@ class Accounts:
             _divide(self.capacity[flavor], tops)
 
     def may_borrow(self, account: Account, need: int) -> bool:
-        """Whether every team still has the part of its idle guarantee that is not lent, after `need` more GPUs are used
-        here.
+        """Whether every team can still have the part of its guarantee that it does not lend, if this account uses
+        `need` more GPUs.
         """
         if self._lends_all[account.flavor] or account.entitlement(need) is Entitlement.GUARANTEED:
             return True
@@ -223,7 +226,7 @@ class Accounts:
 def _promised(account: Account, path: Sequence[Account], more: int) -> int:
     """The largest of: GPUs used, GPUs withheld from lending (guarantee - lend limit), and the sum over the children."""
     kept = account.guaranteed - account.quota.lend_limit if account.quota.lend_limit is not None else 0
-    used = account.used + (more if account in path else 0)
+    used = account.used_soon + (more if account in path else 0)
     return max(used, kept, sum(_promised(child, path, more) for child in account.children))
 
 

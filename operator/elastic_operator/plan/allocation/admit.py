@@ -13,44 +13,44 @@ from elastic_operator.plan.allocation.node_board import Seat
 from elastic_operator.plan.allocation.node_requests import is_requested_by_others, may_request_nodes
 from elastic_operator.plan.allocation.preemption.candidates import Candidates, UnitKind
 from elastic_operator.plan.allocation.preemption.preempt import preempt
-from elastic_operator.plan.allocation.refusal import IDLE, Rule
+from elastic_operator.plan.allocation.quota_refusal import IDLE, Rule
 from elastic_operator.plan.allocation.seating import find_seat, seat_all
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.allocation.supply import Supplies
 from elastic_operator.plan.facts.allocation_inputs import Load
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
-MAX_PODS_PLACED = 32
+MAX_NOMINATIONS_PER_PASS = 32
 """A pass makes room for at most this many foreign pods: if it served thousands, all jobs would wait for them (44).
 
-A gang is served as a whole or not at all. The next pass serves the others. It follows at once, because each pod that
-got a place is nominated, and that wakes the loop.
+A gang is served as a whole or not at all. The next pass serves the remaining pods. It follows at once, because each pod
+that got a place is nominated, and a nomination wakes the loop.
 """
 
 
 def admit(state: AllocationState, entry: Entry) -> None:
     """Give the job its minimum, or leave it as it is."""
     if entry.preempted:
-        _come_back(state, entry)
-    state.set_admitted(entry, entry.complete or _complete(state, entry))
+        _fill_back_minimum(state, entry)
+    state.set_admitted(entry, entry.has_minimum or _complete(state, entry))
     if entry.admitted:
         state.set_reserved_seats(entry, False)
     elif entry.preempted:
         state.release_all(entry)
 
 
-def _come_back(state: AllocationState, entry: Entry) -> None:
-    """Let a preempted job keep those members of its minimum that still have their room.
+def _fill_back_minimum(state: AllocationState, entry: Entry) -> None:
+    """Let a preempted job keep the members of its minimum whose room is still free.
 
-    The job must be allowed all of its minimum, and it must keep its master.
+    The limits must allow the job all of its minimum, and the job must keep its master.
     """
     if _may_use_idle(state, entry, entry.gpus_missing(entry.demand.minimum)):
-        state.keep_again(entry, entry.demand.minimum)
+        state.fill_back_to(entry, entry.demand.minimum)
 
 
 def _complete(state: AllocationState, entry: Entry) -> bool:
     need = entry.gpus_missing(entry.demand.minimum)
-    refused = state.refusal(entry, need)
+    refused = state.quota_refusal(entry, need)
     if (
         entry.is_failed_size(entry.demand.minimum, state.now)
         or (refused and refused.is_final)
@@ -69,7 +69,11 @@ def _complete(state: AllocationState, entry: Entry) -> bool:
     key, infeasible = None if entry.size else ("minimum", refusal_key(state, entry)), state.this_pass.infeasible
     if key and infeasible.covers(key, workers):
         return False
-    if entry.is_foreign_pod and not state.this_pass.current_gang and state.this_pass.pods_placed >= MAX_PODS_PLACED:
+    if (
+        entry.is_foreign_pod
+        and not state.this_pass.current_gang
+        and state.this_pass.pods_placed >= MAX_NOMINATIONS_PER_PASS
+    ):
         return False
     if _preempt_any(state, entry, only=None):
         state.this_pass.pods_placed += entry.is_foreign_pod
@@ -100,14 +104,15 @@ def _place_where_reserved(state: AllocationState, entry: Entry) -> bool:
 def _keep_where_reserved(state: AllocationState, entry: Entry) -> bool:
     """Keep the room on the node that is reserved for a pod of a gang, if the node could be cleared (171).
 
-    In this pass perhaps no pod may be preempted there: the gang preempted a job of the team, and the job does not have
-    its minimum again from the team's other jobs yet. So the team holds less for a moment.
+    The rules may forbid in this pass what they allowed before: the gang preempted a job of a team, and the job does not
+    have its minimum again from the team's other jobs yet. For this moment the team holds less, so no pod of the team
+    may be preempted.
     """
     node = state.board.number.get(entry.reserved_node)
     if node is None or not entry.gang or not state.inputs.reclaiming:
         return False
     loads: list[Load] = [member for one, member in state.residents[node].values() if one.demand.preemptible]
-    loads += [one.requirements(seat.role).shape for one, seat in state.seated[node] if not one.nominated_node]
+    loads += [one.requirements(seat.role).shape for one, seat in state.seated[node] if not one.held_node]
     if not state.board.fits_without(entry.master, node, loads):
         return False
     state.seat(entry, Seat(ROLE_MASTER, node, ready=False))
@@ -116,12 +121,12 @@ def _keep_where_reserved(state: AllocationState, entry: Entry) -> bool:
 
 def _may_use_idle(state: AllocationState, entry: Entry, need: int) -> bool:
     """Whether the entry may use `need` idle GPUs."""
-    return entry.is_foreign_pod or state.refusal(entry, need, *IDLE) is None
+    return entry.is_foreign_pod or state.quota_refusal(entry, need, *IDLE) is None
 
 
 def _orders(entry: Entry) -> list[list[str]]:
-    """The orders of the missing pods that are worth trying: a master of another shape may take room that workers
-    need.
+    """The orders in which to seat the missing pods. If the master has another shape, it may take room that workers
+    need, so both orders are tried.
     """
     master, workers = entry.missing(entry.demand.minimum)
     roles = [ROLE_MASTER] * master + [ROLE_WORKER] * workers
@@ -129,12 +134,12 @@ def _orders(entry: Entry) -> list[list[str]]:
 
 
 def reserve_for_starving(state: AllocationState, entry: Entry) -> None:
-    """Hold room for a part of the entry's minimum, provided that all of it would fit on empty nodes and under the
-    limits (37).
+    """Hold room for a part of the entry's minimum, provided that the whole minimum would fit on empty nodes and under
+    the limits (37).
     """
     need, (master, workers) = entry.gpus_missing(entry.demand.minimum), entry.missing(entry.demand.minimum)
     supplies, account = Supplies(state), entry.account
-    if may_request_nodes(state, entry) or state.refusal(entry, need, Rule.GUARANTEE):
+    if may_request_nodes(state, entry) or state.quota_refusal(entry, need, Rule.GUARANTEE):
         return
     if any(
         supplies.on_empty_nodes(requirements) < n

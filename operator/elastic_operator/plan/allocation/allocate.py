@@ -3,7 +3,7 @@ says why.
 
 Teams are served by right and share value (`rounds`). Within a team the order is: priority, then jobs that have their
 minimum or are admitted, then age, then uid. The decision is pure and deterministic, and does not depend on the order of
-the input. Once a decision is carried out, the same is decided again.
+the input. After the decision is carried out, the next pass makes the same decision.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
 
 _MAX_SERVINGS = 3
-"""A pass is repeated up to this many times in all, while it preempts a whole job for nothing (112) or splits a gang. If
-a gang is still incomplete then, there is one more repetition without gangs.
+"""A pass is tried up to this many times, while it preempts a whole job in vain (112) or splits a gang. If the last try
+splits a gang, there is one more try without gangs.
 """
 
 
 class Allocator:
-    """Allocates in each pass, and keeps the state, so that unchanged parts are not worked through again (38).
+    """Allocates in each pass, and keeps the state, so that a pass handles only the changes since the last one (38).
 
-    `futile_preemptors` are the uids of preemptors for which the last allocation preempts a whole job for nothing (112).
+    `futile_preemptors` are the uids of preemptors for which the last allocation preempts a whole job in vain (112).
     """
 
     def __init__(self) -> None:
@@ -43,13 +43,13 @@ class Allocator:
         return Allocation(state)
 
     def _serve(self, inputs: AllocationInputs) -> AllocationState:
-        """The state after a pass in which no whole job is preempted for nothing (112) and no gang has a part of its
+        """The state after a pass in which no whole job is preempted in vain (112), and no gang gets only some of its
         places (144).
 
-        A job is preempted for nothing if one of its preemptors has no pods at the end of the pass, or if all of its
-        preemptors have just the pods that they had before. Then the pass is repeated, and these preemptors may preempt
-        no whole job. If a gang lost a part of its places to others, the pass is repeated, and the gang gets no place.
-        If gangs are still split in the last try, no gang gets a place.
+        A job is preempted in vain if one of its preemptors has no pods at the end of the pass, or if each of its
+        preemptors has only the pods that it had before. Then the pass is repeated, and these preemptors may preempt
+        no whole job. If a gang got only some of its places, the pass is repeated, and the gang gets none. If a gang
+        is still split in the last try, no gang gets a place.
         """
         state, futile, split = self._state, frozenset[str](), frozenset[str]()
         for tries in count(1):
@@ -67,7 +67,7 @@ class Allocator:
 
 
 def _futile_preemptors(state: AllocationState) -> frozenset[str]:
-    """The preemptors (uids) for which a whole job is preempted for nothing."""
+    """The preemptors (uids) for which a whole job is preempted in vain."""
     found = set[Entry]()
     for entry in (entry for entry in state.this_pass.preempted if entry.preempted and entry.loses_members):
         as_before = not any(preemptor.seats or preemptor.loses_members for preemptor in entry.preemptors)

@@ -7,22 +7,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import count
 
-from elastic_operator.plan.allocation.entry import Entry, keep_order
+from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.node_board import Seat
 from elastic_operator.plan.allocation.node_requests import new_roles, seats_without_pods, still_provisioning
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.allocation_inputs import Member
 from elastic_operator.plan.facts.decisions import Assignment, Slot
+from elastic_operator.plan.facts.pod_order import leaving_order
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 
 def mark_ready(state: AllocationState) -> None:
     """Decide which planned pods can be created now. Leaving pods use their room until they are removed.
 
-    Foreign pods with a nomination are first, then jobs in their order. kube-scheduler keeps a nominated pod's room
-    even while only a part of it is free, so we create no pod there.
+    Foreign pods with a nomination are first, then jobs in their order. kube-scheduler keeps the room of a nominated pod
+    even while only a part of the room is free, so the operator creates no pod in it.
     """
-    for entry in sorted(state.this_pass.changed, key=lambda entry: (not entry.nominated_node, entry.rank)):
+    for entry in sorted(state.this_pass.changed, key=lambda entry: (not entry.held_node, entry.position)):
         if entry.seats:
             seats = [seat._replace(ready=_can_be_made_now(state, entry, seat)) for seat in entry.seats]
             state.journal.set(entry, "seats", tuple(seats))
@@ -32,7 +32,7 @@ def _can_be_made_now(state: AllocationState, entry: Entry, seat: Seat) -> bool:
     """Whether the pod has room and exceeds no limit although leaving pods have not left yet."""
     requirements = entry.requirements(seat.role)
     if not (seat.ready or state.board.use_now(requirements, seat.node_number)):
-        if entry.nominated_node:
+        if entry.held_node:
             state.board.keep_free(requirements, seat.node_number)
         return False
     path = entry.account.path if entry.account else ()
@@ -49,17 +49,13 @@ def assignment_of(state: AllocationState, entry: Entry) -> Assignment:
     return Assignment(
         replicas=len(keep) + len(create),
         keep=keep,
-        release=tuple(m.uid for m in _leaving_order(entry) if m.uid not in keep) if _releases(entry) else (),
+        release=tuple(m.uid for m in leaving_order(entry.demand.pods) if m.uid not in keep) if _releases(entry) else (),
         create=create,
     )
 
 
 def _releases(entry: Entry) -> bool:
     return entry.loses_members or bool(entry.demand.provisioning_pods)
-
-
-def _leaving_order(entry: Entry) -> list[Member]:
-    return sorted(entry.demand.pods, key=keep_order, reverse=True)
 
 
 def _slots(state: AllocationState, entry: Entry) -> Iterator[Slot]:

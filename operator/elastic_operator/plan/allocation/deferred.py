@@ -1,7 +1,7 @@
 """Decides which pods a job releases later, because it is not known yet whether their preemptors can use the room
 (139).
 
-The other pods are released meanwhile, so that one preemptor does not keep the others waiting.
+The job releases its other pods meanwhile, so that one preemptor does not delay the others.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from elastic_operator.plan.facts.decisions import Assignment
 from elastic_worker.contract import ROLE_MASTER
 
 
-def deferred(
+def pods_to_defer(
     demand: JobDemand, assignment: Assignment, preemptors: Mapping[str, str], waiting: Set[str]
 ) -> frozenset[str]:
     """The pods (uids) to release later, while some preemptors are `waiting`; `preemptors` maps a pod to the uid of its
     preemptor.
 
-    The job keeps an allowed size. So it releases more pods than the other preemptors need if there is no size in
-    between, and a rigid job releases all pods for one preemptor. Pods without a preemptor are released as well, even if
-    only to bring the job to its largest size.
+    The job keeps an allowed size. So if no allowed size lies in between, it releases more pods than the other
+    preemptors need, and a rigid job releases all its pods for one preemptor. Pods that are released for no preemptor,
+    for example to bring the job to its largest size, are released at once, too.
     """
     for_waiting = [uid for uid in assignment.release if preemptors.get(uid) in waiting]
     if not for_waiting:

@@ -11,21 +11,15 @@ from elastic_operator.plan.allocation.free_resources import PodRequirements
 from elastic_operator.plan.allocation.node_board import Seat
 from elastic_operator.plan.facts.allocation_inputs import ForeignPod, JobDemand, Member
 from elastic_operator.plan.facts.decisions import Assignment
-from elastic_operator.plan.facts.roles import master_first
 from elastic_worker.contract import ROLE_MASTER
 
 
 class Victim(NamedTuple):
-    """A preempted pod: its job, the victim job, is to give it up for another entry, the preemptor."""
+    """A preempted pod. Its job, the victim job, gives the pod up for another entry, the preemptor."""
 
     victim_job: Entry
     pod: Member
     preemptor: Entry
-
-    @property
-    def is_preempted(self) -> bool:
-        """Whether the pod is still preempted: its victim job does not keep it after all."""
-        return self.pod not in self.victim_job.kept
 
 
 @dataclass(slots=True, eq=False)
@@ -36,7 +30,7 @@ class Entry:
     """
 
     demand: JobDemand
-    rank: int
+    position: int
     """The position in the order of jobs, 0 first."""
     team: str
     """The name of the entry's team."""
@@ -45,11 +39,11 @@ class Entry:
     master: PodRequirements
     worker: PodRequirements
     equivalence_class: int = 0
-    """A number of all entries that may have the same nodes and preempt the same pods (`equivalence_key`)."""
+    """The same number for all entries that may have the same nodes and preempt the same pods (`equivalence_key`)."""
     account: Account | None = None
     """The account that is charged for the entry's GPUs; None: it requests none."""
     node_of: dict[str, int] = field(default_factory=dict)
-    """By uid of a member, the number of the node that the member is counted on."""
+    """The number of the node on which a member is counted, by the member's uid."""
     keepable: tuple[Member, ...] = ()
     """The members that the entry may keep by its own limits, in the order of preference."""
     kept: tuple[Member, ...] = ()
@@ -60,19 +54,19 @@ class Entry:
     preempted: bool = False
     """Whether all its pods are preempted."""
     has_reserved_seats: bool = False
-    """Whether the entry is not served, but its seats are held for it (37)."""
+    """Whether the entry does not have its minimum, and seats are held for it (37)."""
     requests_nodes: bool = False
-    """Whether the entry requests new nodes, for what its minimum lacks (49)."""
+    """Whether the entry requests new nodes for the missing pods of its minimum (49)."""
     times_preempted: int = 0
     """The number of times that another team preempted pods of the entry in this pass."""
     preemptors: tuple[Entry, ...] = ()
     """The entries for which pods of this entry are preempted."""
     victims: tuple[Victim, ...] = ()
-    """The pods that are preempted for this entry."""
+    """The pods that were preempted for this entry. `Victims.taken_for` omits those that are kept after all."""
     foreign_pod: ForeignPod | None = None
     """The foreign pod; None for a job."""
     assignment: Assignment | None = None
-    """Made when it is read after a pass. It holds until another pass has changed the entry, or undoes a change."""
+    """Computed when it is first read after a pass. Each change of the entry voids it, and each undone change."""
 
     @property
     def is_foreign_pod(self) -> bool:
@@ -95,14 +89,14 @@ class Entry:
         return self.foreign_pod.reserved if self.foreign_pod is not None else ""
 
     @property
-    def nominated_node(self) -> str:
+    def held_node(self) -> str:
         """The node that is reserved for the foreign pod, by the operator's nomination or another one; "" for none."""
         return self.foreign_pod.reserved or self.foreign_pod.nominated if self.foreign_pod is not None else ""
 
     def has_kube_scheduler_preempt(self, other: Entry) -> bool:
         """Whether the entry is a foreign pod for which kube-scheduler itself would preempt a pod of that job."""
         preempts = self.foreign_pod is not None and self.foreign_pod.preempts
-        return preempts and self.demand.priority > min(other.demand.pod_priorities)
+        return preempts and self.demand.priority > min(other.demand.shape.priorities)
 
     @property
     def size(self) -> int:
@@ -128,12 +122,12 @@ class Entry:
         return had_master and self.loses_members and any(seat.role == ROLE_MASTER for seat in self.seats)
 
     @property
-    def complete(self) -> bool:
+    def has_minimum(self) -> bool:
         """Whether the entry has, or gets, its minimum. A job that gets no new pods counts as complete with any size."""
         return self.size >= self.demand.minimum and (self.has_master or not self.demand.sizes)
 
     @property
-    def spare(self) -> int:
+    def spare_workers(self) -> int:
         """The number of workers that the job can lose without falling below its minimum.
 
         A job without a master counts as if it had one, because its new master is still to be created.
@@ -168,8 +162,8 @@ class Entry:
 
     def is_failed_size(self, size: int, now: float) -> bool:
         """Whether that size has failed and its back-off is not over."""
-        failed = self.demand.failed_size
-        return failed is not None and size >= failed and now < self.demand.failed_until
+        failed = self.demand.failed
+        return failed is not None and failed.delays(size, now)
 
     def is_delayed_size(self, size: int, now: float) -> bool:
         """Whether that size is growth that the job must still wait for."""
@@ -204,8 +198,3 @@ class Entry:
     def gpus(self) -> int:
         """The GPUs of the pods that the entry has and gets, by the requests in its present template."""
         return self.master.gpus * self.has_master + self.worker.gpus * (self.size - self.has_master)
-
-
-def keep_order(member: Member) -> tuple[bool, int, str]:
-    """Sorts members by preference to keep: the master, then workers by index."""
-    return *master_first(member), member.uid

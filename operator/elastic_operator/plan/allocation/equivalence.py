@@ -1,10 +1,15 @@
-"""Which entries are equivalent: the same question about them has the same answer.
+"""Which entries are equivalent: one answer holds for all of them.
 
 Thousands of equal jobs of one team may wait. So the answer about one job is remembered under a key that the other jobs
-share (38); `pass_memo` says for how long. An unnecessary part of a key only costs time. A missing part denies a
-job GPUs that it could get.
+share (38); `pass_memo` says for how long. Four questions have a key:
 
-The parts of the keys, and why the answer depends on each; "alone" are entries that share their key with no other entry:
+    equiv.   which nodes may the entry have, and which pods may it preempt? (`equivalence_key`)
+    refusal  which of these preemptions do the limits on evictions allow? (`refusal_key`)
+    minim.   does the entry get its minimum? (`minimum_key`)
+    growth   does the job get its next size? (`growth_key`)
+
+An unnecessary part of a key only costs time. A missing part denies a job GPUs that it could get. The parts of the keys,
+and why the answer depends on each; "alone" are entries that share their key with no other entry:
 
                           equiv. refusal  minim. growth
     equivalence class     x      x        x      x       the nodes for its pods, and the teams that it may preempt
@@ -37,11 +42,11 @@ if TYPE_CHECKING:  # the state has the groups of growers, which are made here
 
 
 def equivalence_key(state: AllocationState, entry: Entry) -> Hashable:
-    """The key of entries that may have the same nodes and preempt the same pods as this one, apart from the limits on
+    """The key of entries that may have the same nodes and preempt the same pods as this entry, apart from the limits on
     evictions.
 
-    Callers leave out entries whose own pods matter, or add the rest of their question to the key: a size, a number of
-    pods.
+    The key has neither the entry's own pods nor a size. A caller whose question depends on a size adds the size to the
+    key; a caller whose question depends on the entry's own pods does not use the key for entries with pods.
     """
     may_preempt = entry.may_preempt(state.now), state.may_preempt_whole_jobs(entry)
     return entry.equivalence_class, may_preempt, entry.times_preempted, bool(state.this_pass.current_gang)
@@ -62,8 +67,7 @@ def minimum_key(state: AllocationState, entry: Entry) -> Hashable | None:
     return (
         refusal_key(state, entry),
         entry.demand.minimum,
-        demand.failed_size,
-        demand.failed_until,
+        demand.failed and (demand.failed.size, demand.failed.until),
         state.starves(entry),
     )
 
@@ -71,17 +75,19 @@ def minimum_key(state: AllocationState, entry: Entry) -> Hashable | None:
 def growth_key(entry: Entry, now: float) -> Hashable:
     """The key of jobs that need the same for their next size. It holds for many passes."""
     demand, next_size = entry.demand, entry.next_size or 0
-    waits = max(demand.may_grow_at, demand.failed_until, demand.may_preempt_at) > now or entry.is_delayed_size(
-        next_size, now
-    )
-    if waits or demand.provisioning_pods or entry.loses_members or entry.times_preempted:
+    waits = max(demand.may_grow_at, demand.may_preempt_at) > now or entry.is_delayed_size(next_size, now)
+    has_failed = demand.failed is not None and demand.failed.until > now
+    if waits or has_failed or demand.provisioning_pods or entry.loses_members or entry.times_preempted:
         return demand.uid
     return entry.equivalence_class, entry.missing(next_size), entry.may_preempt(now)
 
 
 def individually_limited(state: AllocationState) -> set[Entry]:
-    """The jobs that differ from others of their class, because of earlier tries of this pass or of evictions within the
-    last minute. The known preemptors include gangs, by their names: foreign pods are no jobs, and do not grow.
+    """The jobs that differ from others of their class, because an earlier try of this pass failed for them, or because
+    pods were evicted for them within the last minute.
+
+    The known preemptors include gangs, by name. No entry has such a name, so gangs are left out: their pods do not
+    grow.
     """
     uids = state.futile_preemptors | state.victims.known_preemptors
     return {entry for entry in map(state.queues.find, uids) if entry is not None}

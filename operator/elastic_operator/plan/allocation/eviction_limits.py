@@ -1,11 +1,13 @@
 """The limits on evictions: how many pods of others may be evicted within a minute, for one team and for all teams
 (138).
 
-A step that would exceed a limit is left out, and the next preemptor is served. So growth and many small jobs are
-granted in slices. The pods for a minimum are preempted together: a job whose minimum needs more than a limit waits
-until an administrator raises the limit. A default limit never blocks a guarantee: each minute, one preemptor per team
-within its guarantee may exceed it. The limit for all is reserved for the first preemptor that it holds up for more than
-a minute, if the limit is large enough for its step.
+A preemption that would exceed a limit is skipped, and the next preemptor is tried. So a team that grows, or that has
+many small jobs, gets its GPUs in slices. All pods for a job's minimum are preempted together: if these are more than
+the limit, the job waits until an administrator raises the limit.
+
+A default limit never blocks a guarantee: each minute, one preemptor of each team may exceed the limit while the team
+stays within its guarantee. If the cluster's limit holds up a preemptor for more than a minute, the limit is reserved
+for the first such preemptor, provided that the limit allows its preemption at all.
 """
 
 from __future__ import annotations
@@ -17,15 +19,15 @@ from dataclasses import dataclass, replace
 from elastic_api.status import SizeReason
 from elastic_operator.plan.allocation.accounts import Entitlement
 from elastic_operator.plan.allocation.entry import Entry
-from elastic_operator.plan.facts.allocation_inputs import EvictionLimit, EvictionLimits, Preemptor
+from elastic_operator.plan.facts.allocation_inputs import EvictionLimit, EvictionLimits, PreemptorKey
 from elastic_operator.plan.facts.text import Reason, pods
 
 
 @dataclass(frozen=True, slots=True)
-class EvictionRefusal:
-    """A step that a preemptor does not get, because `wanted` more pods of others would be evicted for it.
+class EvictionLimitHit:
+    """A preemption that a limit forbids: `wanted` more pods of others would be evicted for the preemptor.
 
-    The limit `exceeded` allows `allowed` evictions within a minute; `left` of them are unused.
+    The limit `exceeded` allows `allowed` evictions within a minute, of which `left` are unused.
     """
 
     exceeded: EvictionLimit
@@ -35,7 +37,7 @@ class EvictionRefusal:
     needs_higher_limit: bool = False
     """Whether waiting does not help, because the limit itself is too low."""
     is_behind: bool = False
-    """Whether it waits behind another preemptor of its team, which waits for the limit."""
+    """Whether the preemptor waits behind an earlier one of its team, which waits for the limit."""
 
     @property
     def reason(self) -> Reason:
@@ -50,17 +52,17 @@ class EvictionRefusal:
             return f"{text}, but an earlier job or pod of its team waits for {limit} first. Wait."
         if self.needs_higher_limit:
             text = f"{text} at once, more than {limit} allows"
-            return f"{text}. Raise it in the operator's settings if that many evictions are intended."
+            return f"{text}. Raise this limit in the operator's settings if that many evictions are intended."
         return f"{text} at once, and {limit} leaves {self.left} for this minute. Wait."
 
 
-def preemptor_of(entry: Entry) -> Preemptor:
-    """The team and key under which the pods evicted for the entry are counted.
+def preemptor_of(entry: Entry) -> PreemptorKey:
+    """The team and the key under which evictions for the entry are counted.
 
     Namespaces without a policy are one team (111), and the key of all pods of a gang is its name (144).
     """
     team = entry.account.path_seen_by_others[0].team.name if entry.account else entry.team
-    return Preemptor(team, entry.gang or entry.demand.uid)
+    return PreemptorKey(team, entry.gang or entry.demand.uid)
 
 
 class EvictionCount:
@@ -69,16 +71,16 @@ class EvictionCount:
     A pod in both groups counts once, for the preemptor of this pass.
     """
 
-    def __init__(self, gone: Mapping[str, Preemptor]) -> None:
-        self.evicted: dict[str, Preemptor] = {}
+    def __init__(self, gone: Mapping[str, PreemptorKey]) -> None:
+        self.evicted: dict[str, PreemptorKey] = {}
         self.recent_preemptors = frozenset(gone.values())
         self._gone = gone
-        self._of_team, self._of_preemptor = Counter[str](), Counter[Preemptor]()
+        self._of_team, self._of_preemptor = Counter[str](), Counter[PreemptorKey]()
         self.per_cluster = 0
         for preemptor in gone.values():
             self._count(preemptor, +1)
 
-    def put(self, uid: str, preemptor: Preemptor | None) -> None:
+    def put(self, uid: str, preemptor: PreemptorKey | None) -> None:
         """Count the pod as evicted for that preemptor; None: as not evicted."""
         before = self.evicted.get(uid)
         if before == preemptor:
@@ -94,11 +96,11 @@ class EvictionCount:
         """The number of pods that are evicted for that team."""
         return self._of_team[team]
 
-    def of(self, preemptor: Preemptor) -> int:
+    def of_preemptor(self, preemptor: PreemptorKey) -> int:
         """The number of pods that are evicted for that preemptor."""
         return self._of_preemptor[preemptor]
 
-    def _count(self, preemptor: Preemptor | None, sign: int) -> None:
+    def _count(self, preemptor: PreemptorKey | None, sign: int) -> None:
         if preemptor is not None:
             self._of_team[preemptor.team] += sign
             self._of_preemptor[preemptor] += sign
@@ -106,16 +108,17 @@ class EvictionCount:
 
 
 def check_limits(
-    limits: EvictionLimits, preemptor: Entry, evictions: EvictionCount, wanted: int, *, ahead: EvictionRefusal | None
-) -> EvictionRefusal | None:
-    """The limit that forbids a preemptor its step, for which `wanted` pods would be evicted; None if no limit does.
+    limits: EvictionLimits, preemptor: Entry, evictions: EvictionCount, wanted: int, *, ahead: EvictionLimitHit | None
+) -> EvictionLimitHit | None:
+    """The refusal of a preemption for which `wanted` pods would be evicted; None if no limit forbids it.
 
-    `evictions` includes these pods. `ahead` is the step that an earlier preemptor of its team waits for, None if none
-    waits. Behind it a preemptor may continue, but may not start, unless the cluster's limit is reserved for it.
+    `evictions` includes these pods. `ahead` is the refusal of an earlier preemptor of the same team, which waits for a
+    limit; None if none waits. Behind such a preemptor, a later one may continue to preempt, but may not begin, unless
+    the cluster's limit is reserved for the later one.
     """
     who = preemptor_of(preemptor)
     entitled = preemptor.account is not None and preemptor.account.entitlement(0) is Entitlement.GUARANTEED
-    first = evictions.of_team(who.team) == evictions.of(who)
+    first = evictions.of_team(who.team) == evictions.of_preemptor(who)
     for name, limit, counted in (
         (EvictionLimit.PER_TEAM, limits.per_team, evictions.of_team(who.team)),
         (EvictionLimit.PER_CLUSTER, limits.per_cluster - limits.withheld_from(who), evictions.per_cluster),
@@ -124,7 +127,7 @@ def check_limits(
         if wanted and counted > limit and not (lenient and first):
             most = limits.per_cluster if name is EvictionLimit.PER_CLUSTER else limit
             left = max(0, limit - counted + wanted)
-            return EvictionRefusal(name, wanted, most, left, needs_higher_limit=wanted > most and not lenient)
+            return EvictionLimitHit(name, wanted, most, left, needs_higher_limit=wanted > most and not lenient)
     if wanted and ahead and who != limits.longest_waiting and who not in evictions.recent_preemptors:
         return replace(ahead, wanted=wanted, is_behind=True)
     return None

@@ -1,4 +1,4 @@
-"""Why a job is not bigger, or does not run: the reason and the sentence that users read.
+"""Says why a job is not bigger, or does not run: the reason and the sentence that users read.
 
 Each message states what the job requests, what is free, which limit applies, and one action. A message does not change
 while only time passes. This module reads the final state and decides nothing.
@@ -9,23 +9,22 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from math import inf
 
 from elastic_api.status import SizeReason
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.equivalence import equivalence_key
-from elastic_operator.plan.allocation.eviction_limits import EvictionRefusal
+from elastic_operator.plan.allocation.eviction_limits import EvictionLimitHit
 from elastic_operator.plan.allocation.explain_nodes import why_waiting, with_time_of_request
 from elastic_operator.plan.allocation.explain_quota import used_by_others, why_no_flavor, why_quota, why_too_large
 from elastic_operator.plan.allocation.node_requests import may_request_nodes
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.allocation.supply import Supplies, Supply
 from elastic_operator.plan.facts.allocation_inputs import CORDONED
-from elastic_operator.plan.facts.text import Reason, listed, pods
+from elastic_operator.plan.facts.text import Reason, gpus, listed, pods
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 _SHOWN = 3
-"""This many names are spelled out; the rest is counted."""
+"""A message names at most this many things, and counts the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,7 @@ _GROWS_LESS = (
 
 
 class Explainer:
-    """Answers for all jobs of one pass; numbers that several answers share are counted once."""
+    """Answers for all jobs of one pass. Numbers that several answers need are computed once."""
 
     def __init__(self, state: AllocationState) -> None:
         self._state = state
@@ -72,7 +71,8 @@ class Explainer:
         if not entry.demand.wants:
             return Reason(SizeReason.SUSPENDED, ""), None
         if not entry.demand.sizes:
-            return Reason(SizeReason.AT_MAXIMUM, f"{pods(entry.size)}. The job is ending: it gets no new pods."), None
+            text = f"The job is ending: it keeps {pods(entry.size)} and gets no new ones."
+            return Reason(SizeReason.AT_MAXIMUM, text), None
         if waiting := self._why_waiting(entry):
             return waiting, None
         if entry.size >= entry.demand.sizes[-1]:
@@ -85,7 +85,7 @@ class Explainer:
 
     def _why_waiting(self, entry: Entry) -> Reason | None:
         if entry.demand.provisioning_pods and entry.admitted:
-            text = f"{_head(entry)} There is room for its pods now; they wait for the scheduler to bring them there."
+            text = f"{_head(entry)} There is room for its pods now; the scheduler has not placed them yet."
             return Reason(SizeReason.WAITING_FOR_NODES, text)
         if not entry.requests_nodes and not (entry.sizes and may_request_nodes(self._state, entry)):
             return None
@@ -93,37 +93,38 @@ class Explainer:
         return Reason(SizeReason.WAITING_FOR_NODES, why_waiting(entry, _wanted(need), _usable(need)))
 
     def _why_no_more(self, entry: Entry, size: int) -> tuple[Reason, float | None]:
-        demand = entry.demand
-        if entry.is_failed_size(size, self._state.now):
-            reason = demand.failed_reason.rstrip(".") or "its pods found no place"
-            text = f"{_head(entry)} {pods(size)} were tried: {reason}. Edit the job, or wait until it is tried again."
-            return Reason(SizeReason.SCALE_UP_FAILED, text), demand.failed_until
+        demand, failed = entry.demand, entry.demand.failed
+        if failed is not None and failed.delays(size, self._state.now):
+            reason = failed.reason.rstrip(".") or "its pods found no place"
+            tried = f"An attempt with {pods(size)} failed: {reason}."
+            text = f"{_head(entry)} {tried} Edit the job, or wait until the operator retries."
+            return Reason(SizeReason.SCALE_UP_FAILED, text), failed.until
         need = self._need(entry, size)
         if entry.admitted and entry.is_delayed_size(size, self._state.now) and need.supply.fitting >= need.count:
-            later = _GROWS_LESS if demand.resize_cost and demand.changed_at > -inf else _GROWS_LATER
+            later = _GROWS_LESS if demand.resize_cost and demand.changed_at is not None else _GROWS_LATER
             text = f"{_head(entry)} There is room for {pods(size)}; {later}"
             return Reason(SizeReason.SCALE_UP_DELAYED, text), demand.next_growth(self._state.now)
         if refused := why_quota(self._state, entry, size, _wanted(need)):
             return refused, None
-        if limited := self._eviction_refusal(entry):
+        if limited := self._eviction_limit_hit(entry):
             why = limited.reason
             return Reason(why.code, f"{_wanted(need)}. {why.message}"), None
         lacking = self._why_no_room(need)
         text, requeue_at = with_time_of_request(entry, lacking.message, self._state.now)
         if demand.avoided:
-            text = f"{text} Avoided for now: {'; '.join(demand.avoided[:_SHOWN])}."
+            text = f"{text} The job avoids for now: {'; '.join(demand.avoided[:_SHOWN])}."
         if not entry.may_preempt(self._state.now):
             text = f"{text} {_MAY_NOT_PREEMPT}"
         return Reason(lacking.code, text), requeue_at
 
-    def _eviction_refusal(self, entry: Entry) -> EvictionRefusal | None:
-        """The step that a limit on evictions does not allow the entry; also known if the pass examined only an entry
-        with an equal wish.
+    def _eviction_limit_hit(self, entry: Entry) -> EvictionLimitHit | None:
+        """The refusal by a limit on evictions; None if no limit refused. If the pass examined only an entry with an
+        equal wish, that entry's refusal counts.
         """
-        return self._state.victims.held_up.get(entry) or self._eviction_refusals.get(self._wants_alike(entry))
+        return self._state.victims.held_up.get(entry) or self._eviction_limit_hits.get(self._wants_alike(entry))
 
     @cached_property
-    def _eviction_refusals(self) -> Mapping[Hashable, EvictionRefusal]:
+    def _eviction_limit_hits(self) -> Mapping[Hashable, EvictionLimitHit]:
         return {self._wants_alike(entry): one for entry, one in self._state.victims.held_up.items()}
 
     def _wants_alike(self, entry: Entry) -> Hashable:
@@ -137,11 +138,11 @@ class Explainer:
         """The role that is hardest to place, and the number of its pods."""
         master, workers = entry.missing(size)
         if entry.master is entry.worker:
-            return _Need(entry, size, ROLE_WORKER, workers + master, self._supplies.of(entry.worker))
-        lone_master = _Need(entry, size, ROLE_MASTER, 1, self._supplies.of(entry.master))
+            return _Need(entry, size, ROLE_WORKER, workers + master, self._supplies.supply_for(entry.worker))
+        lone_master = _Need(entry, size, ROLE_MASTER, 1, self._supplies.supply_for(entry.master))
         if master and (not workers or not lone_master.supply.fitting):
             return lone_master
-        return _Need(entry, size, ROLE_WORKER, workers, self._supplies.of(entry.worker))
+        return _Need(entry, size, ROLE_WORKER, workers, self._supplies.supply_for(entry.worker))
 
     def _why_no_room(self, need: _Need) -> Reason:
         supply = need.supply
@@ -177,7 +178,10 @@ def _size_not_allowed(need: _Need) -> Reason:
 
 
 def _fragmented(need: _Need) -> Reason:
-    text = f"{_wanted(need)}; {_usable(need)}, but scattered. Use pods with fewer GPUs each, or wait."
+    text = (
+        f"{_wanted(need)}; {_usable(need)}, but spread over so many nodes that the pods do not fit."
+        " Use pods with fewer GPUs each, or wait."
+    )
     return Reason(SizeReason.GPUS_FRAGMENTED, text)
 
 
@@ -189,15 +193,15 @@ def _other_resources(need: _Need) -> Reason:
     ]
     wanted = _amounts(need, [name for name, _ in supply.requirements.needs if name in supply.lacking])
     action = "Ask for less per pod" if short else "Ask for less per pod, free some, or wait"
-    gpus = "GPUs are free, but " if need.gpus else ""
+    but = "GPUs are free, but " if need.gpus else ""
     are = "is" if len(supply.requirements.nodes) == 1 else "are"
-    text = f"{_head(need.entry)} {_more(need)}{wanted}; {gpus}{_count_nodes(need)} {are} short of {lacking}. {action}."
+    text = f"{_head(need.entry)} {_more(need)}{wanted}; {but}{_count_nodes(need)} {are} short of {lacking}. {action}."
     return Reason(SizeReason.INSUFFICIENT_CPU_OR_MEMORY, text)
 
 
 def _other_jobs(need: _Need) -> Reason:
     action = "Wait" if need.entry.admitted else "Wait, or give the job a higher priority"
-    text = f"{_wanted(need)}; {_usable(need)}, the pods of other jobs hold the room. {action}."
+    text = f"{_wanted(need)}; {_usable(need)}, and pods of other jobs use the rest. {action}."
     return Reason(SizeReason.HIGHER_PRIORITY_JOBS, text)
 
 
@@ -229,21 +233,21 @@ def _reopen(supply: Supply) -> str:
 
 def _head(entry: Entry) -> str:
     least = (
-        f", {entry.demand.minimum} at least"
+        f" and needs at least {entry.demand.minimum}"
         if not entry.admitted and entry.demand.minimum < entry.demand.sizes[-1]
         else ""
     )
-    return f"{entry.size} of {pods(entry.demand.sizes[-1])}{least}."
+    return f"The job gets {entry.size} of {pods(entry.demand.sizes[-1])}{least}."
 
 
 def _wanted_gpus(entry: Entry) -> str:
     size = next((n for n in entry.demand.sizes if n > entry.size), entry.size)
-    return f"{_head(entry)} {pods(size)} have {entry.demand.gpus_of_size(size)} GPUs"
+    return f"{_head(entry)} {pods(size)} use {gpus(entry.demand.gpus_of_size(size))}"
 
 
 def _wanted(need: _Need) -> str:
-    gpus = [name for name, _ in need.supply.requirements.needs if "/" in name]
-    names = gpus or [name for name, _ in need.supply.requirements.needs if name != "pods"]
+    extended = [name for name, _ in need.supply.requirements.needs if "/" in name]
+    names = extended or [name for name, _ in need.supply.requirements.needs if name != "pods"]
     return f"{_head(need.entry)} {_more(need)}{_amounts(need, names)}"
 
 
@@ -261,7 +265,7 @@ def _amounts(need: _Need, names: list[str]) -> str:
 def _usable(need: _Need) -> str:
     if not need.supply.requirements.nodes:
         return "no suitable node is usable"
-    free = f"{need.supply.free_gpus} free of {need.supply.all_gpus}" if need.gpus else "not enough free"
+    free = f"{need.supply.free_gpus} of {gpus(need.supply.all_gpus)} free" if need.gpus else "too little room"
     return f"{_count_nodes(need)} {'has' if len(need.supply.requirements.nodes) == 1 else 'have'} {free}"
 
 

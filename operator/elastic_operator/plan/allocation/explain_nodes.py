@@ -13,14 +13,15 @@ def why_waiting(entry: Entry, wanted: str, usable: str) -> str:
     """
     if not entry.requests_nodes:
         return (
-            f"{wanted}; {usable}. New nodes are requested once the pods exist for which room is held now: until"
-            " then, pods that wait for the scheduler would use it."
+            f"{wanted}; {usable}. New nodes are requested later: first, the jobs for which room is held get their"
+            " pods. Pods that waited for new nodes now would take that room."
         )
-    ends_at = entry.demand.request_ends_at if entry.demand.provisioning_pods else 0.0
-    until = f" until {rfc3339(status_time(ends_at))}" if ends_at else ""
+    request = entry.demand.node_request if entry.demand.provisioning_pods else None
+    ends_at = request.ends_at if request is not None else None
+    until = f" until {rfc3339(status_time(ends_at))}" if ends_at is not None else ""
     return (
-        f"{wanted}; {usable}. Its pods wait for the cluster's autoscaler to add nodes{until}. If they do not come,"
-        " the pods are deleted, and the job is tried again later."
+        f"{wanted}; {usable}. Its pods wait for the cluster's autoscaler to add nodes{until}. If it adds none,"
+        " the operator deletes the pods and retries later."
     )
 
 
@@ -28,7 +29,8 @@ def with_time_of_request(entry: Entry, message: str, now: float) -> tuple[str, f
     """The sentence about the lacking room and, if new nodes are requested later, the time from which they are. Returns
     that time, too.
     """
-    after = entry.demand.may_request_nodes_at
-    if entry.admitted or after is None or after <= now:
+    request = entry.demand.node_request
+    if entry.admitted or request is None or request.begins_at <= now:
         return message, None
-    return f"{message} New nodes are requested from {rfc3339(status_time(after))} on.", after
+    time = rfc3339(status_time(request.begins_at))
+    return f"{message} New nodes are requested from {time} on.", request.begins_at

@@ -9,15 +9,15 @@ from elastic_api.status import SizeReason
 from elastic_operator.plan.allocation.accounts import Account
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.queues import over_per_job_limit
-from elastic_operator.plan.allocation.refusal import Rule
+from elastic_operator.plan.allocation.quota_refusal import Rule
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.team import DEFAULT_POLICY
-from elastic_operator.plan.facts.text import Reason
+from elastic_operator.plan.facts.text import Reason, gpus
 
 
 def why_no_flavor(entry: Entry) -> Reason | None:
     """The reason if the job's kind of GPU is not clear."""
-    problem = entry.demand.flavor_problem
+    problem = entry.demand.shape.flavor_problem
     return Reason(SizeReason.FLAVOR_AMBIGUOUS, problem) if problem else None
 
 
@@ -27,7 +27,7 @@ def why_too_large(entry: Entry, wanted: str) -> Reason | None:
     if size is None or entry.account is None or not over_per_job_limit(entry, size):
         return None
     most, name = entry.account.team.max_gpus_per_job, policy(entry.account)
-    text = f"{wanted}; one job of {name} may have {most}. Raise perJob.maxGPUs there, or ask for less."
+    text = f"{wanted}; {name} allows one job at most {most}. Raise perJob.maxGPUs there, or ask for less."
     return Reason(SizeReason.QUOTA_EXHAUSTED, text)
 
 
@@ -35,40 +35,44 @@ def why_quota(state: AllocationState, entry: Entry, size: int, wanted: str) -> R
     """A limit of its team, or of a team above it, or the guarantee that a job which is not preemptible must
     not pass.
     """
-    refused = state.refusal(entry, entry.gpus_missing(size))
+    refused = state.quota_refusal(entry, entry.gpus_missing(size))
     if refused is None:
         return None
     over = refused.account
     match refused.rule:
         case Rule.GUARANTEE:
             text = (
-                f"{wanted}; it is not preemptible, so it stays within the guarantee of {policy(over)}:"
-                f" {over.guaranteed}, and {over.fixed} of them are used by pods that cannot be reclaimed. Set"
+                f"{wanted}; a job that is not preemptible may use only guaranteed GPUs. The guarantee of"
+                f" {policy(over)} is {gpus(over.guaranteed)}; pods that cannot be reclaimed use {over.fixed}. Set"
                 " preemptible to true, or raise the guarantee."
             )
             return Reason(SizeReason.QUOTA_EXHAUSTED, text)
         case Rule.LIMIT:
             return _over_quota(entry, over, wanted, entry.gpus_missing(size))
         case Rule.LENDING:
-            kept = "the GPUs that are idle are kept for their owners (lending.limit)"
-            return Reason(SizeReason.QUOTA_EXHAUSTED, f"{wanted}; {kept}. Wait, or raise those limits.")
+            text = (
+                f"{wanted}; the idle GPUs belong to teams that do not lend them (lending.limit)."
+                " Wait, or raise lending.limit of such a team."
+            )
+            return Reason(SizeReason.QUOTA_EXHAUSTED, text)
 
 
 def _over_quota(entry: Entry, over: Account, wanted: str, need: int) -> Reason:
     """The team would use more than the limit, alone or with the pods that wait for new nodes (49)."""
     borrow, name, uses = over.quota.borrow_limit, policy(over), f"uses {_used(over)}{_on_new_nodes(over)}"
-    is_outranked = over is entry.account and over.used + need <= over.limit and not entry.admitted
+    is_outranked = over is entry.account and over.used_soon + need <= over.limit and not entry.admitted
     action = "Wait, or give the job a higher priority." if is_outranked else ""
     if not over.team.has_policy:
-        text = f"{wanted}; {name} may use {over.limit} and {uses}. {action or no_policy(entry)}"
+        text = f"{wanted}; {name} may use {gpus(over.limit)} and {uses}. {action or no_policy(entry)}"
         return Reason(SizeReason.NO_QUOTA_POLICY, text)
     if not borrow:
         text = (
-            f"{wanted}; {name} may use its {over.guaranteed} guaranteed GPUs and {uses}; borrowing is off."
+            f"{wanted}; {name} may use only its guarantee of {gpus(over.guaranteed)} and {uses}; borrowing is"
+            " off."
             f" {action or 'Raise borrowing.limit or the guarantee there, or wait.'}"
         )
         return Reason(SizeReason.BORROWING_DISABLED, text)
-    text = f"{wanted}; {name} may use {over.limit} ({over.guaranteed} guaranteed + {borrow} borrowed) and {uses}."
+    text = f"{wanted}; {name} may use {gpus(over.limit)} ({over.guaranteed} guaranteed + {borrow} borrowed) and {uses}."
     return Reason(SizeReason.BORROWING_LIMIT_REACHED, f"{text} {action or 'Raise borrowing.limit there, or wait.'}")
 
 
@@ -79,12 +83,12 @@ def used_by_others(entry: Entry, size: int, wanted: str, usable: str) -> Reason:
     """
     account = entry.account
     if account is None:
-        text = f"{wanted}; {usable}, the pods of other teams hold the room. Wait."
+        text = f"{wanted}; {usable}, and pods of other teams use the rest. Wait."
         return Reason(SizeReason.HIGHER_PRIORITY_JOBS, text)
     need, judged = entry.gpus_missing(size), (*account.path_seen_by_others, account)
-    beyond = next((one for one in judged if one.used + need > max(one.share, one.guaranteed)), account)
+    beyond = next((one for one in judged if one.used_soon + need > max(one.share, one.guaranteed)), account)
     use = f"uses {_used(beyond)}; its fair share is {beyond.share} ({beyond.guaranteed} guaranteed)"
-    text = f"{wanted}; {usable}, the pods of other teams hold the room; {policy(beyond)} {use}."
+    text = f"{wanted}; {usable}, and pods of other teams use the rest; {policy(beyond)} {use}."
     if not account.team.has_policy:
         return Reason(SizeReason.NO_QUOTA_POLICY, f"{text} {no_policy(entry)}")
     return Reason(SizeReason.QUOTA_EXHAUSTED, f"{text} Raise its guarantee or weight, or wait until GPUs are idle.")
@@ -93,7 +97,9 @@ def used_by_others(entry: Entry, size: int, wanted: str, usable: str) -> Reason:
 def _used(account: Account) -> str:
     """The team's use. For all namespaces without a policy together, also the part of plain pods."""
     foreign = account.foreign_below if account.children and not account.team.has_policy else 0
-    return f"{account.used}, {foreign} of them by pods that belong to no job" if foreign else str(account.used)
+    return (
+        f"{account.used_soon}, {foreign} of them by pods that belong to no job" if foreign else str(account.used_soon)
+    )
 
 
 def _on_new_nodes(account: Account) -> str:
@@ -103,7 +109,7 @@ def _on_new_nodes(account: Account) -> str:
 
 def no_policy(entry: Entry) -> str:
     """What to do where no policy covers the namespace."""
-    return f"No GPUQuotaPolicy covers namespace '{entry.demand.namespace}'; have one made for it, or wait."
+    return f"No GPUQuotaPolicy covers namespace '{entry.demand.namespace}'. Ask an administrator for one, or wait."
 
 
 def policy(account: Account) -> str:

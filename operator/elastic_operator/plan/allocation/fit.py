@@ -1,7 +1,7 @@
-"""kube-scheduler's yes-or-no questions about a node and a pod that do not depend on other pods there.
+"""kube-scheduler's requirements of a node that do not depend on the other pods on the node.
 
-These are taints, node selector and required node affinity, and the rule by which two host ports collide. `node_board`
-says how much room is left. Here a cordoned or not ready node is judged by its labels and taints alone.
+These are taints, the node selector and the required node affinity. The module also has the rule by which two host ports
+collide. `node_board` says how much room is left. Whether a node is cordoned or not Ready does not matter here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _INT64 = range(-(2**63), 2**63)
 
 
 def misfit(shape: PodShape, node: Node) -> str:
-    """Why pods of `shape` can never run on `node` whatever room it has, in words; "" if they can."""
+    """Why pods of `shape` can never run on `node`, even if it is empty, in words; "" if they can."""
     barring = (taint for taint in node.taints if taint.keeps_away and not taint.node_state)
     taint = next((taint for taint in barring if not tolerated(taint, shape.tolerations)), None)
     if taint:
@@ -26,6 +26,8 @@ def misfit(shape: PodShape, node: Node) -> str:
         if node.labels.get(key) != value:
             return f"no label {key}={value}"
     if shape.affinity and not any(matches_term(term, node) for term in shape.affinity):
+        return "node affinity"
+    if node.name in shape.avoided_nodes:
         return "node affinity"
     return ""
 

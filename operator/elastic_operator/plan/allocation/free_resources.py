@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator, Set
 from dataclasses import dataclass
 
 from elastic_operator.plan.allocation.fit import collide
@@ -11,7 +11,7 @@ from elastic_operator.plan.facts.allocation_inputs import HostPort, Load, PodSha
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PodRequirements:
-    """A pod's shape as the board reads it; equal shapes share one object.
+    """A pod's shape in the form that the board compares with nodes. Equal shapes share one object.
 
     `nodes` are the open nodes that suit the pod, by number. `scarce` is the resource that nodes lack most often: GPUs,
     if the pod requests any.
@@ -20,13 +20,38 @@ class PodRequirements:
     shape: PodShape
     needs: tuple[tuple[str, int], ...]
     scarce: tuple[str, int]
-    nodes: tuple[int, ...]
-    node_set: frozenset[int]
+    nodes: Collection[int]
+    node_set: Set[int]
 
     @property
     def gpus(self) -> int:
         """The GPUs of one such pod."""
         return self.shape.gpus
+
+
+class AllBut(Set[int]):
+    """All of these nodes except a few, in the same order.
+
+    It shares the list of nodes instead of copying it, because each job may avoid different nodes (198).
+    """
+
+    __slots__ = ("_node_set", "_nodes", "_without")
+
+    def __init__(self, nodes: tuple[int, ...], node_set: frozenset[int], without: frozenset[int]) -> None:
+        self._nodes, self._node_set, self._without = nodes, node_set, without & node_set
+
+    def __contains__(self, node: object) -> bool:
+        return node in self._node_set and node not in self._without
+
+    def __iter__(self) -> Iterator[int]:
+        return (node for node in self._nodes if node not in self._without)
+
+    def __len__(self) -> int:
+        return len(self._nodes) - len(self._without)
+
+    @classmethod
+    def _from_iterable(cls, nodes: Iterable[int]) -> frozenset[int]:  # type: ignore[override]
+        return frozenset(nodes)
 
 
 class FreeResources:
@@ -84,7 +109,7 @@ class FreeResources:
 
 
 def total_of(loads: Iterable[Resources]) -> dict[str, int]:
-    """The sum of the loads. Most of them are the same object, so equal objects are counted and multiplied."""
+    """The sum of the loads. Many of them are the same object, which is counted, and multiplied by its count."""
     alike: dict[int, tuple[Resources, int]] = {}
     for load in loads:
         alike[id(load)] = (load, alike.get(id(load), (load, 0))[1] + 1)
@@ -96,7 +121,7 @@ def total_of(loads: Iterable[Resources]) -> dict[str, int]:
 
 
 def less(allocatable: Resources, *used: Resources) -> dict[str, int]:
-    """The rest of `allocatable` beside these loads; negative if they exceed it."""
+    """The part of `allocatable` that these loads leave; negative if they exceed it."""
     free = dict(allocatable)
     for load in used:
         for name, amount in load.items():

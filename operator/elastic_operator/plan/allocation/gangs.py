@@ -1,19 +1,19 @@
 """Gangs of foreign pods: all pods of a gang that wait get their places in one pass, or none does (144).
 
 A Job that needs all of its pods cannot work with some of them. So the operator preempts no pod for a part of a gang. A
-gang keeps the places that it was promised before, because the pods that held them are deleted. While its nodes are
-cleared, a gang is served before all others (171).
+gang keeps the places that were promised to it, because the pods there are being deleted already. While the nodes of a
+gang are cleared, the gang is served before all others (171).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from elastic_operator.plan.allocation.admit import MAX_PODS_PLACED, admit
+from elastic_operator.plan.allocation.admit import MAX_NOMINATIONS_PER_PASS, admit
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.state import AllocationState
 
-MAX_PODS = 256
+MAX_GANG_PODS_PER_PASS = 256
 """A pass looks for places for gangs of this many pods in all, and for one gang at least.
 
 A gang that gets nothing costs a plan for nearly all of its pods. The next pass tries the other gangs.
@@ -21,13 +21,14 @@ A gang that gets nothing costs a plan for nearly all of its pods. The next pass 
 
 
 def serve_gang(state: AllocationState, gang: Sequence[Entry]) -> bool:
-    """Give each of these pods a place, or leave everything as it was.
+    """Give each of these pods a place, or change nothing.
 
-    Answers that pods do not fit are forgotten afterwards: they may not fit only because a part of the gang is seated.
+    Answers of this try that pods do not fit are forgotten afterwards: the pods may not fit only because a part of the
+    gang is seated.
     """
     name, this_pass = gang[0].gang, state.this_pass
-    over_budget = this_pass.tried_gangs and this_pass.tried_pods + len(gang) > MAX_PODS
-    if this_pass.pods_placed >= MAX_PODS_PLACED or (over_budget and name not in this_pass.tried_gangs):
+    over_budget = this_pass.tried_gangs and this_pass.tried_pods + len(gang) > MAX_GANG_PODS_PER_PASS
+    if this_pass.pods_placed >= MAX_NOMINATIONS_PER_PASS or (over_budget and name not in this_pass.tried_gangs):
         return False
     this_pass.tried_pods += len(gang)
     this_pass.tried_gangs.add(name)
@@ -61,12 +62,12 @@ def gangs_being_cleared_for(state: AllocationState) -> list[str]:
 
 
 def split_gangs(state: AllocationState) -> frozenset[str]:
-    """The gangs with places for some of their pods only, not counting places that are promised already."""
+    """The gangs that got places for only some of their pods. Places that were promised before do not count."""
     return frozenset(name for name, gang in state.queues.gangs.items() if _is_split(gang))
 
 
 def _is_split(gang: set[Entry]) -> bool:
     if any(entry.may_be_split for entry in gang):
         return False
-    placed = any(entry.admitted and not entry.nominated_node for entry in gang)
+    placed = any(entry.admitted and not entry.held_node for entry in gang)
     return placed and not all(entry.admitted for entry in gang)

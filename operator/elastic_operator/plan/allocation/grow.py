@@ -21,7 +21,7 @@ _MAX_TIMES_PREEMPTED = 2
 
 def round_sizes_down(state: AllocationState) -> None:
     """Shrink each job that lies between two allowed sizes to the lower one."""
-    for entry in sorted(state.queues.partial | state.this_pass.changed, key=lambda entry: entry.rank):
+    for entry in sorted(state.queues.between_sizes | state.this_pass.changed, key=lambda entry: entry.position):
         if entry.admitted and entry.demand.sizes and entry.size not in entry.demand.sizes:
             below = [n for n in entry.demand.sizes if n < entry.size]
             if below:
@@ -47,7 +47,7 @@ def grow(state: AllocationState, entry: Entry, entitlement: Entitlement) -> bool
     right = account.entitlement(need)
     if right > entitlement:
         return False
-    refused = state.refusal(entry, need)
+    refused = state.quota_refusal(entry, need)
     if (
         not may_borrow_again(entry, right)
         or (refused and refused.is_final)
@@ -65,12 +65,12 @@ def may_borrow_again(entry: Entry, right: Entitlement) -> bool:
 
 
 def _grow_freely(state: AllocationState, entry: Entry, size: int) -> bool:
-    """Grow into free room. Released members are kept again before new pods are seated."""
+    """Grow into free room. The job keeps released members again before it gets new pods."""
     if not entry.loses_members or entry.replaces_master:
         master, workers = entry.missing(size)
         return seat_all(state, entry, master=master, workers=workers)
     mark = state.journal.mark()
-    state.keep_again(entry, size)
+    state.fill_back_to(entry, size)
     master, workers = entry.missing(size)
     if seat_all(state, entry, master=master, workers=workers):
         return True
@@ -81,8 +81,8 @@ def _grow_freely(state: AllocationState, entry: Entry, size: int) -> bool:
 def _grow_at_others_cost(state: AllocationState, entry: Entry, size: int) -> bool:
     """Grow by preemption of other teams' pods, if the job's team is entitled to these (33).
 
-    Each round tries again what the last one refused, because preemption may have become easier. While nothing has
-    changed, the answer is the same (180).
+    Each round tries again what the last round refused, because a preemption since then may have entitled the team to
+    more. While nothing has changed, the answer is the same (180).
     """
     master, workers = entry.missing(size)
     key, short = ("growth", refusal_key(state, entry), master), state.this_pass.infeasible

@@ -1,6 +1,7 @@
-"""The journal of a pass: every change to board, accounts and entries, each with what undoes it.
+"""The journal of a pass: every change to board, accounts and entries, each with a function that undoes it.
 
-So plans are tried out and dropped, and one state serves pass after pass: the changes of the last pass are undone first.
+So the allocation can try plans and drop them, and one state serves all passes: each pass first undoes the changes of
+the last one.
 """
 
 from __future__ import annotations
@@ -12,20 +13,20 @@ from functools import partial
 class Journal:
     """The changes that stand, oldest first.
 
-    `moves` counts all changes that were ever made. `version` is the number of the last change that stands: while it is
-    the same, nothing that the journal covers has changed.
+    `moves` counts all changes that were ever made. `revision` is the number of the last change that stands: while it is
+    the same, nothing that the journal covers has changed. An undone change brings the revision before it back.
     """
 
     def __init__(self) -> None:
         self._undo: list[tuple[int, Callable[[], object]]] = []
-        self.moves = self.version = 0
+        self.moves = self.revision = 0
 
     def do(self, change: Callable[[], object], *, undo: Callable[[], object]) -> None:
         """Make a change, and remember how to undo it."""
         change()
-        self._undo.append((self.version, undo))
+        self._undo.append((self.revision, undo))
         self.moves += 1
-        self.version = self.moves
+        self.revision = self.moves
 
     def set(self, thing: object, attribute: str, value: object) -> None:
         """Give an attribute of an entry or an account another value."""
@@ -33,16 +34,16 @@ class Journal:
         self.do(partial(setattr, thing, attribute, value), undo=partial(setattr, thing, attribute, before))
 
     def renumber(self) -> None:
-        """Count the present state as another one: something has changed that the journal does not cover."""
+        """Give the present state another number, because something has changed that the journal does not cover."""
         self.moves += 1
-        self.version = self.moves
+        self.revision = self.moves
 
     def mark(self) -> int:
-        """This point, to roll back to. If two marks are equal, no change made between them stands."""
+        """The present point, to roll back to. If two marks are equal, all changes between them were undone."""
         return len(self._undo)
 
     def roll_back(self, mark: int = 0) -> None:
         """Undo every change since `mark`, the latest first; all of them without a mark."""
         while len(self._undo) > mark:
-            self.version, undo = self._undo.pop()
+            self.revision, undo = self._undo.pop()
             undo()

@@ -1,27 +1,28 @@
 """The free room on each node while a pass is decided, now and soon.
 
-*Soon* is the free room when all leaving pods have left; every placement must fit there. *Now* is the room that is free
-already; a placement that fits there too is ready. Every change can be undone, so plans are tried out and dropped. Other
-modules decide which pods are placed here and which are preempted.
+*Soon* is the room that is free once all leaving pods have left; every placement must fit into it. *Now* is the room
+that is free already; a placement that also fits into it is ready. Every change can be undone, so the allocation tries
+plans and drops them. Other modules decide which pods are placed and which are preempted.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
 from elastic_operator.memory import drop_older_half
 from elastic_operator.plan.allocation.fit import collide, misfit
-from elastic_operator.plan.allocation.free_resources import FreeResources, PodRequirements, less, total_of
+from elastic_operator.plan.allocation.free_resources import AllBut, FreeResources, PodRequirements, less, total_of
 from elastic_operator.plan.allocation.journal import Journal
 from elastic_operator.plan.allocation.pass_memo import KnownInfeasible
 from elastic_operator.plan.facts.allocation_inputs import HostPort, Load, Node, PodShape
 from elastic_operator.plan.facts.gpus import count_gpus
 
 _FEW_NODES = 16
-"""Up to this many candidates are sorted; more are looked up in the index of free GPUs."""
+"""Up to this many suitable nodes are sorted; more are looked up in the index of free GPUs."""
 
 
 class Seat(NamedTuple):
@@ -36,7 +37,9 @@ class Seat(NamedTuple):
 
 
 _MAX_SHAPES = 10_000
-"""The most shapes that are known as objects; equal shapes have one set of requirements in any case."""
+"""The most shapes whose requirements are kept. Equal shapes have one requirements object, unless it was dropped because
+of this limit: then the allocation does some work twice.
+"""
 
 
 class NodeBoard:
@@ -57,37 +60,49 @@ class NodeBoard:
         self._by_gpus: dict[int, list[int]] = {}
         for i in self.open:
             self._by_gpus.setdefault(self._gpus[i], []).append(i)
-        self._by_key: dict[object, PodRequirements] = {}
-        self._by_shape: dict[int, tuple[PodShape, PodRequirements]] = {}
-        """By `id(shape)`. The shape is in the value, which keeps it alive, so no other object has its id."""
-        self._suitable: dict[object, tuple[int, ...]] = {}
+        self._requirements: dict[PodShape, PodRequirements] = {}
+        self._suitable: dict[PodShape, tuple[tuple[int, ...], frozenset[int]]] = {}
+        """The suitable nodes for pods that avoid no node, as a tuple and as a set. Its memory is proportional to the
+        number of nodes, so the key has only those parts of a shape that decide about nodes (198).
+        """
         self._journal = journal
         self._infeasible = KnownInfeasible()
-        """Replaced, never changed: undoing a change brings the old knowledge back. Only freed room voids it; a
-        `PassMemo` would forget all of it with each pod that is seated.
+        """Each change makes a new object, so that undoing the change brings the old one back. It is void only when room
+        is freed; a `PassMemo` would be void with each pod that is seated.
         """
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def requirements(self, shape: PodShape) -> PodRequirements:
-        """The requirements of `shape`; equal shapes have the same object."""
-        known = self._by_shape.get(id(shape))
-        if known is None:
-            known = self._by_shape[id(shape)] = shape, self._requirements(shape)
-            drop_older_half(self._by_shape, _MAX_SHAPES)
-        return known[1]
+        """The requirements of `shape`; equal shapes have the same object. The reason why a shape is unpinnable does not
+        matter: it may name a job's own volume.
+        """
+        if shape.unpinned_because:
+            shape = replace(shape, unpinned_because="")
+        requirements = self._requirements.get(shape)
+        if requirements is None:
+            requirements = self._requirements[shape] = self._find_requirements(shape)
+            drop_older_half(self._requirements, _MAX_SHAPES)
+        return requirements
 
-    def _requirements(self, shape: PodShape) -> PodRequirements:
-        where = (tuple(sorted(shape.node_selector.items())), repr(shape.affinity), shape.tolerations)
-        key = (where, tuple(sorted(shape.requests.items())), shape.host_ports, shape.pinnable)
-        if key not in self._by_key:
-            if where not in self._suitable:
-                self._suitable[where] = tuple(i for i in self.open if not misfit(shape, self.nodes[i]))
-            suitable = self._suitable[where]
-            needs = tuple(sorted((name, n) for name, n in shape.requests.items() if n > 0))
-            scarce = next((need for need in needs if need[0] in self.gpu_resources), ("", 0))
-            self._by_key[key] = PodRequirements(shape, needs, scarce, suitable, frozenset(suitable))
-        return self._by_key[key]
+    def _find_requirements(self, shape: PodShape) -> PodRequirements:
+        nodes, node_set = self._suitable_nodes(shape)
+        needs = tuple(sorted((name, n) for name, n in shape.requests.items() if n > 0))
+        scarce = next((need for need in needs if need[0] in self.gpu_resources), ("", 0))
+        if not shape.avoided_nodes:
+            return PodRequirements(shape, needs, scarce, nodes, node_set)
+        avoided = frozenset(self.number[name] for name in shape.avoided_nodes if name in self.number)
+        rest = AllBut(nodes, node_set, avoided)
+        return PodRequirements(shape, needs, scarce, rest, rest)
+
+    def _suitable_nodes(self, shape: PodShape) -> tuple[tuple[int, ...], frozenset[int]]:
+        anywhere = PodShape(
+            {}, node_selector=shape.node_selector, affinity=shape.affinity, tolerations=shape.tolerations
+        )
+        if anywhere not in self._suitable:
+            nodes = tuple(i for i in self.open if not misfit(anywhere, self.nodes[i]))
+            self._suitable[anywhere] = nodes, frozenset(nodes)
+        return self._suitable[anywhere]
 
     def free_soon(self, node: int) -> Mapping[str, int]:
         """The free room on the node once all leaving pods have left."""
@@ -122,7 +137,9 @@ class NodeBoard:
         return after.fits(requirements)
 
     def find(self, role: str, requirements: PodRequirements, near: Collection[int] = ()) -> Seat | None:
-        """The best seat for one such pod: free now, then in `near`, then fewest free GPUs left, then name."""
+        """The best seat for one such pod. In this order, the best node is free now, is in `near`, has the fewest free
+        GPUs, has the first name.
+        """
         soon = None
         for node in self._in_order(requirements, near):
             if self._soon[node].fits(requirements):
@@ -160,20 +177,22 @@ class NodeBoard:
             one.name in self.number and _same_but_use(one, self.nodes[self.number[one.name]]) for one in nodes
         )
 
-    def renew(self, nodes: Iterable[Node]) -> Iterator[tuple[int, Node, Node]]:
-        """Bring the use of the same nodes up to date. Yields each node that changed: number, before, after."""
-        changed = [(self.number[one.name], one) for one in nodes if self.nodes[self.number[one.name]] is not one]
-        if changed:
-            self._infeasible = KnownInfeasible()
-            known = list(self.nodes)
-            for number, after in changed:
-                before, known[number] = known[number], after
-                self._soon[number].replace((before.used,), before.used_ports, (after.used,), after.used_ports)
-                old, new = (before.used, before.leaving), (after.used, after.leaving)
-                self._now[number].replace(old, _ports_now(before), new, _ports_now(after))
-                self._reindex(number)
-                yield number, before, after
-            self.nodes = tuple(known)
+    def renew(self, nodes: Iterable[Node]) -> list[tuple[int, Node, Node]]:
+        """Bring the use of the same nodes up to date. Returns the nodes that changed: number, before, after."""
+        numbered = ((self.number[node.name], node) for node in nodes)
+        changed = [(number, self.nodes[number], node) for number, node in numbered if self.nodes[number] is not node]
+        if not changed:
+            return []
+        self._infeasible = KnownInfeasible()
+        renewed = list(self.nodes)
+        for number, before, after in changed:
+            renewed[number] = after
+            self._soon[number].replace((before.used,), before.used_ports, (after.used,), after.used_ports)
+            old, new = (before.used, before.leaving), (after.used, after.leaving)
+            self._now[number].replace(old, _ports_now(before), new, _ports_now(after))
+            self._reindex(number)
+        self.nodes = tuple(renewed)
+        return changed
 
     def place_members(self, members: Sequence[Load], node: int) -> None:
         """Count loads that are on the node from the start. This cannot be undone."""
@@ -225,14 +244,14 @@ class NodeBoard:
         return self._now[node].fits(requirements)
 
     def use_now(self, requirements: PodRequirements, node: int) -> bool:
-        """Let a pod whose room is held use the room that is free now, if that is enough; returns whether it is."""
+        """Let a pod whose room is held use room that is free now. Returns whether there is enough of it."""
         if not self.is_free(requirements, node):
             return False
         self.keep_free(requirements, node)
         return True
 
     def keep_free(self, requirements: PodRequirements, node: int) -> None:
-        """Reserve for such a pod the room that is free now and room that becomes free, until its room is complete."""
+        """Reserve room for such a pod: what is free now, and what becomes free until the pod has all its room."""
         room, load = self._now[node], requirements.shape
         self._journal.do(partial(room.add_usage, load), undo=partial(room.remove_usage, load))
 
@@ -246,7 +265,7 @@ class NodeBoard:
         return False
 
     def is_infeasible(self, requirements: PodRequirements, count: int) -> bool:
-        """Whether `count` such pods are known not to fit. Forgotten whenever room becomes free."""
+        """Whether `count` such pods are known not to fit. This is forgotten whenever room becomes free."""
         return self._infeasible.covers(requirements, count)
 
     def remember_infeasible(self, requirements: PodRequirements, count: int) -> None:

@@ -1,13 +1,14 @@
 """Decides which jobs request new nodes of autoscaled pools, by pods without a node that wait for kube-scheduler
 (49).
 
-A job requests nodes for the missing part of its minimum, if it got nothing in the pass and only room was missing. This
-is decided at the end of each pass, in the order of jobs. Such pods hold no room, and nothing is preempted for them.
-They count under the limits of their team, and the team's other jobs leave that much of the limit to them. Once there is
-room for the minimum, on a new node or an old node, the job has its seats there, and the scheduler binds the pods.
+A job requests nodes for the missing pods of its minimum, if the job got nothing in the pass and only room was missing.
+The requests are decided at the end of each pass, in the order of jobs. The pods of a request are provisioning pods.
+They hold no room, and nothing is preempted for them. Their GPUs count under the limits of their team, so the team's
+other jobs cannot use this part of the limits. Once there is room for the minimum, on new nodes or old ones, the job has
+its seats there, and kube-scheduler binds the pods.
 
-The scheduler would bind such a pod wherever it fits. So no such pod is created while it would fit into room that is
-meant for other pods.
+kube-scheduler binds a provisioning pod wherever it fits. So no provisioning pod is created while it would fit into room
+that is meant for other pods.
 """
 
 from __future__ import annotations
@@ -16,34 +17,36 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 
 from elastic_operator.plan.allocation.accounts import Account
-from elastic_operator.plan.allocation.entry import Entry, keep_order
+from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.node_board import Seat
-from elastic_operator.plan.allocation.refusal import Rule
+from elastic_operator.plan.allocation.quota_refusal import Rule
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.allocation_inputs import Member
+from elastic_operator.plan.facts.pod_order import keep_order
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 _Places = Sequence[tuple[int, Collection[tuple[Entry, Seat]]]]
-"""The nodes with room that is meant for planned pods, and these pods."""
+"""The nodes with room that is meant for planned pods, each with these pods."""
 
 
 def is_requested_by_others(state: AllocationState, entry: Entry, need: int) -> bool:
-    """Whether `need` more GPUs would leave too few under the limits for the nodes that its team's other
-    jobs, of no lower priority, have requested.
+    """Whether `need` more GPUs for the entry would leave too few, under the limits, for the nodes that other jobs of
+    its team have requested. Jobs of lower priority do not count.
     """
     account, queues = entry.account, state.queues
     most = queues.provisioning_gpus[account] if account else 0
-    if account is None or not most or state.refusal(entry, need + most, Rule.LIMIT) is None:
+    if account is None or not most or state.quota_refusal(entry, need + most, Rule.LIMIT) is None:
         return False
     requested = _requested_by(state, account, entry.demand.priority)
     if entry in queues.provisioning[account] and may_request_nodes(state, entry):
         requested -= entry.gpus_missing(entry.demand.minimum)
-    return requested > 0 and state.refusal(entry, need + requested, Rule.LIMIT) is not None
+    return requested > 0 and state.quota_refusal(entry, need + requested, Rule.LIMIT) is not None
 
 
 def _requested_by(state: AllocationState, account: Account, priority: int) -> int:
-    """The GPUs for which provisioning jobs of that priority or a higher one may request nodes now. Counted once between
-    two changes."""
+    """The GPUs for which jobs of that priority or a higher one may request nodes now. They are counted once between two
+    changes.
+    """
     known = state.this_pass.answers.get("requested", (account, priority))
     if known is None:
         first = (one for one in state.queues.provisioning[account] if one.demand.priority >= priority)
@@ -57,35 +60,35 @@ def may_request_nodes(state: AllocationState, entry: Entry) -> bool:
     nodes.
     """
     demand = entry.demand
-    if demand.may_request_nodes_at is None or not demand.wants or entry.admitted or entry.seats:
+    if demand.node_request is None or not demand.wants or entry.admitted or entry.seats:
         return False
     if entry.is_failed_size(entry.demand.minimum, state.now) or not (
-        demand.provisioning_pods or state.now >= demand.may_request_nodes_at
+        demand.provisioning_pods or state.now >= demand.node_request.begins_at
     ):
         return False
-    return state.refusal(entry, entry.gpus_missing(entry.demand.minimum), Rule.GUARANTEE, Rule.LIMIT) is None
+    return state.quota_refusal(entry, entry.gpus_missing(entry.demand.minimum), Rule.GUARANTEE, Rule.LIMIT) is None
 
 
 def request_nodes(state: AllocationState) -> None:
     """Decide which entries request nodes. All entries must have been served before."""
     may_lack = state.queues.unserved | state.this_pass.changed
-    entries = [entry for entry in may_lack if entry.demand.may_request_nodes_at is not None]
+    entries = [entry for entry in may_lack if entry.demand.node_request is not None]
     places = [(node, seated) for node, seated in enumerate(state.seated) if seated] if entries else []
-    for entry in sorted(entries, key=lambda entry: entry.rank):
+    for entry in sorted(entries, key=lambda entry: entry.position):
         if may_request_nodes(state, entry) and not _would_rob(state, entry, places):
             state.request_nodes(entry)
 
 
 def _would_rob(state: AllocationState, entry: Entry, to_come: _Places) -> bool:
-    """Whether any missing pod of the entry would fit into room for planned pods, or into GPUs that are kept for their
-    owners.
+    """Whether any missing pod of the entry would fit into room that is meant for planned pods, or into GPUs that are
+    kept for the teams that own them.
 
-    If all missing pods are pending already, kube-scheduler has rejected the room that is free now.
+    If all missing pods are pending already, kube-scheduler has tried the room that is free now, and rejected it.
     """
     master, workers = entry.missing(entry.demand.minimum)
     all_wait = len(entry.demand.provisioning_pods) >= master + workers
     missing = [entry.master] * master + [entry.worker] * bool(workers)
-    keeps = state.refusal(entry, entry.gpus_missing(entry.demand.minimum), Rule.LENDING)
+    keeps = state.quota_refusal(entry, entry.gpus_missing(entry.demand.minimum), Rule.LENDING)
     if keeps and any(state.board.fits(requirements, node) for requirements in missing for node in requirements.nodes):
         return True
     for node, seated in to_come:

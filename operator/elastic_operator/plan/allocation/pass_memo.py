@@ -1,7 +1,7 @@
 """The memory of one pass, so that thousands of equivalent entries are not examined one by one (38).
 
-"N pods do not fit" holds longer than other answers: on the board until room is freed, for preemption until the next
-round, because within a round preemption hardly ever gets easier. If it does, the next round finds that.
+The answer "N pods do not fit" holds longer than other answers: on the board until room is freed, for preemption until
+the next round. Within a round, preemption hardly ever gets easier; if it does, the next round finds the room.
 
     name                        valid while                     voided by                         undone by
     PassState.answers           the state is the same           any change; other fair shares     undoing the change
@@ -11,8 +11,8 @@ round, because within a round preemption hardly ever gets easier. If it does, th
                                                                 node, a preemption there; a use
                                                                 of the preemptor's that fell
 
-Undoing a change brings back the answers of the state before it, where the last column says so. `KnownInfeasible` is
-replaced and not changed for that: the journal has the object that was valid before.
+Where the last column says so, undoing a change brings back the answers of the state before the change. For this
+purpose each change replaces the `KnownInfeasible` with a new object, and the journal has the old one.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ class PassMemo:
     def get(self, question: str, key: Hashable) -> int | None:
         """The answer that still holds; None if there is none."""
         known = self._known.get((question, key))
-        return known[1] if known is not None and known[0] == self._journal.version else None
+        return known[1] if known is not None and known[0] == self._journal.revision else None
 
     def put(self, question: str, key: Hashable, answer: int = True) -> None:
         """Remember the answer, which was found in the present state."""
-        self._known[question, key] = self._journal.version, answer
+        self._known[question, key] = self._journal.revision, answer
 
 
 class KnownInfeasible:
-    """By key, the smallest number of pods that did not fit, and single numbers of pods that are refused."""
+    """The smallest number of pods that did not fit, and single numbers of pods that are refused, by key."""
 
     def __init__(self) -> None:
         self._fewest: dict[Hashable, int] = {}

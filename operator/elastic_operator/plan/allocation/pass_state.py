@@ -15,8 +15,8 @@ from elastic_operator.plan.allocation.pass_memo import KnownInfeasible, PassMemo
 class FoundOptions:
     """The options of one search.
 
-    `heap` has a price and a node for each. `use_after` is the preemptor's use with all that it wants, level by level,
-    and at each level the highest since the search: options that such a use forbids are not in the heap.
+    `heap` has a price and a node for each option. `use_after` is the preemptor's use if it gets all that it wants, at
+    each level of the tree the highest since the search. Options that such a use forbids are not in the heap.
     """
 
     heap: list[tuple[tuple[float, ...], int]]
@@ -36,11 +36,11 @@ class PassState:
     Findings that hold within it, for entries that are equivalent:
         answers       to questions about the present state
         infeasible    the numbers of workers that could not be placed, even by preemption; of the present round
-        options       by preemptor, the options that it was found to have; of the present round. While pods of others
-                      are preempted, an option only gets more expensive, except on the nodes that these pods leave. So
-                      options are kept for the round (44), or until a preemption is undone. Pods of the preemptor's
-                      team, or of a team below one of its parents, are the other exception: without them the preemptor
-                      may be entitled to pods that it could not take before (189)
+        options       by preemptor, its options; of the present round. While pods of others are preempted, options only
+                      get more expensive. So they are kept for the round (44), or until a preemption is undone. There
+                      are two exceptions. On the nodes that these pods leave, options get cheaper. If the pods are of
+                      the preemptor's team, or of a team below one of its parents, the preemptor may become entitled to
+                      pods that it could not take before (189)
     """
 
     def __init__(self, journal: Journal) -> None:

@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 
 from elastic_operator.plan.allocation.accounts import Account, Accounts
-from elastic_operator.plan.allocation.entry import Entry, keep_order
+from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.node_board import NodeBoard
 from elastic_operator.plan.allocation.scale_up_queues import ScaleUpQueues
-from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, ForeignPod, JobDemand
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, ForeignPod, JobDemand, JobShape
+from elastic_operator.plan.facts.pod_order import keep_order
 
 Order = tuple[int, bool, float, str]
 
@@ -38,7 +39,7 @@ class Queues:
         self.unserved: set[Entry] = set()
         self.scale_up = ScaleUpQueues()
         self.handled_first: set[Entry] = set()
-        self.partial: set[Entry] = set()
+        self.between_sizes: set[Entry] = set()
         self.provisioning: dict[Account, set[Entry]] = {}
         self.provisioning_gpus: Counter[Account] = Counter()
         """The GPUs of the whole minima of `provisioning`, including the part that the entries have."""
@@ -47,8 +48,8 @@ class Queues:
     def renew(
         self, inputs: AllocationInputs, *, leave: Callable[[Entry], None], join: Callable[[Iterable[Entry]], None]
     ) -> None:
-        """Drop the entries of jobs that have changed (`leave` is called for each), and add their new
-        entries (`join`).
+        """Drop the entries of jobs that have changed, and add their new entries. `leave` is called with each dropped
+        entry, `join` with all new ones.
         """
         foreign_pods = {
             foreign_pod.uid: foreign_pod for foreign_pod in inputs.foreign_pods if not foreign_pod.unplannable
@@ -68,9 +69,9 @@ class Queues:
             self._classify(entry, inputs.now)
         self.entries = tuple(sorted(known.values(), key=self._order.__getitem__))
         for rank, entry in enumerate(self.entries):
-            entry.rank = rank
+            entry.position = rank
 
-    def of(self, uid: str) -> Entry:
+    def entry_of(self, uid: str) -> Entry:
         """The entry of a job."""
         return self._by_uid[uid]
 
@@ -81,15 +82,16 @@ class Queues:
     def _entry(self, one: JobDemand | ForeignPod) -> Entry:
         foreign_pod = one if isinstance(one, ForeignPod) else None
         job = _as_job(one) if isinstance(one, ForeignPod) else one
-        master, worker = self._board.requirements(job.master), self._board.requirements(job.worker)
-        rules = self._accounts.teams.of(job.namespace)
+        shape = job.shape
+        master, worker = self._board.requirements(shape.master), self._board.requirements(shape.worker)
+        rules = self._accounts.teams.team_of(job.namespace)
         team = rules.name
         entry = Entry(job, 0, team, job.sizes, master, worker, foreign_pod=foreign_pod)
-        if job.flavor and job.flavor in self._accounts.capacity and (master.gpus or worker.gpus):
-            entry.account = self._accounts.of(job.namespace, job.flavor)
+        if shape.flavor and shape.flavor in self._accounts.capacity and (master.gpus or worker.gpus):
+            entry.account = self._accounts.account_of(job.namespace, shape.flavor)
             self.by_account.setdefault(entry.account, []).append(entry)
         foreign = foreign_pod and (foreign_pod.preempts, foreign_pod.reserved, foreign_pod.may_be_split)
-        rights = job.flavor, job.priority, job.preemptible, foreign
+        rights = shape.flavor, job.priority, job.preemptible, foreign
         entry.equivalence_class = self._equivalence_classes.setdefault(
             (team, entry.account, master, worker, rights), len(self._equivalence_classes)
         )
@@ -112,7 +114,7 @@ class Queues:
             if not self.gangs[entry.gang]:
                 del self.gangs[entry.gang]
         self.scale_up.discard(entry)
-        for group in (self.unserved, self.handled_first, self.partial):
+        for group in (self.unserved, self.handled_first, self.between_sizes):
             group.discard(entry)
         if entry.account and entry in self.provisioning.get(entry.account, ()):
             self.provisioning[entry.account].remove(entry)
@@ -120,7 +122,7 @@ class Queues:
 
     def _classify(self, entry: Entry, now: float) -> None:
         demand = entry.demand
-        entry.admitted = not demand.sizes or (bool(entry.sizes) and demand.wants and entry.complete)
+        entry.admitted = not demand.sizes or (bool(entry.sizes) and demand.wants and entry.has_minimum)
         if _is_handled_first(entry):
             self.handled_first.add(entry)
         if demand.provisioning_pods and entry.account and demand.sizes:
@@ -133,27 +135,29 @@ class Queues:
         elif entry.next_size is not None:
             self.scale_up.add(entry, now)
         if entry.admitted and entry.size not in demand.sizes:
-            self.partial.add(entry)
+            self.between_sizes.add(entry)
 
 
 def over_per_job_limit(entry: Entry, size: int) -> bool:
-    """Whether that size has more GPUs than one job of the team may have."""
+    """Whether a job of that size would have more GPUs than one job of its team may have."""
     most = entry.account.team.max_gpus_per_job if entry.account else None
     return most is not None and entry.demand.gpus_of_size(size) > most
 
 
 def _allowed_sizes(entry: Entry) -> tuple[int, ...]:
-    """The sizes that a job may have; also the sizes up to its present one."""
+    """The sizes that a job may have. Those up to its present size are always among them."""
     demand, has = entry.demand, len(entry.demand.members)
     limit = entry.account.team.max_gpus_per_job if entry.account else None
-    if limit is None and not demand.flavor_problem:
+    if limit is None and not demand.shape.flavor_problem:
         return demand.sizes
-    return tuple(n for n in demand.sizes if n <= has or not (demand.flavor_problem or over_per_job_limit(entry, n)))
+    return tuple(
+        n for n in demand.sizes if n <= has or not (demand.shape.flavor_problem or over_per_job_limit(entry, n))
+    )
 
 
 def _is_handled_first(entry: Entry) -> bool:
     """Whether the entry must release members in any case, has members without a node, or is a nominated pod."""
-    if entry.nominated_node:
+    if entry.held_node:
         return True
     demand = entry.demand
     too_many = bool(demand.sizes) and len(entry.kept) > demand.sizes[-1] - (not entry.has_master)
@@ -161,8 +165,8 @@ def _is_handled_first(entry: Entry) -> bool:
 
 
 def _order(job: JobDemand, *, in_turns: bool) -> Order:
-    """Sort key: priority, whether the job has its minimum, age, uid. If jobs take turns, the job that waits longest
-    counts as the oldest.
+    """Sort key: priority, whether the job has its minimum, age, uid. If the team's jobs take turns, the job that has
+    waited longest counts as the oldest.
     """
     at_minimum = bool(job.sizes) and not job.lacks_minimum
     holds = job.is_admitted or at_minimum
@@ -179,9 +183,7 @@ def _as_job(foreign_pod: ForeignPod) -> JobDemand:
         priority=foreign_pod.priority,
         created=foreign_pod.created,
         sizes=(1,),
-        master=foreign_pod.shape,
-        worker=foreign_pod.shape,
+        shape=JobShape(foreign_pod.shape, foreign_pod.shape, foreign_pod.flavor),
         undelayed_size=1,
-        flavor=foreign_pod.flavor,
         may_preempt=foreign_pod.may_preempt,
     )

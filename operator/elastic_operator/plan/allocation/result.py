@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
+from typing import Any
 
 from elastic_api.status import SizeReason
 from elastic_operator.plan.allocation.accounts import Accounts
 from elastic_operator.plan.allocation.assignments import assignment_of
-from elastic_operator.plan.allocation.deferred import deferred
-from elastic_operator.plan.allocation.entry import Entry
-from elastic_operator.plan.allocation.eviction_limits import EvictionRefusal
+from elastic_operator.plan.allocation.deferred import pods_to_defer
+from elastic_operator.plan.allocation.entry import Entry, Victim
+from elastic_operator.plan.allocation.eviction_limits import EvictionLimitHit
 from elastic_operator.plan.allocation.explain import Explainer
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, Preemptor
-from elastic_operator.plan.facts.decisions import Assignment, Eviction, Grant, Nomination
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, PreemptorKey
+from elastic_operator.plan.facts.decisions import Assignment, Grant, Nomination
 from elastic_operator.plan.facts.text import Reason
 
 _KEEPS = "The job keeps its pods until the next change."
@@ -23,18 +24,18 @@ _KEEPS = "The job keeps its pods until the next change."
 class Allocation(Mapping[str, Grant]):
     """The grants, by the uid of the job. Reasons are put into words only when a grant is read (23).
 
-    It must not be read any more once its state serves the next pass.
+    It must not be read after the state has begun the next pass.
     """
 
     def __init__(self, state: AllocationState) -> None:
         self._own, self._revision = state, state.revision
         self._explainer = Explainer(state)
-        self._entries = {job.uid: state.queues.of(job.uid) for job in state.inputs.jobs}
-        for entry in state.this_pass.changed:
-            entry.assignment = None
+        self._entries = {job.uid: state.queues.entry_of(job.uid) for job in state.inputs.jobs}
         self._grants: dict[str, Grant] = {}
         self.would_not_last: Mapping[str, str] = {}
-        """The jobs (uids) that get nothing because it would not last, each with the reason in words (143)."""
+        """The jobs (uids) that get nothing because their part of the decision would not last, each with the reason in
+        words (143).
+        """
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)
@@ -58,10 +59,19 @@ class Allocation(Mapping[str, Grant]):
                 preemptors=_named(preemptors),
                 reclaimed=any(map(entry.is_eviction_by, preemptors)),
                 victim_jobs=_named(
-                    one.victim_job for one in entry.victims if one.is_preempted and one.victim_job.team != entry.team
+                    victim.victim_job
+                    for victim in self._state.victims.taken_for(entry)
+                    if victim.victim_job.team != entry.team
                 ),
             )
         return self._grants[uid]
+
+    def get(self, uid: str, default: Any = None) -> Grant | Any:
+        """The job's grant; `default` for a job that is not in the input.
+
+        `Mapping.get` would also return the default if the words of the reason raised a KeyError.
+        """
+        return self[uid] if uid in self._entries else default
 
     def _why(self, entry: Entry) -> tuple[Reason, float | None]:
         why = self.would_not_last.get(entry.demand.uid)
@@ -95,44 +105,42 @@ class Allocation(Mapping[str, Grant]):
         if not self._state.inputs.foreign_pods:
             return ()
         placed = (entry for entry in self._state.queues.entries if entry.is_foreign_pod and entry.seats)
-        return tuple(_nomination(self._state, e) for e in placed if e.nominated_node == e.reserved_node)
+        return tuple(_nomination(self._state, e) for e in placed if e.held_node == e.reserved_node)
 
     @cached_property
-    def evictions(self) -> tuple[Eviction, ...]:
-        """The pods that jobs lose to other teams and to foreign pods."""
+    def evictions(self) -> Mapping[str, Mapping[str, str]]:
+        """The jobs (uids) that release pods for other teams or for foreign pods, in the order in which jobs are served.
+        Each has these preemptors: uid to name.
+        """
         losing = sorted(
-            (e for e in self._state.this_pass.changed if e.loses_members and e.preemptors), key=lambda entry: entry.rank
+            (e for e in self._state.this_pass.changed if e.loses_members and e.preemptors),
+            key=lambda entry: entry.position,
         )
-        found = (
-            Eviction(
-                e.demand.uid, self.assignment(e.demand.uid).release, _named(filter(e.is_eviction_by, e.preemptors))
-            )
-            for e in losing
-        )
-        return tuple(eviction for eviction in found if eviction.preemptors and eviction.pods)
+        found = ((e.demand.uid, _named(filter(e.is_eviction_by, e.preemptors))) for e in losing)
+        return {uid: preemptors for uid, preemptors in found if preemptors and self.assignment(uid).release}
 
     @cached_property
-    def evicted_for(self) -> Mapping[str, Preemptor]:
+    def evicted_for(self) -> Mapping[str, PreemptorKey]:
         """The pods (uids) that are evicted for another team or for a foreign pod, each with its preemptor."""
         return self._state.victims.evictions.evicted
 
     @cached_property
     def preempted_pods(self) -> frozenset[str]:
         """All preempted pods (uids)."""
-        return frozenset().union(*self._preemptors.values())
+        return frozenset(victim.pod.uid for victims in self._victims.values() for victim in victims)
 
     @cached_property
-    def _preemptors(self) -> Mapping[str, Mapping[str, Entry]]:
-        """By job (uid), its preempted pods (uids), each with its preemptor."""
-        found: dict[str, dict[str, Entry]] = {}
-        for one in self._state.victims.standing():
-            found.setdefault(one.victim_job.demand.uid, {})[one.pod.uid] = one.preemptor
+    def _victims(self) -> Mapping[str, Sequence[Victim]]:
+        """The preempted pods of each job, by the job's uid."""
+        found: dict[str, list[Victim]] = {}
+        for victim in self._state.victims.standing():
+            found.setdefault(victim.victim_job.demand.uid, []).append(victim)
         return found
 
     @cached_property
-    def held_up(self) -> tuple[tuple[Entry, EvictionRefusal], ...]:
+    def held_up(self) -> tuple[tuple[Entry, EvictionLimitHit], ...]:
         """The entries that a limit on evictions holds up, in the order in which jobs are served (138)."""
-        return tuple(sorted(self._state.victims.held_up.items(), key=lambda one: one[0].rank))
+        return tuple(sorted(self._state.victims.held_up.items(), key=lambda one: one[0].position))
 
     @property
     def tried_gangs(self) -> frozenset[str]:
@@ -141,29 +149,33 @@ class Allocation(Mapping[str, Grant]):
 
     def job_preemptors(self, uid: str) -> tuple[str, ...]:
         """The jobs (uids) for which pods of that job are preempted, in the order in which jobs are served."""
-        preemptors = set(self._preemptors.get(uid, {}).values())
-        return tuple(one.demand.uid for one in sorted(preemptors, key=lambda one: one.rank) if not one.is_foreign_pod)
+        preemptors = {victim.preemptor for victim in self._victims.get(uid, ())}
+        return tuple(
+            one.demand.uid for one in sorted(preemptors, key=lambda one: one.position) if not one.is_foreign_pod
+        )
 
     def has_pending_preemptors(self, uid: str) -> bool:
         """Whether pods of that job are preempted for foreign pods."""
-        return any(preemptor.is_foreign_pod for preemptor in self._preemptors.get(uid, {}).values())
+        return any(victim.preemptor.is_foreign_pod for victim in self._victims.get(uid, ()))
 
-    def deferred(self, uid: str, waiting: Set[str]) -> frozenset[str]:
-        """The pods (uids) of the job whose release is put off while the jobs `waiting` are to get nothing (139)."""
-        preemptors = {pod: preemptor.demand.uid for pod, preemptor in self._preemptors.get(uid, {}).items()}
-        return deferred(self._entries[uid].demand, self.assignment(uid), preemptors, waiting)
+    def pods_to_defer(self, uid: str, waiting: Set[str]) -> frozenset[str]:
+        """The pods (uids) of the job whose release is deferred while it is unknown whether the preemptors `waiting` can
+        use the room (139).
+        """
+        preemptors = {victim.pod.uid: victim.preemptor.demand.uid for victim in self._victims.get(uid, ())}
+        return pods_to_defer(self._entries[uid].demand, self.assignment(uid), preemptors, waiting)
 
     def is_at_others_cost(self, uid: str) -> bool:
         """Whether pods of other jobs are preempted for the job."""
-        return any(one.is_preempted for one in self._entries[uid].victims)
+        return any(True for _ in self._state.victims.taken_for(self._entries[uid]))
 
     def gpus_taken_for(self, uid: str) -> int:
         """The GPUs of the pods that are preempted for the job, in its own team and in others."""
-        return sum(one.pod.gpus for one in self._entries[uid].victims if one.is_preempted)
+        return sum(victim.pod.gpus for victim in self._state.victims.taken_for(self._entries[uid]))
 
-    def rank(self, uid: str) -> int:
+    def position(self, uid: str) -> int:
         """The job's position in the order in which jobs are served."""
-        return self._entries[uid].rank
+        return self._entries[uid].position
 
     def find_assignment(self, uid: str) -> Assignment | None:
         """The assignment; None for a job that is not in the input."""
@@ -180,14 +192,14 @@ class Allocation(Mapping[str, Grant]):
 
 def _nomination(state: AllocationState, entry: Entry) -> Nomination:
     node = entry.seats[0].node_number
-    gone = [one for one in entry.victims if one.is_preempted]
+    victims = tuple(state.victims.taken_for(entry))
     return Nomination(
         uid=entry.demand.uid,
         namespace=entry.demand.namespace,
         name=entry.demand.name,
         node=state.board.nodes[node].name,
-        victims=tuple(one.pod.uid for one in gone),
-        evicts_from=_named(one.victim_job for one in gone),
+        victims=tuple(victim.pod.uid for victim in victims),
+        evicts_from=_named(victim.victim_job for victim in victims),
         reserved=entry.reserved_node,
     )
 

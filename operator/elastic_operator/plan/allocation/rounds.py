@@ -1,7 +1,7 @@
 """The order in which jobs are served: by right, then by share value, then by the order within each team (32).
 
-Guarantees come first, then fair shares, then GPUs that no other team uses. In each of these rounds minima come before
-growth. The team with the lowest share value is served next, one job or one step at a time.
+A pass has three rounds: guarantees, fair shares, GPUs that no other team uses. In each round minima come before growth.
+The next team is always the one with the lowest share value, and it gets one job's minimum or one step of growth.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from elastic_operator.plan.allocation.equivalence import individually_limited, m
 from elastic_operator.plan.allocation.gangs import gangs_being_cleared_for, serve_gang
 from elastic_operator.plan.allocation.grow import grow, may_borrow_again, round_sizes_down
 from elastic_operator.plan.allocation.preemption.candidates import given_within_team, gives_within_team
-from elastic_operator.plan.allocation.preemption.preempt import give_back
+from elastic_operator.plan.allocation.preemption.preempt import fill_back
 from elastic_operator.plan.allocation.scale_up_queues import ScaleUpQueue
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.allocation.turn_order import lowest_first
@@ -28,17 +28,17 @@ _MAX_REPETITIONS = 8
 def serve(state: AllocationState) -> None:
     """Serve all jobs and foreign pods.
 
-    The rounds are repeated while they change anything: GPUs that one team borrowed in the last round may be what
-    another team is now entitled to (32).
+    The rounds are repeated while they change anything, because another team may now be entitled to GPUs that a team
+    borrowed in the last round (32).
     """
     for _ in range(_MAX_REPETITIONS):
         before = state.journal.mark()
         admissions = Admissions(state)
         for entitlement in Entitlement:
             admissions.serve(entitlement)
-            give_back(state)
+            fill_back(state)
             _grow_all(state, entitlement)
-            give_back(state)
+            fill_back(state)
         round_sizes_down(state)
         if state.journal.mark() == before:
             break
@@ -66,13 +66,15 @@ class Admissions:
         state.this_pass.begin_round()
         for name in gangs_being_cleared_for(state):
             self._serve_gang(name, entitlement)
-        while waiting := [c for c in (state.queues.unserved | state.this_pass.changed) - self._tried if _waits(c)]:
+        while waiting := [
+            entry for entry in (state.queues.unserved | state.this_pass.changed) - self._tried if _waits(entry)
+        ]:
             last: dict[str, int] = {}
             for entry in waiting:
                 if entry.demand.is_admitted:
-                    last[entry.team] = max(entry.rank, last.get(entry.team, -1))
+                    last[entry.team] = max(entry.position, last.get(entry.team, -1))
             for first in (True, False):
-                some = [entry for entry in waiting if (entry.rank <= last.get(entry.team, -1)) is first]
+                some = [entry for entry in waiting if (entry.position <= last.get(entry.team, -1)) is first]
                 _take_turns(state, some, lambda entry: self._serve(entry, entitlement))
 
     def _serve(self, entry: Entry, entitlement: Entitlement) -> None:
@@ -81,8 +83,8 @@ class Admissions:
             return
         self._tried.add(entry)
         self._state.victims.held_up.pop(entry, None)
-        for other in sorted(self._state.this_pass.preempted, key=lambda other: other.rank):
-            if other.team == entry.team and other.rank < entry.rank and _waits(other):
+        for other in sorted(self._state.this_pass.preempted, key=lambda other: other.position):
+            if other.team == entry.team and other.position < entry.position and _waits(other):
                 self._serve(other, entitlement)
         if entry.gang:
             self._serve_gang(entry.gang, entitlement)
@@ -104,11 +106,11 @@ class Admissions:
     def _serve_gang(self, name: str, entitlement: Entitlement) -> None:
         """Serve all waiting pods of the gang, by the right that their team has to all of them together (144).
 
-        A gang that may be split is served pod by pod if the team is not guaranteed all of it, or if there is no room
-        for all.
+        A gang that may be split is served pod by pod, if its team has no guarantee for all its pods, or if there is no
+        room for all of them.
         """
         state = self._state
-        gang = sorted((entry for entry in state.queues.gangs[name] if _waits(entry)), key=lambda entry: entry.rank)
+        gang = sorted((entry for entry in state.queues.gangs[name] if _waits(entry)), key=lambda entry: entry.position)
         self._tried.update(gang)
         if not gang or name in state.split_gangs:
             return
@@ -116,6 +118,8 @@ class Admissions:
         key = None if None in kinds else frozenset(kinds.items())
         if key and state.this_pass.answers.get("refused", (entitlement, key)):
             return
+        for entry in gang:  # tried again: whether a limit on evictions holds it up is found anew
+            state.victims.held_up.pop(entry, None)
         need = Counter[Account | None]()
         for entry in gang:
             need[entry.account] += entry.gpus_missing(entry.demand.minimum)
@@ -132,14 +136,14 @@ class Admissions:
             state.this_pass.answers.put("refused", (entitlement, key))
 
     def _makes_do(self, entry: Entry) -> bool:
-        """Whether the GPUs that the entry has already are enough for its minimum."""
+        """Whether the GPUs of the entry's own pods are enough for its minimum."""
         return gives_within_team(self._state, entry, entry) >= entry.gpus_missing(entry.demand.minimum)
 
     def _reserve(self, entry: Entry) -> None:
-        """Hold room that becomes free for the first waiting entry of its team, once the entry has waited too long
-        (37).
+        """Hold room that becomes free for the entry, if it is the first waiting entry of its team and flavor and has
+        waited too long (37).
         """
-        key = (entry.team, entry.demand.flavor)
+        key = (entry.team, entry.demand.shape.flavor)
         if key not in self._reserved_for_starving:
             self._reserved_for_starving.add(key)
             if self._state.starves(entry):
@@ -154,7 +158,7 @@ def _right(state: AllocationState, entry: Entry, need: int) -> Entitlement:
     if right is Entitlement.GUARANTEED:
         return right
     if state.starves(entry):  # GPUs of its team's jobs are held for it once they are free
-        return entry.account.entitlement(need - (entry.account.used - entry.account.foreign))
+        return entry.account.entitlement(need - (entry.account.used_soon - entry.account.foreign))
     given = given_within_team(state, entry)
     return entry.account.entitlement(need - given) if given else right
 
@@ -166,15 +170,17 @@ def _waits(entry: Entry) -> bool:
 def _grow_all(state: AllocationState, entitlement: Entitlement) -> None:
     """One round of growth; each job grows for as long as it can.
 
-    A step by preemption may free more room than it needs. Then the jobs that found no room before are tried again in
-    their order. Otherwise jobs after them would get that room.
+    A step of growth that preempts pods may free more room than it needs. Then the jobs that found no room before are
+    tried again in their order; otherwise jobs that rank after them would get that room.
     """
     while _leaves_room(state, entitlement):
         pass
 
 
 def _leaves_room(state: AllocationState, entitlement: Entitlement) -> bool:
-    """Grow jobs in turn. End at the first step that leaves room for a job that was given up; False if there is none."""
+    """Grow jobs in turn, up to the first step that leaves room for a job that could not grow before. Returns whether
+    there was such a step.
+    """
     growers, changed = state.queues.scale_up, state.this_pass.changed
     queues = {account: growers.queue(account, changed) for account in growers.accounts()}
     for entry in changed | individually_limited(state):
@@ -205,14 +211,16 @@ def _grow_one(state: AllocationState, entitlement: Entitlement, queue: ScaleUpQu
 
 
 def _take_turns(state: AllocationState, entries: Iterable[Entry], serve_one: Callable[[Entry], None]) -> None:
-    """Serve the team with the lowest share value, its first job first. The same team is next while nothing changes."""
+    """Serve the first job of the team with the lowest share value, again and again. As long as nothing changes, the
+    same team is served.
+    """
     queues: dict[Account | None, list[Entry]] = {}
-    for entry in sorted(entries, key=lambda entry: -entry.rank):
+    for entry in sorted(entries, key=lambda entry: -entry.position):
         queues.setdefault(entry.account, []).append(entry)
 
     def serve_some(account: Account | None) -> bool:
-        version = state.journal.version
-        while queues[account] and state.journal.version == version:
+        revision = state.journal.revision
+        while queues[account] and state.journal.revision == revision:
             serve_one(queues[account].pop())
         return bool(queues[account])
 

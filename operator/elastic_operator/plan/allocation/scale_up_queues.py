@@ -28,8 +28,8 @@ _by_order = attrgetter("order")
 
 
 def scale_up_order(entry: Entry) -> ScaleUpOrder:
-    """The order of growth: jobs between two sizes first, then jobs least above their minimum. Ties do not depend on
-    which jobs run already.
+    """Sort key of growth: jobs between two allowed sizes first, then the jobs that are least above their minimum.
+    Whether a job runs already does not matter.
     """
     demand = entry.demand
     return entry.size in demand.sizes, entry.size - entry.demand.minimum, -demand.priority, demand.created, demand.uid
@@ -110,11 +110,11 @@ class ScaleUpQueue:
         self.add(entry)
 
     def give_up(self, key: Hashable, entry: Entry) -> None:
-        """Drop the first job of the group, and those that rank after it, because they cannot grow either. Jobs that
-        rank before it may still grow: they wait behind fewer jobs for a limit on evictions.
+        """Drop the first job of the group, because it cannot grow, and the jobs that rank after it, because they cannot
+        grow either. Jobs that rank before it may still grow: fewer jobs wait before them for a limit on evictions.
         """
         self.has_given_up = True
-        while key in self._heads and self._heads[key].entry.rank >= entry.rank:
+        while key in self._heads and self._heads[key].entry.position >= entry.position:
             self._advance(key)
 
     def _advance(self, key: Hashable) -> None:

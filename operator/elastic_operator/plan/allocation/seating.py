@@ -16,8 +16,8 @@ def find_seat(state: AllocationState, entry: Entry, role: str) -> Seat | None:
 
 
 def seat_all(state: AllocationState, entry: Entry, *, master: bool, workers: int) -> bool:
-    """Seat `workers` workers, and with `master` also a master. Returns False, with nothing changed, unless all of
-    them fit.
+    """Seat `workers` workers, and with `master` also a master. If not all of them fit, nothing is changed, and the
+    result is False.
     """
     if not master:
         return _seat_alike(state, entry, [ROLE_WORKER] * workers)
@@ -29,8 +29,8 @@ def seat_all(state: AllocationState, entry: Entry, *, master: bool, workers: int
 
 
 def _master_seats(state: AllocationState, entry: Entry, workers: int) -> Sequence[Seat]:
-    """The seats to try for the master: all of them if workers need room too, because the workers may need the master's
-    best one.
+    """The seats to try for the master, the best one first. If workers need room, too, all seats are tried, because the
+    workers may need the master's best one.
     """
     if workers and state.board.is_infeasible(entry.worker, workers):
         return []

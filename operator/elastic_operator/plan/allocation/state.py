@@ -12,14 +12,15 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 
 from elastic_operator.plan.allocation.accounts import Accounts
-from elastic_operator.plan.allocation.entry import Entry, keep_order
+from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.journal import Journal
 from elastic_operator.plan.allocation.node_board import NodeBoard, Seat
 from elastic_operator.plan.allocation.pass_state import PassState
 from elastic_operator.plan.allocation.queues import Queues
-from elastic_operator.plan.allocation.refusal import Refusal, Rule, refusal
+from elastic_operator.plan.allocation.quota_refusal import QuotaRefusal, Rule, quota_refusal
 from elastic_operator.plan.allocation.victims import Victims
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, Load, Member
+from elastic_operator.plan.facts.pod_order import keep_order
 from elastic_worker.contract import ROLE_MASTER
 
 
@@ -48,15 +49,11 @@ class AllocationState:
         self._start(inputs)
 
     def renewed(self, inputs: AllocationInputs) -> AllocationState:
-        """Return the state for other inputs: this one brought up to date, or a new one if teams or nodes have
-        changed.
-        """
+        """The state for other inputs: this state brought up to date, or a new one if teams or nodes have changed."""
         if not _same_frame(self.inputs, inputs) or not self.board.has_same_nodes(inputs.nodes):
             return AllocationState(inputs)
         self.revision += 1
         self.journal.roll_back()
-        for entry in self.this_pass.changed:
-            entry.assignment = None
         self.inputs = inputs
         for number, before, after in self.board.renew(inputs.nodes):
             self.accounts.renew_node(number, before, after, is_open=number in self.board.open_set)
@@ -68,7 +65,7 @@ class AllocationState:
         self.this_pass = PassState(self.journal)
         self.victims = Victims(self.journal, inputs.eviction_limits, keeps=self.keeps)
         self.queues.renew(inputs, leave=self._leave, join=self._join)
-        entries = sorted(self.queues.handled_first, key=lambda entry: entry.rank)
+        entries = sorted(self.queues.handled_first, key=lambda entry: entry.position)
         for entry in entries:
             self._count_unplaced(entry)
         self.accounts.note_use()
@@ -117,8 +114,8 @@ class AllocationState:
             )
 
     def _count_unplaced(self, entry: Entry) -> None:
-        """Count unpinned members without a node on the nodes where they fit best, so that no other entry gets that room
-        (10).
+        """Count each unpinned member without a node on the node where it fits best, so that no other entry gets its
+        room (10).
         """
         for member in entry.kept:
             if member.node is not None:
@@ -139,7 +136,7 @@ class AllocationState:
         del entry.node_of[member.uid], self.residents[node][member.uid]
 
     def _trim(self, entry: Entry) -> None:
-        """Release the members that a job must not keep: all, or those beyond its largest size."""
+        """Release the members that a job must not keep: all members, or those beyond its largest size."""
         if not entry.demand.wants:
             self.release_all(entry)
         elif entry.demand.sizes:
@@ -149,14 +146,14 @@ class AllocationState:
     def divide(self) -> None:
         """Compute the fair shares from the capacity and the wishes of all teams.
 
-        Of a node that takes no new pods only the GPUs in use count as capacity, those of jobs' members included (35).
+        If a node takes no new pods, only its GPUs in use count as capacity, those of jobs' members included (35).
         """
         self.journal.renumber()  # other shares entitle teams to other pods
         self.accounts.begin_division()
         for node in self.board.closed:
             for entry, member in self.residents[node].values():
                 if entry.account:
-                    self.accounts.capacity[entry.demand.flavor] += member.gpus
+                    self.accounts.capacity[entry.demand.shape.flavor] += member.gpus
         self.accounts.divide()
 
     def _hold_promised(self, entry: Entry) -> None:
@@ -166,15 +163,15 @@ class AllocationState:
         pod is seated once there is room now or soon (41). Until then the pod is served like any entry, and preempts the
         pods on that node.
         """
-        node = self.board.number.get(entry.nominated_node)
+        node = self.board.number.get(entry.held_node)
         if node is None or (entry.reserved_node and not self.board.fits(entry.master, node)):
             return
         self.seat(entry, Seat(ROLE_MASTER, node, ready=self.board.is_free(entry.master, node)))
         self.set_admitted(entry, True)
 
-    def refusal(self, entry: Entry, need: int, *rules: Rule) -> Refusal | None:
+    def quota_refusal(self, entry: Entry, need: int, *rules: Rule) -> QuotaRefusal | None:
         """The rule that keeps the job's team from using `need` more GPUs for it: see `refusal`."""
-        return refusal(self.accounts, entry, need, *rules)
+        return quota_refusal(self.accounts, entry, need, *rules)
 
     def charge(self, entry: Entry, gpus: int, *, not_yet_held: bool = False) -> None:
         """Count that many GPUs more (or fewer) as used by the job's team."""
@@ -182,8 +179,8 @@ class AllocationState:
             entry.account.charge(gpus, fixed=not entry.demand.preemptible, not_yet_held=not_yet_held)
 
     def _charge_member(self, entry: Entry, member: Member, sign: int) -> None:
-        """Charge a member, unless its node is deleted: such a pod holds nothing, although its object still exists
-        (35).
+        """Charge a member, unless its node is deleted: a pod without its node holds no GPUs, although the pod's object
+        still exists (35).
         """
         if member.node is None or member.node in self.board.number:
             self.charge(entry, sign * member.gpus)
@@ -194,15 +191,20 @@ class AllocationState:
         self.this_pass.node_got_room(node)
 
     def undo_preemption(self, mark: int) -> None:
-        """Undo a try to preempt. Options that the try made more expensive are cheaper again."""
+        """Undo an attempt to preempt. Options that the attempt made more expensive are cheaper again."""
         if self.journal.mark() > mark:
             self.this_pass.options.clear()
         self.journal.roll_back(mark)
 
+    def _note_change(self, entry: Entry) -> None:
+        """Note that pods of the entry have changed, or that such a change was undone."""
+        self.this_pass.changed.add(entry)
+        entry.assignment = None
+
     # -- members -----------------------------------------------------------------------------------------------------
 
     def set_admitted(self, entry: Entry, admitted: bool) -> None:
-        """Record whether the entry has its minimum or keeps its pods without having it."""
+        """Record whether the entry has its minimum, or keeps its pods without a minimum."""
         if entry.admitted is not admitted:
             self.journal.set(entry, "admitted", admitted)
 
@@ -216,18 +218,23 @@ class AllocationState:
         on (49).
         """
         gpus = entry.gpus_missing(entry.demand.minimum)
-        self.journal.set(entry, "requests_nodes", True)
+        self.journal.do(
+            partial(self._set_requests_nodes, entry, True), undo=partial(self._set_requests_nodes, entry, False)
+        )
         for account in entry.account.path if entry.account else ():
             self.journal.set(account, "on_new_nodes", account.on_new_nodes + gpus)
             self.journal.set(account, "fixed", account.fixed + (0 if entry.demand.preemptible else gpus))
-        self.this_pass.changed.add(entry)
+
+    def _set_requests_nodes(self, entry: Entry, requests_nodes: bool) -> None:
+        entry.requests_nodes = requests_nodes
+        self._note_change(entry)
 
     def release(self, entry: Entry, member: Member) -> None:
         """Give up a kept member."""
         self._change_kept(entry, member, tuple([m for m in entry.kept if m.uid != member.uid]), -1)
 
-    def restore(self, entry: Entry, member: Member) -> None:
-        """Keep a released member after all."""
+    def fill_back(self, entry: Entry, member: Member) -> None:
+        """Keep a member that was released in this pass."""
         at = bisect_right(entry.kept, keep_order(member), key=keep_order)
         self._change_kept(entry, member, (*entry.kept[:at], member, *entry.kept[at:]), +1)
 
@@ -247,7 +254,7 @@ class AllocationState:
             del self.residents[node][member.uid]
         self.victims.changed(member.uid, evicted=sign < 0)
         self._charge_member(entry, member, sign)
-        self.this_pass.changed.add(entry)
+        self._note_change(entry)
 
     def release_all(self, entry: Entry) -> None:
         """Give up all members of the entry."""
@@ -255,7 +262,7 @@ class AllocationState:
             self.release(entry, member)
 
     def preempt_job(self, entry: Entry) -> None:
-        """Preempt the whole job: take all its members and seats for another one. The job may get them back later in the
+        """Preempt the whole job: release all its members and remove its seats. The job may get them back later in the
         pass, if room is left.
         """
         self.journal.set(entry, "preempted", True)
@@ -281,7 +288,7 @@ class AllocationState:
         return member.uid in self.residents[node] if node is not None else member in entry.kept
 
     def may_preempt_whole_jobs(self, entry: Entry) -> bool:
-        """Whether the entry may preempt whole jobs in this pass: not if it would lose the room again (112)."""
+        """Whether the entry may preempt whole jobs in this pass; False if it would lose their room again (112)."""
         return entry.demand.uid not in self.futile_preemptors
 
     def starves(self, entry: Entry) -> bool:
@@ -290,20 +297,20 @@ class AllocationState:
 
     def fits_back(self, entry: Entry, member: Member) -> bool:
         """Whether the room of a released member is still free, and its team may still use it."""
-        return self.has_its_room(entry, member) and not self.refusal(entry, member.gpus, Rule.LIMIT)
+        return self.has_its_room(entry, member) and not self.quota_refusal(entry, member.gpus, Rule.LIMIT)
 
     def has_its_room(self, entry: Entry, member: Member) -> bool:
         """Whether the room of a released member is still free."""
         node = entry.node_of.get(member.uid)
         return node is None or self.board.fits_load(member, node)
 
-    def keep_again(self, entry: Entry, size: int) -> None:
+    def fill_back_to(self, entry: Entry, size: int) -> None:
         """Keep released members whose room is still free, up to that size. If the job had a master, none is kept
         without the master.
         """
         for member in list(self.released(entry)):
             if entry.size < size and self.fits_back(entry, member):
-                self.restore(entry, member)
+                self.fill_back(entry, member)
             elif member.role == ROLE_MASTER:
                 return
 
@@ -335,8 +342,8 @@ class AllocationState:
             self.seated[seat.node_number].append((entry, seat))
         else:
             self.seated[seat.node_number].remove((entry, seat))
-        self.charge(entry, sign * entry.requirements(seat.role).gpus, not_yet_held=not entry.nominated_node)
-        self.this_pass.changed.add(entry)
+        self.charge(entry, sign * entry.requirements(seat.role).gpus, not_yet_held=not entry.held_node)
+        self._note_change(entry)
 
 
 def _same_frame(before: AllocationInputs, after: AllocationInputs) -> bool:

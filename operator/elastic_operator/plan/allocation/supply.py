@@ -19,7 +19,7 @@ UNBOUNDED = 1 << 30
 """The number for a shape that requests nothing of a kind: more pods than any cluster holds."""
 
 UsageByNode = dict[int, dict[str, int]]
-"""By node, the amount of each resource that pods hold."""
+"""The amount of each resource that pods hold, by node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Supplies:
         self._known: dict[PodRequirements, Supply] = {}
         self._counts_alone: dict[tuple[str | None, PodRequirements], Mapping[int, int]] = {}
 
-    def of(self, requirements: PodRequirements) -> Supply:
+    def supply_for(self, requirements: PodRequirements) -> Supply:
         """The supply for pods of that shape."""
         if requirements not in self._known:
             self._known[requirements] = self._count(requirements)
@@ -65,9 +65,10 @@ class Supplies:
         )
 
     def without_others(self, entry: Entry, requirements: PodRequirements, *, team: str | None = None) -> int:
-        """How many such pods would fit if this job's pods were the only ones: of all jobs, or of that team's jobs.
+        """How many such pods would fit if no other job had pods: no other job at all, or no other job of that team.
 
-        Counted once for an entry without pods, and again for each entry on the nodes where it has some.
+        The number is computed once for all entries without pods. For an entry with pods, the nodes where these are are
+        counted again.
         """
         alone = self._counts_alone.get((team, requirements))
         if alone is None:
@@ -107,7 +108,7 @@ class Supplies:
         )
 
     def _freed(self, team: str | None, node: int, own: Mapping[str, int]) -> Mapping[str, int]:
-        """The free room on the node if all jobs, or those of that team, held nothing there but `own`."""
+        """The free room on the node if all jobs, or all jobs of that team, had only the pods `own` there."""
         if team not in self._usage:
             queues = self._state.queues
             self._usage[team] = _usage_of(queues.entries if team is None else queues.by_team[team])

@@ -1,7 +1,7 @@
 """The order of turns: the team with the lowest share value is next, level by level from the top (32).
 
-A team's use counts for its parent, so each turn changes the share values of all teams under that parent. Therefore
-teams with one parent are ordered among themselves, and parents by the first team under each: a turn moves one heap.
+A team's use counts for its parent, so each turn changes the share values of all teams under that parent. Therefore each
+parent has a heap of its teams, and the parents are ordered by their first teams: a turn changes one heap only.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _SortKey = tuple[tuple[float, ...], tuple[int, float, str, str]]
 _Queued = tuple[_SortKey, Account | None]
 
 _FIRST: _SortKey = ((-1.0,), (0, 0.0, "", ""))
-"""The place of jobs without GPUs: they use nothing that teams share."""
+"""The sort key of jobs without GPUs. They are first, because they use nothing that teams share."""
 
 
 def lowest_first(accounts: Iterable[Account | None], serve: Callable[[Account | None], bool]) -> None:
-    """Serve the account with the lowest share value, again and again. An account for which `serve` returns False has no
-    more turns.
+    """Call `serve` for the account with the lowest share value, again and again. An account for which it returns False
+    is not served any more.
 
-    An account whose share value has changed since it was queued is sorted in again when it comes up.
+    An account whose share value has changed since it was queued is sorted in again when it becomes the first one.
     """
     heaps: dict[Account | None, list[_Queued]] = {}
     for account in accounts:
@@ -58,11 +58,11 @@ def _below_parent(account: Account | None) -> _SortKey:
         return _FIRST
     team = account.team
     tie = -team.priority, *by_age(team), account.flavor
-    return (share_value(account.used, account.share),), tie
+    return (share_value(account.used_soon, account.share),), tie
 
 
 def _of_first(parent: Account | None, heap: list[_Queued]) -> _SortKey:
     """The place of the first account of the heap, from the top down."""
     (values, tie), _ = heap[0]
-    above = tuple(share_value(one.used, one.share) for one in reversed(parent.path)) if parent else ()
+    above = tuple(share_value(one.used_soon, one.share) for one in reversed(parent.path)) if parent else ()
     return (*above, *values), tie

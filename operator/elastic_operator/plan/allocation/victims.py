@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import partial
 
 from elastic_operator.plan.allocation.entry import Entry, Victim
-from elastic_operator.plan.allocation.eviction_limits import EvictionCount, EvictionRefusal, check_limits, preemptor_of
+from elastic_operator.plan.allocation.eviction_limits import EvictionCount, EvictionLimitHit, check_limits, preemptor_of
 from elastic_operator.plan.allocation.journal import Journal
 from elastic_operator.plan.facts.allocation_inputs import EvictionLimits, Member
 
@@ -16,20 +16,20 @@ from elastic_operator.plan.facts.allocation_inputs import EvictionLimits, Member
 class Victims:
     """The pods that were preempted in one pass.
 
-    `pods`: by uid, each preempted pod with its last preemptor. `evictions` counts the evicted ones among them: not
-    those that their victim jobs keep after all. `held_up`: preemptors for which a limit on evictions allows no more.
-    `known_preemptors`: keys of preemptors for which pods were evicted within the last minute, or for which a part of a
-    limit is kept.
+    `pods`: by uid, each preempted pod with its last preemptor. `evictions` counts those of them that are evicted; pods
+    that their victim jobs keep after all are not. `held_up`: the preemptors for which a limit on evictions allows no
+    more. `known_preemptors`: the keys of the preemptors for which pods were evicted within the last minute, or for
+    which a part of a limit is reserved.
 
     Args:
-        keeps: Whether that job keeps that pod now.
+        keeps: Whether an entry keeps a pod now.
     """
 
     def __init__(self, journal: Journal, limits: EvictionLimits, *, keeps: Callable[[Entry, Member], bool]) -> None:
         self._journal, self._limits, self._keeps = journal, limits, keeps
         self.pods: dict[str, Victim] = {}
         self.evictions = EvictionCount(limits.evicted_last_minute)
-        self.held_up: dict[Entry, EvictionRefusal] = {}
+        self.held_up: dict[Entry, EvictionLimitHit] = {}
         self.known_preemptors = frozenset(
             preemptor.key for preemptor in (*self.evictions.recent_preemptors, limits.longest_waiting) if preemptor
         )
@@ -51,7 +51,15 @@ class Victims:
 
     def standing(self) -> Iterator[Victim]:
         """The pods that are preempted for another entry."""
-        return (victim for victim in self.pods.values() if not self._keeps(victim.victim_job, victim.pod))
+        return filter(self._stands, self.pods.values())
+
+    def taken_for(self, preemptor: Entry) -> Iterator[Victim]:
+        """The pods that are preempted for that entry."""
+        return filter(self._stands, preemptor.victims)
+
+    def _stands(self, victim: Victim) -> bool:
+        """Whether the pod is still preempted: its victim job does not keep it after all."""
+        return not self._keeps(victim.victim_job, victim.pod)
 
     def note_given_back(self, entry: Entry) -> None:
         """Record that the entry keeps its own pods after all. The pods that it had preempted are now evicted for its
@@ -70,17 +78,17 @@ class Victims:
                 self._attribute([victim], preemptor)
 
     def pass_on(self, preemptor: Entry, node: int, new_preemptor: Entry, *, gpus: int) -> bool:
-        """Make `new_preemptor` the preemptor of the pods on that node that were preempted for `gpus` GPUs: it has the
-        room now.
+        """Make `new_preemptor` the preemptor of pods on the node with `gpus` GPUs in all, because it has their room
+        now.
 
-        False if the limits allow fewer evictions for it; the caller then rolls back.
+        Returns False if the limits do not allow these evictions for `new_preemptor`; the caller then rolls back.
         """
         lacking, passed, remaining = gpus, list[Victim](), list[Victim]()
         for victim in preemptor.victims:
             is_on_node = (
                 victim.victim_job.node_of.get(victim.pod.uid) == node and victim.victim_job is not new_preemptor
             )
-            if is_on_node and lacking > 0 and not self._keeps(victim.victim_job, victim.pod):
+            if is_on_node and lacking > 0 and self._stands(victim):
                 passed.append(victim)
                 lacking -= victim.pod.gpus
             else:
@@ -94,20 +102,25 @@ class Victims:
         return check_limits(self._limits, new_preemptor, self.evictions, len(passed), ahead=None) is None
 
     def limits_on(self, preemptor: Entry) -> Hashable:
-        """A key of everything that decides whether a limit on evictions stops this preemptor, apart from what is equal
-        for its whole team.
+        """A key of everything that decides whether a limit on evictions stops this preemptor, apart from facts that are
+        equal for its whole team.
         """
         waits = self._ahead_of(preemptor) is not None
         if not (preemptor.victims or preemptor.gang or preemptor.demand.uid in self.known_preemptors):
             return waits
         who = preemptor_of(preemptor)
-        return waits, self.evictions.of(who), who in self.evictions.recent_preemptors, self._limits.withheld_from(who)
+        return (
+            waits,
+            self.evictions.of_preemptor(who),
+            who in self.evictions.recent_preemptors,
+            self._limits.withheld_from(who),
+        )
 
     # -- limits --------------------------------------------------------------------------------------------------------
 
     def note_if_held_up(self, preemptor: Entry, pods: Iterable[str]) -> bool:
         """Whether a limit on evictions forbids the eviction of these pods (uids) for the preemptor. If so, the
-        preemptor is held up until it is served after all.
+        preemptor is held up until it gets its room in another way.
         """
         wanted = len(self.evictions.evicted.keys() & set(pods))
         if not wanted:
@@ -117,15 +130,15 @@ class Victims:
             self.held_up[preemptor] = found
         return found is not None
 
-    def _ahead_of(self, preemptor: Entry) -> EvictionRefusal | None:
-        """The step for which an entry of the preemptor's team that ranks before the preemptor waits for a limit on
+    def _ahead_of(self, preemptor: Entry) -> EvictionLimitHit | None:
+        """The refusal of an entry of the preemptor's team that ranks before the preemptor and waits for a limit on
         evictions; None if none waits.
 
-        Else small preemptors would use up the limit each minute, and a large one would never pass (138).
+        Without this, small preemptors would use up the limit each minute, and a large one would never be served (138).
         """
         team = preemptor_of(preemptor).team
         for other, step in self.held_up.items():
-            if step.needs_higher_limit or other.admitted or other.rank >= preemptor.rank:
+            if step.needs_higher_limit or other.admitted or other.position >= preemptor.position:
                 continue
             if preemptor_of(other).team == team:
                 return step
@@ -147,7 +160,7 @@ class Victims:
             self.evictions.put(uid, None)
             return
         self.pods[uid] = taken
-        self._count(taken, evicted=not self._keeps(taken.victim_job, taken.pod))
+        self._count(taken, evicted=self._stands(taken))
 
     def _count(self, taken: Victim, *, evicted: bool) -> None:
         """Count the pod if its deletion is an eviction."""

@@ -11,6 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from json import dumps
 from math import inf
 from typing import Any, NamedTuple
 
@@ -39,7 +40,7 @@ _NODE_STATES = {
     "node.cloudprovider.kubernetes.io/shutdown": "shut down",
 }
 """The taints that Kubernetes sets and removes with a node's state, each with the state in words. No new pod is placed
-there, even if it tolerates the taint: a kubelet under pressure evicts.
+on a node with such a taint, even if the pod tolerates the taint: a kubelet under pressure evicts pods.
 """
 
 
@@ -69,12 +70,12 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node, and the resources that anything but live members of our jobs uses on it.
+    """A node, and the resources on it that are used by other pods than the members of our jobs.
 
-    `used` counts every bound pod whose phase is not Succeeded or Failed, of any kind and namespace, except the members
-    listed in the input's jobs and except `leaving`. `leaving` counts our own pods that are on their way out: their
-    resources and host ports are not free yet, but will be. `used_by` and `leaving_by` split the GPUs among these by
-    owner: namespace -> extended resource -> GPUs.
+    `used` counts every bound pod that has not ended, of any kind and namespace, except the members in the input's jobs
+    and except the pods in `leaving`. `leaving` counts our own pods that are being deleted: their resources and host
+    ports are not free yet, but will be. `used_by` and `leaving_by` divide the GPUs in these two by owner: namespace ->
+    extended resource -> GPUs.
     """
 
     name: str
@@ -118,7 +119,7 @@ class Toleration:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A pod's use of its node. `gpus` are the GPUs among its `requests`."""
+    """A pod's use of its node. `gpus` is the number of GPUs in its `requests`."""
 
     requests: Resources
     gpus: int = 0
@@ -127,7 +128,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class PodShape(Load):
-    """What kube-scheduler will require of a node for a pod made from one template: room for its load, and more.
+    """kube-scheduler's requirements of a node for a pod of one template: room for the pod's load, and more.
 
     `affinity` is `nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms` as written (a pod fits
     if any term matches; empty = no demand). `pinnable` is False if the planner cannot know everything that the
@@ -140,13 +141,69 @@ class PodShape(Load):
     tolerations: tuple[Toleration, ...] = ()
     pinnable: bool = True
     unpinned_because: str = ""
+    avoided_nodes: frozenset[str] = frozenset()
+    """The nodes that its pods avoid (137). Not a part of `affinity`: shapes that differ only in these nodes share what
+    the allocation knows about all other nodes.
+    """
+
+    def __hash__(self) -> int:
+        """Equal for equal shapes, in whatever order their resources, labels and terms are."""
+        affinity = dumps(self.affinity, sort_keys=True) if self.affinity else ""
+        parts = frozenset(self.requests.items()), frozenset(self.node_selector.items()), affinity, self.tolerations
+        return hash((*parts, self.host_ports, self.avoided_nodes))
+
+
+@dataclass(frozen=True, slots=True)
+class JobShape:
+    """The requirements that a job's pods have of a node, and the flavor of their GPUs. `job_shape` makes it.
+
+    `flavor` is the kind of GPU that the job uses, "" for a job without GPUs. If the kind is unclear, `flavor_problem`
+    says why, in words, and the job gets no new pods. `priorities` are the priorities of the master's pod and of the
+    workers' pods, as kube-scheduler sees them.
+    """
+
+    master: PodShape
+    worker: PodShape
+    flavor: str = DEFAULT_FLAVOR
+    flavor_problem: str = ""
+    priorities: tuple[int, int] = (1, 0)
+
+    @property
+    def pinnable(self) -> bool:
+        """Whether the planner knows all of kube-scheduler's requirements for the job's pods (10)."""
+        return self.master.pinnable and self.worker.pinnable
+
+
+@dataclass(frozen=True, slots=True)
+class FailedSize:
+    """A size of a job that failed, for the `reason`. It and all larger sizes wait until `until` (epoch seconds)."""
+
+    size: int
+    until: float
+    reason: str = ""
+
+    def delays(self, size: int, now: float) -> bool:
+        """Whether that size still waits."""
+        return size >= self.size and now < self.until
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRequest:
+    """When (epoch seconds) a job's pods request new nodes from an autoscaler (49): from `begins_at` to `ends_at`.
+
+    `ends_at` is None until a provisioning pod of the job was observed.
+    """
+
+    begins_at: float
+    ends_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member(Load):
     """An active pod of the job's present incarnation, not on a lost node.
 
-    `node` is where it is bound, else where it is pinned, else None (an unpinned pod that waits for the scheduler).
+    `node` is the node that the pod is bound to, else the node that it is pinned to; None for an unpinned pod that waits
+    for the scheduler.
     """
 
     uid: str
@@ -155,14 +212,18 @@ class Member(Load):
     node: str | None
 
     @staticmethod
-    def of(uid: str, role: str, index: int, node: str | None, load: Load) -> Member:
+    def from_load(uid: str, role: str, index: int, node: str | None, load: Load) -> Member:
         """The member with that load."""
         return Member(load.requests, load.gpus, load.host_ports, uid=uid, role=role, index=index, node=node)
 
 
 @dataclass(frozen=True, slots=True)
 class JobDemand:
-    """One job as the allocator sees it."""
+    """One job as the allocator sees it.
+
+    If something is always allowed, the time from which it is allowed is -inf. If something never happened, its time is
+    None.
+    """
 
     uid: str
     namespace: str
@@ -171,8 +232,8 @@ class JobDemand:
     created: float
     sizes: tuple[int, ...]
     """The allowed sizes in pods, ascending; empty for a job that gets no new pods."""
-    master: PodShape
-    worker: PodShape
+    shape: JobShape
+    """The requirements of its pods, without the nodes that they avoid."""
     members: tuple[Member, ...] = ()
     used_indices: frozenset[int] = frozenset()
     """The worker indices whose pod object exists."""
@@ -181,46 +242,35 @@ class JobDemand:
     """
     undelayed_size: int = 0
     """Growth up to this size is never delayed: the last granted size, or any size after an edit."""
-    may_grow_at: float = 0.0
+    may_grow_at: float = -inf
     """Larger sizes than `undelayed_size` wait until this time."""
     resize_cost: float = 0.0
-    """The cost of a change of size, in seconds of work of all the job's GPUs. Larger sizes wait until they are worth it
-    (148), and of jobs of equal priority the cheaper one gives pods first (170).
+    """The cost of a change of size, in seconds of work of all the job's GPUs. Growth waits until it is worth this cost
+    (148). Among jobs of equal priority, the job with the lowest cost loses pods first (170).
     """
-    changed_at: float = -inf
-    """The last change of the job's size; -inf if the job has never grown, because its first growth does not wait."""
-    failed_size: int | None = None
-    """This size and larger ones wait until `failed_until`; None: no size has failed."""
-    failed_until: float = 0.0
-    failed_reason: str = ""
+    changed_at: float | None = None
+    """The last change of the job's size; None if the job has never grown, because its first growth does not wait."""
+    failed: FailedSize | None = None
     wants: bool = True
     """False for a job that may have no pods: suspended, ended or invalid."""
-    flavor: str = DEFAULT_FLAVOR
-    """The kind of GPU that the job uses; "" if it requests no GPUs."""
-    flavor_problem: str = ""
-    """Why the flavor is not clear, in words; "" if it is clear. Such a job gets nothing new."""
     preemptible: bool = True
     """A job that is not preemptible never exceeds its team's guarantee, and loses no pods to others."""
     may_preempt: bool = True
-    """Whether pods of others may be preempted for the job (139). It always gets idle GPUs."""
-    may_preempt_at: float = 0.0
+    """Whether pods of others may be preempted for the job (139). In any case the job gets idle GPUs."""
+    may_preempt_at: float = -inf
     """The time from which pods of others may be preempted for the job (139)."""
     running_since: float | None = None
     """When the job last began to run; None: it does not run."""
     waiting_since: float | None = None
     """When the job began to wait for its minimum; None: it does not wait."""
-    pod_priorities: tuple[int, int] = (1, 0)
-    """The priorities of its master and of its workers, as kube-scheduler sees them."""
     avoided: tuple[str, ...] = ()
     """The nodes that its pods avoid for a while, in words (137)."""
     provisioning_pods: tuple[Member, ...] = ()
     """Pods that request new nodes from an autoscaler, for the missing part of the minimum (49). They are not members,
-    because they hold nothing.
+    because they hold no GPUs.
     """
-    may_request_nodes_at: float | None = None
-    """The time from which pods of the job may request new nodes; None: never (49)."""
-    request_ends_at: float = 0.0
-    """The time until which the provisioning pods request nodes; 0.0 while none of them has been seen."""
+    node_request: NodeRequest | None = None
+    """When its pods may request new nodes; None: never (49)."""
 
     @property
     def pods(self) -> tuple[Member, ...]:
@@ -244,28 +294,28 @@ class JobDemand:
 
     def gpus_of_size(self, size: int) -> int:
         """The GPUs of that size, master included."""
-        return self.master.gpus + self.worker.gpus * (size - 1)
+        return self.shape.master.gpus + self.shape.worker.gpus * (size - 1)
 
     def shape_of(self, role: str) -> PodShape:
         """The requirements of the job's pods of that role."""
-        return self.master if role == ROLE_MASTER else self.worker
+        return self.shape.master if role == ROLE_MASTER else self.shape.worker
 
     def starves_from(self, starvation_seconds: float) -> float:
-        """Epoch seconds from which the job has waited too long for its minimum (37); infinity if it does not wait."""
+        """When (epoch seconds) the job has waited too long for its minimum (37); infinity if it does not wait."""
         return inf if self.waiting_since is None else self.waiting_since + starvation_seconds
 
     def grow_at(self, size: int) -> float:
-        """Epoch seconds from which the job may have that size; 0 = any time. If growth costs work, larger sizes are
+        """When (epoch seconds) the job may have that size; -inf: at any time. If growth costs work, larger sizes are
         allowed earlier.
         """
         if size <= self.undelayed_size:
-            return 0.0
-        if not self.resize_cost:
+            return -inf
+        if not self.resize_cost or self.changed_at is None:
             return self.may_grow_at
         return max(self.may_grow_at, self.changed_at + worth_it_after(self.resize_cost, self.undelayed_size, size))
 
     def next_growth(self, now: float) -> float:
-        """Epoch seconds from which the job may have more sizes than now; infinity for never."""
+        """When (epoch seconds) the job may have further sizes; infinity for never."""
         at = bisect_right(self.sizes, self.undelayed_size)
         free_from = bisect_left(self.sizes, -now, lo=at, key=lambda size: -self.grow_at(size))
         return self.grow_at(self.sizes[free_from - 1]) if free_from > at else inf
@@ -283,23 +333,23 @@ class ForeignPod:
     flavor: str = DEFAULT_FLAVOR
     priority: int = 0
     nominated: str = ""
-    """The node that anybody but the operator has nominated the pod for."""
+    """The node that kube-scheduler, or another program than this operator, has nominated the pod for."""
     reserved: str = ""
     """The node that the operator has nominated the pod for: the room that is free there, or becomes free, belongs to
     the pod (45).
     """
     preempts: bool = True
-    """Whether kube-scheduler itself would evict pods of lower priority for it. Then the operator deletes no pod of
-    lower priority for it.
+    """Whether kube-scheduler itself would evict pods of lower priority for this pod. If so, the operator deletes none
+    of these.
     """
     unplannable: str = ""
-    """Why no place can be planned for the pod, in words (inter-pod rules, unbound volumes, claims); "" if one can."""
+    """Why no place can be planned for the pod, in words (inter-pod rules, unbound volumes, claims); "" if it can be."""
     gang: str = ""
     """The pods of one gang get all their places in one pass, or none (144); "": no gang."""
     may_be_split: bool = False
-    """Whether the gang is served pod by pod where the team is not guaranteed all of it."""
+    """Whether the gang is served pod by pod if the team has no guarantee for all of it."""
     may_preempt: bool = True
-    """Whether pods of others may be preempted for it. If not, it only gets free room."""
+    """Whether pods of others may be preempted for the pod. If not, the pod gets free room only."""
 
     @property
     def has_reservation(self) -> bool:
@@ -317,7 +367,7 @@ class EvictionLimit(StrEnum):
     PER_CLUSTER = "reclaim.maxEvictionsPerMinute"
 
 
-class Preemptor(NamedTuple):
+class PreemptorKey(NamedTuple):
     """The team, and the job, foreign pod or gang of foreign pods, for which pods of others are evicted."""
 
     team: str
@@ -329,20 +379,20 @@ class Preemptor(NamedTuple):
 class EvictionLimits:
     """The most pods of others that may be evicted within a minute (138), for each team and for all together.
 
-    `evicted_last_minute` are the pods (uids) deleted for others within the last minute, each with its preemptor. A
-    limit is `configured` if somebody has set it. `longest_waiting` is the preemptor that has waited longest.
-    `reserved_evictions` evictions of the limit for all are reserved for it.
+    `evicted_last_minute` are the pods (uids) that were deleted for others within the last minute, each with its
+    preemptor. A limit is `configured` if somebody has set it. `longest_waiting` is the preemptor that has waited
+    longest; `reserved_evictions` of the cluster's limit are reserved for this preemptor.
     """
 
     per_team: int = NO_LIMIT
     per_cluster: int = NO_LIMIT
-    evicted_last_minute: Mapping[str, Preemptor] = field(default_factory=dict)
+    evicted_last_minute: Mapping[str, PreemptorKey] = field(default_factory=dict)
     configured: frozenset[EvictionLimit] = frozenset(EvictionLimit)
-    longest_waiting: Preemptor | None = None
+    longest_waiting: PreemptorKey | None = None
     reserved_evictions: int = 0
 
-    def withheld_from(self, preemptor: Preemptor) -> int:
-        """The evictions of the limit for all that are reserved for another preemptor."""
+    def withheld_from(self, preemptor: PreemptorKey) -> int:
+        """The number of evictions of the cluster's limit that are reserved for another preemptor."""
         return self.reserved_evictions if self.longest_waiting is not None and self.longest_waiting != preemptor else 0
 
 
@@ -350,10 +400,10 @@ class EvictionLimits:
 class AllocationSettings:
     """The operator's settings that an allocation depends on.
 
-    `gpu_resources` are the extended resources that count as GPUs. Every namespace that no policy covers is a team
-    called `namespace NAME`, like `default_team`. If that has a parent, the parent is in `default_parents`, and the GPUs
-    that all these namespaces get are divided among them (111). For a job that has waited for `starvation_seconds`, room
-    that becomes free is held (37).
+    `gpu_resources` are the extended resources that count as GPUs: those of all flavors, each once. Every namespace that
+    no policy covers is a team called `namespace NAME`, with the rules of `default_team`. If `default_team` has a
+    parent, the parent is in `default_parents`, and the GPUs that all these namespaces get together are divided among
+    them (111). If a job has waited for `starvation_seconds`, room that becomes free is held for it (37).
     """
 
     gpu_resources: tuple[str, ...] = ("nvidia.com/gpu",)
@@ -383,7 +433,7 @@ class AllocationInputs:
     eviction_limits: EvictionLimits = field(default_factory=EvictionLimits)
 
     def find_teams(self) -> Teams:
-        """An index of teams by namespace. Making it takes time in proportion to the number of teams."""
+        """A new index of teams by namespace. The time to make it is proportional to the number of teams."""
         return Teams(self.teams, self.team_of, self.settings.default_team)
 
 

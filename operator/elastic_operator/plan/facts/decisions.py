@@ -27,8 +27,9 @@ class Assignment:
     """The pods of one job. `keep` and `release` together are its members and its provisioning pods, by uid; `create`
     are its missing pods.
 
-    `replicas` = len(keep) + len(create): 0, an allowed size, or less than the minimum. Less than the minimum is a job
-    that has lost pods. It keeps the others and creates none, as long as no other job needs their room (16).
+    `replicas` = len(keep) + len(create): 0, an allowed size, or less than the minimum. A job has less than the minimum
+    only after it has lost pods. It then keeps its other pods and creates none, as long as no other job needs their
+    room (16).
     """
 
     replicas: int
@@ -39,8 +40,8 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """An `Assignment` with its reasons. `size_reason`: why the job is not bigger, or not running; its code is a
-    `SizeReason`. `requeue_at` is when (epoch seconds) that may change without any other change.
+    """An `Assignment` with its reasons. `size_reason`: why the job is not bigger, or does not run; its code is a
+    `SizeReason`. `requeue_at`: when (epoch seconds) time alone may change this reason.
 
     The job releases pods for the `preemptors`. The `victim_jobs` are other teams' jobs that lose pods for the job. Both
     map uid to name. `reclaimed`: some preemptors are of other teams.
@@ -59,10 +60,10 @@ class Grant:
         return self.size_reason.message
 
     def deferring(self, deferred: Set[str], size: int, waiting: Set[str] = frozenset()) -> Grant:
-        """The grant while the release of these pods is put off, `size` pods are the target, and the preemptors
-        `waiting` (uids) get nothing (139).
+        """The grant while the release of the pods `deferred` is deferred, with `size` pods as the target. The
+        preemptors `waiting` (uids) get nothing meanwhile (139).
 
-        Lost pods are created nevertheless, if there is room for them now. Room of deferred pods is not free.
+        Lost pods are created nevertheless, if there is room for them now. The room of deferred pods is not free.
         """
         before = self.assignment
         keep = (*before.keep, *(uid for uid in before.release if uid in deferred))
@@ -85,7 +86,7 @@ class Nomination:
     """A node for a foreign pod, and the pods (by uid) that must leave it first (41).
 
     `uid`, `namespace` and `name` are the foreign pod's. `evicts_from` are the jobs that lose the victims: uid to name.
-    Without victims there is room now or soon. `reserved` is the node of the pod's present reservation.
+    If there are no victims, there is room now or soon. `reserved` is the node of the pod's present reservation.
     """
 
     uid: str
@@ -103,32 +104,36 @@ class Nomination:
 
 
 @dataclass(frozen=True, slots=True)
-class Eviction:
-    """The pods (by uid) that a job loses to other teams. `preemptors`: uid to name."""
-
-    job_uid: str
-    pods: tuple[str, ...]
-    preemptors: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
 class CreatePod:
-    """Create the pod of that role and index for `incarnation`, with `nnodes` in its environment.
+    """Create the pod of that slot for `incarnation`, with `nnodes` in its environment.
 
-    `node` is the node that it is pinned to, None for the scheduler's choice. In Elastic mode its environment has the
-    `master_epoch` as well, and the master's pod the annotation `membership`. `old_secret`: it joins pods of an older
-    release, and uses their Secret. `own_class`: it has the operator's PriorityClass instead of the template's (97).
+    In Elastic mode the pod's environment also has the `master_epoch`, and the master's pod has the annotation
+    `membership`. `old_secret`: the pod joins pods of an older release, and uses their Secret. `own_class`: the pod has
+    the operator's PriorityClass instead of the template's (97).
     """
 
-    role: str
-    index: int
-    node: str | None
+    slot: Slot
     incarnation: int
     nnodes: tuple[int, int]
     master_epoch: int = 0
     membership: str = ""
     old_secret: bool = False
     own_class: bool = False
+
+    @property
+    def role(self) -> str:
+        """The pod's role."""
+        return self.slot.role
+
+    @property
+    def index(self) -> int:
+        """The pod's index among the pods of its role."""
+        return self.slot.index
+
+    @property
+    def node(self) -> str | None:
+        """The node that the pod is pinned to; None: kube-scheduler chooses (10)."""
+        return self.slot.node
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +174,7 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """The pods that take part in an Elastic job: `text` is written into an annotation of exactly that master pod."""
+    """The pods that take part in an Elastic job: `text` is written into an annotation of the master with that uid."""
 
     name: str
     uid: str

@@ -1,7 +1,7 @@
-"""How long no pods are preempted for a preemptor that repeatedly could not use the room (139).
+"""Computes how long a preemptor may not preempt after it repeatedly could not use the room (139).
 
-The first tries have no back-off, because the obstacle may have passed. After these, the operator does not know the
-cause.
+The first futile tries cause no back-off, because the obstacle may have passed. After these tries, the operator does not
+know the cause.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The last report of the master of an Elastic job on its group.
 
-A user's pod writes it. So it is shown, and decides only two things about its own job: which nodes with its pods are not
-given up yet (92), and whether it has failed too often (135).
+A user's pod writes the report. So the operator shows it, and decides only two questions about that job by it: which
+nodes with pods of the job are not given up yet (92), and whether the job has failed too often (135).
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class GroupReport:
     loss: float | None = None
     goodput: Goodput | None = None
     progress_percentage: int | None = None
-    """From 0 to 100. This, the remaining seconds and the metrics are None or empty unless the script reports as to a
-    TrainJob of Kubeflow.
+    """From 0 to 100. This field, the remaining seconds and the metrics are None or empty unless the script reports in
+    the protocol of Kubeflow's TrainJob.
     """
     estimated_remaining_seconds: int | None = None
     metrics: tuple[tuple[str, str], ...] = ()
@@ -73,7 +73,7 @@ class GroupReport:
     changes: tuple[GroupChange, ...] = ()
     """The latest changes of the group, newest first."""
     silent_since: float | None = None
-    """When the master stopped answering; this is then its last report. None while it answers."""
+    """When the master stopped answering; None while it answers. If it does not answer, this is its last report."""
 
     @property
     def group(self) -> tuple[object, ...]:

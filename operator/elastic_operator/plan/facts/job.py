@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import inf
 
 from elastic_api.job import JobSpec
 from elastic_api.status import ConditionType, JobStatus
@@ -25,11 +24,11 @@ SET_BY_OPERATOR = "SetByOperator"
 
 @dataclass(frozen=True, slots=True)
 class LastOutput:
-    """The last output of the process that failed first. `pod` is that process's pod, which may be another one than the
-    pod whose log this is.
+    """The last output of the process that failed first. `pod` is the pod of that process; the log of another pod may
+    contain it.
 
-    `exit_code` is negative for a signal. If the log names no rank, `rank` is None and the lines are those of the whole
-    container.
+    `exit_code` is negative for a signal. If the log names no rank, `rank` is None, and `lines` are the last lines of
+    the whole container.
     """
 
     pod: str
@@ -40,7 +39,7 @@ class LastOutput:
 
 @dataclass(frozen=True, slots=True)
 class MainContainer:
-    """State of a pod's main container; all None/False before it starts."""
+    """The state of a pod's main container. Before the container starts, all fields are None or False."""
 
     running_since: float | None = None
     exit_code: int | None = None
@@ -52,15 +51,17 @@ class MainContainer:
     waiting_container: str = ""
     """The container that the pod waits for: the main one, or an init container."""
     waiting_since: float | None = None
-    """The latest time at which an init container began or ended, or the volumes and network were there."""
+    """The latest time at which an init container began or ended, or at which volumes and network became ready."""
     is_on_its_way: bool = False
-    """Whether volumes and network are there and the kubelet names no trouble: an init container runs, or an image is
+    """Whether volumes and network are ready, and the kubelet reports no trouble: an init container runs, or an image is
     pulled (136).
     """
     is_consequence: bool = False
-    """Whether the log shows that it failed because another pod had failed."""
+    """Whether the log shows that the container failed because another pod had failed."""
     script_exit_code: int | None = None
-    """The exit code of the process that failed first in it, negative for a signal; None if the log names none."""
+    """The exit code of the first process of the container that failed, negative for a signal; None if the log names
+    none.
+    """
     last_output: LastOutput | None = None
     """None until the container has failed and its log was read."""
 
@@ -118,25 +119,20 @@ class OwnPod(Load):
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
-    """The pods (uids) that form one group by the logs of a Torchrun job's pods, which are read since then (146).
+class TorchrunGroup:
+    """The pods (uids) of a Torchrun job that form one group, by the logs of these pods. The logs are read since
+    `read_since` (146).
 
-    Empty if the logs show no group, or one of more or fewer pods.
+    `pods` is empty if the logs show no group, or a group of more or fewer pods.
     """
 
     read_since: float
     pods: frozenset[str] = frozenset()
 
 
-LOGS_NOT_READ = Group(-inf)
-
-
 @dataclass(frozen=True, slots=True)
 class Survivors:
-    """The running pods on Ready nodes, master first, and when the first of the other nodes stopped being Ready.
-
-    That time is inf if it is not known.
-    """
+    """The running pods on Ready nodes, master first, and when the first of the other nodes stopped being Ready."""
 
     pods: tuple[OwnPod, ...]
     since: float
@@ -149,8 +145,8 @@ class Survivors:
 
 @dataclass(frozen=True, slots=True)
 class Provisioning:
-    """The rules by which new nodes are requested: by pods that wait for the scheduler, after a delay, for a limited
-    time (49).
+    """The rules for requests of new nodes: after `delay_seconds`, pods wait for kube-scheduler, for at most
+    `timeout_seconds` (49).
     """
 
     delay_seconds: float = 30.0
@@ -159,9 +155,7 @@ class Provisioning:
 
 @dataclass(frozen=True, slots=True)
 class FlapWindow:
-    """The time from which nothing has changed from outside (epoch seconds), and whether jobs of the team take turns
-    (143).
-    """
+    """The time of the last external change (epoch seconds), and whether the jobs of the team take turns (143)."""
 
     no_external_change_since: float
     time_sharing: bool = False
@@ -176,15 +170,19 @@ class JobFeedback:
     pods_rejected: str = ""
     """Why the API server accepts no more of the job's pods for now (27)."""
     pods_rejected_until_edit: str = ""
-    """The refusal of this generation's pods by the API server, which will not accept them until the spec changes."""
+    """Why the API server refuses the pods of this generation. It will not accept them until the spec changes."""
     report: GroupReport | None = None
     """The last report of one of the job's masters."""
-    last_answer_at: float | None = -inf
-    """When a master last answered, or when the operator began to ask every second, if that is later. None: the operator
-    is about to begin; -inf: no master is asked (92).
+    pods_are_asked: bool = False
+    """Whether the operator asks the job's master every second and reads its pods' logs, because a node is not Ready.
+    What is None below is then about to come.
     """
-    group: Group | None = LOGS_NOT_READ
-    """The group that the logs of the job's pods show since they are read; None: the reading is about to begin (146)."""
+    last_answer_at: float | None = None
+    """When the master last answered, or when the operator began to ask it every second, if that is later; None: it is
+    not asked every second (92).
+    """
+    group: TorchrunGroup | None = None
+    """The group that the logs of the job's pods show since they are read; None: they are not read (146)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,26 +191,35 @@ class JobContext:
 
     priority: int = 0
     unready: Mapping[str, float] = field(default_factory=dict)
-    """The nodes of its pods that are not Ready, each with the time at which it stopped being Ready; -inf if somebody
-    has tainted the node as out of service.
-    """
+    """The nodes of the job's pods that are not Ready, each with the time at which it stopped being Ready."""
+    out_of_service: frozenset[str] = frozenset()
+    """Those of these nodes that somebody has tainted as out of service."""
     node_outage: NodeOutage | None = None
     """Set if so many nodes are not Ready that none of them is given up (86)."""
     misplaced: Mapping[str, str] = field(default_factory=dict)
-    """By uid, the unbound pods whose planned node does not take them any more, with the reason (142)."""
+    """The unbound pods (uids) whose planned node takes them no more, each with the reason (142)."""
     grace_ceiling: int | None = None
-    """The longest grace of a leaving pod of the job (seconds), whatever its spec says."""
+    """The longest grace of a leaving pod of the job (seconds). It limits the grace in the job's spec."""
     warnings: Mapping[ConditionType, Reason] = field(default_factory=dict)
-    """The parts of its spec that have no effect here, by the condition that says so: unknown fields (99), unused flags
-    (130), a class that gives it no priority (96), classes that its pods do not get (97), devices that are not counted.
+    """The parts of the job's spec that have no effect, by the condition that says so: unknown fields (99), unused flags
+    (130), a class that gives the job no priority (96), classes that the job's pods do not get (97), devices that are
+    not counted.
     """
     flap_window: FlapWindow | None = None
-    """Set if the job's size was changed often enough for it to matter (143)."""
+    """None unless the job is held, or its size has changed often enough to be held (143)."""
 
     @property
     def has_own_class(self) -> bool:
         """Whether its pods get the operator's PriorityClass instead of the template's (97)."""
         return ConditionType.POD_PRIORITY_IGNORED in self.warnings
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    """Why a job is quarantined, in words for its user, and whether the allocation raised the error."""
+
+    message: str
+    in_allocation: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,28 +233,26 @@ class Job:
     created: float
     status: JobStatus
     spec: JobSpec | None
-    """The spec; the last one that could be read if the present one cannot be, None if there is none (99)."""
+    """The spec. If the present one is unreadable, the last readable one; None if there is none (99)."""
     invalid: str = ""
-    """Why the present spec cannot be read, for the user; "" if it can."""
+    """Why the present spec is unreadable, in words for the user; "" if it is readable."""
     deleted: bool = False
     """Whether the job is deleted and kept by a finalizer."""
     pods: tuple[OwnPod, ...] = ()
     foreign_names: frozenset[str] = frozenset()
     """Names of this job's pods that foreign pods use (82)."""
     fingerprints: Mapping[str, str] = field(default_factory=dict)
-    """By role, the fingerprint that its pods must have (19)."""
+    """The fingerprint that the job's pods must have (19), by role."""
     feedback: JobFeedback = JobFeedback()
     context: JobContext = JobContext()
-    fault: str = ""
-    """Why the job is quarantined after an error of the operator's own (88)."""
-    fault_in_allocation: bool = False
-    """Whether the allocation raised the error in `fault`."""
+    quarantine: Quarantined | None = None
+    """Set while the job is quarantined after an error of the operator's own (88). Its spec is then None."""
     provisioning: Provisioning | None = None
     """The rules by which the job's pods may request new nodes; None if they may not (49)."""
     start_seconds: int = 0
-    """How long its pods have to start on a node; 0 for no limit (136)."""
+    """How long the job's pods have to start on a node, in seconds; 0 for no limit (136)."""
     pruned_status_fields: frozenset[str] = frozenset()
-    """Fields of its status that the API server drops, because its definition is of an older release."""
+    """Fields of the job's status that the API server drops, because the CRD is of an older release."""
     what_if: str = ""
     """The value of the annotation by which a suspended job asks what it would get (160)."""
 

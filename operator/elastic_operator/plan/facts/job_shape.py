@@ -1,32 +1,12 @@
-"""The requirements of one job's pods, and the flavor of their GPUs."""
+"""Makes the shape of a job: finds the one flavor that all its pods can use, and limits the pods to its nodes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from elastic_operator.plan.facts.allocation_inputs import PodShape
-from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, Flavor
-
-
-@dataclass(frozen=True, slots=True)
-class JobShape:
-    """The requirements of a job's pods of a node, and the flavor of their GPUs.
-
-    `flavor` is "" for a job without GPUs; if it is not clear, `flavor_problem` says why in words. `priorities` are the
-    priorities of the master's pod and of the workers' pods, as kube-scheduler sees them.
-    """
-
-    master: PodShape
-    worker: PodShape
-    flavor: str = DEFAULT_FLAVOR
-    flavor_problem: str = ""
-    priorities: tuple[int, int] = (1, 0)
-
-    @property
-    def pinnable(self) -> bool:
-        """Whether the planner knows all that the scheduler requires for the job's pods (10)."""
-        return self.master.pinnable and self.worker.pinnable
+from elastic_operator.plan.facts.allocation_inputs import JobShape, PodShape
+from elastic_operator.plan.facts.team import Flavor
 
 
 def job_shape(
@@ -36,7 +16,7 @@ def job_shape(
     flavors: Sequence[Flavor],
     priorities: tuple[int, int] = (1, 0),
 ) -> JobShape:
-    """The shapes of a job's pods. Pods with GPUs are kept to the nodes of the one flavor that suits all of them."""
+    """The shapes of a job's pods. Pods with GPUs are limited to the nodes of the one flavor that suits all of them."""
     with_gpus = [shape for shape in (master, worker) if shape.gpus]
     if not with_gpus:
         return JobShape(master, worker, "", "", priorities)
@@ -68,7 +48,7 @@ def _kept_to(shape: PodShape, flavor: Flavor) -> PodShape:
 
 
 def _problem(requested: Sequence[str], flavors: Sequence[Flavor], suits: bool) -> str:
-    """Why the flavor is not clear: several suit, or (not `suits`) none of those that have the resources."""
+    """Why the flavor is unclear: several flavors suit, or (not `suits`) no flavor with the resources suits."""
     resources = " and ".join(requested)
     choices = "; ".join(f"{_labels(flavor.node_selector)} for {flavor.name}" for flavor in flavors)
     if suits:

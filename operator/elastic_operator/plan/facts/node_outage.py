@@ -1,17 +1,18 @@
-"""Judges whether too many nodes became not Ready at once for any of them to count as lost (86). In
+"""Judges whether so many nodes became not Ready at once that none of them counts as lost (86). In
 kube-controller-manager's words: a zone in PartialDisruption.
 
-One machine that dies is one node that is not Ready. When many nodes fail within moments, it is more likely that the API
-server cannot hear them: a load balancer, a switch, the network. Their pods run on. To give these nodes up would end all
-jobs at once and start a second copy of each beside the first. Kubernetes' own node controller evicts no pod when all
-nodes of a zone are away, and slows down when more than 55 % are.
+A machine that dies makes one node not Ready. If many nodes become not Ready within moments, the more likely cause is
+that the API server cannot hear them: a load balancer, a switch, the network. Their pods continue to train. If the
+operator gave these nodes up, it would end all jobs at once and start a second copy of each beside the first.
+Kubernetes' own node controller evicts no pod when all nodes of a zone are not Ready, and slows down when more than 55 %
+are.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 MIN_OUTAGE_NODES = 2
@@ -19,31 +20,36 @@ MIN_OUTAGE_NODES = 2
 WINDOW_SECONDS = 120.0
 """Nodes that became not Ready within this time of each other did so at once."""
 BACK_SECONDS = 300.0
-"""Once most nodes are back, the other nodes have this long to come back."""
+"""Once most nodes are Ready again, the other nodes have this long to become Ready again."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeTimes:
-    """One node. `since`: when it became not Ready, or when it came back; None for a Ready node that did not come back
-    lately.
+    """When one node last stopped being Ready, and when it came back (epoch seconds).
 
-    `unready_since`: for a node that is back, when it had become not Ready; None if that is not known. `out_of_service`:
-    somebody has given the node up by that taint.
+    `not_ready_since` is None for a node that was never seen as not Ready. `ready_again_since` is None for a node that
+    did not come back, or not within `BACK_SECONDS`. `out_of_service`: whether the node has the taint
+    node.kubernetes.io/out-of-service: somebody has given it up.
     """
 
     name: str
-    ready: bool
-    since: float | None
-    unready_since: float | None = None
+    not_ready_since: float | None = None
+    ready_again_since: float | None = None
     out_of_service: bool = False
+
+    def moved(self, seconds: float) -> NodeTimes:
+        """The node with its times moved by that many seconds, as after a step of the clock."""
+        went, back = self.not_ready_since, self.ready_again_since
+        went, back = None if went is None else went + seconds, None if back is None else back + seconds
+        return replace(self, not_ready_since=went, ready_again_since=back)
 
 
 @dataclass(frozen=True, slots=True)
 class NodeOutage:
-    """Too many nodes are away at once. The nodes in `kept_nodes` are not given up before `until`; inf: not before most
-    nodes are back.
+    """Too many nodes are not Ready at once. The nodes in `kept_nodes` are not given up before `until` (epoch seconds);
+    inf: not before most nodes are Ready again.
 
-    A node that became not Ready earlier or later is judged alone.
+    A node that became not Ready earlier or later than these is judged alone.
     """
 
     unready: int
@@ -67,18 +73,17 @@ def node_outage(nodes: Iterable[NodeTimes], now: float) -> NodeOutage | None:
     nodes = tuple(nodes)
     alive = [node for node in nodes if not node.out_of_service]
     most = max(MIN_OUTAGE_NODES, len(alive) // 3)
-    away = [node.since for node in alive if not node.ready and node.since is not None]
-    back = [(node.unready_since, node.since + BACK_SECONDS) for node in alive if node.ready and node.since is not None]
+    away = {n.name: n.not_ready_since for n in alive if n.not_ready_since is not None and n.ready_again_since is None}
+    back = [(n.not_ready_since, n.ready_again_since + BACK_SECONDS) for n in alive if n.ready_again_since is not None]
     back = [(went, end) for went, end in back if end > now]
-    begin = _busiest([*away, *(went for went, _ in back if went is not None)])
-    at_once = sum(_within(begin, time) for time in away)
+    begin = _busiest([*away.values(), *(went for went, _ in back if went is not None)])
+    kept = frozenset(name for name, time in away.items() if _within(begin, time))
     waits = sorted(end for went, end in back if went is None or _within(begin, went))
-    too_many = at_once + len(waits) - most
+    too_many = len(kept) + len(waits) - most
     if too_many <= 0:
         return None
-    until = inf if at_once > most else waits[too_many - 1]
-    kept = (n.name for n in alive if not n.ready and n.since is not None and _within(begin, n.since))
-    return NodeOutage(len(away), len(alive), until, frozenset(kept))
+    until = inf if len(kept) > most else waits[too_many - 1]
+    return NodeOutage(len(away), len(alive), until, kept)
 
 
 def _within(begin: float, time: float) -> bool:
@@ -86,7 +91,7 @@ def _within(begin: float, time: float) -> bool:
 
 
 def _busiest(times: Sequence[float]) -> float:
-    """The start of the window that contains the most of these times."""
+    """The begin of the window of `WINDOW_SECONDS` that contains most of these times."""
     times = sorted(times)
     counts = (bisect_right(times, time + WINDOW_SECONDS) - index for index, time in enumerate(times))
     return max(zip(counts, times, strict=True), default=(0, 0.0))[1]

@@ -16,7 +16,7 @@ from elastic_operator.plan.facts.gpus import count_gpus
 
 VolumeFacts = Mapping[str, Literal["bound", "unbound", "zonal"]]
 """Claim name -> "bound" (to a volume reachable from every node), "unbound", or "zonal" (its volume has node affinity).
-A claim that is missing here does not exist (yet).
+If a claim has no entry, it does not exist (yet).
 """
 
 DEFAULT_SCHEDULER = "default-scheduler"
@@ -25,19 +25,19 @@ DEFAULT_SCHEDULER = "default-scheduler"
 NAME_FIELD = "metadata.name"
 
 
-def excluding_nodes(shape: PodShape, nodes: Sequence[str]) -> PodShape:
+def excluding_nodes(shape: PodShape, nodes: Iterable[str]) -> PodShape:
     """The shape without these nodes: no pod of it may be placed on them (137)."""
-    if not nodes:
-        return shape
-    return replace(shape, affinity=tuple(with_node_names(shape.affinity, "NotIn", nodes)))
+    avoided = frozenset(nodes)
+    return replace(shape, avoided_nodes=avoided) if avoided else shape
 
 
-def with_node_names(terms: Iterable[Mapping[str, Any]], operator: str, nodes: Sequence[str]) -> list[Mapping[str, Any]]:
-    """The nodeSelectorTerms, each with a requirement for the node's name; without terms, one term with it alone.
+def with_node_name(terms: Iterable[Mapping[str, Any]], node: str) -> list[Mapping[str, Any]]:
+    """The nodeSelectorTerms, each with a further requirement: the name of that node. Without terms, one term with only
+    this requirement.
 
     Terms are alternatives, so each of them gets the requirement. An empty term selects no node: it stays empty.
     """
-    field = {"key": NAME_FIELD, "operator": operator, "values": list(nodes)}
+    field = {"key": NAME_FIELD, "operator": "In", "values": [node]}
     found = list(terms)
     if not found:
         return [{"matchFields": [field]}]
@@ -82,7 +82,7 @@ def _toleration(toleration: Mapping[str, Any]) -> Toleration:
 
 
 def _host_ports(pod: Mapping[str, Any]) -> Iterator[HostPort]:
-    """The node's ports that containers and sidecars use; with hostNetwork every container port is one."""
+    """The node's ports that containers and sidecars use. With hostNetwork, every container port is one."""
     sidecars = [c for c in pod.get("initContainers") or [] if c.get("restartPolicy") == "Always"]
     for container in [*pod["containers"], *sidecars]:
         for port in container.get("ports") or []:

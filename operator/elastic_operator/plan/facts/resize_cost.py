@@ -1,9 +1,10 @@
-"""The work that a change of size costs a job, if each change takes the job back to its last checkpoint (148, 170).
+"""Computes the work that a change of size costs a job, if each change takes the job back to its last checkpoint (148,
+170).
 
-Each change does so in Torchrun mode, and in Elastic mode for scripts that neither use the library nor name their
-checkpoints (62). Such a job grows less often, and by more pods at a time. Growth gains the work of the new GPUs until
-the next change. The best guess of that time is the time that the job has had its present size. Growth costs work of all
-GPUs of the job. Among jobs of equal priority, such a job also loses pods last.
+Each change has this effect in Torchrun mode, and in Elastic mode for scripts that neither use the library nor name
+their checkpoints (62). Such a job grows less often, and by more pods at a time: growth costs work of all the job's
+GPUs, and gains the work of the new GPUs until the next change. The best guess of the time until the next change is the
+time that the job has had its present size. Among jobs of equal priority, such a job also loses pods last.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ def resize_cost(spec: JobSpec, status: JobStatus) -> float:
 
 
 def worth_it_after(cost: float, size: int, larger: int) -> float:
-    """How many seconds the job must have had `size` pods before it grows to `larger`, if that costs `cost` seconds."""
+    """For how many seconds the job must have had `size` pods before it grows to `larger`, if a change costs `cost`."""
     return min(MAX_WAIT_SECONDS, cost * size / (larger - size))
 
 
 def has_grown(status: JobStatus) -> bool:
     """Whether the job has grown before, even if it was stopped since.
 
-    A full history may lack that growth, so any planned change in it counts as growth.
+    A full history may lack the growth, so any planned change in a full history counts as growth.
     """
     if len(status.history) >= MAX_HISTORY and status.resizes:
         return True

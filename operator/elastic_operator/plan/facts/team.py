@@ -29,11 +29,11 @@ class Quota:
 
     guaranteed: int = 0
     borrow_limit: int | None = None
-    """How far the team may go above `guaranteed`; None = up to all idle GPUs, 0 = not at all."""
+    """How many GPUs above `guaranteed` the team may use; None = all idle GPUs."""
     weight: int = 1
     """The team's weight in sharing unguaranteed GPUs."""
     lend_limit: int | None = None
-    """How much of an idle guarantee others may use; None = all of it."""
+    """How many GPUs of an idle guarantee others may use; None = all of them."""
 
     @property
     def limit(self) -> int | None:
@@ -43,7 +43,8 @@ class Quota:
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """The sharers of one quota: the namespaces of a policy; else one namespace without a policy, or all of these (111).
+    """The namespaces that share one quota: those of a policy, one namespace without a policy, or all of these together
+    (111).
 
     A team with children owns no namespaces.
     """
@@ -65,7 +66,7 @@ class Team:
     """False for namespaces without a policy."""
 
 
-class Aged(Protocol):
+class HasAge(Protocol):
     """The part of a team or a policy that `by_age` reads: its creation (epoch seconds), and its name."""
 
     @property
@@ -74,7 +75,7 @@ class Aged(Protocol):
     def name(self) -> str: ...
 
 
-def by_age(one: Aged) -> tuple[float, str]:
+def by_age(one: HasAge) -> tuple[float, str]:
     """A key to sort teams or policies that are otherwise equal: the older first; at equal age, by name (177).
 
     Policies that are applied together have the same age, because Kubernetes writes times in whole seconds.
@@ -113,6 +114,6 @@ class Teams:
             self._others[name] = replace(self._default, name=name)
         return self._others[name]
 
-    def of(self, namespace: str) -> Team:
+    def team_of(self, namespace: str) -> Team:
         """The team that the namespace belongs to."""
         return self.named(self.name_of(namespace))

@@ -10,7 +10,7 @@ MAX_NAMED = 5
 
 
 class Reason(NamedTuple):
-    """Why something is as it is: one CamelCase word, as the reason of a condition or of an event, and a sentence."""
+    """The reason for a state: one CamelCase word, as the reason of a condition or of an event, and a sentence."""
 
     code: str
     message: str
@@ -19,6 +19,11 @@ class Reason(NamedTuple):
 def pods(count: int) -> str:
     """The number of pods, in words."""
     return "1 pod" if count == 1 else f"{count} pods"
+
+
+def gpus(count: int) -> str:
+    """The number of GPUs, in words."""
+    return "1 GPU" if count == 1 else f"{count} GPUs"
 
 
 def names_of(named: Mapping[str, str]) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from elastic_operator.plan.facts.text import Reason
 
 Seconds = TypeVar("Seconds", int, float)
 AHEAD_SECONDS = 5.0
-"""Times may be this far ahead: they have whole seconds, and an earlier leader may have measured the clock
+"""Times may be this far ahead of now: they have whole seconds, and an earlier leader may have measured the clock
 differently.
 """
 
@@ -32,7 +32,7 @@ def round_up(seconds: float) -> int:
 
 
 def end_of_wait(seconds: float) -> datetime:
-    """The status time for a wait that ends then (seconds since the epoch). It is rounded up: no wait is cut short."""
+    """The status time at which a wait ends, rounded up to a whole second so that no wait is cut short."""
     return status_time(round_up(seconds))
 
 
@@ -52,8 +52,8 @@ def lasts(until: float, longest: float, now: float) -> bool:
 
 
 def doubled(first: Seconds, most: Seconds, times: int) -> Seconds:
-    """The wait (seconds) for the `times`-th time in a row: `first`, doubled with each further time, but never more than
-    `most`.
+    """The wait (seconds) after the `times`-th failure in a row: `first`, doubled with each further failure, and never
+    more than `most`.
     """
     return min(first * (1 << min(max(times - 1, 0), 30)), most)
 

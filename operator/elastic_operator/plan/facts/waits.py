@@ -1,7 +1,9 @@
-"""How long a job waits: the times that end in its status, and so are read there again (`read.written_times`).
+"""How long a job waits: for kube-scheduler to place a pod, and until the next try. The job's status keeps the ends of
+these waits, so that the next leader reads them there (`read.written_times`).
 
-Waits that only this leader knows are where they are decided: `plan.lookahead`, `quarantine`, and in `loop.reclaim`
-`admission_answers` and `nominator`. Those of foreign pods end in their condition (`read.foreign.reservation`).
+Any other time stands at the top of the module that waits. Waits that only this leader knows are in `plan.lookahead`,
+`quarantine`, and in `loop.reclaim` in `admission_answers` and `nominator`. The condition of a foreign pod keeps the
+waits of that pod (`read.foreign.reservation`).
 """
 
 from __future__ import annotations
@@ -9,6 +11,8 @@ from __future__ import annotations
 from elastic_api.status import JobStatus, RetryCause
 from elastic_operator.plan.facts.times import doubled, seconds
 
+UNSCHEDULABLE_SECONDS = 60.0
+"""A pod that the scheduler has not placed for this long is deleted (10)."""
 MAX_BACKOFF_SECONDS = 60
 """The longest wait after a failure or a loss; the first one is a second, and each next one twice as long."""
 WAITS = {
@@ -24,10 +28,11 @@ REFUSING_NODE_SECONDS, MAX_REFUSING_NODE_SECONDS = 10, 600
 """How long a node whose kubelet refused a pod is avoided: at first, and doubled each time up to the maximum."""
 MAX_CHANGES = 3
 FLAPPING_WINDOW_SECONDS = 600.0
-"""More than `MAX_CHANGES` within this time are too many. Changes in the same direction count once."""
+"""More than `MAX_CHANGES` changes of size within this time are too many. Changes in the same direction count once."""
 HELD_SECONDS = 600
+"""How long a job with pods keeps its size after too many changes (143)."""
 HELD_WITHOUT_PODS_SECONDS = 60
-"""Both times for a job without pods: the job has nothing to lose, and may be entitled to what it waits for."""
+"""The same for a job without pods: it has nothing to lose, and may be entitled to GPUs."""
 
 
 def avoided_seconds(times: int) -> int:

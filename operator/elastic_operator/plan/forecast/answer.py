@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from elastic_api.status import MAX_LENDERS, SizeReason
 from elastic_operator.plan.allocation.accounts import Account, Accounts
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, JobDemand
-from elastic_operator.plan.facts.job_shape import JobShape
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, JobDemand, JobShape
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.forecast.positions import positions, queued_jobs
 from elastic_operator.plan.forecast.starts import Steps, confidence, start_times
@@ -22,7 +21,7 @@ from elastic_operator.plan.job.demand import demand_of
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.lookahead import LookaheadAllocator
 
-WOULD_NOT_LAST = "Its pods would be evicted for others at once, so it gets none now."
+WOULD_NOT_LAST = "The job gets no pods now, because they would be evicted for others at once."
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +57,7 @@ def demand_if_resumed(obs: Observation, shape: JobShape, now: float) -> JobDeman
     return replace(demand_of(replace(obs, job=replace(obs.job, spec=spec)), shape), waiting_since=now)
 
 
-def work_out(inputs: AllocationInputs, job: JobDemand, ends: Mapping[str, float]) -> Steps[Answer]:
+def answer_steps(inputs: AllocationInputs, job: JobDemand, ends: Mapping[str, float]) -> Steps[Answer]:
     """The answer for a job that asks: what it would get now; if nothing, when it would start."""
     resumed = with_job(inputs, job)
     yield
@@ -67,7 +66,7 @@ def work_out(inputs: AllocationInputs, job: JobDemand, ends: Mapping[str, float]
     if found.fits:
         return found
     place = positions(queued_jobs(resumed.jobs, allocation), allocation).get(job.uid)
-    sure = confidence(resumed, allocation, ends, job.flavor)
+    sure = confidence(resumed, allocation, ends, job.shape.flavor)
     starts = yield from start_times(resumed, allocation, ends, [job.uid])
     at = starts.get(job.uid)
     return replace(found, position=place, starts_at=at, confidence=sure if at is not None else None)
@@ -103,8 +102,8 @@ def _borrowed(job: JobDemand, gpus: int, accounts: Accounts) -> int:
     """The GPUs of the job that are not within its team's guarantee."""
     if not gpus:
         return 0
-    own = accounts.of(job.namespace, job.flavor)
-    return min(gpus, max(0, own.used - own.guaranteed))
+    own = accounts.account_of(job.namespace, job.shape.flavor)
+    return min(gpus, max(0, own.used_soon - own.guaranteed))
 
 
 def _lenders(job: JobDemand, borrowed: int, accounts: Accounts) -> Iterator[tuple[str, int]]:
@@ -114,10 +113,10 @@ def _lenders(job: JobDemand, borrowed: int, accounts: Accounts) -> Iterator[tupl
     """
     if not borrowed:
         return
-    own = accounts.of(job.namespace, job.flavor)
-    leaves = [account for account in accounts.all(job.flavor) if not account.children]
-    beyond = sum(max(0, account.used - account.guaranteed) for account in leaves)
-    nobodys = max(0, accounts.capacity[job.flavor] - sum(account.guaranteed for account in leaves))
+    own = accounts.account_of(job.namespace, job.shape.flavor)
+    leaves = [account for account in accounts.all(job.shape.flavor) if not account.children]
+    beyond = sum(max(0, account.used_soon - account.guaranteed) for account in leaves)
+    nobodys = max(0, accounts.capacity[job.shape.flavor] - sum(account.guaranteed for account in leaves))
     most = min(borrowed, beyond - nobodys)
     idle = {account.team.name: _lendable(account) for account in leaves if account is not own}
     for name, gpus in sorted(idle.items(), key=lambda one: (-one[1], one[0])):
@@ -126,5 +125,5 @@ def _lenders(job: JobDemand, borrowed: int, accounts: Accounts) -> Iterator[tupl
 
 
 def _lendable(account: Account) -> int:
-    idle = max(0, account.guaranteed - account.used)
+    idle = max(0, account.guaranteed - account.used_soon)
     return idle if account.quota.lend_limit is None else min(idle, account.quota.lend_limit)

@@ -15,7 +15,7 @@ FARTHEST_SECONDS = 10 * 365 * 86400.0
 
 
 def known_ends(observed: Iterable[Observation], now: float) -> dict[str, float]:
-    """By job (uid), when it ends (epoch seconds). A job that should have ended by its own report counts as ending
+    """When a job ends (epoch seconds), by uid. A job that should have ended by its own report counts as ending
     now.
     """
     found = {obs.job.uid: list(_ends(obs, now)) for obs in observed if obs.members}

@@ -22,7 +22,7 @@ def queued_jobs(jobs: Iterable[JobDemand], allocation: Allocation) -> list[JobDe
     A job whose flavor is not clear is not among them: it gets nothing before somebody edits it.
     """
     found = [job for job in jobs if _waits(job) and not allocation.assignment(job.uid).replicas]
-    return sorted(found, key=lambda job: allocation.rank(job.uid))
+    return sorted(found, key=lambda job: allocation.position(job.uid))
 
 
 def positions(queued: Iterable[JobDemand], allocation: Allocation) -> dict[str, int]:
@@ -30,7 +30,7 @@ def positions(queued: Iterable[JobDemand], allocation: Allocation) -> dict[str, 
     lengths: dict[tuple[str, str], int] = {}
     found = {}
     for job in queued:
-        line = allocation.accounts.team_of(job.namespace), job.flavor
+        line = allocation.accounts.team_of(job.namespace), job.shape.flavor
         found[job.uid] = lengths[line] = lengths.get(line, 0) + 1
     return found
 
@@ -47,4 +47,4 @@ def rounded(position: int) -> int:
 
 
 def _waits(job: JobDemand) -> bool:
-    return job.wants and bool(job.sizes) and not job.members and not job.flavor_problem
+    return job.wants and bool(job.sizes) and not job.members and not job.shape.flavor_problem

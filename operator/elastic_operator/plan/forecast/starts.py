@@ -5,7 +5,7 @@ The decisions are those of the allocator, on the input as it will be. The assump
 
 1. A job whose end is known ends then. If its size changes before, its remaining time changes in proportion: twice the
    pods need half of it.
-2. All other jobs run on, those that start meanwhile included, and no new job is created.
+2. All other jobs continue, those that start meanwhile included, and no new job is created.
 3. Pods leave and start at once.
 """
 
@@ -54,7 +54,7 @@ def of_now(inputs: AllocationInputs, allocation: Allocation, now: float) -> Allo
 def start_times(
     inputs: AllocationInputs, allocation: Allocation, ends: Mapping[str, float], waiting: Iterable[str]
 ) -> Steps[dict[str, float]]:
-    """By waiting job (uid), when it starts (epoch seconds). Jobs without an estimate are missing.
+    """When a waiting job starts (epoch seconds), by uid. Jobs without an estimate are missing.
 
     `allocation` was made from the input, and is read before the first step only.
     """
@@ -108,8 +108,8 @@ def _next_moment(
     An end that frees only other kinds of GPU than the jobs `still_waiting` wait for makes no moment. A job without GPUs
     waits for any end.
     """
-    flavors = {job.flavor for job in inputs.jobs if job.uid in still_waiting}
-    jobs = [job for job in inputs.jobs if job.flavor in flavors or "" in flavors]
+    flavors = {job.shape.flavor for job in inputs.jobs if job.uid in still_waiting}
+    jobs = [job for job in inputs.jobs if job.shape.flavor in flavors or "" in flavors]
     ends = [runs[job.uid].end for job in jobs if job.uid in runs]
     if not ends:
         return None
@@ -126,13 +126,14 @@ def _turning_points(inputs: AllocationInputs, jobs: Iterable[JobDemand]) -> Iter
     """
     teams = inputs.find_teams()
     for job in jobs:
-        times = _turning_times(job, teams.of(job.namespace), inputs.settings.starvation_seconds)
+        times = _turning_times(job, teams.team_of(job.namespace), inputs.settings.starvation_seconds)
         yield from (time for time in times if time > inputs.now)
 
 
 def _turning_times(job: JobDemand, team: Team, starvation_seconds: float) -> Iterator[float]:
     if not job.members:
-        yield job.failed_until
+        if job.failed is not None:
+            yield job.failed.until
         yield job.may_preempt_at
         yield job.starves_from(starvation_seconds)
     else:
@@ -144,5 +145,5 @@ def confidence(
 ) -> float | None:
     """Of the GPUs of that kind in use, the part that jobs with a known end use; None if none are in use."""
     used = sum(top.used_now for top in allocation.accounts.tops(flavor)) if flavor else 0
-    known = sum(job.gpus for job in inputs.jobs if job.uid in ends and job.flavor == flavor)
+    known = sum(job.gpus for job in inputs.jobs if job.uid in ends and job.shape.flavor == flavor)
     return min(1.0, round(known / used, 2)) if used > 0 else None

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from elastic_api.status import Forecast, JobStatus, QueuePosition
+from elastic_operator.plan.facts.times import status_time
+from elastic_operator.plan.forecast.positions import rounded
 from elastic_operator.plan.job.observation import Observation
 
 
 def awaits_answer(obs: Observation) -> bool:
     """Whether the job asks what it would get, and may still be answered."""
     return obs.job.is_what_if and not obs.members and not obs.status.finished
+
+
+def queue_position(position: int, starts_at: float | None, confidence: float | None) -> QueuePosition:
+    """The place in line as users see it: rounded, and with a confidence only if a start (epoch seconds) is known."""
+    return QueuePosition(
+        position=rounded(position),
+        estimated_start_time=status_time(starts_at) if starts_at is not None else None,
+        confidence=confidence if starts_at is not None else None,
+    )
 
 
 def with_position(obs: Observation, status: JobStatus, place: QueuePosition | None) -> JobStatus:

@@ -1,4 +1,4 @@
-"""Counts how long a job has had pods on nodes, in all: the time of `activeDeadlineSeconds` (135)."""
+"""Counts for how long, in all, a job has had pods on nodes. `activeDeadlineSeconds` limits this time (135)."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ def uses_nodes(obs: Observation) -> bool:
 
 
 def active_for(status: JobStatus, *, holds: bool, now: float) -> float:
-    """Seconds with pods on nodes up to now (`holds` as in `account`); without an account, by the job's history.
+    """For how many seconds the job has had pods on nodes (`holds` as in `account`). If its status has no such account,
+    its history is used.
 
-    An account is missing before the first pass of this release, and if the custom resource definition is of an older
-    release without that field.
+    The account is missing before the first pass of this release, and if the CRD is of an older release that lacks the
+    field.
     """
     if status.active_seconds is None:
         spent, since = _from_history(status, holds=holds, now=now)

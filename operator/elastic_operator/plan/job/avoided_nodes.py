@@ -11,7 +11,7 @@ from elastic_operator.plan.facts.waits import avoided_seconds
 from elastic_operator.plan.job.observation import Observation
 
 ONE_LOSS_SECONDS = 10.0
-"""Losses within this time after the first one count as one loss: they have one cause, a machine or a person."""
+"""Losses within this time after the first one count as one loss: they have one cause, a machine or an action."""
 REFUSAL_REMEMBERED_SECONDS = 600.0
 """The refusals are forgotten this long after the node is not avoided any more."""
 
@@ -23,7 +23,7 @@ def refused_by(obs: Observation) -> dict[str, OwnPod]:
 
 
 def remembered(status: JobStatus, now: float) -> dict[str, AvoidedNode]:
-    """By name, the nodes that are avoided now or were avoided lately."""
+    """The nodes that are avoided now or were avoided lately, by name."""
     return {node.name: node for node in status.avoided_nodes if now < seconds(node.until) + REFUSAL_REMEMBERED_SECONDS}
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from elastic_operator.plan.facts.decisions import DeletePod
 from elastic_operator.plan.facts.job import OwnPod
-from elastic_operator.plan.facts.roles import master_first
+from elastic_operator.plan.facts.pod_order import master_first
 from elastic_operator.plan.job.failures import has_failed, short_failure, was_deleted_before_exit
 from elastic_operator.plan.job.lost_nodes import why_lost
 from elastic_operator.plan.job.observation import Observation, is_superseded, present_pods
@@ -14,7 +14,7 @@ from elastic_worker.contract import ROLE_MASTER
 
 
 def classify_pods(obs: Observation) -> Observation:
-    """Sort the pods into members and pods to delete, these with the reason."""
+    """Sort the pods into members and pods to delete, and give each pod to delete its reason."""
     members: list[OwnPod] = []
     to_delete: list[DeletePod] = []
     for pod in sorted(obs.job.pods, key=master_first):

@@ -20,15 +20,15 @@ from elastic_worker.contract import ROLE_MASTER
 
 READY_TRUE = frozenset({Phase.RUNNING, Phase.RESIZING, Phase.DEGRADED, Phase.SUSPENDED, Phase.SUCCEEDED})
 STALLED = frozenset({Phase.FAILED, Phase.INVALID_SPEC})
-TAKEN = frozenset({"QuotaReclaimed", "PreemptedByJob"})
-"""Reasons of changes that gave a job's room to others. Their messages name the others."""
+PREEMPTION_REASONS = frozenset({"QuotaReclaimed", "PreemptedByJob"})
+"""The reasons of changes by which a job lost pods to others. The messages of these changes name the others."""
 
 
 def with_conditions(obs: Observation, grant: Grant | None, now: float) -> JobStatus:
-    """The status with all its conditions. `obs.status` has its counts already; `obs.members` are the pods that stay."""
+    """The status with all its conditions. `obs.status` must have its counts; `obs.members` are the pods that stay."""
     ready, status, granted = _phase(obs, grant, now), obs.status, obs.status.target_replicas
     phase, stalled = ready.code, ready.code in STALLED
-    admitted = Reason("Admitted", f"{pods(granted)} granted.") if granted else Reason("NotAdmitted", "")
+    admitted = Reason("Admitted", f"The job is granted {pods(granted)}.") if granted else Reason("NotAdmitted", "")
     answers: list[tuple[ConditionType, bool, Reason]] = [
         (ConditionType.READY, phase in READY_TRUE, ready),
         (ConditionType.STALLED, stalled, ready if stalled else Reason("Progressing", "")),
@@ -64,7 +64,9 @@ def _phase(obs: Observation, grant: Grant | None, now: float) -> Reason:
         stopping = sum(not pod.ended for pod in job.pods)
         return Reason(
             Phase.SUSPENDED,
-            f"Still stopping: {pods(stopping)}." if stopping else "Set spec.suspend to false to resume.",
+            f"{pods(stopping)} {'is' if stopping == 1 else 'are'} still stopping."
+            if stopping
+            else "Set spec.suspend to false to resume.",
         )
     if obs.is_in_backoff and status.failed_size:
         return Reason(Phase.QUEUED, status.failed_size.reason)
@@ -72,7 +74,7 @@ def _phase(obs: Observation, grant: Grant | None, now: float) -> Reason:
         return Reason(Phase.QUEUED, held)
     if now < obs.no_pods_before and status.retry:
         wait = round_up(obs.no_pods_before - now)
-        again = f"{status.retry.reason} Tried again in about {max(5, -(-wait // 5) * 5)} s."
+        again = f"{status.retry.reason} The operator retries in about {max(5, -(-wait // 5) * 5)} s."
         return Reason(Phase.DEGRADED if _enough(obs) else Phase.RESTARTING, again)
     if job.feedback.write_error:
         return Reason(Phase.DEGRADED if _enough(obs) else Phase.STARTING, _left_behind(obs) or job.feedback.write_error)
@@ -88,9 +90,9 @@ def _phase(obs: Observation, grant: Grant | None, now: float) -> Reason:
 
 
 def _suspended_by(status: JobStatus) -> str:
-    """The preemptors of its pods, if the operator preempted all pods."""
+    """The preemptors of the job's pods, if the operator preempted all of these."""
     last = status.history[0] if status.history else None
-    return last.message if last is not None and last.to == 0 and last.reason in TAKEN else ""
+    return last.message if last is not None and last.to == 0 and last.reason in PREEMPTION_REASONS else ""
 
 
 def _why_it_needs_an_edit(obs: Observation) -> str:
@@ -98,7 +100,7 @@ def _why_it_needs_an_edit(obs: Observation) -> str:
     if not obs.members:
         return obs.job.needs_edit
     return (
-        f"{obs.job.needs_edit.rstrip('.')}. Until it is edited it continues with {pods(len(obs.members))}"
+        f"{obs.job.needs_edit.rstrip('.')}. Until the job is edited, it continues with {pods(len(obs.members))}"
         " and gets no more."
     )
 
@@ -108,8 +110,8 @@ def _group_phase(obs: Observation, now: float) -> Reason:
     status = obs.status
     running = sum(is_running(pod) for pod in obs.members)
     text = f"{running} of {pods(status.target_replicas)} run."
-    trouble = "; ".join(filter(None, [*why_pods_wait(obs, now), _held_name(obs), _left_behind(obs)]))
-    text = f"{text} {trouble}".strip() + _kept(obs)
+    why_not_ready = "; ".join(filter(None, [*why_pods_wait(obs, now), _held_name(obs), _left_behind(obs)]))
+    text = f"{text} {why_not_ready}".strip() + _kept(obs)
     if not _enough(obs):
         if running == 0:
             again = status.incarnation > 1 and status.restarts > 0
@@ -121,10 +123,13 @@ def _group_phase(obs: Observation, now: float) -> Reason:
         why = report.reason if report and report.reason else "The pods have not formed a group yet"
         return Reason(Phase.RENDEZVOUSING, f"{text} {why.rstrip('.')}.")
     if _complete(obs, now):
+        run = "runs" if status.target_replicas == 1 else "run"
         extra = f"{_failed_before(obs)}{_silence(obs)}{_kept(obs)}"
-        return Reason(Phase.RUNNING, f"{pods(status.target_replicas)}, world size {status.world_size}.{extra}")
+        return Reason(
+            Phase.RUNNING, f"{pods(status.target_replicas)} {run} with world size {status.world_size}.{extra}"
+        )
     lost = bool(status.history) and status.history[0].reason in LOSSES
-    return Reason(Phase.DEGRADED if lost or trouble else Phase.RESIZING, text)
+    return Reason(Phase.DEGRADED if lost or why_not_ready else Phase.RESIZING, text)
 
 
 def _failed_before(obs: Observation) -> str:
@@ -143,22 +148,23 @@ def _silence(obs: Observation) -> str:
         return ""
     since = rfc3339(status_time(report.silent_since))
     return (
-        f" The master has not answered since {since}. The operator does not know whether it trains. Look at its log and"
-        " its node."
+        f" The master has not answered since {since}. The operator does not know whether it trains. Look at the"
+        " master's log and node."
     )
 
 
 def _kept(obs: Observation) -> str:
-    """A sentence if nodes are not Ready but not given up: too many are away (86), or its pods there train (92)."""
+    """A sentence if nodes are not Ready and not given up: too many are not Ready (86), or the pods there train (92)."""
     if obs.training_nodes:
         return (
-            f" Not Ready: {listed(sorted(obs.training_nodes))}. Its pods there still train, so the operator keeps them."
+            f" These nodes are not Ready: {listed(sorted(obs.training_nodes))}. The job's pods there still train, so"
+            " the operator keeps them."
         )
     if not obs.kept_nodes or obs.job.context.node_outage is None:
         return ""
     many = f"{obs.job.context.node_outage.unready} of {obs.job.context.node_outage.total} nodes"
     kept = listed(sorted(obs.kept_nodes))
-    return f" {many} are not Ready, {kept} among them. The operator keeps its pods there for now."
+    return f" {many} are not Ready, {kept} among them. The operator keeps the job's pods there for now."
 
 
 def _enough(obs: Observation) -> bool:
@@ -204,13 +210,15 @@ def _held_name(obs: Observation) -> str:
 
 
 def _left_behind(obs: Observation) -> str:
-    """A sentence on foreign pods that use names of its pods while it has none, and the remedy (82)."""
+    """A sentence on foreign pods that use names of the job's pods while the job has no pods, with the remedy (82)."""
     if obs.members or not obs.job.foreign_names:
         return ""
     job, names = obs.job, sorted(obs.job.foreign_names)
+    one = "does not belong to this job, but has a name"
+    what = one if len(names) == 1 else "do not belong to this job, but have names"
     return (
-        f"{listed(names)}: not of this job, but named like its pods. To delete what an earlier job of"
-        f" this name left behind, run: {removal(job.namespace, job.name, job.uid)}"
+        f"{listed(names)} {what} that this job needs. To delete what an earlier job of this name left behind, run:"
+        f" {removal(job.namespace, job.name, job.uid)}"
     )
 
 
@@ -222,7 +230,7 @@ def _suspended(obs: Observation) -> Reason:
 def _resizing(obs: Observation, phase: str) -> tuple[bool, Reason]:
     history = obs.status.history
     if phase == Phase.RESIZING and history:
-        return True, Reason(history[0].reason, f"From {history[0].from_} to {pods(history[0].to)}.")
+        return True, Reason(history[0].reason, f"The size changes from {history[0].from_} to {pods(history[0].to)}.")
     return False, Reason("Steady", "")
 
 
@@ -234,9 +242,9 @@ def _full_size(obs: Observation, grant: Grant | None) -> tuple[bool, Reason]:
         return False, Reason(SizeReason.SUSPENDED, "spec.suspend is true. Set it to false to resume.")
     if held := why_held(obs.status):
         return False, Reason(SizeReason.CHANGED_TOO_OFTEN, held)
-    known = obs.status.condition(ConditionType.FULL_SIZE)
-    if obs.finishing and known:
-        return known.status == "True", Reason(known.reason, known.message)
+    condition = obs.status.condition(ConditionType.FULL_SIZE)
+    if obs.finishing and condition:
+        return condition.status == "True", Reason(condition.reason, condition.message)
     failed = obs.status.failed_size
     if failed and obs.is_in_backoff:
         return False, Reason(SizeReason.SCALE_UP_FAILED, failed.reason)

@@ -1,5 +1,5 @@
-"""The counts in a job's status: the numbers of pods, processes and GPUs, and the list of pods. They come from the pods
-alone.
+"""Makes the counts in a job's status: the numbers of pods, processes and GPUs, and the list of pods. Most of them come
+from the pods alone.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from elastic_api.status import MAX_LISTED_PODS, JobStatus, PodStatus
 from elastic_api.template import nproc_of
 from elastic_operator.plan.facts.decisions import CreatePod
 from elastic_operator.plan.facts.job import Job, OwnPod
-from elastic_operator.plan.facts.roles import master_first
+from elastic_operator.plan.facts.pod_order import master_first
 from elastic_operator.plan.facts.times import seconds, status_time
 from elastic_operator.plan.job.active_time import account, uses_nodes
 from elastic_operator.plan.job.master_report import first_ranks, is_whole, world_size
@@ -52,10 +52,10 @@ def with_counts(obs: Observation, now: float) -> JobStatus:
 def with_created(status: JobStatus, job: Job, creates: Sequence[CreatePod], pods: Iterable[OwnPod]) -> JobStatus:
     """The status after all of these pods were created; `pods` are the job's pods that still exist.
 
-    A created pod that is deleted already counts and is listed, so that its loss will be noticed.
+    A created pod that has been deleted already counts, and is listed, so that a later pass notices its loss.
     """
-    known = {(pod.role, pod.index): pod for pod in pods}
-    made = [_created(job, create, known.get((create.role, create.index))) for create in creates]
+    present = {(pod.role, pod.index): pod for pod in pods}
+    made = [_created(job, create, present.get((create.role, create.index))) for create in creates]
     in_order = sorted([*status.pods, *made], key=master_first)
     update = {
         "replicas": status.replicas + len(made),
@@ -105,7 +105,7 @@ def _world_size(obs: Observation, running: list[OwnPod]) -> int:
 def _may_be_listed(pod: OwnPod, status: JobStatus) -> bool:
     """Whether the pod may be listed as Terminating before its deletion. A master without a successor may not.
 
-    If the status lists a master as alive, its number counts as used (`elastic_rules.record_lost_pods`).
+    While the status lists a master as alive, its epoch counts as used (`elastic_rules.record_lost_pods`).
     """
     return pod.role != ROLE_MASTER or pod.incarnation != status.incarnation or status.finished
 
@@ -114,5 +114,12 @@ def _pod_status(pod: OwnPod, rank: int | None, *, leaves: bool) -> PodStatus:
     leaves = leaves or pod.deleting_since is not None
     phase = "Terminating" if leaves and not pod.ended else pod.phase
     return PodStatus(
-        name=pod.name, role=pod.role, index=pod.index, node=pod.node, phase=phase, gpus=pod.gpus, rank=rank
+        name=pod.name,
+        uid=pod.uid,
+        role=pod.role,
+        index=pod.index,
+        node=pod.node,
+        phase=phase,
+        gpus=pod.gpus,
+        rank=rank,
     )

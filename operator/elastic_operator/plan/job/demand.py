@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Collection, Sequence, Set
 from dataclasses import replace
 from math import inf
 
 from elastic_api.pod_names import parse_pod_name
 from elastic_api.status import ConditionType, Retry, RetryCause
-from elastic_operator.plan.facts.allocation_inputs import JobDemand, Member
-from elastic_operator.plan.facts.job_shape import JobShape
+from elastic_operator.plan.facts.allocation_inputs import FailedSize, JobDemand, JobShape, Member, NodeRequest
 from elastic_operator.plan.facts.pod_shape import excluding_nodes
 from elastic_operator.plan.facts.resize_cost import has_grown, resize_cost
 from elastic_operator.plan.facts.times import seconds
@@ -27,7 +26,6 @@ def demand_of(obs: Observation, shape: JobShape) -> JobDemand:
     failed = status.failed_size
     resized, delay = status.last_resize_time, spec.elasticity.scale_up_delay_seconds
     edited = job.generation != status.observed_generation
-    avoided = sorted(obs.avoided)
     demand = JobDemand(
         uid=job.uid,
         namespace=job.namespace,
@@ -35,29 +33,22 @@ def demand_of(obs: Observation, shape: JobShape) -> JobDemand:
         priority=job.context.priority,
         created=job.created,
         sizes=sizes,
-        master=excluding_nodes(shape.master, avoided),
-        worker=excluding_nodes(shape.worker, avoided),
+        shape=_excluding_nodes(shape, obs.avoided),
         members=tuple(member_of(pod) for pod in obs.members),
         used_indices=_used_indices(obs),
         is_admitted=running,
         undelayed_size=max(sizes, default=0) if edited or not running else status.target_replicas,
-        may_grow_at=seconds(resized) + delay if running and resized else 0.0,
+        may_grow_at=seconds(resized) + delay if running and resized else -inf,
         resize_cost=resize_cost(spec, status) if running else 0.0,
-        changed_at=seconds(status.history[0].time) if has_grown(status) and status.history else -inf,
-        failed_size=_failed_size(failed, shape),
-        failed_until=seconds(failed.not_before) if failed else 0.0,
-        failed_reason=failed.reason if failed else "",
+        changed_at=seconds(status.history[0].time) if has_grown(status) and status.history else None,
+        failed=_failed_size(failed, shape),
         may_preempt_at=may_preempt_at(failed),
         wants=obs.wants_pods and not (obs.finishing and not obs.members),
-        flavor=shape.flavor,
-        flavor_problem=shape.flavor_problem,
         preemptible=spec.preemptible,
         running_since=seconds(status.turn_started or status.running_since) or None,
         waiting_since=_since_not(obs, ConditionType.ADMITTED, ConditionType.SUSPENDED),
-        pod_priorities=shape.priorities,
         avoided=tuple(obs.avoided.values()),
-        may_request_nodes_at=_nodes_from(obs),
-        request_ends_at=_nodes_until(obs),
+        node_request=_node_request(obs),
     )
     return _split_off_provisioning_pods(
         demand, {pod.uid for pod in obs.members if pod.node is None and (pod.unschedulable or shape.pinnable)}
@@ -68,18 +59,18 @@ def with_members(demand: JobDemand, members: Sequence[Member]) -> JobDemand:
     """The demand with these further pods of the job, which are being created (48)."""
     indices = frozenset(member.index for member in members if member.role == ROLE_WORKER)
     more = replace(demand, members=(*demand.members, *members), used_indices=demand.used_indices | indices)
-    pinnable = demand.master.pinnable and demand.worker.pinnable
-    return _split_off_provisioning_pods(more, {member.uid for member in members if member.node is None and pinnable})
+    unplaced = {member.uid for member in members if member.node is None}
+    return _split_off_provisioning_pods(more, unplaced if demand.shape.pinnable else set())
 
 
 def _split_off_provisioning_pods(demand: JobDemand, uids: Set[str]) -> JobDemand:
-    """The demand in which the pods of these uids, which have no node, are provisioning pods instead of members, if they
-    may request nodes.
+    """The demand in which these pods (uids), which have no node, are provisioning pods instead of members, if they may
+    request nodes.
 
-    They may while the job has fewer other members than its minimum (49).
+    They may request nodes while the job has fewer other members than its minimum (49).
     """
     members = tuple(member for member in demand.members if member.uid not in uids)
-    if demand.may_request_nodes_at is None or len(members) == len(demand.members) or len(members) >= demand.minimum:
+    if demand.node_request is None or len(members) == len(demand.members) or len(members) >= demand.minimum:
         return demand
     provisioning = (*demand.provisioning_pods, *(member for member in demand.members if member.uid in uids))
     return replace(demand, members=members, provisioning_pods=provisioning)
@@ -92,19 +83,28 @@ def _since_not(obs: Observation, *conditions: ConditionType) -> float:
     return max((seconds(time) for time in since), default=obs.job.created)
 
 
-def _failed_size(failed: Retry | None, shape: JobShape) -> int | None:
-    """The smallest size to skip until `failed_until`.
+def _excluding_nodes(shape: JobShape, nodes: Collection[str]) -> JobShape:
+    """The shape without these nodes; the same object if there are none."""
+    if not nodes:
+        return shape
+    return replace(shape, master=excluding_nodes(shape.master, nodes), worker=excluding_nodes(shape.worker, nodes))
+
+
+def _failed_size(failed: Retry | None, shape: JobShape) -> FailedSize | None:
+    """The smallest size to skip for a while.
 
     None if only node requests are in back-off and the planner knows all requirements.
     """
-    if failed and failed.cause is RetryCause.NODES_NOT_PROVISIONED and not shape.pinnable:
-        return 1
-    return failed.size if failed else None
+    if failed is None:
+        return None
+    of_nodes = failed.cause is RetryCause.NODES_NOT_PROVISIONED and not shape.pinnable
+    size = 1 if of_nodes else failed.size
+    return None if size is None else FailedSize(size, seconds(failed.not_before), failed.reason)
 
 
-def _nodes_from(obs: Observation) -> float | None:
+def _node_request(obs: Observation) -> NodeRequest | None:
     """When the job may request new nodes: some time after it began to wait, or after its last request brought no node
-    (49).
+    (49), and for a limited time. None if it may not request any.
 
     A job with some of its pods began to wait when it stopped being Ready. While a job is Ready, it has its minimum.
     """
@@ -115,19 +115,11 @@ def _nodes_from(obs: Observation) -> float | None:
     if ready is not None and ready.status == "True":
         return None
     kinds = (ConditionType.ADMITTED, ConditionType.SUSPENDED, ConditionType.READY)
-    after = _since_not(obs, *kinds) + provisioning.delay_seconds
+    begins_at = _since_not(obs, *kinds) + provisioning.delay_seconds
     if failed and failed.cause is RetryCause.NODES_NOT_PROVISIONED:
-        return max(after, seconds(failed.not_before))
-    return after
-
-
-def _nodes_until(obs: Observation) -> float:
-    """Until when the job's pods without a node request nodes; 0 if there are no such pods."""
-    provisioning = obs.job.provisioning
-    if provisioning is None:
-        return 0.0
+        begins_at = max(begins_at, seconds(failed.not_before))
     since = [pod.unschedulable_since or pod.created for pod in obs.members if pod.node is None]
-    return min(since, default=-provisioning.timeout_seconds) + provisioning.timeout_seconds
+    return NodeRequest(begins_at, min(since) + provisioning.timeout_seconds if since else None)
 
 
 def _used_indices(obs: Observation) -> frozenset[int]:

@@ -53,7 +53,7 @@ def handle_failed_pods(obs: Observation, now: float) -> Observation:
 def fail_at_max_restarts(obs: Observation, now: float) -> Observation:
     """End the job with the first failure in its master's report beyond `maxRestarts` (135).
 
-    An edit to fewer allowed failures than there were does not end a job that trains.
+    If an edit lowers `maxRestarts` below the number of failures so far, a job that trains does not end.
     """
     new = new_failures(obs)
     in_all = obs.status.total_failures + new
@@ -65,7 +65,7 @@ def fail_at_max_restarts(obs: Observation, now: float) -> Observation:
 
 
 def record_lost_pods(obs: Observation, now: float) -> Observation:
-    """Replace lost pods one by one. The other pods train on, or wait for a new master."""
+    """Replace lost pods one by one. The other pods continue, or wait for a new master."""
     master_is_lost = bool(obs.members and obs.status.replicas) and master_of(obs) is None
     lost = lost_count(obs)
     if master_is_lost and obs.status.master_lost_time is None:
@@ -106,8 +106,8 @@ def next_master(status: JobStatus, now: float) -> JobStatus:
 
 
 def _replace_failed_master(obs: Observation, master: OwnPod, now: float) -> Observation:
-    """Replace a failed master. It counts as a failure, but the other pods stay. Only the back-off of that failure
-    delays the next master.
+    """Replace a failed master. This counts as a failure of the job, but the other pods stay. Only the back-off of this
+    failure delays the next master.
 
     The failed master is no longer a member, even if a sidecar keeps its pod in the phase Running.
     """
@@ -128,7 +128,7 @@ def _replace_failed_master(obs: Observation, master: OwnPod, now: float) -> Obse
 
 
 def _had_master(obs: Observation) -> bool:
-    """Whether the last status lists a master: then this one is lost, too, and its number is used."""
+    """Whether the last status lists a master as alive. If so, it is lost, and its epoch is used."""
     return any(pod.role == ROLE_MASTER and pod.phase in ("Pending", "Running") for pod in obs.status.pods)
 
 

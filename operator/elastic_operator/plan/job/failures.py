@@ -1,4 +1,4 @@
-"""Pods whose main container ended badly: which of them count as failures, and the sentences about them."""
+"""Handles pods whose main container failed: which of them count as failures, and the sentences about them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from math import inf
 from elastic_api.status import JobStatus, LastFailure, Retry, RetryCause, Training
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import OwnPod
-from elastic_operator.plan.facts.roles import master_first
+from elastic_operator.plan.facts.pod_order import master_first
 from elastic_operator.plan.facts.times import doubled, end_of_wait, seconds, status_time
 from elastic_operator.plan.facts.waits import MAX_BACKOFF_SECONDS
 from elastic_operator.plan.job.observation import Observation, end_incarnation, fail, present_pods, replace_all
@@ -50,8 +50,9 @@ def give_up_after_failure(obs: Observation, now: float) -> Observation:
 
 
 def _cause_known_by(obs: Observation, failed: Sequence[OwnPod]) -> float:
-    """Until when failures that are consequences of another one are not judged: news of the other pod's end may come
-    later (165). Infinity if no node says when they failed, and too late if a node's clock is ahead.
+    """Until when failures that are consequences of another pod's failure are not judged, because the news of the other
+    pod's end may come later (165). Infinity if no node says when these pods failed. If a node's clock is ahead, the
+    time is too late.
     """
     if not all(pod.main.is_consequence for pod in failed):
         return -inf
@@ -88,7 +89,7 @@ def _is_consequence_of(known: LastFailure, pod: OwnPod, now: float) -> bool:
 
 
 def fail_if_not_retryable(obs: Observation, failed: Sequence[OwnPod], now: float) -> Observation | None:
-    """The end of the job, if one of these pods reports that another try would fail as well; else None."""
+    """The observation with the job's end, if one of these pods reports that another try would fail, too; else None."""
     last = next((pod for pod in failed if pod.main.exit_code == EXIT_DO_NOT_RETRY), None)
     if last is not None:
         return fail(obs, now, "RestartLimitReached", last.main.message.strip() or describe_failure(last))
@@ -183,7 +184,7 @@ def count_failure(obs: Observation, first: OwnPod, now: float) -> tuple[Observat
 
 
 def _attempts(status: JobStatus) -> int:
-    """How often in a row the job was started over."""
+    """The number of consecutive restarts of the job."""
     return status.retry.attempt if status.retry else 0
 
 
@@ -224,7 +225,7 @@ def was_deleted_before_exit(pod: OwnPod) -> bool:
 
 def _group_had_just_changed(obs: Observation, failed_at: float) -> bool:
     """Whether a pod joined, left or was lost shortly before (13). The first pods of an incarnation do not count."""
-    changes = [seconds(c.time) for c in obs.status.history if c.from_ > 0 and c.to > 0]
+    changes = [seconds(change.time) for change in obs.status.history if change.from_ > 0 and change.to > 0]
     master = next((p for p in present_pods(obs) if p.role == ROLE_MASTER), None)
     if master and master.main.running_since is not None:
         started = master.main.running_since

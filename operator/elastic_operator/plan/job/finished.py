@@ -50,7 +50,7 @@ def _is_ending(pod: OwnPod, policy: CleanPodPolicy) -> bool:
 
 
 def without_pods(obs: Observation, now: float) -> Plan:
-    """Delete all pods of a suspended job. If it is not suspended, its pods without GPUs run on; none are created."""
+    """Delete all pods of a suspended job. If it is not suspended, its pods without GPUs continue; none are created."""
     suspended = obs.job.spec is not None and obs.job.spec.suspend
     suspended_pods = tuple(DeletePod(p, "spec.suspend is true") for p in obs.members) if suspended else ()
     plan = make_plan(obs, None, (*deletes_of(obs), *suspended_pods), (), now)

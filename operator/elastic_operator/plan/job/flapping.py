@@ -31,8 +31,8 @@ def hold_if_flapping(obs: Observation, now: float) -> Observation:
     """Hold the job if it was changed too often; end the hold when its time is over or something has changed.
 
     An edit ends the hold. So do a loss and a failure (`end_incarnation`, `count_losses`), and pods that cannot start on
-    their nodes (`recreate_misplaced_pods`). For a job below its minimum any change from outside ends it: the job loses
-    nothing by another try.
+    their nodes (`recreate_misplaced_pods`). If the job is below its minimum, any external change ends the hold: the job
+    loses nothing by another try.
     """
     status, flap_window = obs.status, obs.job.context.flap_window
     if status.held_until is None:
@@ -59,7 +59,7 @@ def hold_if_flapping(obs: Observation, now: float) -> Observation:
 
 
 def why_held(status: JobStatus) -> str:
-    """In words, what happened before the hold, until when it lasts, and what a person can do; "" for a job that is not
+    """A sentence on the cause of the hold, its end, and what the user can do; "" for a job that is not
     held.
 
     The hold began when the condition became True, or begins now if it is not True yet.
@@ -90,8 +90,8 @@ def _held_seconds(obs: Observation) -> int:
 def _counted_changes(obs: Observation, flap_window: FlapWindow, now: float) -> list[Change]:
     """The changes that count, among those since the last external change.
 
-    Changes that were due do not count: GPUs that an entitled team takes back, and turns. Nor does a change in the same
-    direction as the change before. Nor does growth that is withdrawn before its pod exists, because no pod is deleted.
+    These changes do not count: GPUs that an entitled team takes back, and turns, because both were due; a change in the
+    same direction as the change before; growth that is withdrawn before its pod exists, because no pod is deleted.
     """
     counted, direction, turn_is_over = [], 0, False
     within = FLAPPING_WINDOW_SECONDS if obs.members else HELD_WITHOUT_PODS_SECONDS

@@ -1,4 +1,6 @@
-"""Rules for jobs of both modes: the end, the deadline, a suspension, an edit, and ten minutes without trouble."""
+"""Rules that begin and end waits and jobs, in both modes: success, the deadline, a suspension, an edit of the template
+or spec, ten minutes of running without a failure.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,9 @@ from elastic_operator.plan.job.unplaceable import may_preempt_at
 from elastic_worker.contract import ROLE_MASTER
 
 FORGET_FAILURES_SECONDS = 600.0
-"""Earlier failures and waits are forgotten after the job has run for this long without another one."""
+"""After a job has run for this long without a failure, its earlier failures and waits are forgotten."""
 MAX_WAITS_ENDED = 5
-"""The number of edits that end a job's wait for a size that could not be had (136)."""
+"""The most edits that end a job's wait after a failed size (136)."""
 
 
 def fail_after_deadline(obs: Observation, now: float) -> Observation:
@@ -69,7 +71,7 @@ def replace_outdated_pods(obs: Observation, now: float) -> Observation:
     if not any(pod.template and pod.template != wanted.get(pod.role, pod.template) for pod in obs.members):
         return obs
     status = add_change(obs.status, now, len(obs.members), 0, "Suspended", "the template was changed")
-    event = Event("NewIncarnation", "The template was changed while suspended; all pods are replaced.")
+    event = Event("NewIncarnation", "The template was changed while the job was suspended; all pods are replaced.")
     return replace_all(obs, end_incarnation(status, target_replicas=0, **NO_WAITS, **NO_PROGRESS_MARKS), event)
 
 
@@ -98,7 +100,7 @@ def forget_old_failures(obs: Observation, now: float) -> Observation:
 
 
 def _forgets(obs: Observation, now: float, since: float, **fields: object) -> Observation:
-    """The observation with these status fields, if nothing has failed for long enough since that time."""
+    """The observation with these status fields, if `FORGET_FAILURES_SECONDS` have passed since that time."""
     due = since + FORGET_FAILURES_SECONDS
     if now < due:
         return replace(obs, requeue_at=(*obs.requeue_at, due))
@@ -106,10 +108,10 @@ def _forgets(obs: Observation, now: float, since: float, **fields: object) -> Ob
 
 
 def end_backoff_after_edit(obs: Observation, now: float) -> Observation:  # noqa: ARG001 - a rule like the others
-    """End the wait for a size that could not be had, after an edit of a job without pods or its suspension (136).
+    """End the wait after a failed size, if a job without pods was edited or suspended (136).
 
-    Only a few edits do, until the job has run for a while. Otherwise a script that keeps editing a job which cannot
-    start would make it create pods and hold GPUs forever.
+    Only a few edits have this effect, until the job has run for a while. Otherwise a program that keeps editing a job
+    which cannot start would make the job create pods and hold GPUs forever.
     """
     failed, ended = obs.status.failed_size, obs.status.waits_ended_by_edits or 0
     if failed is None or failed.size is None or obs.members or obs.job.generation == obs.status.observed_generation:

@@ -1,8 +1,8 @@
 """Lost pods: how they are counted and described, and how long the job waits before it replaces them.
 
-Repeated losses make a job wait, depending on their cause (137). Losses that come together are one. The deletion or
-eviction of a running pod causes no wait, because somebody had a reason for it. A kubelet that refuses pods is the
-node's trouble: the job avoids that node for a while.
+Repeated losses make a job wait, depending on their cause (137). Losses that come together count as one. The deletion or
+eviction of a running pod causes no wait, because somebody had a reason for it. If a kubelet refuses pods, the node is
+to blame: the job avoids that node for a while.
 """
 
 from __future__ import annotations
@@ -35,10 +35,11 @@ REASONS = ("PodLost", MASTER_LOST)
 
 
 def record_lost_pods(obs: Observation, now: float) -> Observation:
-    """Record lost pods: there are fewer members than last reported. Without its master, an incarnation is over (13).
+    """Record lost pods: there are fewer members than last reported. If the master is lost, the incarnation is over
+    (13).
 
-    It is also over if it lost a node (47), unless the others have formed a group without that node (146). Nothing ends
-    the connections to a machine that is off, so the others would wait for it forever.
+    The incarnation is also over if a node is lost (47), unless the other pods have formed a group without that node
+    (146). Nothing ends the connections to a machine that is off, so the other pods would wait for it forever.
     """
     has_master = master_of(obs) is not None
     lost = lost_count(obs)
@@ -62,7 +63,10 @@ def lost_count(obs: Observation) -> int:
 
 
 def count_losses(obs: Observation, lost: int, now: float, *, reason: str = "PodLost") -> Observation:
-    """The observation with these losses recorded, and an event for them."""
+    """The observation with these losses recorded, and an event for them.
+
+    The status is written before pods are created or deleted for the loss, unless nothing is lost without it (197).
+    """
     why = _why_lost(obs, lost)
     avoided, excused = avoided_nodes(obs, now), _is_excused(obs, lost, now)
     update: dict[str, object] = {"restarts": obs.status.restarts + lost, "replicas": len(obs.members)}
@@ -72,10 +76,21 @@ def count_losses(obs: Observation, lost: int, now: float, *, reason: str = "PodL
     if reason == MASTER_LOST:
         status, reasons = end_backoff_for_master(status, obs.spec.minimum, now), (MASTER_LOST,)
     status = _wait_if_repeated(status, now, why, reasons=reasons, excused=excused)
-    before = obs.status.replicas
-    status = add_change(status, now, before, before - lost, reason, why, excused=excused)
+    previous = obs.status.replicas
+    status = add_change(status, now, previous, previous - lost, reason, why, excused=excused)
     event = Event("NodeLost" if node_is_lost(obs) else "PodLost", why, "Warning")
-    return replace(obs, status=status, write_status_first=True, events=(*obs.events, event))
+    first = obs.write_status_first or reason == MASTER_LOST or not (excused and _is_seen_again(obs))
+    return replace(obs, status=status, write_status_first=first, events=(*obs.events, event))
+
+
+def _is_seen_again(obs: Observation) -> bool:
+    """Whether a later leader judges the loss in the same way, even if successors of the pods exist by then: the status
+    lists each pod with its uid, the lost pods had run, and no pod is deleted that shows a cause.
+    """
+    if obs.to_delete or obs.status.pods_not_listed or not obs.status.pods:
+        return False
+    alive = {pod.uid for pod in obs.members}
+    return all(pod.uid and (pod.uid in alive or pod.phase != "Pending") for pod in obs.status.pods)
 
 
 def node_is_lost(obs: Observation) -> bool:
@@ -84,18 +99,22 @@ def node_is_lost(obs: Observation) -> bool:
 
 
 def reported(obs: Observation) -> list[OwnPod]:
-    """The members that the last status lists. A pod created since does not hide the loss of another one."""
-    listed = {pod.name for pod in obs.status.pods}
-    return [pod for pod in obs.members if not listed or obs.status.pods_not_listed or pod.name in listed]
+    """The members that the last status lists. They are compared by uid, so a pod that was created since hides no loss,
+    not even that of a pod with the same name. A status of an older release has no uids.
+    """
+    listed = {pod.name: pod.uid for pod in obs.status.pods}
+    if not listed or obs.status.pods_not_listed:
+        return list(obs.members)
+    return [pod for pod in obs.members if pod.name in listed and listed[pod.name] in (None, pod.uid)]
 
 
 def _is_excused(obs: Observation, lost: int, now: float) -> bool:
     """Whether the loss causes no wait: the pods ran and were deleted or evicted, or a node refused them (137).
 
-    More refusals by an avoided node are not excused, because the planner did not choose it. If more nodes refuse pods
-    than can be avoided, the pods are to blame; otherwise they would move from node to node forever. A pod that was
-    deleted before it ran is not excused, because its successor may be deleted at once again. Nor is a pod that the
-    status does not list, because it is unknown whether it ran.
+    Further refusals by a node that is avoided already are not excused, because the planner did not choose that node. If
+    more nodes refuse pods than can be avoided, the pods are to blame; otherwise they would move from node to node
+    forever. A pod that was deleted before it ran is not excused, because its successor may be deleted at once again. A
+    pod that the status does not list is not excused either, because it is unknown whether it ran.
     """
     gone = [deletion.pod for deletion in obs.to_delete if deletion.pod.incarnation == obs.status.incarnation]
     if node_is_lost(obs) or any(map(has_failed, gone)):
@@ -107,7 +126,7 @@ def _is_excused(obs: Observation, lost: int, now: float) -> bool:
         return False
     if any(now < seconds(known[node].until) and not is_together(known[node], now) for node in refused if node in known):
         return False
-    named = {pod.name for pod in obs.members} | {pod.name for pod in gone if pod.refused}
+    named = {pod.name for pod in reported(obs)} | {pod.name for pod in gone if pod.refused}
     named |= {pod.name for pod in present_pods(obs) if _has_run(pod)}  # the status may not say so yet (151)
     if obs.status.pods_not_listed and len(_known_to_go(obs)) < lost:
         return False
@@ -119,7 +138,10 @@ def _known_to_go(obs: Observation) -> set[str]:
 
     Pods whose deletion was requested before the newest change was recorded belong to an earlier loss.
     """
-    alive, counted = {pod.name for pod in obs.members}, seconds(obs.status.history[0].time) if obs.status.history else 0
+    alive, counted = (
+        {pod.name for pod in reported(obs)},
+        seconds(obs.status.history[0].time) if obs.status.history else 0,
+    )
     listed = {pod.name for pod in obs.status.pods if pod.phase in ("Pending", "Running")}
     leaving = {
         pod.name
@@ -143,8 +165,8 @@ def _times_apart(times: Iterable[float]) -> int:
 
 
 def _wait_if_repeated(status: JobStatus, now: float, why: str, *, reasons: tuple[str, ...], excused: bool) -> JobStatus:
-    """The status with a wait, if pods are lost as fast as they are created (20)."""
-    lost = [seconds(c.time) for c in status.history if c.reason in reasons and not c.excused]
+    """The status, with a wait if pods are lost as fast as they are created (20)."""
+    lost = [seconds(change.time) for change in status.history if change.reason in reasons and not change.excused]
     before = _times_apart([now, *(time for time in lost if now - time <= JUST_CHANGED_SECONDS)]) - 1
     if excused or before < 2:
         return status
@@ -172,7 +194,7 @@ def _why_lost(obs: Observation, lost: int) -> str:
     """A sentence with the lost pods: first pods that the cluster ended, then deleted pods that the last status
     lists.
     """
-    alive = {pod.name for pod in obs.members}
+    alive = {pod.name for pod in reported(obs)}
     going = (one for one in obs.to_delete if one.uid not in obs.job.context.misplaced)
     causes = {one.name: one.reason for one in going if one.pod.incarnation == obs.status.incarnation}
     causes |= {pod.name: pod.disrupted for pod in present_pods(obs) if pod.disrupted}
@@ -181,5 +203,5 @@ def _why_lost(obs: Observation, lost: int) -> str:
     texts = [f"{name} ({causes[name]})" if causes.get(name) else name for name in names]
     why = f"Lost {', '.join(texts) or 'a pod'}; not counted as a failure."
     if node_is_lost(obs) and obs.survivors is not None and trains_on(obs.job, obs.survivors):
-        return f"{why} A group of {pods(len(obs.survivors.pods))} trains on without it and is left alone."
+        return f"{why} A group of {pods(len(obs.survivors.pods))} trains on without that node, and is kept."
     return why

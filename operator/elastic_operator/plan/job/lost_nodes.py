@@ -1,4 +1,4 @@
-"""Decides which nodes with pods of a job are lost, and for which nodes that are not Ready this is still open."""
+"""Decides which nodes with pods of a job are lost. For nodes that are not Ready, the decision may still be open."""
 
 from __future__ import annotations
 
@@ -12,27 +12,28 @@ from elastic_operator.plan.job.survivors import SURVIVOR_READ_SECONDS, decided_a
 
 
 def find_lost_nodes(obs: Observation, now: float) -> Observation:
-    """The observation with the nodes of its pods that are not Ready, the given-up ones among them (86, 92 and 146), and
-    when that may change.
+    """The observation with the nodes of the job's pods that are not Ready, which of them are given up (86, 92 and 146),
+    and when this may change.
     """
-    patience, outage = obs.spec.recovery.node_loss_seconds, obs.job.context.node_outage
-    unready = obs.job.context.unready
-    if not unready:
+    context = obs.job.context
+    if not context.unready:
         return obs
-    due = {node: since + patience for node, since in unready.items() if now >= since + patience}
+    outage, may_be_lost_at = context.node_outage, _may_be_lost_at(obs)
+    due = {node: time for node, time in may_be_lost_at.items() if now >= time}
     kept = outage.kept_nodes & due.keys() if outage else frozenset()
-    in_question = {node: time for node, time in due.items() if node not in kept and time > -inf}
+    decided_already = kept | context.out_of_service
+    in_question = {node: time for node, time in due.items() if node not in decided_already}
     training = still_training(obs.job, obs.status, in_question, now) if in_question else frozenset()
-    obs = _read_logs_of_survivors(obs, unready, now)
+    obs = _read_logs_of_survivors(obs, may_be_lost_at, now)
     decided = decided_at(obs.job, obs.survivors, now)
     undecided = frozenset(in_question) if now < decided else frozenset()
-    wake = {node: since + patience for node, since in unready.items() if node not in due}
+    wake = {node: time for node, time in may_be_lost_at.items() if node not in due}
     wake |= dict.fromkeys(training, fresh_until(obs.job, now))
     wake |= dict.fromkeys(undecided, decided)
     wake |= dict.fromkeys(kept, outage.until if outage else inf)
     return replace(
         obs,
-        unready_nodes=frozenset(unready),
+        unready_nodes=frozenset(context.unready),
         lost_nodes=frozenset(due) - kept - training - undecided,
         kept_nodes=kept,
         training_nodes=training,
@@ -40,14 +41,21 @@ def find_lost_nodes(obs: Observation, now: float) -> Observation:
     )
 
 
-def _read_logs_of_survivors(obs: Observation, unready: Mapping[str, float], now: float) -> Observation:
-    """Start to read the logs of the job's pods on Ready nodes (146), or note when that is to begin."""
-    staying = survivors(obs.job, obs.status, unready)
+def _may_be_lost_at(obs: Observation) -> dict[str, float]:
+    """When each node that is not Ready may be given up (epoch seconds); -inf if it is out of service."""
+    patience, context = obs.spec.recovery.node_loss_seconds, obs.job.context
+    given_up = context.out_of_service
+    return {node: -inf if node in given_up else since + patience for node, since in context.unready.items()}
+
+
+def _read_logs_of_survivors(obs: Observation, may_be_lost_at: Mapping[str, float], now: float) -> Observation:
+    """Have the logs of the job's pods on Ready nodes read (146), or note when the reading is to begin."""
+    staying = survivors(obs.job, obs.status)
     if staying is None:
         return obs
-    patience, outage = obs.spec.recovery.node_loss_seconds, obs.job.context.node_outage
-    times = [time for node, time in unready.items() if outage is None or node not in outage.kept_nodes]
-    begins = min(times, default=inf) + patience - SURVIVOR_READ_SECONDS
+    outage = obs.job.context.node_outage
+    times = [time for node, time in may_be_lost_at.items() if outage is None or node not in outage.kept_nodes]
+    begins = min(times, default=inf) - SURVIVOR_READ_SECONDS
     if now < begins:
         return replace(obs, requeue_at=(*obs.requeue_at, begins)) if begins < inf else obs
     return replace(obs, survivors=staying)
@@ -55,5 +63,6 @@ def _read_logs_of_survivors(obs: Observation, unready: Mapping[str, float], now:
 
 def why_lost(obs: Observation, node: str) -> str:
     """Why the pods on that node are lost, in words."""
-    since, patience = obs.job.context.unready[node], obs.spec.recovery.node_loss_seconds
-    return f"node {node} is out of service" if since == -inf else f"node {node} has been unreachable for {patience} s"
+    if node in obs.job.context.out_of_service:
+        return f"node {node} is out of service"
+    return f"node {node} has been unreachable for {obs.spec.recovery.node_loss_seconds} s"

@@ -21,7 +21,7 @@ WAIT_FOR_NODE_SECONDS = 30.0
 def make_room_for_master(obs: Observation, grant: Grant, now: float) -> tuple[Observation, Grant]:
     """The grant without the highest worker, if the master has waited too long for a place.
 
-    The grant is unchanged if the other pods would then be fewer than the minimum.
+    If the job would then have less than its minimum, the grant is unchanged.
     """
     lost_at = obs.status.master_lost_time
     workers = [pod for pod in obs.members if pod.role != ROLE_MASTER and pod.uid in grant.assignment.keep]
@@ -48,6 +48,7 @@ def _finds_no_place(obs: Observation, grant: Grant, now: float) -> bool:
 def _without(grant: Grant, worker: OwnPod) -> Grant:
     assignment = grant.assignment
     kept, released = tuple(uid for uid in assignment.keep if uid != worker.uid), (worker.uid, *assignment.release)
-    why = Reason(grant.size_reason.code, f"{worker.name} makes room for a new master, which finds no other place.")
+    text = f"{worker.name} is deleted to make room for a new master; no other node has room for the master."
+    why = Reason(grant.size_reason.code, text)
     without = Assignment(assignment.replicas - 1, kept, released, assignment.create)
     return replace(grant, assignment=without, size_reason=why)

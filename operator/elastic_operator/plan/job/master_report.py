@@ -1,5 +1,5 @@
-"""Puts the group of an Elastic job into its status, from its master's report (`facts/group_report.py`) if that fits
-the job.
+"""Puts the group of an Elastic job into the job's status, from its master's report (`facts/group_report.py`), if the
+report fits the job.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from elastic_operator.plan.job.observation import Observation, is_running, maste
 from elastic_worker.contract import ROLE_WORKER
 
 MEASURED_SECONDS = 30.0
-"""The first step after a change shows how long the pause was. The report of that step is awaited for no longer than
-this.
+"""The first step after a change shows how long the pause was. The operator waits for the report of that step for no
+longer than this.
 """
 TRAINING_SECONDS = 20.0
 """The progress of the training is written no more often than this."""
@@ -80,7 +80,7 @@ def new_failures(obs: Observation) -> int:
 
 
 def first_report_due(obs: Observation) -> float:
-    """Until when a running master's first report is awaited (epoch seconds); 0.0 if none is."""
+    """Until when (epoch seconds) a running master's first report is awaited; 0.0 if no report is awaited."""
     spec, master = obs.job.spec, master_of(obs)
     if spec is None or not spec.is_elastic or master is None or report_of(obs) is not None:
         return 0.0
@@ -125,10 +125,11 @@ def first_ranks(obs: Observation) -> dict[str, int]:
 
 
 def _training(status: JobStatus, report: GroupReport) -> Training | None:
-    """The training as reported. A recently written one stays, so that not each news of the group writes a new step.
+    """The training as reported, or the one in the status if that was written recently: a change of the group should not
+    write each new step.
 
-    It does not stay if it has no remaining time and the report has one: the pace is known only from the second report
-    on.
+    If the status has no remaining time and the report has one, the report is used: the pace is known only from the
+    second report on.
     """
     known, left = status.training, report.estimated_remaining_seconds
     is_first = left is not None and known is not None and known.estimated_remaining_seconds is None

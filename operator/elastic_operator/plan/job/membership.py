@@ -1,8 +1,8 @@
 """The pods that take part in an Elastic job, as its master reads them from an annotation of its pod (51).
 
-The number of a list has the key "wish", which is the launcher's word for such a list. The members are worked out in
-each pass and compared with the annotation, so a restart of the operator loses nothing. A new list has a higher number
-than the one before; a new master begins with 1.
+The number of a list has the key "wish", under which running masters of earlier releases read it. Each pass computes the
+members and compares them with the annotation, so a restart of the operator loses nothing. A new list has a higher
+number than the list before; the first list of a new master has the number 1.
 """
 
 from __future__ import annotations

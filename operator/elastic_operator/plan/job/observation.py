@@ -14,7 +14,7 @@ from elastic_api.job import JobSpec
 from elastic_api.status import MAX_HISTORY, Change, ConditionType, JobStatus, Truth
 from elastic_operator.plan.facts.decisions import DeletePod, Event
 from elastic_operator.plan.facts.job import Job, OwnPod, Survivors
-from elastic_operator.plan.facts.roles import master_in
+from elastic_operator.plan.facts.pod_order import master_in
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.facts.times import condition, status_time
 

@@ -53,9 +53,11 @@ def observe(job: Job, now: float) -> Observation:
 
 
 def _back_off(obs: Observation, now: float) -> Observation:
-    """Make the job wait if it must. Between two incarnations it keeps its place. If it could not start, others pass it.
+    """Make the job wait, if a back-off says so. Between two incarnations the job keeps its place in the order. If it
+    could not start, other jobs are served before it.
 
-    A job that can start with fewer pods than the failed size does not wait: it trained on such pods, and has lost them.
+    If the job can start with fewer pods than the failed size, it does not wait: it trained on so few pods before, and
+    has lost them.
     """
     obs = avoiding(obs, now)
     retry, failed = obs.status.retry, obs.status.failed_size

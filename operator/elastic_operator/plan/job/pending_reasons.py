@@ -32,7 +32,7 @@ def why_pods_wait(obs: Observation, now: float) -> list[str]:
             waiting[why].append(pod.name)
     texts = [f"{listed(names)}: {why}" for why, names in waiting.items()]
     left = sum(len(names) for names in list(waiting.values())[MAX_NAMED:])
-    return [*texts[:MAX_NAMED], f"{left} more wait"] if left else texts
+    return [*texts[:MAX_NAMED], f"{left} more pods wait"] if left else texts
 
 
 def _why(obs: Observation, pod: OwnPod, now: float) -> str:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from elastic_api.status import JobStatus
 from elastic_operator.plan.facts.decisions import CreatePod, DeletePod, Grant, Plan, Route
 from elastic_operator.plan.facts.job import OwnPod
-from elastic_operator.plan.facts.roles import leaving_order
+from elastic_operator.plan.facts.pod_order import leaving_order
 from elastic_operator.plan.job.conditions import with_conditions
 from elastic_operator.plan.job.counts import with_counts
 from elastic_operator.plan.job.observation import Observation

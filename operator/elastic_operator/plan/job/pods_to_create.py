@@ -21,9 +21,7 @@ def pods_to_create(obs: Observation, slots: Iterable[Slot], *, membership: str =
     nnodes = next((pod.nnodes for pod in obs.members if pod.nnodes), None) or frozen_nnodes(obs.job.spec)
     return tuple(
         CreatePod(
-            slot.role,
-            slot.index,
-            slot.node,
+            slot,
             obs.status.incarnation,
             nnodes,
             obs.status.master_epoch or 0,

@@ -1,4 +1,4 @@
-"""A job that is quarantined after an error of the operator's own (88). Its pods run on, and others may reclaim its
+"""A job that is quarantined after an error of the operator's own (88). Its pods continue, and others may reclaim its
 GPUs.
 
 Decisions about the job use as little as possible: its name, its pods, and its last good demand.
@@ -40,8 +40,9 @@ def plan_in_quarantine(job: Job, release: Collection[str], now: float) -> Plan:
     deletes = deletes_of_released(job.pods, release, why)
     if job.status.finished or job.deleted:
         return Plan(status=job.status, deletes=deletes)
-    fault = Reason(Phase.INTERNAL_ERROR, job.fault)
-    status = set_condition(job.status, ConditionType.READY, "False", fault, job.generation, now)
+    assert job.quarantine is not None, "the job is quarantined"
+    error = Reason(Phase.INTERNAL_ERROR, job.quarantine.message)
+    status = set_condition(job.status, ConditionType.READY, "False", error, job.generation, now)
     if deletes:
         status = _of_size(status, len(job.active_pods) - len(deletes), why, now)
     return Plan(status=status, write_status_first=bool(deletes), deletes=deletes)
@@ -51,9 +52,9 @@ def _of_size(status: JobStatus, after: int, why: str, now: float) -> JobStatus:
     """The status with that many pods; unchanged if it has that number already, because each deletion may be tried
     again.
     """
-    before = status.target_replicas
-    if after == before:
+    previous = status.target_replicas
+    if after == previous:
         return status
     status = end_incarnation(status) if after == 0 else status
     update = {"target_replicas": after, "replicas": min(status.replicas, after)}
-    return add_change(status.model_copy(update=update), now, before, after, "QuotaReclaimed", why)
+    return add_change(status.model_copy(update=update), now, previous, after, "QuotaReclaimed", why)

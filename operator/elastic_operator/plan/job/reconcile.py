@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from elastic_api.pod_names import pod_name
 from elastic_operator.plan.facts.decisions import Assignment, CreatePod, Grant, Plan, Slot
-from elastic_operator.plan.facts.roles import master_first, master_in
+from elastic_operator.plan.facts.pod_order import master_first, master_in
 from elastic_operator.plan.job.finished import plan_finished, without_pods
 from elastic_operator.plan.job.master_place import make_room_for_master
 from elastic_operator.plan.job.master_report import merge_report
@@ -42,7 +42,8 @@ def reconcile(obs: Observation, grant: Grant | None, *, now: float) -> Plan:
 def _creates(obs: Observation, assignment: Assignment, now: float) -> tuple[CreatePod, ...]:
     """Pods whose room and name are free. A group starts only when its whole minimum can be created at once.
 
-    None are created for a job of which only the pods are known. Its pods run on, and borrowed GPUs are given back (99).
+    If only the pods of a job are known, no pods are created for it. Its pods continue, and give borrowed GPUs back
+    (99).
     """
     if obs.job.spec is None or obs.finishing or obs.job.needs_edit or now < obs.no_pods_before:
         return ()
@@ -57,7 +58,8 @@ def _creates(obs: Observation, assignment: Assignment, now: float) -> tuple[Crea
 
 
 def _to_an_allowed_size(obs: Observation, slots: list[Slot]) -> list[Slot]:
-    """As many of these pods as lead to an allowed size: a step of growth waits until all its room is free (36).
+    """The first of these pods that together lead to an allowed size. A step of growth waits until all its room is free
+    (36).
 
     Below the minimum, and between two sizes, every pod that can be created is created; a master always is.
     """

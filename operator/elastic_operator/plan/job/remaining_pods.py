@@ -13,7 +13,7 @@ from math import inf
 
 from elastic_api.job import CleanPodPolicy
 from elastic_api.status import ConditionType
-from elastic_operator.plan.facts.allocation_inputs import JobDemand, Member, PodShape
+from elastic_operator.plan.facts.allocation_inputs import FailedSize, JobDemand, JobShape, Member, PodShape
 from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.facts.team import Flavor
 from elastic_operator.plan.job.observation import Observation
@@ -21,6 +21,8 @@ from elastic_worker.contract import ROLE_MASTER
 
 LOWEST_PRIORITY = -(1 << 31) - 1
 """Lower than the value of any PriorityClass."""
+NEVER_LARGER = FailedSize(1, inf)
+"""For a job that gets no more pods."""
 
 
 def unwanted_pods(obs: Observation) -> tuple[OwnPod, ...]:
@@ -62,19 +64,18 @@ def frozen_demand(demand: JobDemand) -> JobDemand:
         demand,
         sizes=sizes if has_master else (),
         provisioning_pods=(),
-        may_request_nodes_at=None,
+        node_request=None,
         undelayed_size=count,
-        failed_size=1,
-        failed_until=inf,
+        failed=NEVER_LARGER,
         may_preempt=False,
     )
 
 
 def demand_of_pods(job: Job, pods: Sequence[OwnPod], flavor: str) -> JobDemand:
-    """The demand of a job of which only these pods are known. All their GPUs are of that flavor.
+    """The demand of a job of which only these pods are known. All GPUs of these pods are of that flavor.
 
-    A job that may still run has the smallest size that its pods were made for as its minimum, below which it is stopped
-    as a whole.
+    If the job may still run, its minimum is the smallest size that its pods were made for. Below this size the job is
+    stopped as a whole.
     """
     runs = not (job.deleted or job.status.finished)
     master = next((pod for pod in pods if pod.role == ROLE_MASTER), None)
@@ -88,15 +89,12 @@ def demand_of_pods(job: Job, pods: Sequence[OwnPod], flavor: str) -> JobDemand:
         priority=job.context.priority if runs else LOWEST_PRIORITY,
         created=job.created,
         sizes=tuple(range(min(least, len(pods)), len(pods) + 1)) if runs and master else (),
-        master=_shape_of(master or worker),
-        worker=_shape_of(worker),
+        shape=JobShape(_shape_of(master or worker), _shape_of(worker), flavor),
         members=tuple(map(member_of, pods)),
         used_indices=frozenset(pod.index for pod in job.pods if pod.role != ROLE_MASTER),
         is_admitted=True,
         undelayed_size=len(pods),
-        failed_size=1,
-        failed_until=inf,
-        flavor=flavor,
+        failed=NEVER_LARGER,
         may_preempt=False,
     )
 
@@ -115,7 +113,7 @@ def flavor_in_use(
 
 def member_of(pod: OwnPod) -> Member:
     """The live pod as a member."""
-    return Member.of(pod.uid, pod.role, pod.index, pod.node, pod)
+    return Member.from_load(pod.uid, pod.role, pod.index, pod.node, pod)
 
 
 def _shape_of(pod: OwnPod) -> PodShape:

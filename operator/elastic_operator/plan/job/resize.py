@@ -26,17 +26,19 @@ def restart_if_needed(obs: Observation, grant: Grant) -> Observation:
     may_run = obs.job.spec is None or size >= obs.job.spec.minimum
     frozen = next((pod.nnodes for pod in obs.members if pod.nnodes), None)
     if size == 0:
-        why = f"All pods are deleted: {grant.message}"
+        why = after = f"All pods are deleted: {grant.message}"
     elif frozen and not frozen[0] <= size <= frozen[1] and size > len(assignment.keep):
-        why = f"{size} pods are outside of {frozen[0]}:{frozen[1]}, which the running pods were made with"
+        why = f"The running pods were created for {frozen[0]} to {pods(frozen[1])}; {size} is not among these sizes."
+        after = f"{why} All pods are replaced."
     elif frozen and may_run and size < frozen[0] and release:
-        why = f"{size} pods are fewer than {frozen[0]}, which the running pods were made with"
+        why = f"The running pods were created for {frozen[0]} to {pods(frozen[1])}; {size} is below that."
+        after = f"{why} All pods are replaced."
     elif not may_run and (obs.to_delete or release) and _is_starting(obs):
-        why = f"All pods are deleted before the start: {grant.message}"
+        why = after = f"All pods are deleted before the start: {grant.message}"
     else:
         return obs
     to_delete = (*obs.to_delete, *(obs.deletion(pod, why) for pod in obs.members))
-    event = Event("NewIncarnation", f"{why}; all pods are replaced.")
+    event = Event("NewIncarnation", after)
     status = end_incarnation(obs.status)
     return replace(
         obs, status=status, members=(), to_delete=to_delete, write_status_first=True, events=(*obs.events, event)
@@ -56,8 +58,8 @@ def _is_starting(obs: Observation) -> bool:
 def record_change(obs: Observation, grant: Grant, now: float) -> Observation:
     """Record a new target in the history, with an event. Shrinking is written down before it is done.
 
-    Growth is not (25): a replica that finds the new pods without the status decides the same again, and no pod waits
-    for a write.
+    Growth is written down later (25): a replica that finds the new pods, but not the status, makes the same decision
+    again, and no pod waits for a write.
     """
     before, after, status = obs.status.target_replicas, grant.assignment.replicas, obs.status
     if before == after or obs.finishing:

@@ -1,15 +1,16 @@
-"""Nodes that are not Ready but whose pods train, by the report of an Elastic job's master (92).
+"""Finds nodes that are not Ready but whose pods train, by the report of an Elastic job's master (92).
 
-A node is Ready if its kubelet reaches the API server. The pods of a node that only the API server cannot hear train on.
-To give the node up would cost the job its work, and start a second copy of the pod beside the first. So the master is
-asked, and believed while it answers, except about pods that are being deleted. If a user makes the master lie, the only
-effect is that pods stay on a node that takes no new pods. In Torchrun mode there is no master to ask. A node that is
-deleted or tainted out-of-service is lost, whatever the master says.
+A node is Ready if its kubelet reaches the API server. If only the API server cannot hear a node, the pods there train
+on. To give the node up would cost the job its work, and start a second copy of each pod beside the first. So the
+operator asks the master, and believes it while it answers, except about pods that are being deleted. If a user makes
+the master lie, the only effect is that pods stay on a node that takes no new pods. In Torchrun mode there is no master
+to ask. A node that is deleted or tainted out-of-service is lost, whatever the master says.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 
 from elastic_api.status import JobStatus
 from elastic_operator.plan.facts.job import Job, OwnPod
@@ -36,8 +37,13 @@ def still_training(job: Job, status: JobStatus, due: Mapping[str, float], now: f
 
 
 def fresh_until(job: Job, now: float) -> float:
-    """Until when the master's last answer counts. A master that is not asked yet has as long to answer."""
-    return (now if job.feedback.last_answer_at is None else min(job.feedback.last_answer_at, now)) + FRESH_SECONDS
+    """Until when the master's last answer counts; -inf if it is not asked. If it is about to be asked, it has as long
+    to answer.
+    """
+    answered_at = job.feedback.last_answer_at
+    if answered_at is None:
+        return now + FRESH_SECONDS if job.feedback.pods_are_asked else -inf
+    return min(answered_at, now) + FRESH_SECONDS
 
 
 def _polled_master(job: Job, status: JobStatus) -> OwnPod | None:

@@ -1,32 +1,30 @@
 """Handles pods that the API server refuses, or that get no node.
 
-They are deleted and created again later, even without an edit. If only the chosen node was wrong, they are created
-again at once.
+The operator deletes these pods and creates them again later, even without an edit. If only the chosen node was wrong,
+it creates them again at once.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 
 from elastic_api.status import Retry, RetryCause
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.futility_backoff import backoff_seconds
 from elastic_operator.plan.facts.job import OwnPod
-from elastic_operator.plan.facts.roles import master_in
+from elastic_operator.plan.facts.pod_order import master_in
 from elastic_operator.plan.facts.text import listed
 from elastic_operator.plan.facts.times import doubled, end_of_wait, seconds
-from elastic_operator.plan.facts.waits import WAITS
+from elastic_operator.plan.facts.waits import UNSCHEDULABLE_SECONDS, WAITS
 from elastic_operator.plan.job.elastic_rules import next_master
 from elastic_operator.plan.job.losses import end_backoff_for_master, reported
 from elastic_operator.plan.job.observation import Observation, end_incarnation, master_of, replace_all
 from elastic_worker.contract import ROLE_MASTER
 
-UNSCHEDULABLE_SECONDS = 60.0
-"""A pod that the scheduler has not placed for this long is deleted (10)."""
-
 
 def recreate_misplaced_pods(obs: Observation, now: float) -> Observation:
-    """Pods planned for a node that has closed or filled since, and not bound to it, are created elsewhere (142).
+    """Create pods elsewhere that are not bound, and whose planned node has closed or filled since (142).
 
     They have done no work and nothing is to blame, so no loss is counted and no back-off begins. The hold (143) of a
     job without other pods ends. If the master is among them, the other pods of a Torchrun job have not trained yet, and
@@ -36,13 +34,15 @@ def recreate_misplaced_pods(obs: Observation, now: float) -> Observation:
     going = [pod for pod in obs.members if pod.uid in why]
     if not going:
         return obs
-    text = f"{listed([pod.name for pod in going])}: {why[going[0].uid]}. They had not started and are planned again."
+    them = "this pod, which" if len(going) == 1 else "these pods, which"
+    again = f"The operator creates {them} had not started, elsewhere."
+    text = f"{listed([pod.name for pod in going])}: {why[going[0].uid]}. {again}"
     event, staying = Event("PodsPlannedAnew", text), tuple(pod for pod in obs.members if pod.uid not in why)
     counted = len(reported(obs)) - len(reported(replace(obs, members=staying)))
     names = {pod.name for pod in going}
     # So `record_lost_pods` does not count them as lost.
-    known = [pod for pod in obs.status.pods if pod.name not in names]
-    status = obs.status.model_copy(update={"replicas": max(0, obs.status.replicas - counted), "pods": known})
+    remaining = [pod for pod in obs.status.pods if pod.name not in names]
+    status = obs.status.model_copy(update={"replicas": max(0, obs.status.replicas - counted), "pods": remaining})
     if not staying:
         status = status.model_copy(update={"held_until": None})
     if staying and master_in(staying) is None and master_in(going) is not None:
@@ -61,15 +61,16 @@ def delete_rejected_pods(obs: Observation, now: float) -> Observation:  # noqa: 
         return obs
     if len(obs.members) >= obs.spec.minimum and master_of(obs) is not None:
         return obs
-    event = Event("ScaleUpBlocked", f"{obs.job.needs_edit} Its other pods are deleted.", "Warning")
+    event = Event("ScaleUpBlocked", f"{obs.job.needs_edit} The job's other pods are deleted.", "Warning")
     return replace_all(obs, end_incarnation(obs.status, target_replicas=0), event)
 
 
 def back_off_after_rejection(obs: Observation, now: float) -> Observation:
-    """Back off after the API server has refused pods of the job. It is asked for more pods again later (27).
+    """Back off after the API server has refused pods of the job. The operator tries to create pods again later (27).
 
     Pods below the minimum are deleted meanwhile, because they may block other jobs, such as a second job under the same
-    quota. If pods of the job are being deleted, they may be what blocks it, so nothing is done until they are removed.
+    quota. If pods of the job are being deleted, these may be the obstacle, so the operator waits until they are
+    removed.
     """
     leaving = any(pod.deleting_since is not None for pod in obs.job.pods)
     if not obs.job.feedback.pods_rejected or leaving or obs.spec.suspend:
@@ -100,14 +101,14 @@ def delete_unschedulable_pods(obs: Observation, now: float) -> Observation:
 
 def may_preempt_at(failed: Retry | None) -> float:
     """When (epoch seconds) pods may be preempted again for a job whose pods the scheduler repeatedly placed nowhere
-    (139).
+    (139); -inf for a job without such pods.
 
     The job gets idle GPUs as before.
     """
     if failed is None or failed.cause is not RetryCause.UNSCHEDULABLE:
-        return 0.0
+        return -inf
     backoff = backoff_seconds(failed.attempt)
-    return seconds(failed.not_before) + backoff if backoff else 0.0
+    return seconds(failed.not_before) + backoff if backoff else -inf
 
 
 def is_awaited(obs: Observation, pod: OwnPod) -> bool:
@@ -131,12 +132,14 @@ def back_off(obs: Observation, now: float, staying: tuple[OwnPod, ...], cause: R
     """Keep only the pods `staying`, and try again later. Keep none if they lack the master or are fewer than the
     minimum.
 
-    If the scheduler cannot place the others, fewer than the minimum stay, too. Pods that wait for their next master
-    stay, and it counts as one of them: `elastic_rules.end_without_master` limits their wait.
+    If the cause is that the scheduler cannot place the other pods, fewer than the minimum may stay, too. Pods that wait
+    for their next master stay, and that master counts as one of them: `elastic_rules.end_without_master` limits their
+    wait.
 
-    The failed size, or any size if no pod is left, is tried again after `WAITS` plus up to half, by the job's uid, so
-    that two competing jobs do not retry in step. If no new node came, sizes are tried meanwhile, but no new nodes are
-    requested. Tries whose pods the scheduler placed nowhere have a count of their own (139).
+    The failed size, or any size if no pod is left, is tried again after the wait in `WAITS`. Up to half of the wait is
+    added, depending on the job's uid, so that two competing jobs do not retry in step. If no new node came, sizes are
+    tried meanwhile, but no new nodes are requested. Tries whose pods the scheduler placed nowhere have a count of their
+    own (139).
     """
     before, unplaced = obs.status.failed_size, cause is RetryCause.UNSCHEDULABLE
     attempt = before.attempt + 1 if before and (before.cause is cause or not unplaced) else 1
@@ -156,7 +159,7 @@ def back_off(obs: Observation, now: float, staying: tuple[OwnPod, ...], cause: R
         cause=cause,
     )
     status = obs.status.model_copy(update={"failed_size": failed, "replicas": len(staying)})
-    event = Event("ScaleUpBlocked", f"{why.rstrip('.')}. Tried again in {wait:.0f} s.", "Warning")
+    event = Event("ScaleUpBlocked", f"{why.rstrip('.')}. The operator retries in {wait:.0f} s.", "Warning")
     if starts_over:
         return replace_all(obs, end_incarnation(status, target_replicas=0), event)
     to_delete = (*obs.to_delete, *(obs.deletion(pod, why) for pod in obs.members if pod not in staying))

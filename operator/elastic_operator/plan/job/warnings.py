@@ -71,10 +71,9 @@ def _reasons(obs: Observation) -> Iterator[tuple[ConditionType, Reason]]:
 
 def _still_training(obs: Observation) -> str:
     return (
-        f"Not Ready for too long: {listed(sorted(obs.training_nodes))}. But the job's master answers, and says"
-        " that pods there train: they are not given up as long as it does. Look at the kubelet there, and at the"
-        " network between it and the API server; delete a node that is dead, or taint it"
-        " node.kubernetes.io/out-of-service."
+        f"These nodes are not Ready: {listed(sorted(obs.training_nodes))}. The job's master still reports that its"
+        " pods there train, so the operator keeps these pods. Check the kubelet of each node, and the network between"
+        " the node and the API server. Delete a node that is dead, or taint it node.kubernetes.io/out-of-service."
     )
 
 
@@ -85,7 +84,7 @@ def _flags_of_its_command(obs: Observation) -> str:
         return ""
     return (
         f"torchrun was called with {' '.join(report.unused_flags)}. These flags have no effect; remove them."
-        " The operator sets the number of pods and the rendezvous address"
+        " The operator sets the number of pods and the rendezvous address."
     )
 
 
@@ -96,4 +95,5 @@ def _given_up(obs: Observation) -> str:
         return ""
     node_of = {pod.name: pod.node for pod in obs.members}
     named = "; ".join(f"{name} on node {node_of[name]}: {why}" for name, why in report.given_up if name in node_of)
-    return f"{named}. The others continue without it. Reboot the node: the pod may not end before." if named else ""
+    text = f"The master has given up {named}. The other pods continue."
+    return f"{text} Reboot the node: the pod may not stop until then." if named else ""

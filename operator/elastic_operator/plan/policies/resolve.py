@@ -91,8 +91,8 @@ def resolve(
     team_of = _owners(readable, frozenset(parents.values()), sorted(namespaces, key=lambda n: n.name), problems)
     teams = tuple(_team(policy, parents.get(policy.name), flavors, problems) for policy in readable)
     ceilings = {p.name: p.known_spec.reclaim.grace_period_seconds for p in readable}
-    known = {name: seconds for name, seconds in ceilings.items() if seconds is not None}
-    return ResolvedPolicies(teams, team_of, problems.all(), known)
+    known_ceilings = {name: seconds for name, seconds in ceilings.items() if seconds is not None}
+    return ResolvedPolicies(teams, team_of, problems.all(), known_ceilings)
 
 
 def selects(selector: NamespaceSelector, labels: Mapping[str, str]) -> bool:
@@ -127,13 +127,13 @@ def _readable(policies: Iterable[Policy], problems: _Problems) -> Iterator[Polic
 
 def _parents(policies: Sequence[Policy], stored: Collection[str], problems: _Problems) -> dict[str, str]:
     """The parent of each policy that has one, without circles. `policies` are ordered by age."""
-    known = {policy.name for policy in policies}
+    names = {policy.name for policy in policies}
     parents: dict[str, str] = {}
     for policy in policies:
         wanted = policy.known_spec.parent
         if wanted is None:
             continue
-        if wanted in known:
+        if wanted in names:
             parents[policy.name] = wanted
             continue
         because = "cannot be read; mend its spec" if wanted in stored else "does not exist; create it"
@@ -220,13 +220,14 @@ def _wanted(spec: PolicySpec, namespaces: Sequence[Namespace]) -> list[str]:
 
 
 def _conflict(owner: str, namespaces: Sequence[str], *, is_older: bool) -> str:
-    one = len(namespaces) == 1
+    single = len(namespaces) == 1
     whose = f"the older policy {owner!r}"
     if not is_older:
         whose = f"policy {owner!r}, which is as old as this one and the first by name"
     return (
-        f"{'Namespace' if one else 'Namespaces'} {listed(namespaces)} {'belongs' if one else 'belong'} to {whose}."
-        f" A namespace has one policy: remove {'it' if one else 'them'} from spec.namespaces or"
+        f"{'Namespace' if single else 'Namespaces'} {listed(namespaces)}"
+        f" {'belongs' if single else 'belong'} to {whose}."
+        f" A namespace has one policy: remove {'it' if single else 'them'} from spec.namespaces or"
         " spec.namespaceSelector of one of the two."
     )
 

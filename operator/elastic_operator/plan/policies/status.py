@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from elastic_api.policy import (
     MAX_FLAVORS,
@@ -29,8 +30,12 @@ NOT_IN_CONFLICT = frozenset({"InvalidSpec", "InternalError", "UnknownFlavor"})
 """Reasons of problems of a policy with itself or the settings. All other problems are conflicts with other policies."""
 
 
-_Finding = tuple[PolicyConditionType, bool, Reason]
-"""A condition without its times: its type, whether it holds, and why."""
+class _PolicyCondition(NamedTuple):
+    """A condition without its times."""
+
+    kind: PolicyConditionType
+    holds: bool
+    reason: Reason
 
 
 @dataclass(slots=True)
@@ -45,7 +50,7 @@ class _Below:
 class PolicyUsage:
     """The accounts of one pass, and how many jobs each team has. It must not be read after the next pass has begun.
 
-    `stopped` is why nothing is reclaimed now; None if it is.
+    `stopped` says why no GPUs are reclaimed now; None if they are.
     """
 
     def __init__(self, accounts: Accounts, jobs: Iterable[JobDemand], *, stopped: Reason | None = None) -> None:
@@ -97,7 +102,7 @@ class PolicyUsage:
     def status(
         self, name: str, generation: int, problems: Sequence[Reason], *, before: PolicyStatus, now: float
     ) -> PolicyStatus:
-        """The status that a policy should have that had that generation and these problems at the pass.
+        """The status of a policy that had this generation and these problems in the pass.
 
         `before` is the one that it has, `now` is in epoch seconds.
         """
@@ -110,7 +115,7 @@ class PolicyUsage:
             total=_total(amounts) if accounts else None,
             flavors=shown[:MAX_FLAVORS],
             jobs=jobs if accounts else None,
-            conditions=[_dated(finding, generation, before, now) for finding in self._findings(problems, accounts)],
+            conditions=[_dated(new, generation, before, now) for new in self._conditions(problems, accounts)],
         )
 
     def _amounts(self, account: Account) -> FlavorAmounts:
@@ -128,16 +133,16 @@ class PolicyUsage:
             limit=account.quota.limit,
         )
 
-    def _findings(self, problems: Sequence[Reason], accounts: Sequence[Account]) -> Iterator[_Finding]:
+    def _conditions(self, problems: Sequence[Reason], accounts: Sequence[Account]) -> Iterator[_PolicyCondition]:
         conflicts = [problem for problem in problems if problem.code not in NOT_IN_CONFLICT]
         kind = PolicyConditionType
-        yield kind.READY, not problems, _joined(problems, otherwise="InForce")
-        yield kind.CONFLICT, bool(conflicts), _joined(conflicts, otherwise="NoConflict")
+        yield _PolicyCondition(kind.READY, not problems, _joined(problems, otherwise="InForce"))
+        yield _PolicyCondition(kind.CONFLICT, bool(conflicts), _joined(conflicts, otherwise="NoConflict"))
         over = [Reason("GuaranteesExceedGPUs", text) for one in accounts if (text := self._overcommitted(one))]
-        yield kind.OVERCOMMITTED, bool(over), _joined(over, otherwise="Covered")
+        yield _PolicyCondition(kind.OVERCOMMITTED, bool(over), _joined(over, otherwise="Covered"))
         over = [Reason("ForeignPods", text) for one in accounts if (text := self._foreign_over_limit(one))]
-        yield kind.FOREIGN_OVER_LIMIT, bool(over), _joined(over, otherwise="WithinLimit")
-        yield kind.RECLAIMING, self._stopped is None, self._stopped or Reason("On", "")
+        yield _PolicyCondition(kind.FOREIGN_OVER_LIMIT, bool(over), _joined(over, otherwise="WithinLimit"))
+        yield _PolicyCondition(kind.RECLAIMING, self._stopped is None, self._stopped or Reason("On", ""))
 
     def _overcommitted(self, account: Account) -> str:
         flavor = account.flavor
@@ -147,17 +152,17 @@ class PolicyUsage:
         names = listed(sorted(self._tops[flavor]))
         return (
             f"Flavor {flavor!r}: {guaranteed} GPUs are guaranteed ({names}), and nodes that take pods have {there}."
-            " Lower guaranteed in these policies, or add nodes; until then the first teams to use them get them."
+            " Lower guaranteed in these policies, or add nodes; until then the first teams to use the GPUs get them."
         )
 
     def _foreign_over_limit(self, account: Account) -> str:
         foreign, limit = self._below[account].foreign, account.quota.limit
-        if limit is None or not foreign or account.used <= limit:
+        if limit is None or not foreign or account.used_soon <= limit:
             return ""
         return (
-            f"Flavor {account.flavor!r}: the pods of its namespaces use {account.used} GPUs and may use {limit};"
-            f" {foreign} are used by pods that belong to no job, which no limit stops. Delete some of those pods,"
-            " or raise borrowing.limit; until then its jobs get no more."
+            f"Flavor {account.flavor!r}: the pods of the policy's namespaces use {account.used_soon} GPUs and may use"
+            f" {limit}; {foreign} are used by pods that belong to no job, which no limit stops. Delete some of those"
+            " pods, or raise borrowing.limit; until then the policy's jobs get no more."
         )
 
 
@@ -166,10 +171,9 @@ def _joined(reasons: Sequence[Reason], *, otherwise: str) -> Reason:
     return Reason(reasons[0].code, " ".join(one.message for one in reasons)) if reasons else Reason(otherwise, "")
 
 
-def _dated(finding: _Finding, generation: int, before: PolicyStatus, now: float) -> Condition:
-    kind, holds, reason = finding
-    old = next((known for known in before.conditions if known.type == kind), None)
-    return condition(old, kind, "True" if holds else "False", reason, generation, now)
+def _dated(new: _PolicyCondition, generation: int, before: PolicyStatus, now: float) -> Condition:
+    old = next((written for written in before.conditions if written.type == new.kind), None)
+    return condition(old, new.kind, "True" if new.holds else "False", new.reason, generation, now)
 
 
 def _is_shown(amounts: FlavorAmounts, account: Account) -> bool:

@@ -1,7 +1,7 @@
-"""Decides whether the operator makes room for a pod of others that waits for GPUs, and reads its requirements.
+"""Decides whether the operator makes room for a foreign pod that waits for GPUs, and reads the pod's requirements.
 `foreign_pods` remembers the result.
 
-It makes room if the pod's scheduler honours nominations, and the pod lacks GPUs or has a promised node.
+The operator makes room if the pod's scheduler honours nominations, and the pod lacks GPUs or has a promised node.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def foreign_pod_of(
     if not _is_ours_to_help(pod, settings, promised=holds or bool(nominated)):
         return None, inf
     meta, backoff = pod.metadata, context.backoff
-    own = job_shape(shape := _shape(pod, context.volumes, settings), shape, flavors=settings.gpu_flavors)
+    own = job_shape(shape := _shape(pod, context.volumes, settings), shape, flavors=settings.allocation.flavors)
     avoided = reserved.avoided(now)
     at_present = reserved.ran_out(now) if reserved.has_run_out(now) else reserved
     if at_present.is_in_backoff(now):
@@ -67,7 +67,7 @@ def foreign_pod_of(
         namespace=meta.namespace,
         name=meta.name,
         created=convert.epoch(meta.creation_timestamp or ""),
-        shape=excluding_nodes(own.master, sorted(avoided if holds else {*avoided, reserved.node} - {""})),
+        shape=excluding_nodes(own.master, avoided if holds else {*avoided, reserved.node} - {""}),
         flavor=own.flavor,
         priority=pod.spec.priority or 0,
         nominated=nominated,
@@ -81,11 +81,11 @@ def foreign_pod_of(
 
 
 def _is_ours_to_help(pod: objects.Pod, settings: Settings, *, promised: bool) -> bool:
-    """Whether the pod's scheduler honours nominations, and the pod lacks GPUs or has a node `promised`. Gated pods do
-    not count.
+    """Whether the pod's scheduler honours nominations, and the pod lacks GPUs or has a node `promised`. False for a pod
+    with scheduling gates.
 
-    If a reservation ran out and there are free GPUs, something else keeps the pod from them, and more GPUs would not
-    help.
+    If kube-scheduler does not report a lack of GPUs, something else keeps the pod from starting, and more GPUs would
+    not help.
     """
     spec = pod.spec
     if spec.scheduler_name not in settings.nominate_for or spec.scheduling_gates or pod.metadata.labels.queue:
@@ -93,14 +93,14 @@ def _is_ours_to_help(pod: objects.Pod, settings: Settings, *, promised: bool) ->
     if promised:
         return True
     message = convert.unschedulable(pod)
-    return any(f"Insufficient {resource}" in message for resource in settings.gpu_resources)
+    return any(f"Insufficient {resource}" in message for resource in settings.allocation.gpu_resources)
 
 
 def _shape(pod: objects.Pod, volumes: VolumeFacts, settings: Settings) -> PodShape:
     spec: dict[str, Any] = msgspec.to_builtins(pod.spec)
     # Checked before: the pod's scheduler honours nominations, like the default scheduler.
     spec["schedulerName"] = ""
-    return shape_of({"spec": spec}, gpu_resources=settings.gpu_resources, volumes=volumes)
+    return shape_of({"spec": spec}, gpu_resources=settings.allocation.gpu_resources, volumes=volumes)
 
 
 def _problems(shape: PodShape, flavor_problem: str, backoff: PodBackoff | None, now: float) -> Iterator[str]:

@@ -1,7 +1,7 @@
-"""Reads the foreign pods: GPU pods without a node because GPUs are in use, of a scheduler that honours
-nominations.
+"""Reads the foreign pods that the operator makes room for: they have no node because GPUs are in use, and their
+scheduler honours nominations.
 
-Each is read (`foreign_pod`) again only when it or its surroundings change, or when a time in it comes.
+A pod is read again (`foreign_pod`) only when the pod or its context changes, or when a time in it comes.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.facts.allocation_inputs import ForeignPod
 from elastic_operator.quarantine import Quarantine
+from elastic_operator.read import convert
 from elastic_operator.read.foreign.foreign_pod import (
     PodBackoff,
     PodContext,
@@ -39,11 +40,11 @@ FEW_PODS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class _Waiting:
-    """A waiting pod with its reservation, as written and as in force, and the foreign pod made from both (None: no room
-    is made for it).
+class _WaitingPod:
+    """A waiting pod with its reservation, as `written` and as in force (`reserved`), and the foreign pod made from
+    these (None: the operator makes no room for the pod).
 
-    It is valid until `until` (epoch seconds), if `key` stays the same.
+    The record is valid until `until` (epoch seconds), as long as `key` stays the same.
     """
 
     pod: objects.Pod
@@ -54,14 +55,14 @@ class _Waiting:
     until: float
     gang: str
     waits: bool
-    """Whether pods that make room for it still exist."""
+    """Whether pods that are deleted for it still exist."""
 
 
 class ForeignPods:
     """The foreign pods at the last refresh.
 
     `expired` are pods whose reservation has run out and must be removed. `renewable` are pods whose reservation must be
-    written again. `again_at` is when (epoch seconds) any of this changes without an event.
+    written again. `again_at_epoch` is when any of this changes without an event.
 
     Args:
         backoff: A pod's (uid) back-off: until when (epoch seconds), and why; None for no back-off.
@@ -82,31 +83,33 @@ class ForeignPods:
     ) -> None:
         self._ledger, self._settings, self._nodes, self._quarantine = ledger, settings, nodes, quarantine
         self._clock, self._volumes, self._backoff, self._is_being_cleared = clock, volumes, backoff, is_being_cleared
-        self._waiting: dict[str, _Waiting] = {}
+        self._waiting: dict[str, _WaitingPod] = {}
         self._gangs, self._places = WholeGangs(), GangNodes()
         self._all: tuple[ForeignPod, ...] = ()
         self.expired: tuple[objects.Pod, ...] = ()
         self.renewable: tuple[tuple[objects.Pod, Reservation], ...] = ()
-        self.again_at = inf
+        self.again_at_epoch = inf
 
     def refresh(self, now: float) -> tuple[ForeignPod, ...]:
-        """All foreign pods at `now` (epoch seconds); the same object while nothing of them changes."""
+        """All foreign pods at `now` (epoch seconds); the same object while none of them changes."""
         pods = self._ledger.waiting_foreign_pods()
         if not pods and not self._waiting:
             return self._all
-        before, self._waiting = self._waiting, {}
-        self._note_bound(before, {pod.metadata.uid for pod in pods}, now)
+        previous, self._waiting = self._waiting, {}
+        self._note_bound(previous, {pod.metadata.uid for pod in pods}, now)
         for pod in pods:
-            if (waiting := self._guarded(pod, before.get(pod.metadata.uid), now)) is not None:
+            if (waiting := self._guarded(pod, previous.get(pod.metadata.uid), now)) is not None:
                 self._waiting[pod.metadata.uid] = waiting
         gangs: dict[str, dict[str, ForeignPod | None]] = {}
         for uid, waiting in self._waiting.items():
             if waiting.gang:
                 gangs.setdefault(waiting.gang, {})[uid] = waiting.foreign_pod
         self._places.forget_deleted(gangs.keys())
-        instead = self._gangs.without_unsettled(gangs, now)
-        self.again_at = min((waiting.until for waiting in self._waiting.values()), default=inf)
-        self.again_at = min(self.again_at, self._gangs.again_at)
+        in_gangs = {uid: waiting.pod for uid, waiting in self._waiting.items() if waiting.gang}
+        untried = {uid for uid, pod in in_gangs.items() if convert.is_untried(pod)}
+        instead = self._gangs.without_unsettled(gangs, untried, now)
+        self.again_at_epoch = min((waiting.until for waiting in self._waiting.values()), default=inf)
+        self.again_at_epoch = min(self.again_at_epoch, self._gangs.again_at_epoch)
         self.expired = tuple(waiting.pod for waiting in self._waiting.values() if waiting.reserved.has_run_out(now))
         self.renewable = self._renewable(now)
         ours = ((uid, waiting.foreign_pod) for uid, waiting in self._waiting.items() if waiting.foreign_pod is not None)
@@ -115,7 +118,7 @@ class ForeignPods:
             self._all = foreign_pods
         return self._all
 
-    def _note_bound(self, before: Mapping[str, _Waiting], uids: Set[str], now: float) -> None:
+    def _note_bound(self, before: Mapping[str, _WaitingPod], uids: Set[str], now: float) -> None:
         """Note the pods of gangs that were bound since the last refresh, each with the node that was kept for it.
 
         Args:
@@ -136,10 +139,10 @@ class ForeignPods:
     def _renewable(self, now: float) -> tuple[tuple[objects.Pod, Reservation], ...]:
         """The pods whose nomination must be renewed now.
 
-        kube-scheduler removes the nomination of a pod at each failed try, and then tries all other pods again (45).
-        Renewed nominations would therefore cause one try after the other while pods still leave the node. So meanwhile
-        a nomination is renewed only if it protects something: if another pod without a node could take the room, or
-        kube-scheduler could preempt elsewhere for this pod.
+        kube-scheduler removes the nomination of a pod at each failed try, and then tries all other pods again (45). So
+        while pods still leave the node, each renewed nomination would cause another failed try. Meanwhile a nomination
+        is renewed only if it protects something: if another pod without a node could take the room, or if
+        kube-scheduler could preempt on another node for this pod.
         """
         rivals = any(not waiting.reserved.node for waiting in self._waiting.values())
         renewable = (waiting for waiting in self._waiting.values() if is_renewable(waiting.pod, waiting.reserved, now))
@@ -152,11 +155,11 @@ class ForeignPods:
     def note_served(self, uids: Set[str], tried: Set[str], now: float) -> list[frozenset[str]]:
         """Note the pods (uids) that got places in a pass; see `WholeGangs.note_served`."""
         first_backoffs = self._gangs.note_served(uids, tried, now)
-        self.again_at = min(self.again_at, self._gangs.again_at)
+        self.again_at_epoch = min(self.again_at_epoch, self._gangs.again_at_epoch)
         return first_backoffs
 
     def read_ahead(self, now: float) -> Iterator[None]:
-        """If many pods are new or changed, read one of them per step (91). The next refresh uses them."""
+        """If many pods are new or changed, read one of them per step (91). The next refresh uses the results."""
         changed = [pod for pod in self._ledger.waiting_foreign_pods() if not self._knows(pod)]
         for pod in changed if len(changed) > FEW_PODS else ():
             if (waiting := self._guarded(pod, self._waiting.get(pod.metadata.uid), now)) is not None:
@@ -167,13 +170,15 @@ class ForeignPods:
         waiting = self._waiting.get(pod.metadata.uid)
         return waiting is not None and waiting.pod is pod  # unchanged means identical (23)
 
-    def _guarded(self, pod: objects.Pod, before: _Waiting | None, now: float) -> _Waiting | None:
-        """The pod as read now; None while it is quarantined: nothing is done for it, and its reservation stays (88)."""
+    def _guarded(self, pod: objects.Pod, before: _WaitingPod | None, now: float) -> _WaitingPod | None:
+        """The pod as read now. None while it is quarantined: the operator does nothing for it, and its reservation
+        stays (88).
+        """
         meta = pod.metadata
         name = f"{meta.namespace}/{meta.name}"
         return self._quarantine.attempt("pod", meta.uid, name, lambda: self._read_pod(pod, before, now))
 
-    def _read_pod(self, pod: objects.Pod, before: _Waiting | None, now: float) -> _Waiting:
+    def _read_pod(self, pod: objects.Pod, before: _WaitingPod | None, now: float) -> _WaitingPod:
         context = self._context(pod)
         seen = before if before is not None and before.pod is pod else None
         written, gang = (seen.written, seen.gang) if seen else (reservation_of(pod), gang_of(pod))
@@ -188,7 +193,7 @@ class ForeignPods:
         foreign_pod, until = foreign_pod_of(pod, gang, reserved, context, self._settings, now)
         if before is not None and before.foreign_pod == foreign_pod:
             foreign_pod = before.foreign_pod
-        return _Waiting(pod, written, reserved, key, foreign_pod, until, gang, waits)
+        return _WaitingPod(pod, written, reserved, key, foreign_pod, until, gang, waits)
 
     def _context(self, pod: objects.Pod) -> PodContext:
         meta, nominated = pod.metadata, pod.status.nominated_node_name
@@ -198,12 +203,13 @@ class ForeignPods:
         )
 
     def _prolonged(
-        self, reserved: Reservation, before: _Waiting | None, now: float, *, waits: bool, moved: bool
+        self, reserved: Reservation, before: _WaitingPod | None, now: float, *, waits: bool, moved: bool
     ) -> Reservation:
-        """The reservation with its present end: its time begins when the pods that make room are deleted (145), and
-        again when it moves to another node of its gang (167).
+        """The reservation with its present end. Its time begins when the pods that make room are deleted (145), and
+        again when the reservation moves to another node of the gang (167).
 
-        It ends at the latest when one of these pods is overdue, because that pod's room then counts as used again (40).
+        It ends at the latest when one of these leaving pods is overdue, because the room of such a pod counts as used
+        again (40).
         """
         same = before is not None and before.reserved.node == reserved.node and before.reserved.since == reserved.since
         until = before.reserved.until if before is not None and same else 0.0

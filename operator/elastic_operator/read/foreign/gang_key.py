@@ -23,10 +23,10 @@ def may_be_split(pod: Pod) -> bool:
 
 
 def gang_of(pod: Pod) -> str:
-    """The name of the pod's gang, unique to its namespace; "" for a pod on its own.
+    """The name of the pod's gang, unique in the cluster; "" for a pod on its own.
 
-    The name is that of its annotation, else of its PodGroup (the API server's own, or that of scheduler-plugins), its
-    JobSet, its group of a LeaderWorkerSet, or its controller, unless that is a controller of servers.
+    The first of these that the pod has gives the name: its annotation, its PodGroup (of the API server, or of
+    scheduler-plugins), its JobSet, its group of a LeaderWorkerSet, its controller. A controller of servers gives none.
     """
     meta, group = pod.metadata, pod.spec.scheduling_group
     if meta.annotations.gang == NO_GANG:

@@ -1,8 +1,8 @@
-"""The places of a gang are one pool (167).
+"""Treats the places of a gang as one pool (167).
 
-kube-scheduler does not keep to nominations: once a node is free, it binds the pod of the gang that it tries first. The
-pod for which that node was kept then gets the node of the bound pod. Both facts are in one event. So no node of the
-gang ever looks free for others, even while watch events are late.
+kube-scheduler does not keep to nominations: once a node is free, it binds the first pod of the gang that it tries. The
+pod for which that node was kept then gets the node that was kept for the bound pod. One event shows both facts. So no
+node of the gang ever looks free for others, even while watch events are late.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Set
 
 
 class GangNodes:
-    """Places that a pod of a gang used although they were kept for another pod of the gang."""
+    """Remembers which pods of a gang use a place that was kept for another pod of the gang."""
 
     def __init__(self) -> None:
         self._taken: dict[str, dict[str, tuple[str, float]]] = {}

@@ -1,9 +1,11 @@
-"""A place kept for a foreign pod: kube-scheduler's own nomination, and a condition that says it is ours.
+"""The reservation of a place for a foreign pod: kube-scheduler's own nomination, and a condition which says that the
+operator made it.
 
-`status.nominatedNodeName` makes kube-scheduler keep the room from pods of equal and lower priority (KEP-5278); the
-setter must clear it (41). The condition, in the same write, says until when the pod has the place, and which nodes did
-not work. So a new leader finds all of it there (45). Both are in the status, which no user may write. Releases up to
-0.2 used an annotation instead of the condition. It could be forged.
+`status.nominatedNodeName` makes kube-scheduler keep the room from pods of equal and lower priority (KEP-5278); whoever
+sets the field must clear it (41). The condition is part of the same write. It says until when the pod has the place,
+and on which nodes earlier reservations ran out, so that a new leader finds everything there (45). Both fields are in
+the status, which no user may write. Releases up to 0.2 used an annotation instead of the condition; users could forge
+it.
 """
 
 from __future__ import annotations
@@ -20,11 +22,11 @@ FIRST_AVOIDED_SECONDS = 60.0
 MAX_AVOIDED_SECONDS = 3600.0
 """How long a node on which a reservation ran out is avoided: at first, and doubled each time up to the longest."""
 _MAX_TIMES = 10
-"""After this many times, the time does not grow any more."""
+"""After this many reservations ran out on a node, the time does not grow any more."""
 MAX_AVOIDED = 16
-"""The most nodes that are remembered for one pod; the latest failures count."""
+"""The most nodes that are remembered for one pod; the earliest ones are forgotten first."""
 MAX_ANNOTATION = 16_384
-"""The longest annotation that is read: three times what those names and numbers take. A longer one is not ours."""
+"""The longest annotation that is read: three times the length of the longest one that the operator wrote."""
 MAX_ANNOTATED_SECONDS = 600.0
 """An annotation of an older release reserves a node for no longer than this, once it has become a condition."""
 CONDITION = f"{GROUP}/Reserved"
@@ -76,7 +78,7 @@ class Reservation(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def _believed(times: int) -> int:
-    """That many times, within what makes a difference: anybody may have written an annotation."""
+    """The number, cut to 0 and `_MAX_TIMES`, because anybody may have written an annotation."""
     return min(max(times, 0), _MAX_TIMES)
 
 

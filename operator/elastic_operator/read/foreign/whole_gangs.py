@@ -1,12 +1,13 @@
 """Decides which gangs of foreign pods are whole, so that places may be planned for them (144).
 
 The final number of a gang's pods is unknown: a controller creates them one by one, and kube-scheduler tries them one by
-one. So a gang counts as whole when it has not grown for a second and kube-scheduler has found no room for any of its
-pods.
+one. So a gang counts as whole when it has not grown for a second, and kube-scheduler has found no room for any of its
+pods. If a gang may be split, some of its pods may wait for something else than room; such a gang counts as whole once
+kube-scheduler has tried each of its pods (190).
 
-To find that there is no room for a large gang takes a plan for most of its pods. So a gang that got nothing backs off:
-for a second per 32 pods at first, twice as long each time, and a minute at most. Pods of a gang that backs off may use
-free room one by one; nothing is preempted for them.
+It takes a plan for most pods of a large gang to find that there is no room for the gang. So a gang that got nothing
+backs off: at first for a second per 32 pods, then twice as long each time, a minute at most. Meanwhile its pods may use
+free room one by one, and nothing is preempted for them.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 from math import ceil, inf
 
+from elastic_operator.memory import KeyedCache
 from elastic_operator.plan.facts.allocation_inputs import ForeignPod
 from elastic_operator.plan.facts.times import NEVER_FAILED, Attempts
 
@@ -22,7 +24,11 @@ SETTLED_SECONDS = 1.0
 """At its default of 20 requests a second, kube-controller-manager creates twenty pods in that time."""
 MAX_GROWING_SECONDS = 10.0
 """A gang may grow for this long without a second's pause. Then its existing pods are served."""
-MAX_GANG_PODS = 1_000
+MAX_UNTRIED_SECONDS = 60.0
+"""A gang that may be split waits for this long in all until kube-scheduler has tried each of its pods, and for
+`MAX_GROWING_SECONDS` while it tries no further pod. On a busy machine it tries thirteen pods a second.
+"""
+MAX_PODS_OF_A_GANG = 1_000
 PODS_A_SECOND, MAX_GANG_BACKOFF_SECONDS = 32, 60.0
 
 
@@ -30,14 +36,25 @@ PODS_A_SECOND, MAX_GANG_BACKOFF_SECONDS = 32, 60.0
 class _Gang:
     """A gang with its waiting pods (uids). Times are epoch seconds.
 
-    `first`: when it began to grow, for the first time or again. `grown`: when it last grew. `backoff`: how often in a
-    row it got nothing, and until when it backs off.
+    `first`: when it began to grow, for the first time or again. `grown`: when it last grew. `untried`: the pods that
+    kube-scheduler has not tried yet; `tried`: when this set last changed. `backoff`: how often in a row the gang got
+    nothing, and until when it backs off.
     """
 
     uids: frozenset[str]
     first: float
     grown: float
+    untried: frozenset[str] = frozenset()
+    tried: float = 0.0
     backoff: Attempts = NEVER_FAILED
+
+    @property
+    def settled_at(self) -> float:
+        """When it may be served as it is."""
+        settled_at = min(self.grown + SETTLED_SECONDS, self.first + MAX_GROWING_SECONDS)
+        if not self.untried:
+            return settled_at
+        return max(settled_at, min(self.tried + MAX_GROWING_SECONDS, self.first + MAX_UNTRIED_SECONDS))
 
 
 class WholeGangs:
@@ -49,12 +66,12 @@ class WholeGangs:
         self._gangs: dict[str, _Gang] = {}
         self._in_this_pass: dict[str, frozenset[str]] = {}
         """The gangs that this pass may serve, and their pods (uids) that have no place yet."""
-        self._instead: dict[str, tuple[ForeignPod, ForeignPod]] = {}
-        """By uid of a pod whose gang cannot be served: that pod, and the pod to plan for instead."""
-        self.again_at = inf
+        self._replaced: KeyedCache[tuple[ForeignPod, bool], ForeignPod] = KeyedCache()
+        """By uid of a pod whose gang cannot be served: the pod to plan for instead."""
+        self.again_at_epoch = inf
 
     def without_unsettled(
-        self, waiting: Mapping[str, Mapping[str, ForeignPod | None]], now: float
+        self, waiting: Mapping[str, Mapping[str, ForeignPod | None]], untried: Set[str], now: float
     ) -> Mapping[str, ForeignPod]:
         """The foreign pods (by uid) to plan for instead of pods of unsettled gangs: still growing, in back-off, or not
         whole.
@@ -62,10 +79,11 @@ class WholeGangs:
         Args:
             waiting: For each gang, its waiting pods (by uid); None for a pod that waits for something else, or that
                 kube-scheduler has not tried yet.
+            untried: The pods (uids) that kube-scheduler has not tried yet.
             now: Epoch seconds.
         """
-        before, instead_before = self._gangs, self._instead
-        self._gangs, self._instead, self._in_this_pass, self.again_at = {}, {}, {}, inf
+        before, instead = self._gangs, dict[str, ForeignPod]()
+        self._gangs, self._in_this_pass, self.again_at_epoch = {}, {}, inf
         for name, pods in waiting.items():
             gang = before.get(name)
             if gang is None or gang.grown > now:
@@ -73,12 +91,13 @@ class WholeGangs:
             elif not pods.keys() <= gang.uids:
                 anew = now >= gang.grown + SETTLED_SECONDS
                 gang = replace(gang, uids=frozenset(pods), grown=now, first=now if anew else gang.first)
+            if gang.untried != pods.keys() & untried:
+                gang = replace(gang, untried=frozenset(pods.keys() & untried), tried=now)
             self._gangs[name] = gang
-            settled_at = min(gang.grown + SETTLED_SECONDS, gang.first + MAX_GROWING_SECONDS)
-            self.again_at = min(
-                self.again_at, *(ceil(time) for time in (settled_at, gang.backoff.until) if now < time), inf
+            self.again_at_epoch = min(
+                self.again_at_epoch, *(ceil(time) for time in (gang.settled_at, gang.backoff.until) if now < time), inf
             )
-            can_be_served = now >= settled_at and _can_be_served(pods.values())
+            can_be_served = now >= gang.settled_at and _can_be_served(pods.values())
             backs_off = can_be_served and now < gang.backoff.until <= now + MAX_GANG_BACKOFF_SECONDS + 1
             is_planned = can_be_served and not backs_off
             if is_planned:
@@ -88,8 +107,9 @@ class WholeGangs:
             for uid, pod in pods.items() if not is_planned or len(pods) == 1 else ():
                 if pod is not None and (backs_off or not pod.has_reservation):
                     may_preempt = pod.may_preempt and is_planned
-                    self._instead[uid] = _alone(pod, may_preempt=may_preempt, before=instead_before.get(uid))
-        return {uid: held for uid, (_, held) in self._instead.items()}
+                    instead[uid] = self._replaced.get(uid, (pod, may_preempt), _without_gang, pod, may_preempt)
+        self._replaced.drop_absent(instead.keys())
+        return instead
 
     def note_served(self, uids: Set[str], tried: Set[str], now: float) -> list[frozenset[str]]:
         """Note the pods (uids) that got places in a pass. Gangs that were `tried` and got none back off.
@@ -104,10 +124,10 @@ class WholeGangs:
             elif name in tried:
                 backoff = gang.backoff.failed(now, len(pods) / PODS_A_SECOND, MAX_GANG_BACKOFF_SECONDS)
                 self._gangs[name] = replace(gang, backoff=replace(backoff, until=ceil(backoff.until)))
-                self.again_at = min(self.again_at, ceil(backoff.until))
+                self.again_at_epoch = min(self.again_at_epoch, ceil(backoff.until))
                 first_backoffs += [pods] if not gang.backoff.times else []
             else:  # its turn did not come: a pass serves only so many gangs
-                self.again_at = min(self.again_at, ceil(now + SETTLED_SECONDS))
+                self.again_at_epoch = min(self.again_at_epoch, ceil(now + SETTLED_SECONDS))
         self._in_this_pass = {}
         return first_backoffs
 
@@ -121,13 +141,9 @@ def _can_be_served(pods: Collection[ForeignPod | None]) -> bool:
     """Whether the gang is not too large, and either all of its pods wait for GPUs alone or it may be split."""
     waiting = [pod for pod in pods if pod is not None]
     all_wait = len(waiting) == len(pods) or all(pod.may_be_split for pod in waiting)
-    return len(waiting) <= MAX_GANG_PODS and all_wait and not any(pod.unplannable for pod in waiting)
+    return len(waiting) <= MAX_PODS_OF_A_GANG and all_wait and not any(pod.unplannable for pod in waiting)
 
 
-def _alone(
-    pod: ForeignPod, *, may_preempt: bool, before: tuple[ForeignPod, ForeignPod] | None
-) -> tuple[ForeignPod, ForeignPod]:
-    """The foreign pod, and the one to use instead; the same objects as before if nothing has changed."""
-    if before is not None and before[0] is pod and before[1].may_preempt is may_preempt:
-        return before
-    return pod, replace(pod, gang="", may_preempt=may_preempt)
+def _without_gang(pod: ForeignPod, may_preempt: bool) -> ForeignPod:
+    """The pod as one without a gang."""
+    return replace(pod, gang="", may_preempt=may_preempt)

@@ -1,9 +1,9 @@
 """The pods that may be preempted for a preemptor: the units that are preempted together, their costs, and their
 order.
 
-Within a team, a minimum may take pods of other jobs above their minima, whole jobs of strictly lower priority, and
-whole jobs whose turn is over. From another team it may take the same, and whole jobs of any priority, if it is entitled
-to that (`rules`). Growth takes from other teams only.
+Within its team, a job may preempt for its minimum: pods of other jobs above their minima, whole jobs of strictly lower
+priority, and whole jobs whose turn is over. If the job's team is entitled to it (`rules`), the job may preempt the same
+from another team, and whole jobs of any priority. For growth, a job preempts pods of other teams only.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from elastic_operator.plan.allocation.node_board import Seat
 from elastic_operator.plan.allocation.preemption.rules import PreemptionCheck
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.allocation_inputs import Load, Member
-from elastic_operator.plan.facts.roles import leaving_order
+from elastic_operator.plan.facts.pod_order import leaving_order
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 _LAST = 1 << 30
-"""The index of pods that do not exist yet: they are preempted before existing ones."""
+"""The index of pods that do not exist yet. Such pods are preempted before existing ones."""
 
 
 class UnitKind(IntEnum):
@@ -45,7 +45,7 @@ class UnitKind(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class VictimUnit:
     """Pods that are preempted together. `members` and `seats` are those on the node in question.
 
     `gpus` are all GPUs of the unit, `held_gpus` the part of these that pods hold already.
@@ -84,12 +84,14 @@ class Unit:
 
 
 def victim_order(entry: Entry, *, whole: bool = False) -> tuple[int, float, int]:
-    """The order in which jobs lose pods: see `Unit.victim_order`. A `whole` job loses the same in any mode."""
+    """Sort key: the job that loses pods first; see `Unit.victim_order`. If a `whole` job is preempted, the cost of a
+    change of size does not count: in any mode the job loses its work since the last checkpoint.
+    """
     demand = entry.demand
-    return demand.priority, 0.0 if whole else demand.resize_cost, -entry.rank
+    return demand.priority, 0.0 if whole else demand.resize_cost, -entry.position
 
 
-def unit_order(unit: Unit, check: PreemptionCheck | None) -> tuple[float, ...]:
+def unit_order(unit: VictimUnit, check: PreemptionCheck | None) -> tuple[float, ...]:
     """Sort key: cheap kinds first, then the team with the highest share value, then the weakest."""
     value = check.share_value(unit.entry.account) if check and unit.entry.account else -1.0
     return unit.kind, -value, *unit.victim_order
@@ -120,23 +122,23 @@ class Candidates:
         return self._growing, self._max_kind
 
     def check(self, need: int) -> PreemptionCheck | None:
-        """A try to take that many GPUs from other teams; None for a preemptor that wants no GPUs."""
+        """A new check for a preemptor that lacks `need` GPUs; None for a preemptor that wants no GPUs."""
         account = self._preemptor.account
         return PreemptionCheck(account, need, growing=self._growing) if account else None
 
-    def any(self) -> bool:
+    def may_have_any(self) -> bool:
         """Whether there may be a candidate. False is certain, True is not."""
         if self._victim_accounts:
             return True
         team = [] if self._growing else self._state.queues.by_team[self._preemptor.team]
         return any(gives_within_team(self._state, entry, self._preemptor) for entry in team)
 
-    def nodes(self, check: PreemptionCheck | None) -> set[int]:
-        """The nodes on which one unit at least may be preempted by itself, as far as its account decides that.
+    def nodes_with_victims(self, check: PreemptionCheck | None) -> set[int]:
+        """The nodes on which at least one unit may be preempted, if only the units' accounts are examined.
 
         An account that cannot give one GPU gives no larger unit either. While many jobs wait for planned pods, most
-        teams have no more to give, and the units of each node need not be examined to find that (185). Pods without
-        GPUs are units of 0 GPUs.
+        teams have no more GPUs to give, and this question about their accounts saves a look at each unit (185). A pod
+        without GPUs is a unit of 0 GPUs.
         """
         state, able = self._state, list[Entry]()
         for account in self._victim_accounts if check else ():
@@ -153,18 +155,24 @@ class Candidates:
     def weakest_first(self, check: PreemptionCheck, gpus: int) -> list[Entry]:
         """Jobs of other teams that can spare a worker with that many GPUs, in the order of preemption."""
         entries = [
-            c
+            entry
             for account in self._victim_accounts
-            for c in self._state.queues.by_account[account]
-            if c.worker.gpus >= gpus
+            for entry in self._state.queues.by_account[account]
+            if entry.worker.gpus >= gpus
         ]
-        able = [c for c in entries if c.spare and c.complete and c.team != self._preemptor.team]
-        able = [c for c in able if self._may_give(c)]
-        return sorted(able, key=lambda c: (-check.share_value(c.account) if c.account else 0.0, victim_order(c)))
+        able = [
+            entry
+            for entry in entries
+            if entry.spare_workers and entry.has_minimum and entry.team != self._preemptor.team
+        ]
+        able = [entry for entry in able if self._may_give(entry)]
+        return sorted(
+            able, key=lambda entry: (-check.share_value(entry.account) if entry.account else 0.0, victim_order(entry))
+        )
 
-    def on_node(self, node: int) -> Iterator[Unit]:
-        """The units on one node, each judged alone. The caller checks again which of them may be preempted
-        together.
+    def on_node(self, node: int) -> Iterator[VictimUnit]:
+        """The units on one node that may be preempted, each judged alone. The caller checks which of them may be
+        preempted together.
         """
         here: dict[Entry, tuple[list[Member], list[Seat]]] = {}
         for entry, member in self._state.residents[node].values():
@@ -175,23 +183,23 @@ class Candidates:
             if self._may_give(entry):
                 yield from (unit for unit in self._units(entry, members, seats) if unit.kind <= self._max_kind)
 
-    def under(self, account: Account) -> list[Entry]:
+    def below_account(self, account: Account) -> list[Entry]:
         """The jobs with candidates that are charged to that account or to one below it."""
-        charged = (c for c in self._state.queues.entries if c.account and account in c.account.path)
+        charged = (entry for entry in self._state.queues.entries if entry.account and account in entry.account.path)
         return [entry for entry in charged if entry.size and self._may_give(entry)]
 
-    def singles(self, entry: Entry) -> list[Unit]:
+    def single_pods(self, entry: Entry) -> list[VictimUnit]:
         """The job's pods that are preempted one by one, on all nodes, in the order of preemption."""
-        units = self._singles(entry, leaving_order(entry.kept), entry.seats)
+        units = self._single_pods(entry, leaving_order(entry.kept), entry.seats)
         return [unit for unit in units if unit.kind <= self._max_kind]
 
-    def whole(self, entry: Entry) -> Unit | None:
+    def whole_job(self, entry: Entry) -> VictimUnit | None:
         """The unit of all pods of the job, if it may be preempted."""
         members, seats = leaving_order(entry.kept), entry.seats
-        unit = self._whole(entry, members, seats, besides=len(self._singles(entry, members, seats)))
+        unit = self._whole_job(entry, members, seats, besides=len(self._single_pods(entry, members, seats)))
         return unit if unit and unit.kind <= self._max_kind else None
 
-    def may_be_preempted(self, unit: Unit, check: PreemptionCheck | None) -> bool:
+    def may_be_preempted(self, unit: VictimUnit, check: PreemptionCheck | None) -> bool:
         """Whether the preemptor may take the unit beside the units that it has taken so far."""
         if self._in_team(unit.entry) or unit.entry.account is None or check is None:
             return True
@@ -207,7 +215,7 @@ class Candidates:
         if entry is preemptor:
             return not self._growing
         if entry.is_foreign_pod:
-            return bool(entry.seats) and not entry.nominated_node and entry.account in self._victim_accounts
+            return bool(entry.seats) and not entry.held_node and entry.account in self._victim_accounts
         if not entry.demand.preemptible or (preemptor.is_foreign_pod and not self._state.inputs.reclaiming):
             return False
         if preemptor.has_kube_scheduler_preempt(entry):
@@ -216,25 +224,25 @@ class Candidates:
             return not self._growing
         return entry.account in self._victim_accounts
 
-    def _units(self, entry: Entry, members: Iterable[Member], seats: Sequence[Seat]) -> Iterator[Unit]:
+    def _units(self, entry: Entry, members: Iterable[Member], seats: Sequence[Seat]) -> Iterator[VictimUnit]:
         """The units of a job among these pods, in the order of preemption."""
         members = leaving_order(members)
-        singles = self._singles(entry, members, seats)
+        singles = self._single_pods(entry, members, seats)
         yield from singles
-        if whole := self._whole(entry, members, seats, besides=len(singles)):
+        if whole := self._whole_job(entry, members, seats, besides=len(singles)):
             yield whole
 
-    def _singles(self, entry: Entry, members: Sequence[Member], seats: Sequence[Seat]) -> list[Unit]:
-        """The units that are preempted one by one. After the first is preempted, the answer is the same without it."""
+    def _single_pods(self, entry: Entry, members: Sequence[Member], seats: Sequence[Seat]) -> list[VictimUnit]:
+        """The units that are preempted one by one. After the first unit is preempted, the answer has the others."""
         workers = [m for m in members if m.role != ROLE_MASTER]
         singles = [_of_seat(entry, s) for s in seats if s.role == ROLE_WORKER] + [
             self._of_member(entry, m) for m in workers
         ]
         if entry is self._preemptor:
-            own = singles[: entry.spare if not entry.has_master else 0]
+            own = singles[: entry.spare_workers if not entry.has_master else 0]
             return [replace(unit, kind=UnitKind.OWN) for unit in own if unit.members]
-        if entry.complete:
-            return singles[: entry.spare]
+        if entry.has_minimum:
+            return singles[: entry.spare_workers]
         if entry.has_reserved_seats:
             may_be_preempted = not self._in_team(entry) or entry.demand.priority < self._preemptor.demand.priority
             return (
@@ -244,11 +252,13 @@ class Candidates:
             )
         return [] if entry.admitted else [replace(unit, kind=UnitKind.INCOMPLETE) for unit in singles]
 
-    def _whole(self, entry: Entry, members: Sequence[Member], seats: Sequence[Seat], *, besides: int) -> Unit | None:
-        """The unit of all pods of the job, if more of its pods are here than those preempted one by one."""
+    def _whole_job(
+        self, entry: Entry, members: Sequence[Member], seats: Sequence[Seat], *, besides: int
+    ) -> VictimUnit | None:
+        """The unit of all pods of the job; None if all of these pods can be preempted one by one."""
         if entry is self._preemptor or besides >= len(members) + len(seats):
             return None
-        if entry.complete:
+        if entry.has_minimum:
             return self._of_all(UnitKind.JOB, entry, members, seats) if self._may_be_preempted_whole(entry) else None
         return (
             None
@@ -264,26 +274,26 @@ class Candidates:
         least = entry.account.team.min_runtime_seconds if entry.account and entry.kept else 0
         return not entry.demand.running_since or self._state.now >= entry.demand.running_since + least
 
-    def _of_member(self, entry: Entry, member: Member) -> Unit:
-        return Unit(UnitKind.SURPLUS, entry, (member,), (), member.gpus, member.gpus)
+    def _of_member(self, entry: Entry, member: Member) -> VictimUnit:
+        return VictimUnit(UnitKind.SURPLUS, entry, (member,), (), member.gpus, member.gpus)
 
-    def _of_all(self, kind: UnitKind, entry: Entry, members: Sequence[Member], seats: Sequence[Seat]) -> Unit:
+    def _of_all(self, kind: UnitKind, entry: Entry, members: Sequence[Member], seats: Sequence[Seat]) -> VictimUnit:
         held = sum(member.gpus for member in entry.kept)
         coming = sum(entry.requirements(seat.role).gpus for seat in entry.seats)
-        return Unit(kind, entry, tuple(members), tuple(seats), held + coming, held)
+        return VictimUnit(kind, entry, tuple(members), tuple(seats), held + coming, held)
 
 
 def gives_within_team(state: AllocationState, entry: Entry, preemptor: Entry) -> int:
-    """The GPUs that can be preempted from a job for the minimum of another job of its team, or for its own."""
+    """The GPUs that can be preempted from a job for the minimum of another job of its team, or for its own minimum."""
     if entry is preemptor:
-        return 0 if entry.has_master else entry.spare * entry.worker.gpus
+        return 0 if entry.has_master else entry.spare_workers * entry.worker.gpus
     if not entry.demand.preemptible or not entry.size:
         return 0
     if entry.has_reserved_seats and entry.demand.priority >= preemptor.demand.priority:
         return 0
-    if not entry.complete:
+    if not entry.has_minimum:
         return 0 if entry.admitted else entry.gpus
-    return entry.gpus if _yields_to(state, entry, preemptor) else entry.spare * entry.worker.gpus
+    return entry.gpus if _yields_to(state, entry, preemptor) else entry.spare_workers * entry.worker.gpus
 
 
 def given_within_team(state: AllocationState, preemptor: Entry) -> int:
@@ -301,8 +311,8 @@ def given_within_team(state: AllocationState, preemptor: Entry) -> int:
 
 
 def _yields_to(state: AllocationState, entry: Entry, preemptor: Entry) -> bool:
-    """Whether a whole job may be preempted for another job of its team: for one of higher priority, or for any if its
-    own turn is over.
+    """Whether a whole job may be preempted for another job of its team: the other job has a higher priority, or an
+    equal one and the first job's turn is over.
     """
     if not state.may_preempt_whole_jobs(preemptor):
         return False
@@ -314,11 +324,11 @@ def _yields_to(state: AllocationState, entry: Entry, preemptor: Entry) -> bool:
     return state.now >= entry.demand.running_since + quantum
 
 
-def _of_seat(entry: Entry, seat: Seat) -> Unit:
-    return Unit(UnitKind.SURPLUS, entry, (), (seat,), entry.requirements(seat.role).gpus, 0)
+def _of_seat(entry: Entry, seat: Seat) -> VictimUnit:
+    return VictimUnit(UnitKind.SURPLUS, entry, (), (seat,), entry.requirements(seat.role).gpus, 0)
 
 
-def preempt_units(state: AllocationState, preemptor: Entry, units: Iterable[Unit]) -> None:
+def preempt_units(state: AllocationState, preemptor: Entry, units: Iterable[VictimUnit]) -> None:
     """Preempt the units for the preemptor."""
     for unit in units:
         state.victims.note(unit.entry, unit.entry.kept if unit.whole else unit.members, preemptor)

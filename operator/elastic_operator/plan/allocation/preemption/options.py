@@ -2,8 +2,8 @@
 
 While the preemptor, or an equivalent one, preempts on other nodes, an option hardly ever gets cheaper. So options are
 found once for all equivalent preemptors. An option is checked again when pods are preempted on its node, and when it is
-the cheapest left (44). If none is left, they are searched once more if the preemptor's team, or a parent of it, uses
-less than in the search: the preemptor may be entitled to more pods of other teams since then (189).
+the cheapest remaining one (44). If no option remains, the search is repeated, provided that the preemptor's team, or a
+parent of it, uses less than during the search: the preemptor may now be entitled to more pods of other teams (189).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from heapq import heapify, heappop, heappush
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.equivalence import equivalence_key
 from elastic_operator.plan.allocation.pass_state import FoundOptions
-from elastic_operator.plan.allocation.preemption.candidates import Candidates, Unit, UnitKind, unit_order
+from elastic_operator.plan.allocation.preemption.candidates import Candidates, UnitKind, VictimUnit, unit_order
 from elastic_operator.plan.allocation.preemption.rules import PreemptionCheck
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_worker.contract import ROLE_WORKER
@@ -26,7 +26,7 @@ class Option:
     """One pod fits onto the node if these units are preempted."""
 
     node: int
-    units: tuple[Unit, ...]
+    units: tuple[VictimUnit, ...]
     price: tuple[float, ...]
 
 
@@ -74,7 +74,7 @@ class Options:
 
     def _search(self, role: str, check: PreemptionCheck | None) -> list[tuple[tuple[float, ...], int]]:
         nodes = self._preemptor.requirements(role).node_set & (
-            self._candidates.nodes(check) if self._only is None else {self._only}
+            self._candidates.nodes_with_victims(check) if self._only is None else {self._only}
         )
         options = (self._option(role, node, check) for node in nodes)
         found = [(option.price, option.node) for option in options if option is not None]
@@ -126,7 +126,7 @@ class Options:
         state, preemptor, candidates = self._state, self._preemptor, self._candidates
         if preemptor.is_foreign_pod and _is_promised(state, node, preemptor):
             return None
-        pool, chosen = list(candidates.on_node(node)), list[Unit]()
+        pool, chosen = list(candidates.on_node(node)), list[VictimUnit]()
         if not pool or not _fits_without(state, preemptor, role, node, pool):
             return None
         trial = check.copy() if check else None
@@ -153,21 +153,22 @@ def _use_after(check: PreemptionCheck | None) -> tuple[int, ...]:
 
 
 def _uses_less(check: PreemptionCheck | None, found: FoundOptions) -> bool:
-    """Whether the preemptor will use less, at any level, than with the use that decided which options were found."""
+    """Whether the preemptor will use less, at any level, than the use that the search was made with."""
     return any(now < then for now, then in zip(_use_after(check), found.use_after, strict=True))
 
 
 def _is_promised(state: AllocationState, node: int, preemptor: Entry) -> bool:
-    """Whether pods are preempted there already for another foreign pod (46).
+    """Whether pods on the node are preempted already for another foreign pod (46).
 
-    kube-scheduler counts a pod that is nominated for a node as if it were there. So two such pods would keep each other
-    out until the room of both is free. The pods of one gang wait for all of it anyway.
+    kube-scheduler counts a nominated pod as if it were on its node. So if two pods were nominated for one node, each
+    would keep the other out until the room of both is free. The pods of one gang are the exception: they wait until all
+    the room of the gang is free anyway.
     """
     others = (entry for entry, _ in state.seated[node] if entry is not preemptor and entry.is_foreign_pod)
     others = (
         entry for entry in others if not state.this_pass.current_gang or entry.gang != state.this_pass.current_gang
     )
-    return any(other.nominated_node or other.victims for other in others)
+    return any(other.held_node or other.victims for other in others)
 
 
 def _as_they_leave(entry: Entry) -> Iterable[int]:
@@ -178,7 +179,9 @@ def _as_they_leave(entry: Entry) -> Iterable[int]:
     )
 
 
-def _needed(state: AllocationState, preemptor: Entry, role: str, node: int, chosen: list[Unit]) -> list[Unit]:
+def _needed(
+    state: AllocationState, preemptor: Entry, role: str, node: int, chosen: list[VictimUnit]
+) -> list[VictimUnit]:
     for unit in chosen[::-1]:
         fewer = [other for other in chosen if other is not unit]
         if fewer and _fits_without(state, preemptor, role, node, fewer):
@@ -186,7 +189,7 @@ def _needed(state: AllocationState, preemptor: Entry, role: str, node: int, chos
     return chosen
 
 
-def _price(units: Sequence[Unit], node: int, check: PreemptionCheck | None, *, gang: bool) -> tuple[float, ...]:
+def _price(units: Sequence[VictimUnit], node: int, check: PreemptionCheck | None, *, gang: bool) -> tuple[float, ...]:
     """Sort key: cheap kinds first, then few GPUs lost. Among whole jobs first those of the team with the highest share
     value, then those of low priority.
 
@@ -204,7 +207,7 @@ def _price(units: Sequence[Unit], node: int, check: PreemptionCheck | None, *, g
     return kind, *lost, value, *order, node
 
 
-def _fits_without(state: AllocationState, preemptor: Entry, role: str, node: int, units: Sequence[Unit]) -> bool:
+def _fits_without(state: AllocationState, preemptor: Entry, role: str, node: int, units: Sequence[VictimUnit]) -> bool:
     whole = {unit.entry for unit in units if unit.whole}
     loads = [load for unit in units if unit.whole or unit.entry not in whole for load in unit.loads]
     return state.board.fits_without(preemptor.requirements(role), node, loads)

@@ -13,7 +13,7 @@ from elastic_operator.plan.allocation.node_board import Seat
 from elastic_operator.plan.allocation.preemption.candidates import Candidates, preempt_units
 from elastic_operator.plan.allocation.preemption.options import Options
 from elastic_operator.plan.allocation.preemption.victim_queue import VictimQueue
-from elastic_operator.plan.allocation.refusal import Rule
+from elastic_operator.plan.allocation.quota_refusal import Rule
 from elastic_operator.plan.allocation.seating import find_seat, seat_all
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.allocation_inputs import Member
@@ -27,14 +27,14 @@ def preempt(
 
     If `only` is given, pods are preempted on that node only.
     """
-    if not candidates.any():
+    if not candidates.may_have_any():
         return False
     mark, took = state.journal.mark(), len(preemptor.victims)
     gpus = [preemptor.requirements(role).gpus for role in roles]
     if _make_room_under_limits(state, preemptor, sum(gpus), candidates):
         options = Options(state, preemptor, candidates, only=only)
         done = all(_seat(state, preemptor, role, sum(gpus[i:]), options) for i, role in enumerate(roles))
-        done = done and not state.refusal(preemptor, 0, Rule.LENDING)
+        done = done and not state.quota_refusal(preemptor, 0, Rule.LENDING)
         went = (one.pod.uid for one in preemptor.victims[took:])
         gang = state.this_pass.current_gang  # is limited as a whole
         if done and (gang or not state.victims.note_if_held_up(preemptor, went)):
@@ -47,9 +47,9 @@ def _make_room_under_limits(state: AllocationState, preemptor: Entry, need: int,
     """Preempt the weakest units under each limit that `need` more GPUs would pass."""
     if preemptor.is_foreign_pod:
         return True
-    while refused := state.refusal(preemptor, need, Rule.LIMIT):
+    while refused := state.quota_refusal(preemptor, need, Rule.LIMIT):
         victim_queue = VictimQueue(candidates, refused.account)
-        while state.refusal(preemptor, need, Rule.LIMIT) == refused:
+        while state.quota_refusal(preemptor, need, Rule.LIMIT) == refused:
             unit = victim_queue.take_weakest(candidates.check(need))
             if unit is None:
                 return False
@@ -72,33 +72,33 @@ def _seat(state: AllocationState, preemptor: Entry, role: str, need: int, option
 
 def _is_lent(state: AllocationState, preemptor: Entry, role: str) -> bool:
     """Whether the team may use an idle GPU: it is not kept for its owner."""
-    return state.refusal(preemptor, preemptor.requirements(role).gpus, Rule.LENDING) is None
+    return state.quota_refusal(preemptor, preemptor.requirements(role).gpus, Rule.LENDING) is None
 
 
-def give_back(state: AllocationState) -> None:
+def fill_back(state: AllocationState) -> None:
     """Keep each preempted pod after all, the strongest first, if its preemptors fit elsewhere."""
-    for entry in sorted(state.this_pass.changed, key=lambda entry: entry.rank):
+    for entry in sorted(state.this_pass.changed, key=lambda entry: entry.position):
         if len(entry.kept) == len(entry.keepable) or (entry.preempted and not entry.admitted) or not entry.sizes:
             continue
         if entry.seats:
-            _prefer_own(state, entry)
+            _keep_own_places(state, entry)
         if not entry.replaces_master:
-            _keep_more(state, entry)
+            _fill_back_more(state, entry)
 
 
-def _prefer_own(state: AllocationState, entry: Entry) -> None:
+def _keep_own_places(state: AllocationState, entry: Entry) -> None:
     """Keep the entry's own pods instead of as many new ones, if their room is free again. None is kept without the
     master.
     """
     for member in list(state.released(entry)):
         seats = [seat for seat in entry.seats if seat.role == member.role]
-        if seats and not _swap(state, entry, member, seats) and member.role == ROLE_MASTER:
+        if seats and not _fill_back_by_swap(state, entry, member, seats) and member.role == ROLE_MASTER:
             break
     if not entry.seats:
         state.victims.note_given_back(entry)
 
 
-def _swap(state: AllocationState, entry: Entry, member: Member, seats: Sequence[Seat]) -> bool:
+def _fill_back_by_swap(state: AllocationState, entry: Entry, member: Member, seats: Sequence[Seat]) -> bool:
     """Keep the pod and give up one planned pod of the job. The planned pod's place goes to the preemptor that took this
     pod's room (149).
     """
@@ -115,7 +115,7 @@ def _swap(state: AllocationState, entry: Entry, member: Member, seats: Sequence[
     return False
 
 
-def _keep_more(state: AllocationState, entry: Entry) -> None:
+def _fill_back_more(state: AllocationState, entry: Entry) -> None:
     """Keep as many members as may stay. A job that has an allowed size keeps an allowed size."""
     good = state.journal.mark() if entry.size in entry.sizes else None
     for member in list(state.released(entry)):
@@ -130,7 +130,7 @@ def _keep_by_moving(state: AllocationState, entry: Entry, member: Member) -> lis
     """Keep the pod if the pods planned for its node fit elsewhere. Returns the entries that moved; None, with nothing
     changed, if they do not fit.
     """
-    if state.refusal(entry, member.gpus, Rule.LIMIT):
+    if state.quota_refusal(entry, member.gpus, Rule.LIMIT):
         return None
     seats = _seats_on(state, entry.node_of.get(member.uid))
     if not (
@@ -145,7 +145,7 @@ def _keep_by_moving(state: AllocationState, entry: Entry, member: Member) -> lis
         other, seat = seats[len(moved)]
         state.unseat(other, seat)
         moved.append((other, seat.role))
-    state.restore(entry, member)
+    state.fill_back(entry, member)
     if all(
         seat_all(state, other, master=role == ROLE_MASTER, workers=int(role != ROLE_MASTER)) for other, role in moved
     ):
@@ -158,5 +158,5 @@ def _seats_on(state: AllocationState, node: int | None) -> list[tuple[Entry, Sea
     """The seats on the node that may move, those of the weakest jobs first. They are sorted, because a try that is
     rolled back changes the order in which they were taken.
     """
-    here = [] if node is None else [(c, s) for c, s in state.seated[node] if not c.nominated_node]
-    return sorted(here, key=lambda pair: (-pair[0].rank, pair[1].role, pair[1].ready))
+    here = [] if node is None else [(c, s) for c, s in state.seated[node] if not c.held_node]
+    return sorted(here, key=lambda pair: (-pair[0].position, pair[1].role, pair[1].ready))

@@ -1,14 +1,14 @@
 """Which team may take GPUs from which.
 
-A preemptor is entitled to a pod of another team if that team uses more than its guarantee while it still has the pod,
-and one of these holds for the preemptor with all GPUs that it wants:
+A preemptor is entitled to a pod of another team if that team, the pod included, uses more than its guarantee, and if
+one of these conditions holds for the preemptor with all GPUs that it wants:
 * It stays within its own guarantee.
 * It stays within its fair share, and the other team's share value does not end up below its own.
 * It wants its minimum and stays within its fair share, and the other team uses more than its fair share (33).
 
-This must hold at every level of the tree on which the two teams have different accounts. So no two teams can take from
-each other in turn. A namespace without a policy has a share of its own only against others without one; to all other
-teams, these are one team (111).
+The conditions must hold at every level of the tree on which the two teams have different accounts. So two teams can
+never preempt each other's pods back and forth. A namespace without a policy has a share of its own only against others
+without one; to all other teams, these are one team (111).
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ class PreemptionCheck:
 
     @property
     def use_after(self) -> tuple[int, ...]:
-        """The use of the preemptor's account, and of those above it, once it has all GPUs that it wants. The lower,
-        the more may be taken from other teams.
+        """The use of the preemptor's account, and of the accounts above it, once the preemptor has all GPUs that it
+        wants. The lower this use, the more the preemptor may take from other teams.
         """
         return tuple([self._used(account) + self.need for account in self.preemptor.path])
 
     @property
     def is_within_guarantees(self) -> bool:
-        """Whether the preemptor stays within the guarantees at all levels: then no lower use would entitle it to
+        """Whether the preemptor stays within the guarantees at all levels. If so, a lower use would not entitle it to
         more.
         """
         return all(self._used(account) + self.need <= account.guaranteed for account in self.preemptor.path)
@@ -60,16 +60,18 @@ class PreemptionCheck:
             self._not_yet_held[account] = self._not_yet_held.get(account, 0) + not_yet_held
 
     def victim_accounts(self, accounts: Iterable[Account]) -> frozenset[Account]:
-        """The accounts from which it may take something, now or after it has taken from others."""
+        """The accounts from which the preemptor may take GPUs, now or after it has taken GPUs from other accounts."""
         if self._is_beyond_share():
             return frozenset()
         trial, found = self.copy(), set[Account]()
-        rest = [account for account in accounts if account is not self.preemptor and account.used > account.guaranteed]
+        rest = [
+            account for account in accounts if account is not self.preemptor and account.used_soon > account.guaranteed
+        ]
         while more := [account for account in rest if trial.may(account, 1, not_yet_held=True)]:
             found.update(more)
             rest = [account for account in rest if account not in found]
             for account in more:
-                trial.count_victims(account, pods=max(1, account.used - account.guaranteed), not_yet_held=0)
+                trial.count_victims(account, pods=max(1, account.used_soon - account.guaranteed), not_yet_held=0)
         return frozenset(found)
 
     def may(self, victim_account: Account, gpus: int, *, not_yet_held: bool = False, ends_job: bool = False) -> bool:
@@ -130,4 +132,4 @@ class PreemptionCheck:
         return self._held(account) + account.not_yet_held - self._not_yet_held.get(account, 0)
 
     def _held(self, account: Account) -> int:
-        return account.used - account.not_yet_held - self._pods.get(account, 0)
+        return account.used_soon - account.not_yet_held - self._pods.get(account, 0)

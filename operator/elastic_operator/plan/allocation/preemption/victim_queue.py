@@ -1,7 +1,7 @@
 """The units that may be preempted under one account, the weakest first, listed once for all preemptions from it.
 
-While units are preempted, the order of two units changes only with the share values of their teams. So units whose
-order cannot change are kept in one heap, and only the first units of the heaps are compared.
+While units are preempted, the order of two units changes only if the share values of their teams change. So units whose
+order cannot change are in one heap, and only the first units of the heaps are compared.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from elastic_operator.plan.allocation.accounts import Account
 from elastic_operator.plan.allocation.entry import Entry
-from elastic_operator.plan.allocation.preemption.candidates import Candidates, Unit, UnitKind, unit_order
+from elastic_operator.plan.allocation.preemption.candidates import Candidates, UnitKind, VictimUnit, unit_order
 from elastic_operator.plan.allocation.preemption.rules import PreemptionCheck
 
 
@@ -22,7 +22,7 @@ class _Listed(NamedTuple):
 
     key: tuple[float, ...]
     place: int
-    unit: Unit
+    unit: VictimUnit
 
 
 _Heaps = dict[tuple[Account | None, int, bool, bool], list[_Listed]]
@@ -38,18 +38,18 @@ class VictimQueue:
         self._candidates = candidates
         self._singles: _Heaps = {}
         self._wholes: _Heaps = {}
-        self._current: dict[Entry, Unit | None] = {}
+        self._current: dict[Entry, VictimUnit | None] = {}
         """For each job, the unit of all its pods as it is listed in `_wholes`."""
         self._gone: set[Entry] = set()
         self._places = count()
-        self._unlisted = dict.fromkeys(candidates.under(account))
+        self._unlisted = dict.fromkeys(candidates.below_account(account))
         """Jobs whose unit of all pods is not listed, or has changed. They are listed when no single pod may be
         preempted.
         """
         for entry in self._unlisted:
-            self._list(self._singles, candidates.singles(entry))
+            self._list(self._singles, candidates.single_pods(entry))
 
-    def take_weakest(self, check: PreemptionCheck | None) -> Unit | None:
+    def take_weakest(self, check: PreemptionCheck | None) -> VictimUnit | None:
         """The weakest unit that may be preempted; None if there is none."""
         return self._take(self._singles, check) or self._take(self._listed_wholes(), check)
 
@@ -57,17 +57,17 @@ class VictimQueue:
         unlisted, self._unlisted = self._unlisted, {}
         for entry in unlisted:
             if entry not in self._gone:
-                whole = self._current[entry] = self._candidates.whole(entry)
+                whole = self._current[entry] = self._candidates.whole_job(entry)
                 self._list(self._wholes, [whole] if whole else [])
         return self._wholes
 
-    def _list(self, heaps: _Heaps, units: Iterable[Unit]) -> None:
+    def _list(self, heaps: _Heaps, units: Iterable[VictimUnit]) -> None:
         for unit in units:
             kind = unit.not_yet_held, unit.kind is UnitKind.JOB
             heap = heaps.setdefault((unit.entry.account, unit.gpus, *kind), [])
             heappush(heap, _Listed((unit.kind, *unit.victim_order), next(self._places), unit))
 
-    def _take(self, heaps: _Heaps, check: PreemptionCheck | None) -> Unit | None:
+    def _take(self, heaps: _Heaps, check: PreemptionCheck | None) -> VictimUnit | None:
         heads = [heap for heap in map(self._without_stale, heaps.values()) if heap]
         able = [heap for heap in heads if self._candidates.may_be_preempted(heap[0].unit, check)]
         if not able:
@@ -84,5 +84,5 @@ class VictimQueue:
             heappop(heap)
         return heap
 
-    def _is_stale(self, unit: Unit) -> bool:
+    def _is_stale(self, unit: VictimUnit) -> bool:
         return unit.entry in self._gone or (unit.whole and self._current[unit.entry] is not unit)

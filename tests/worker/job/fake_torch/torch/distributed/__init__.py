@@ -81,7 +81,7 @@ class TCPStore:
                 line.sendall(json.dumps(found).encode() + b"\n")
 
 
-class Group:
+class ProcessGroup:
     """`lines` are the sockets to all other ranks."""
 
     def __init__(self, store, rank, world, seconds):
@@ -128,7 +128,7 @@ def init_process_group(backend=None, timeout=None):
     assert environ["TORCHELASTIC_USE_AGENT_STORE"] == "True", "the fake has no other"
     store = TCPStore(environ["MASTER_ADDR"], int(environ["MASTER_PORT"]))
     seconds = COLLECTIVE_SECONDS if timeout is None else timeout.total_seconds()
-    _group = Group(store, int(environ["RANK"]), int(environ["WORLD_SIZE"]), seconds)
+    _group = ProcessGroup(store, int(environ["RANK"]), int(environ["WORLD_SIZE"]), seconds)
 
 
 def destroy_process_group():

@@ -14,7 +14,7 @@ from elastic_operator.plan.job.observation import Observation
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class LastPlan:
     """A job's last plan: its input, its status, and when (`due`, monotonic) it is made again if nothing changes."""
 
     obs: Observation
@@ -27,11 +27,11 @@ class Planned:
         return self.obs is obs and at < self.due  # unchanged means identical (23)
 
 
-class Plans:
+class LastPlans:
     """The last plans, by the uids of jobs. All times are monotonic."""
 
     def __init__(self) -> None:
-        self._last: dict[str, Planned | None] = {}
+        self._last: dict[str, LastPlan | None] = {}
         """The last plan of each job that was observed; None before its first one."""
         self._due = DelayQueue()
         """When each plan is due."""
@@ -44,7 +44,7 @@ class Plans:
             self._last.setdefault(uid)
             self._outdated[uid] = None
 
-    def note(self, planned: Planned) -> None:
+    def note(self, planned: LastPlan) -> None:
         """Note a plan that was made and begun."""
         uid = planned.obs.job.uid
         if uid in self._last:
@@ -52,15 +52,15 @@ class Plans:
             self._due.set(uid, planned.due)
             self._outdated.pop(uid, None)
 
-    def of(self, uid: str) -> Planned | None:
+    def last_plan(self, uid: str) -> LastPlan | None:
         """The job's last plan; None before its first one."""
         return self._last.get(uid)
 
-    def all(self) -> Iterator[Planned]:
+    def all(self) -> Iterator[LastPlan]:
         """The last plans of all jobs that have one."""
         return (planned for planned in self._last.values() if planned is not None)
 
-    def next_due(self) -> float:
+    def next_due_monotonic(self) -> float:
         """When the first plan is due again. Forgotten plans have no such time: the next passes make them."""
         return self._due.next()
 
@@ -74,7 +74,9 @@ class Plans:
                 self._outdated.pop(uid, None)
 
     def outdated_by(self, allocation: Allocation, all_obs: Mapping[str, Observation], at: float) -> Iterator[str]:
-        """The jobs (uids) that need another plan after a new allocation, and those at which it raises an error."""
+        """The jobs (uids) that need another plan after a new allocation. Jobs at which the allocation raises an error
+        are among them.
+        """
         for uid, obs in all_obs.items():
             try:
                 if self.is_up_to_date(obs, allocation, at):
@@ -84,7 +86,7 @@ class Plans:
             yield uid
 
     def is_up_to_date(self, obs: Observation, allocation: Allocation, at: float) -> bool:
-        """Whether another plan for the job would be the same, up to its wording."""
+        """Whether another plan for the job would be the same, apart from the words of its messages."""
         uid = obs.job.uid
         known = self._last.get(uid)
         if known is None or not known.is_current(obs, at):

@@ -5,7 +5,7 @@ import contextlib
 import dataclasses
 
 from elastic_worker import settings, wire
-from elastic_worker.launcher.membership import Membership
+from elastic_worker.launcher.coordinator_connection import CoordinatorConnection
 from elastic_worker.protocol.reports import Warm
 from tests.worker.job.local import free_port
 
@@ -43,11 +43,11 @@ async def joining(says=(), heard=lambda _message: asyncio.sleep(0)):
     """A launcher that has begun to connect, and the coordinator that it finds."""
     coordinator, port = Coordinator(says), free_port()
     server = await asyncio.start_server(coordinator.welcome, "127.0.0.1", port)
-    membership = Membership(dataclasses.replace(SETTINGS, port=port), heard)
-    membership.report(Warm(False))
-    running = asyncio.ensure_future(membership.run())
+    connection = CoordinatorConnection(dataclasses.replace(SETTINGS, port=port), heard)
+    connection.report(Warm(False))
+    running = asyncio.ensure_future(connection.run())
     try:
-        yield membership, coordinator
+        yield connection, coordinator
     finally:
         running.cancel()
         await asyncio.wait({running})
@@ -58,11 +58,11 @@ async def joining(says=(), heard=lambda _message: asyncio.sleep(0)):
 
 async def told_after(turns: int) -> tuple[bool, bool]:
     """Whether the line was up when the launcher told that it is warm, and whether the coordinator has heard of it."""
-    async with joining() as (membership, coordinator):
+    async with joining() as (connection, coordinator):
         for _ in range(turns):
             await asyncio.sleep(0)
-        was_connected = membership.connected
-        membership.report(Warm(True))
+        was_connected = connection.connected
+        connection.report(Warm(True))
         await asyncio.sleep(2)
     return was_connected, coordinator.state["warm"]
 
@@ -79,8 +79,8 @@ async def test_a_pod_that_gets_warm_while_it_connects_is_known_to_be_warm():
 
 async def test_a_coordinator_that_says_nothing_is_given_up_after_the_silence_and_not_before():
     heard = []
-    async with joining() as (membership, _):
-        membership.on_coordinator = heard.append
+    async with joining() as (connection, _):
+        connection.on_coordinator = heard.append
         await asyncio.sleep(wire.SILENCE_SECONDS - 1)
         assert heard == [1]
         await asyncio.sleep(2)
@@ -94,6 +94,6 @@ async def test_a_word_that_cannot_be_read_ends_neither_the_launcher_nor_the_line
     async def hear(message):
         heard.append(int(message["number"]))
 
-    async with joining([{"word": 1}, {"number": "?"}, {"number": None}, {"number": 5}], hear) as (membership, _):
+    async with joining([{"word": 1}, {"number": "?"}, {"number": None}, {"number": 5}], hear) as (connection, _):
         await asyncio.sleep(2)
-        assert (heard, membership.connected) == ([5], True)
+        assert (heard, connection.connected) == ([5], True)

@@ -1,6 +1,7 @@
-"""Whether a team may use more GPUs for a job. All modules that grant GPUs ask this, and the explanation for users too.
+"""Decides whether a team may use more GPUs for a job. All modules that grant GPUs ask here, and the explanation for
+users does, too.
 
-The rules have one order. A caller may limit the rules that are checked; it then says why.
+The rules are always checked in the same order. A caller that has only some rules checked says why.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ IDLE = (Rule.LIMIT, Rule.LENDING)
 """The rules for idle GPUs."""
 
 
-class Refusal(NamedTuple):
-    """A rule that `need` more GPUs would break, and whose guarantee or limit it is about."""
+class QuotaRefusal(NamedTuple):
+    """A rule that more GPUs would break, and the account whose guarantee or limit they would exceed."""
 
     rule: Rule
     account: Account
@@ -37,18 +38,18 @@ class Refusal(NamedTuple):
         return self.rule is Rule.GUARANTEE
 
 
-def refusal(accounts: Accounts, entry: Entry, need: int, *rules: Rule) -> Refusal | None:
-    """The first rule that keeps the job's team from using `need` more GPUs for it; only among `rules`, if any are
-    given.
+def quota_refusal(accounts: Accounts, entry: Entry, need: int, *rules: Rule) -> QuotaRefusal | None:
+    """The first rule that keeps the job's team from using `need` more GPUs for the job; None if no rule does. If
+    `rules` are given, only these are checked.
 
-    Its account is the refusing one nearest to the job's.
+    If several accounts refuse, the result has the one nearest to the job's account.
     """
     if entry.account is None:
         return None
     for rule in rules or Rule:
-        account = _WHOSE[rule](accounts, entry, entry.account, need)
+        account = _FIRST_OVER[rule](accounts, entry, entry.account, need)
         if account is not None:
-            return Refusal(rule, account)
+            return QuotaRefusal(rule, account)
     return None
 
 
@@ -59,14 +60,14 @@ def _beyond_guarantee(_accounts: Accounts, entry: Entry, account: Account, need:
 
 
 def _beyond_limit(_accounts: Accounts, _entry: Entry, account: Account, need: int) -> Account | None:
-    return next((one for one in account.path if one.used + one.on_new_nodes + need > one.limit), None)
+    return next((one for one in account.path if one.used_soon + one.on_new_nodes + need > one.limit), None)
 
 
 def _kept_for_owners(accounts: Accounts, _entry: Entry, account: Account, need: int) -> Account | None:
     return None if accounts.may_borrow(account, need) else account
 
 
-_WHOSE: Mapping[Rule, Callable[[Accounts, Entry, Account, int], Account | None]] = {
+_FIRST_OVER: Mapping[Rule, Callable[[Accounts, Entry, Account, int], Account | None]] = {
     Rule.GUARANTEE: _beyond_guarantee,
     Rule.LIMIT: _beyond_limit,
     Rule.LENDING: _kept_for_owners,

@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from elastic_worker import contract
 from elastic_worker.coordinator.part import Part, read_part
@@ -18,7 +18,7 @@ from elastic_worker.launcher.describe import is_consequence, what_happened
 from elastic_worker.launcher.trainees import Trainees
 from elastic_worker.logs import brief
 from elastic_worker.processes import leftover
-from elastic_worker.protocol import orders
+from elastic_worker.protocol.orders import GenerationRecord
 from elastic_worker.protocol.reports import (
     Checkpoint,
     Failed,
@@ -49,12 +49,12 @@ DUMP_SECONDS = 0.5
 """Time for faulthandler to print the stacks."""
 
 
-class Group:
-    """The training processes of one pod, one for each local rank.
+class WorkerGroup:
+    """The training processes of one pod, one for each local rank: what torchelastic calls a worker group.
 
-    `report` sends to the coordinator. `remember_group` keeps the present group for a coordinator that starts anew.
+    `report` sends to the coordinator. `remember_generation` keeps the present generation for a restarted coordinator.
     `more_environ` returns further variables of a process, from those that the pod gives it. `program` must be set
-    before `form`. `record` is this pod's part of the present group, None outside of one.
+    before `form`. `part` is this pod's part of the present group, None outside of one.
     """
 
     def __init__(
@@ -63,17 +63,17 @@ class Group:
         starter: Starter,
         report: Callable[..., None],
         *,
-        remember_group: Callable[[orders.Group], None],
+        remember_generation: Callable[[GenerationRecord], None],
         environ: Mapping[str, str],
         trainees: Trainees,
         watch: CheckpointWatch | None = None,
         more_environ: Callable[[Mapping[str, str]], Mapping[str, str]] = lambda _given: {},
     ) -> None:
         self.settings, self.starter, self.report, self.environ, self.watch = settings, starter, report, environ, watch
-        self.trainees, self._remember_group, self._more_environ = trainees, remember_group, more_environ
+        self.trainees, self._remember_generation, self._more_environ = trainees, remember_generation, more_environ
         self.program: Program | None = None
         self.directory = str(Path.cwd())
-        self.record: Part | None = None
+        self.part: Part | None = None
         self.size = settings.processes
         self.processes: list[TrainingProcess] = []
         self._by_rank: dict[int, TrainingProcess] = {}
@@ -104,7 +104,7 @@ class Group:
         progress = self.trainees.progress()
         if progress is not None and progress.step is not None:
             return int(progress.step)
-        return (self.record.step if self.record else 0) + self.steps
+        return (self.part.step if self.part else 0) + self.steps
 
     def pids(self) -> list[int]:
         """Process ids of the processes that still run."""
@@ -113,35 +113,35 @@ class Group:
     def _alive(self) -> list[TrainingProcess]:
         return [process for process in self.processes if not process.exited.done()]
 
-    # -- what the coordinator asks for ---------------------------------------------------------------------------------
+    # -- orders of the coordinator -------------------------------------------------------------------------------------
 
-    async def form(self, group: Mapping[str, Any]) -> Part:
+    async def form(self, record: GenerationRecord) -> Part:
         """Stop the processes of an earlier generation, and start those of this one. Returns this pod's part of it.
 
-        Raises wire.UNREADABLE if `group` cannot be read, ValueError if this pod is not in it, and OSError if a process
+        Raises wire.UNREADABLE if `record` cannot be read, ValueError if this pod is not in it, and OSError if a process
         cannot be started.
         """
-        record = read_part(group, self.settings.pod_uid)
-        if record.place < 0:
-            raise ValueError(f"this pod is not in generation {record.number}")
+        part = read_part(record, self.settings.pod_uid)
+        if part.place < 0:
+            raise ValueError(f"this pod is not in generation {part.number}")
         if self.running:
             await self.stop(seconds=5.0)
         assert self.program is not None, "a pod is not warm before it knows what to run"
-        self.record, self._stopping = record, False
-        self.size = record.processes
+        self.part, self._stopping = part, False
+        self.size = part.processes
         self.steps_saved = 0 if self.watch is not None and self.watch.completed else None
         began = time.monotonic()
         for local_rank in range(self.size):
-            await self._start(local_rank, self._environ_of(record, local_rank))
-        self._watchers.append(asyncio.ensure_future(self._watch_first_step(record)))
-        log.info("generation %d: %d processes started in %.3f s", record.number, len(self.processes), _since(began))
-        self._remember_group(dict(group))
-        number = record.number
-        self.report(Started(number), Runs(number), Finished(0), Step(record.step), Idle(0.0))
-        return record
+            await self._start(local_rank, self._environ_of(part, local_rank))
+        self._watchers.append(asyncio.ensure_future(self._watch_first_step(part)))
+        log.info("generation %d: %d processes started in %.3f s", part.number, len(self.processes), _since(began))
+        self._remember_generation(record)
+        number = part.number
+        self.report(Started(number), Runs(number), Finished(0), Step(part.step), Idle(0.0))
+        return part
 
     async def start_missing(self) -> None:
-        """Start processes for the local ranks that have none, so that they can join a group that trains.
+        """Start processes for the local ranks that have none, so that they can join a training group.
 
         Raises OSError if one cannot be started.
         """
@@ -163,17 +163,17 @@ class Group:
         """Note that the processes are about to end on request, so that their ends are no failures."""
         self._stopping = True
 
-    def change_group(self, group: Mapping[str, Any]) -> Part:
+    def change_group(self, record: GenerationRecord) -> Part:
         """Note that the running processes switch to this group, or to none. Returns this pod's part of it."""
-        record = read_part(group, self.settings.pod_uid)
-        if record.place < 0:
-            self.record = None
+        part = read_part(record, self.settings.pod_uid)
+        if part.place < 0:
+            self.part = None
             self.report(Runs(0))
         else:
-            self.record = record
-            self._remember_group(dict(group))
-            self.report(Runs(record.number), Finished(0))
-        return record
+            self.part = part
+            self._remember_generation(record)
+            self.report(Runs(part.number), Finished(0))
+        return part
 
     async def _start(self, local_rank: int, environ: dict[str, str]) -> None:
         assert self.program is not None
@@ -187,10 +187,10 @@ class Group:
     async def stop(self, *, seconds: float, dump: bool = False) -> None:
         """End all processes, with SIGKILL after `seconds`. With `dump` they print their stacks first."""
         self._stopping = True
-        number, step = self.record.number if self.record else 0, self.step
+        number, step = self.part.number if self.part else 0, self.step
         processes, self.processes, self._by_rank, self._failed = self.processes, [], {}, []
         self.checkpoint_requests.withdraw()
-        self.aligning.cancel()  # no thawed process does another step, as all are ended now
+        self.aligning.cancel()  # no thawed process does another step, since all are ended now
         lost = self._count_lost(processes)
         if dump:
             for process in processes:
@@ -201,8 +201,8 @@ class Group:
             watcher.cancel()
         self._watchers = []
         self.trainees.clear()
-        left = [Unkillable(unkillable)] if unkillable else []
-        self.report(Stopped(number, step, lost, unkillable), Runs(0), Step(step), *left)
+        reports = [Unkillable(unkillable)] if unkillable else []
+        self.report(Stopped(number, step, lost, unkillable), Runs(0), Step(step), *reports)
 
     async def _end(self, processes: list[TrainingProcess], seconds: float) -> str:
         """End these processes and their sessions. Returns a sentence on those that SIGKILL does not end, "" if none."""
@@ -215,50 +215,48 @@ class Group:
 
         No other process takes their place before they end (105).
         """
-        left = [process for process in processes if not process.exited.done()]
-        if not left:
+        running = [process for process in processes if not process.exited.done()]
+        if not running:
             return ""
-        names = ", ".join(f"process {process.pid} (state {process.state()})" for process in left)
+        names = ", ".join(f"process {process.pid} (state {process.state()})" for process in running)
         log.error("%s cannot be ended by SIGKILL: it hangs in the kernel", names)
-        self._ending = asyncio.ensure_future(self._await_end(left))
+        self._ending = asyncio.ensure_future(self._await_end(running))
         return f"{names} cannot be ended by SIGKILL"
 
     async def _await_end(self, processes: list[TrainingProcess]) -> None:
-        """Wait for the end of processes that SIGKILL did not end, and report it, since this pod can then train
-        again.
-        """
+        """Wait for the end of processes that SIGKILL did not end, and report it: this pod can then train again."""
         await asyncio.wait({process.exited for process in processes})
         await leftover.end([process.pid for process in processes])
-        log.info("all processes have ended after all")
+        log.info("all processes have ended")
         self.report(Unkillable(""))
 
     # -- watching the processes ----------------------------------------------------------------------------------------
 
     async def _watch_exit(self, process: TrainingProcess, local_rank: int) -> None:
         code = await _end_of(process)
-        record = self.record
+        part = self.part
         if self._stopping:
             return
         if code:
             self._failed.append(process)
             self.trainees.remove(local_rank)
-        if record is None:
+        if part is None:
             why = what_happened(local_rank, code, process.error)
             log.warning("%s, before it was in a group", brief(why))
             self.on_failed_start(why)
             return
-        rank = record.first_rank + local_rank
+        rank = part.first_rank + local_rank
         if code == 0:
             log.info("rank %d has finished", rank)
             if all(p.exited.done() and p.exited.result() == 0 for p in self.processes):
-                self.report(Finished(record.number))
+                self.report(Finished(part.number))
             return
         why = what_happened(rank, code, process.error)
         log.warning("%s", brief(why))
-        last = "\n".join(process.last_lines())
-        self.report(Failed(record.number, rank, code, why, is_consequence=is_consequence(why), last_lines=last))
+        last_lines = "\n".join(process.last_lines())
+        self.report(Failed(part.number, rank, code, why, is_consequence=is_consequence(why), last_lines=last_lines))
 
-    async def _watch_first_step(self, record: Part) -> None:
+    async def _watch_first_step(self, part: Part) -> None:
         """Report the generation's first step, and the seconds since the last step before it."""
         first: list[float] = []
         wait = 0.01
@@ -266,13 +264,13 @@ class Group:
             await asyncio.sleep(wait)
             wait = min(1.1 * wait, 1.0)
             first = [p.steps.first for p in self.processes if p.steps.first is not None]
-        before, self.last_step_at = self.last_step_at, None
-        self.report(Stepped(record.number, None if before is None else round(min(first) - before, 4)))
+        last_step_at, self.last_step_at = self.last_step_at, None
+        self.report(Stepped(part.number, None if last_step_at is None else round(min(first) - last_step_at, 4)))
 
     def note_checkpoint(self) -> None:
         """Note that a checkpoint was just completed, and report it."""
         self.steps_saved = self.steps
-        saved = (self.record.step if self.record else 0) + self.steps
+        saved = (self.part.step if self.part else 0) + self.steps
         self.report(Checkpoint(), LastCheckpointStep(saved))
 
     def _count_lost(self, processes: list[TrainingProcess]) -> int | None:
@@ -289,38 +287,38 @@ class Group:
         host, size = self.settings.address, self.size
         return Part(0, self.settings.epoch, host=host, world_size=size, pods=1, place=0, first_rank=0, processes=size)
 
-    def _environ_of(self, record: Part | None, local_rank: int) -> dict[str, str]:
+    def _environ_of(self, part: Part | None, local_rank: int) -> dict[str, str]:
         """The environment of one process: ours, and the variables that torchrun sets.
 
-        Without a group (`record` is None) they are those of a pod that trains alone.
+        Without a group (`part` is None) they are those of a pod that trains alone.
         """
-        record = record or self._alone()
-        rank = record.first_rank + local_rank
+        part = part or self._alone()
+        rank = part.first_rank + local_rank
         values = {
             "RANK": rank,
             "LOCAL_RANK": local_rank,
-            "WORLD_SIZE": record.world_size,
-            "LOCAL_WORLD_SIZE": record.processes,
-            "GROUP_RANK": record.place,
-            "GROUP_WORLD_SIZE": record.pods,
+            "WORLD_SIZE": part.world_size,
+            "LOCAL_WORLD_SIZE": part.processes,
+            "GROUP_RANK": part.place,
+            "GROUP_WORLD_SIZE": part.pods,
             "ROLE_RANK": rank,
-            "ROLE_WORLD_SIZE": record.world_size,
+            "ROLE_WORLD_SIZE": part.world_size,
             "ROLE_NAME": "default",
-            "MASTER_ADDR": record.host,
-            "MASTER_PORT": record.store_port,
+            "MASTER_ADDR": part.host,
+            "MASTER_PORT": part.store_port,
             "TORCHELASTIC_RUN_ID": f"{self.settings.job_uid}-{self.settings.incarnation}",
-            "TORCHELASTIC_RESTART_COUNT": record.number,
+            "TORCHELASTIC_RESTART_COUNT": part.number,
             "TORCHELASTIC_MAX_RESTARTS": 2**31 - 1,
             "TORCHELASTIC_USE_AGENT_STORE": True,
-            contract.ENV_GENERATION: record.number,
-            contract.ENV_MASTER_EPOCH: record.epoch,
+            contract.ENV_GENERATION: part.number,
+            contract.ENV_MASTER_EPOCH: part.epoch,
             contract.ENV_LIBRARY: self.trainees.path,
         }
         inherited = {key: value for key, value in self.environ.items() if key != contract.ENV_TOKEN}
         # Data loaders' workers that are not forked must find the package that the script has imported.
         paths = [path for path in (inherited.get("PYTHONPATH", ""), str(PACKAGE_FOLDER)) if path]
         inherited["PYTHONPATH"] = os.pathsep.join(paths)
-        if record.processes > 1:
+        if part.processes > 1:
             # torchrun's own default: processes that each use all cores slow each other down.
             inherited.setdefault("OMP_NUM_THREADS", "1")
         return {**inherited, **self._more_environ(inherited), **{key: str(value) for key, value in values.items()}}

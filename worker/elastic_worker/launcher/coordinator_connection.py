@@ -1,7 +1,7 @@
-"""The connection to the coordinator: kept for the pod's whole life, and made again whenever it breaks.
+"""The connection to the coordinator: it lasts for the pod's whole life, and is restored whenever it breaks.
 
-Each hello contains the pod's state (warm, leaving, which generation runs) and the group that it is in, so that a new
-coordinator, or another master's, learns it. An event is reported once, when it happens.
+Each hello contains the pod's state (warm, leaving, which generation runs) and its group, so that a new coordinator, or
+another master's, learns both. An event is reported once, when it happens.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from elastic_worker import contract, wire
 from elastic_worker.coordinator.model import Pod
 from elastic_worker.coordinator.part import read_part, to_whole_group
 from elastic_worker.protocol.codec import Message, to_line
-from elastic_worker.protocol.orders import Group
+from elastic_worker.protocol.orders import GenerationRecord
 from elastic_worker.protocol.reports import STATE, Leaving, Runs
 from elastic_worker.settings import Settings
 
@@ -30,10 +30,10 @@ QUIET_SECONDS = 30.0
 """Time between two log lines on a coordinator that cannot be reached."""
 
 GROUP = "group"
-"""Key in a hello: the coordinator's message on the generation that runs."""
+"""Key in a hello: the coordinator's record of the generation that runs."""
 
 
-class Membership:
+class CoordinatorConnection:
     """Connects to the coordinator, and passes each of its messages to `handle`, one after the other."""
 
     def __init__(self, settings: Settings, handle: Callable[[wire.Message], Awaitable[None]]) -> None:
@@ -55,9 +55,9 @@ class Membership:
         """Put these messages into the state that each hello contains, without sending them now."""
         self._state.update(to_line(*messages))
 
-    def remember_group(self, group: Group) -> None:
-        """Put the coordinator's message on the generation that runs into each hello."""
-        self._state[GROUP] = group
+    def remember_generation(self, record: GenerationRecord) -> None:
+        """Put the coordinator's record of the generation that runs into each hello."""
+        self._state[GROUP] = record
 
     def report(self, *messages: Message) -> None:
         """Send the messages in one line, if connected. Those that describe a state are in each later hello too."""
@@ -107,7 +107,7 @@ class Membership:
                 if set(message) != {"beat"}:
                     await self._handle_or_log(message)
         except ConnectionError as error:
-            log.info("the line to the coordinator broke: %s", error)
+            log.info("the connection to the coordinator broke: %s", error)
         finally:
             beat.cancel()
             self._line = None

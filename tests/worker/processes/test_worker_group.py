@@ -11,8 +11,8 @@ import pytest
 from elastic_worker import contract, settings
 from elastic_worker.coordinator.model import Generation, Pod
 from elastic_worker.coordinator.part import part_of
-from elastic_worker.launcher.group import Group
 from elastic_worker.launcher.trainees import Trainees
+from elastic_worker.launcher.worker_group import WorkerGroup
 from elastic_worker.processes import leftover
 from elastic_worker.processes.program import SCRIPT, Program
 from elastic_worker.protocol.codec import to_line
@@ -65,11 +65,11 @@ async def a_group(tmp_path):
     async with a_lab(tmp_path) as lab:
         tell = lambda *said: told.append(to_line(*said))  # noqa: E731
         library = Trainees(POD.uid, lab.folder / "socket", report=tell, size=lambda: 1)
-        group = Group(
+        group = WorkerGroup(
             settings.read(ENVIRON),
             lab.starter,
             tell,
-            remember_group=lambda _: None,
+            remember_generation=lambda _: None,
             environ=os.environ,
             trainees=library,
         )
