@@ -49,7 +49,7 @@ class Fault:
 
     `in_allocation`: the error came from the allocation of GPUs, so the object takes no part in the next allocations.
     Until `may_preempt_at` (monotonic) no pod is preempted for the object. `is_reported`: the write of a status with
-    this fault was begun. `silent`: planning this status failed, too.
+    this fault was begun. `status_failed`: planning this status failed, too.
     """
 
     version: object

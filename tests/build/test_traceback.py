@@ -207,6 +207,7 @@ def test_the_line_of_process_1_about_the_group_is_none_of_the_scripts():
     """It is logged by a loop of its own, so it may come after the script's error (146)."""
     said = "elastic-pytorch: torchrun trains here as rank 1 of a group of 2, with rank 0 at 10.244.1.42 port 42129."
     assert last_lines_of(f"hello\nModuleNotFoundError: no\n{said}\n") == ("hello", "ModuleNotFoundError: no")
+    assert failure_of(f"no such file\n{said}\n").traceback == "no such file"
     assert last_lines_of(f"90 % {said}\n") == (f"90 % {said}",)
 
 

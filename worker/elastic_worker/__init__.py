@@ -8,11 +8,11 @@ Words of the package, with torchelastic's word in brackets where it differs:
 
     launcher        the first process of a pod (agent)
     coordinator     the process in the master's pod that decides which pods train together (rendezvous handler)
-    group           the training processes that train together, of all pods; the class `launcher.group.Group` has those
-                    of one pod (worker group)
+    group           the training processes that train together, of all pods; the class
+                    `launcher.worker_group.WorkerGroup` has those of one pod (worker group)
     generation      a group with its number and the order of its ranks (round of the rendezvous)
     part            the data of a generation that one pod needs
-    wish            the pods that the operator lets train; the operator calls this list the membership
+    membership      the pods that the operator lets train, as a list with a number; its JSON calls the number `wish`
     member          a pod as the coordinator knows it (participant; a pod that waits: wait list)
     epoch           the number of a master: a later master has a higher one. Not an epoch of the training data
     warm parent     the process that has imported torch, and from which training processes are forked (no word there)

@@ -82,11 +82,6 @@ class GroupRank:
     group: str
 
 
-def is_announcement(line: str) -> bool:
-    """Whether the line is nothing but process 1's own, which may come after the last output of the script."""
-    return _LINE.search(line) is not None and line.startswith("elastic-pytorch: ")
-
-
 def last_rank(log: str) -> GroupRank | None:
     """The pod's last rank by the log; None if the log shows none."""
     found = deque(_LINE.finditer(log), maxlen=1)

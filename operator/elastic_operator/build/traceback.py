@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
-from elastic_operator.build.torchrun_group import is_announcement
+from elastic_operator.build.torchrun_group import last_rank
+from elastic_operator.build.wrapper import NAME
 from elastic_worker.last_lines import shown
 
 TAIL_LINES = 500
@@ -77,7 +78,7 @@ class Failure:
 
 def failure_of(log_tail: str) -> Failure:
     """The failure, from the last lines of a main container's log (see TAIL_LINES)."""
-    lines = log_tail[-MAX_LOG:].splitlines()
+    lines = _lines_of(log_tail)
     summary = _summary(lines)
     rank, exit_code = (_number(pattern, summary) for pattern in (_RANK, _EXIT_CODE))
     text = _recorded(summary)
@@ -93,7 +94,7 @@ def last_lines_of(log_tail: str) -> tuple[str, ...]:
     If torchrun's summary names its rank, prefixed lines of other ranks and of torchrun are left out. Otherwise they are
     the last lines of the whole container.
     """
-    lines = [line for line in log_tail[-MAX_LOG:].splitlines() if not is_announcement(line)]
+    lines = _lines_of(log_tail)
     summary = _summary(lines)
     if not summary:
         return shown(lines)
@@ -101,6 +102,17 @@ def last_lines_of(log_tail: str) -> tuple[str, ...]:
     noticed = [number for number, line in enumerate(attempt) if _AGENT_FAILED.search(line)]
     earlier = [line for line in attempt[: noticed[-1] if noticed else None] if not _AGENT_LOG.match(line)]
     return shown(_of_rank(_number(_RANK, summary), _number(_LOCAL_RANK, summary), earlier))
+
+
+def _lines_of(log_tail: str) -> list[str]:
+    """The lines of the end of a log, without those of process 1 about the torchrun group: it writes them from a loop of
+    its own, so they may come after the script's error (146).
+    """
+    return [
+        line
+        for line in log_tail[-MAX_LOG:].splitlines()
+        if not (line.startswith(f"{NAME}: ") and last_rank(line) is not None)
+    ]
 
 
 def _of_rank(rank: int | None, local_rank: int | None, lines: Sequence[str]) -> list[str]:

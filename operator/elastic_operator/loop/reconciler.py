@@ -159,14 +159,14 @@ class Reconciler:
             plan = self._planner.plan_in_quarantine(job, release, now)
             waits, wait = bool(deferred.pods), NOT_FRESH_SECONDS if deferred.pods else RESYNC_SECONDS
             fault = self._quarantine.fault(job.uid, job.generation)
-            silent = fault is not None and fault.status_failed
-            if not silent and (
+            status_failed = fault is not None and fault.status_failed
+            if not status_failed and (
                 job.status != JobStatus() or not body.status.unpack()
             ):  # otherwise the spec cannot be read, and the status is kept
                 if fault is not None:
                     fault.is_reported = True
-                gate = partial(self.eviction_gate.steps_before, job.uid, plan) if plan.deletes else _no_steps
-                wait = min(self.dispatcher.start(body, job, plan, steps_before=gate), wait if waits else inf)
+                steps_before = partial(self.eviction_gate.steps_before, job.uid, plan) if plan.deletes else _no_steps
+                wait = min(self.dispatcher.start(body, job, plan, steps_before=steps_before), wait if waits else inf)
             status = plan.status
         except Exception:
             log.exception("planning the status of a quarantined job failed, too job=%s", job.key)
@@ -186,10 +186,9 @@ class Reconciler:
         body = self._stores.jobs.get(job.uid)
         assert body is not None, "a pass awaits nothing, so the job is still there"
         evicts = grant is not None and (bool(grant.assignment.release) or not deferred.pods)
-        gate = partial(self.eviction_gate.steps_before, job.uid, plan) if evicts else _no_steps
-        wait = min(
-            self.dispatcher.start(body, job, plan, steps_before=gate), NOT_FRESH_SECONDS if deferred.pods else inf
-        )
+        steps_before = partial(self.eviction_gate.steps_before, job.uid, plan) if evicts else _no_steps
+        wait = self.dispatcher.start(body, job, plan, steps_before=steps_before)
+        wait = min(wait, NOT_FRESH_SECONDS if deferred.pods else inf)
         again = min(wait, plan.requeue_at - now if plan.requeue_at is not None else inf)
         self._note(LastPlan(obs, assignment, self._due_after(again, job), plan.status))
         self._poller.follow(job.uid, target_of(obs, plan, now))
@@ -236,7 +235,7 @@ class Reconciler:
 
 
 def _no_steps() -> None:
-    """The gate of plans that need no step before their first write."""
+    """For plans that need no step before their first write."""
 
 
 def _acts(uid: str, allocation: Allocation) -> bool:

@@ -37,10 +37,8 @@ class JobChanges:
 def changes(old: JobStatus, new: JobStatus, *, created: float) -> JobChanges:
     """The news in `new` compared with `old`; the job was created at `created` (epoch seconds)."""
     added = _added(old.history, new.history)
-    restarts, lost = (
-        max(0, new.restarts - old.restarts),
-        sum(change.from_ - change.to for change in added if change.reason in LOSSES),
-    )
+    lost = sum(change.from_ - change.to for change in added if change.reason in LOSSES)
+    restarts = max(0, new.restarts - old.restarts)
     losses = max(0, min(restarts, lost))
     measured = _measured(old.history, new.history, len(added))
     return JobChanges(

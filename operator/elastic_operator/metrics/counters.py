@@ -40,7 +40,7 @@ KINDS = [
 
 
 class PassReason(StrEnum):
-    """What begins a pass: the first three are no times."""
+    """Why a pass began: START, EVENT or ERROR, or else the time that was due first."""
 
     START = "start"
     EVENT = "event"

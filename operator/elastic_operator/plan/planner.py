@@ -1,9 +1,9 @@
 """One pass over everything: observe each job, allocate for all, reconcile each job.
 
-The planner has all memory of decisions from pass to pass: one `JobMemory` for each job, and `Plans`. The view caches
-the facts that it has read. The cost of a pass grows with the changes since the last pass: an unchanged fact or decision
-stays the same object, so the next step skips it by identity (23). A property test checks that a planner with caches
-decides like a planner without them.
+The planner has all memory of decisions from pass to pass: one `JobMemory` for each job, and `LastPlans`. The view
+caches the facts that it has read. The cost of a pass grows with the changes since the last pass: an unchanged fact or
+decision stays the same object, so the next step skips it by identity (23). A property test checks that a planner with
+caches decides like a planner without them.
 """
 
 from __future__ import annotations
@@ -241,7 +241,7 @@ class Planner:
     ) -> PassDecisions:
         """The decisions. If a new allocation would be equal to the last one, the last one is kept."""
         last, stopped, now = self._decided, reclaim.stopped, view.now
-        # An unchanged snapshot is the identical object (23).
+        # Unchanged inputs are the identical object (23).
         same = last is not None and inputs is last.inputs and stopped == last.stopped
         if last is not None and same and now < last.until_epoch:
             self._decided = replace(last, policies=view.policies, obs=obs, is_new=False, report_only=None, error=None)

@@ -44,6 +44,7 @@ class JobContexts:
         self._uncounted = UncountedDevices(stores.device_classes)
         self._pod_priorities = PodPriorities(stores.priority_classes)
         self._teams: SingleCache[ResolvedPolicies, Teams] = SingleCache()
+        self._default_team = settings.allocation.default_team
         self._last_seen: LastSeen[object] = LastSeen()
 
     def refresh(self, now: float) -> bool:
@@ -99,7 +100,7 @@ class JobContexts:
         """The last external change, if the job may flap (143)."""
         if not may_flap(self._specs.status(body), self._now()):
             return None
-        resolved, default = self._policies.resolved, self._settings.allocation.default_team
+        resolved, default = self._policies.resolved, self._default_team
         teams = self._teams.get(resolved, Teams, resolved.teams, resolved.team_of, default)
         team = teams.team_of(body.metadata.namespace)
         return FlapWindow(self._external_changes.since, team.quantum_seconds is not None)

@@ -58,8 +58,8 @@ class Shapes:
         self._shapes.drop_absent(present)
 
     def take_moved(self) -> Iterator[str]:
-        """Take the jobs (uids) whose volumes have changed since the last call of `of`. Only these jobs must be read
-        again.
+        """Take the jobs (uids) whose volumes have changed since the last call of `shape_of`. Only these jobs must be
+        read again.
         """
         if not self._volumes_seen.changed((self._claims.revision, self._volumes.revision)):
             return
@@ -69,9 +69,9 @@ class Shapes:
                 yield uid
 
     def shape(self, job: Job, role: str) -> PodShape:
-        """The shape of a pod of that role, from the last result of `of` for that job."""
+        """The shape of a pod of that role, from the last result of `shape_of` for that job."""
         _, shape = self._shapes.peek(job.uid) or (None, None)
-        assert shape is not None, "asked of jobs for which `of` was called"
+        assert shape is not None, "asked of jobs for which `shape_of` was called"
         return shape.master if role == ROLE_MASTER else shape.worker
 
     def shape_of(self, job: Job) -> JobShape:

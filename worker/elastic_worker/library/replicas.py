@@ -1,4 +1,4 @@
-"""Checks that all ranks have the same weights: their fingerprints are compared every `compare_every` steps."""
+"""Checks that all ranks have the same weights: their fingerprints are compared every few steps."""
 
 from __future__ import annotations
 

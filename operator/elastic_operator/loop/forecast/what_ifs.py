@@ -45,7 +45,9 @@ class WhatIfs:
         """The last turn (monotonic) of each namespace whose bucket may not be full."""
 
     def with_answer(self, obs: Observation, status: JobStatus) -> JobStatus | None:
-        """The status with the answer to the job's present question; None if the answer is not known yet."""
+        """The status with the answer to the job's present question; None if the answer is not known yet. An answer that
+        the stored status has is forgotten here.
+        """
         uid, written = obs.job.uid, obs.job.status
         if _is_answer_to(obs, written.forecast):
             self._answers.pop(uid, None)

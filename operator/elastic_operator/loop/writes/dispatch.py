@@ -43,8 +43,8 @@ class _Work:
     """A plan under way, and the job's status as the API server has it.
 
     `writes_status`: the job's status is among the writes. `clears`: if the plan succeeds, the job's failed writes are
-    forgotten, unless another write has failed since the plan began with `tries` of them. `gate`: see `StepsBefore`.
-    `sent` collects the names of pods that may have been created.
+    forgotten, unless another write has failed since the plan began with `tries` of them. `steps_before`: see
+    `StepsBefore`. `sent` collects the names of pods that may have been created.
     """
 
     job: Job
@@ -127,7 +127,7 @@ class Dispatcher:
         """Start to carry the plan out, if it has writes. Returns the seconds until the operator decides on the job
         again; inf if nothing is due until `on_done` is called or a store changes.
 
-        `gate` is called when the plan begins, and returns its gate.
+        `steps_before` is called when the plan begins, and returns what must succeed before its first write.
         """
         uid = job.uid
         if uid in self._busy:

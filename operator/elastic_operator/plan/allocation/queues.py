@@ -23,7 +23,7 @@ class Queues:
         scale_up       may grow
         handled_first  must be handled before anything is decided: they have members to release, members without a
                        node, or a nomination
-        partial        have a size that is not allowed
+        between_sizes  have a size that is not allowed
         provisioning   have pods that request new nodes; by account
         gangs          the foreign pods of each gang
     """

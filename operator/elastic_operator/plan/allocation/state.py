@@ -170,7 +170,7 @@ class AllocationState:
         self.set_admitted(entry, True)
 
     def quota_refusal(self, entry: Entry, need: int, *rules: Rule) -> QuotaRefusal | None:
-        """The rule that keeps the job's team from using `need` more GPUs for it: see `refusal`."""
+        """The rule that keeps the job's team from using `need` more GPUs for it: see `quota_refusal`."""
         return quota_refusal(self.accounts, entry, need, *rules)
 
     def charge(self, entry: Entry, gpus: int, *, not_yet_held: bool = False) -> None:

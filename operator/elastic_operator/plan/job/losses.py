@@ -138,10 +138,8 @@ def _known_to_go(obs: Observation) -> set[str]:
 
     Pods whose deletion was requested before the newest change was recorded belong to an earlier loss.
     """
-    alive, counted = (
-        {pod.name for pod in reported(obs)},
-        seconds(obs.status.history[0].time) if obs.status.history else 0,
-    )
+    alive = {pod.name for pod in reported(obs)}
+    counted = seconds(obs.status.history[0].time) if obs.status.history else 0
     listed = {pod.name for pod in obs.status.pods if pod.phase in ("Pending", "Running")}
     leaving = {
         pod.name

@@ -6,20 +6,19 @@ The operator makes room if the pod's scheduler honours nominations, and the pod 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from math import inf
 from typing import Any, NamedTuple
 
 import msgspec
 
 from elastic_operator.cluster import objects
-from elastic_operator.plan.facts.allocation_inputs import ForeignPod, PodShape
+from elastic_operator.plan.facts.allocation_inputs import AllocationSettings, ForeignPod, PodShape
 from elastic_operator.plan.facts.job_shape import job_shape
 from elastic_operator.plan.facts.pod_shape import VolumeFacts, excluding_nodes, shape_of
 from elastic_operator.read import convert
 from elastic_operator.read.foreign.gang_key import may_be_split
 from elastic_operator.read.foreign.reservation import Reservation
-from elastic_operator.settings import Settings
 
 NEVER_PREEMPTS = "Never"
 RESERVED_IN_VAIN = "kube-scheduler did not use the nodes that were reserved for it"
@@ -35,6 +34,13 @@ class PodBackoff(NamedTuple):
     why: str
 
 
+class ForeignPodSettings(NamedTuple):
+    """The operator's settings about foreign pods: `nominate_for` are the schedulers that honour nominations."""
+
+    nominate_for: Collection[str]
+    allocation: AllocationSettings
+
+
 class PodContext(NamedTuple):
     """The facts outside a pod that decide about it: its nominated node ("" if that is deleted), its back-off, and its
     volumes.
@@ -46,7 +52,7 @@ class PodContext(NamedTuple):
 
 
 def foreign_pod_of(
-    pod: objects.Pod, gang: str, reserved: Reservation, context: PodContext, settings: Settings, now: float
+    pod: objects.Pod, gang: str, reserved: Reservation, context: PodContext, settings: ForeignPodSettings, now: float
 ) -> tuple[ForeignPod | None, float]:
     """The foreign pod, None if the operator makes no room for it; and until when (epoch seconds) that stays the
     same.
@@ -80,7 +86,7 @@ def foreign_pod_of(
     return foreign_pod, min((time for time in times if time > now), default=inf)
 
 
-def _is_ours_to_help(pod: objects.Pod, settings: Settings, *, promised: bool) -> bool:
+def _is_ours_to_help(pod: objects.Pod, settings: ForeignPodSettings, *, promised: bool) -> bool:
     """Whether the pod's scheduler honours nominations, and the pod lacks GPUs or has a node `promised`. False for a pod
     with scheduling gates.
 
@@ -96,7 +102,7 @@ def _is_ours_to_help(pod: objects.Pod, settings: Settings, *, promised: bool) ->
     return any(f"Insufficient {resource}" in message for resource in settings.allocation.gpu_resources)
 
 
-def _shape(pod: objects.Pod, volumes: VolumeFacts, settings: Settings) -> PodShape:
+def _shape(pod: objects.Pod, volumes: VolumeFacts, settings: ForeignPodSettings) -> PodShape:
     spec: dict[str, Any] = msgspec.to_builtins(pod.spec)
     # Checked before: the pod's scheduler honours nominations, like the default scheduler.
     spec["schedulerName"] = ""

@@ -19,6 +19,7 @@ from elastic_operator.plan.facts.allocation_inputs import ForeignPod
 from elastic_operator.quarantine import Quarantine
 from elastic_operator.read import convert
 from elastic_operator.read.foreign.foreign_pod import (
+    ForeignPodSettings,
     PodBackoff,
     PodContext,
     Volumes,
@@ -81,7 +82,9 @@ class ForeignPods:
         backoff: Callable[[str], PodBackoff | None] = lambda _: None,
         is_being_cleared: Callable[[str], bool] = lambda _: False,
     ) -> None:
-        self._ledger, self._settings, self._nodes, self._quarantine = ledger, settings, nodes, quarantine
+        self._ledger, self._nodes, self._quarantine = ledger, nodes, quarantine
+        self._settings = ForeignPodSettings(settings.nominate_for, settings.allocation)
+        self._reservation_seconds = settings.reclaim.reservation_seconds
         self._clock, self._volumes, self._backoff, self._is_being_cleared = clock, volumes, backoff, is_being_cleared
         self._waiting: dict[str, _WaitingPod] = {}
         self._gangs, self._places = WholeGangs(), GangNodes()
@@ -215,6 +218,5 @@ class ForeignPods:
         until = before.reserved.until if before is not None and same else 0.0
         waited = before is not None and same and before.waits
         if (waits or waited or (moved and not same)) and reserved.since <= now < reserved.since + MAX_PROLONGED_SECONDS:
-            seconds = self._settings.reclaim.reservation_seconds
-            until = now + min(seconds, self._ledger.overdue_within(reserved.node))
+            until = now + min(self._reservation_seconds, self._ledger.overdue_within(reserved.node))
         return msgspec.structs.replace(reserved, until=until) if until > reserved.until else reserved

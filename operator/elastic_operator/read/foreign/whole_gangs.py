@@ -58,9 +58,7 @@ class _Gang:
 
 
 class WholeGangs:
-    """The gangs at the last refresh. `again_at` is when (epoch seconds) places are planned for the next gang without an
-    event.
-    """
+    """The gangs at the last refresh. `again_at_epoch` is when places are planned for the next gang without an event."""
 
     def __init__(self) -> None:
         self._gangs: dict[str, _Gang] = {}

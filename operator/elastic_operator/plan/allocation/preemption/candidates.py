@@ -84,8 +84,8 @@ class VictimUnit:
 
 
 def victim_order(entry: Entry, *, whole: bool = False) -> tuple[int, float, int]:
-    """Sort key: the job that loses pods first; see `Unit.victim_order`. If a `whole` job is preempted, the cost of a
-    change of size does not count: in any mode the job loses its work since the last checkpoint.
+    """Sort key: the job that loses pods first; see `VictimUnit.victim_order`. If a `whole` job is preempted, the cost
+    of a change of size does not count: in any mode the job loses its work since the last checkpoint.
     """
     demand = entry.demand
     return demand.priority, 0.0 if whole else demand.resize_cost, -entry.position
