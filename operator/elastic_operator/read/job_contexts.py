@@ -16,12 +16,14 @@ from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.facts.waits import may_flap
 from elastic_operator.plan.policies.resolve import ResolvedPolicies
 from elastic_operator.read.external_changes import ExternalChanges
+from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.nodes import Nodes
 from elastic_operator.read.pod_priority import PodPriorities
 from elastic_operator.read.policies import Policies
 from elastic_operator.read.priority import Priority, priority_of
 from elastic_operator.read.specs import ParsedSpec, Specs, class_named_by
 from elastic_operator.read.uncounted_devices import UncountedDevices
+from elastic_operator.read.unwritten_evictions import unwritten_evictions
 from elastic_operator.settings import Settings
 
 
@@ -37,8 +39,10 @@ class JobContexts:
         nodes: Nodes,
         policies: Policies,
         external_changes: ExternalChanges,
+        ledger: Ledger,
         now: Callable[[], float],
     ) -> None:
+        self._ledger = ledger
         self._classes, self._settings, self._now = stores.priority_classes, settings, now
         self._specs, self._nodes, self._policies, self._external_changes = specs, nodes, policies, external_changes
         self._uncounted = UncountedDevices(stores.device_classes)
@@ -65,6 +69,7 @@ class JobContexts:
             out_of_service=frozenset(name for name, node in unready.items() if node.out_of_service),
             node_outage=self._nodes.outages.present if unready else None,
             misplaced=self._nodes.misplaced(pods),
+            evicted_for=unwritten_evictions(self._specs.status(body), pods, self._ledger, self._now()),
             grace_ceiling=self.grace_ceiling(body.metadata.namespace),
             warnings=self._warnings(parsed, priority),
             flap_window=self._flap_window(body),

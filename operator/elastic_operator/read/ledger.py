@@ -27,6 +27,7 @@ from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.read import convert
 from elastic_operator.read.assumed_pods import AssumedPods
 from elastic_operator.read.counted_pod import CountedPod, controlling_job, quantities_of, unread
+from elastic_operator.read.foreign.reservation import reservation_of
 from elastic_operator.read.sums import PodIndex, PodSum
 from elastic_operator.read.terminating_pods import TerminatingPods
 
@@ -65,6 +66,8 @@ class Ledger:
         self._claims = PodIndex()
         self._own_by_job = PodIndex()
         self._own_by_node = PodIndex()
+        self._reserved = PodIndex()
+        """Foreign pods by the node that the operator keeps, or has kept, for them."""
         self._names = PodIndex()
         self._foreign: dict[str, PodSum] = {}
         self._plain: dict[str, PodSum] = {}
@@ -123,6 +126,10 @@ class Ledger:
         """The node of that pod; "" if it has none, or is deleted."""
         entry = self._entries.get(uid)
         return entry.pod.spec.node_name if entry is not None else ""
+
+    def pods_reserved_for(self, node: str) -> tuple[Pod, ...]:
+        """The foreign pods for which the operator keeps the node, or has kept it until they were bound."""
+        return tuple(self._entries[uid].pod for uid in sorted(self._reserved.get(node)))
 
     def plain_gpus(self) -> Mapping[str, Resources]:
         """The GPUs of plain pods, pods without a node included: namespace -> extended resource -> GPUs."""
@@ -245,6 +252,8 @@ class Ledger:
         if entry.own is not None:
             change(self._own_by_job, entry.controller_uid, meta.uid)
             change(self._own_by_node, entry.node, meta.uid)
+        if entry.reserved:
+            change(self._reserved, entry.reserved, meta.uid)
         job_name = meta.name.rsplit("-", 2)[0]
         if self._parse(job_name, meta.name) is not None:
             names = meta.namespace, job_name
@@ -297,7 +306,8 @@ class Ledger:
         nominated = own is None and not waits and not pod.spec.node_name and bool(pod.status.nominated_node_name)
         if nominated:
             node = pod.status.nominated_node_name
-        return CountedPod(pod, node, load, claims, own, waits, orphan=orphan, nominated=nominated)
+        reserved = reservation_of(pod).node if own is None else ""
+        return CountedPod(pod, node, load, claims, own, waits, orphan=orphan, nominated=nominated, reserved=reserved)
 
     def _own(self, pod: Pod, owner: OwnerReference | None, load: Load) -> OwnPod | None:
         """A pod of ours; None for foreign pods."""

@@ -57,6 +57,7 @@ class Reader:
             nodes=self.nodes,
             policies=self.policies,
             external_changes=self.external_changes,
+            ledger=ledger,
             now=clock.time,
         )
         self.jobs = Jobs(

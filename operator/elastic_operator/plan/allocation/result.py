@@ -58,6 +58,7 @@ class Allocation(Mapping[str, Grant]):
                 requeue_at,
                 preemptors=_named(preemptors),
                 reclaimed=any(map(entry.is_eviction_by, preemptors)),
+                only_for_foreign_pods=self._is_only_for_foreign_pods(uid, assignment.release),
                 victim_jobs=_named(
                     victim.victim_job
                     for victim in self._state.victims.taken_for(entry)
@@ -157,6 +158,13 @@ class Allocation(Mapping[str, Grant]):
     def has_pending_preemptors(self, uid: str) -> bool:
         """Whether pods of that job are preempted for foreign pods."""
         return any(victim.preemptor.is_foreign_pod for victim in self._victims.get(uid, ()))
+
+    def _is_only_for_foreign_pods(self, uid: str, released: Sequence[str]) -> bool:
+        """Whether all of these pods of the job are preempted for foreign pods."""
+        if not released:
+            return False
+        victims = self._victims.get(uid, ())
+        return set(released) <= {victim.pod.uid for victim in victims if victim.preemptor.is_foreign_pod}
 
     def pods_to_defer(self, uid: str, waiting: Set[str]) -> frozenset[str]:
         """The pods (uids) of the job whose release is deferred while it is unknown whether the preemptors `waiting` can

@@ -44,7 +44,8 @@ class Grant:
     `SizeReason`. `requeue_at`: when (epoch seconds) time alone may change this reason.
 
     The job releases pods for the `preemptors`. The `victim_jobs` are other teams' jobs that lose pods for the job. Both
-    map uid to name. `reclaimed`: some preemptors are of other teams.
+    map uid to name. `reclaimed`: some preemptors are of other teams. `only_for_foreign_pods`: each released pod is
+    evicted for a foreign pod, which is nominated for the released pod's node before.
     """
 
     assignment: Assignment
@@ -52,6 +53,7 @@ class Grant:
     requeue_at: float | None = None
     preemptors: Mapping[str, str] = field(default_factory=dict)
     reclaimed: bool = False
+    only_for_foreign_pods: bool = False
     victim_jobs: Mapping[str, str] = field(default_factory=dict)
 
     @property

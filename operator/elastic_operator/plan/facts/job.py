@@ -198,6 +198,10 @@ class JobContext:
     """Set if so many nodes are not Ready that none of them is given up (86)."""
     misplaced: Mapping[str, str] = field(default_factory=dict)
     """The unbound pods (uids) whose planned node takes them no more, each with the reason (142)."""
+    evicted_for: Mapping[str, str] = field(default_factory=dict)
+    """The pods (uids) that were evicted for foreign pods, and that the status still lists as alive, each with the name
+    of the foreign pod (203).
+    """
     grace_ceiling: int | None = None
     """The longest grace of a leaving pod of the job (seconds). It limits the grace in the job's spec."""
     warnings: Mapping[ConditionType, Reason] = field(default_factory=dict)
