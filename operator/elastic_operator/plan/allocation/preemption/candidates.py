@@ -134,41 +134,42 @@ class Candidates:
         return any(gives_within_team(self._state, entry, self._preemptor) for entry in team)
 
     def nodes_with_victims(self, check: PreemptionCheck | None) -> set[int]:
-        """The nodes on which at least one unit may be preempted, if only the units' accounts are examined.
+        """The nodes on which at least one unit may be preempted, if only the units' accounts are examined."""
+        able = self._jobs_with_gpus_to_give(check) if check else []
+        able += [] if self._growing else self._state.queues.by_team[self._preemptor.team]
+        return {node for entry in able if entry.size and self._may_give(entry) for node in entry.occupied_nodes}
+
+    def weakest_first(self, check: PreemptionCheck, gpus: int) -> list[Entry]:
+        """Jobs of other teams that can spare a worker with that many GPUs, in the order of preemption."""
+        able = [
+            entry
+            for entry in self._jobs_with_gpus_to_give(check)
+            if entry.worker.gpus >= gpus
+            and entry.spare_workers
+            and entry.has_minimum
+            and entry.team != self._preemptor.team
+            and self._may_give(entry)
+        ]
+        return sorted(
+            able, key=lambda entry: (-check.share_value(entry.account) if entry.account else 0.0, victim_order(entry))
+        )
+
+    def _jobs_with_gpus_to_give(self, check: PreemptionCheck) -> list[Entry]:
+        """The jobs whose accounts may give at least one GPU.
 
         An account that cannot give one GPU gives no larger unit either. While many jobs wait for planned pods, most
         teams have no more GPUs to give, and this question about their accounts saves a look at each unit (185). A pod
         without GPUs is a unit of 0 GPUs.
         """
-        state, able = self._state, list[Entry]()
-        for account in self._victim_accounts if check else ():
-            assert check is not None
+        able = list[Entry]()
+        for account in self._victim_accounts:
             may = cache(partial(check.may, account))
             able += (
                 entry
-                for entry in state.queues.by_account[account]
+                for entry in self._state.queues.by_account[account]
                 if may(min(1, entry.master.gpus, entry.worker.gpus), not_yet_held=bool(entry.seats))
             )
-        able += [] if self._growing else state.queues.by_team[self._preemptor.team]
-        return {node for entry in able if entry.size and self._may_give(entry) for node in entry.occupied_nodes}
-
-    def weakest_first(self, check: PreemptionCheck, gpus: int) -> list[Entry]:
-        """Jobs of other teams that can spare a worker with that many GPUs, in the order of preemption."""
-        entries = [
-            entry
-            for account in self._victim_accounts
-            for entry in self._state.queues.by_account[account]
-            if entry.worker.gpus >= gpus
-        ]
-        able = [
-            entry
-            for entry in entries
-            if entry.spare_workers and entry.has_minimum and entry.team != self._preemptor.team
-        ]
-        able = [entry for entry in able if self._may_give(entry)]
-        return sorted(
-            able, key=lambda entry: (-check.share_value(entry.account) if entry.account else 0.0, victim_order(entry))
-        )
+        return able
 
     def on_node(self, node: int) -> Iterator[VictimUnit]:
         """The units on one node that may be preempted, each judged alone. The caller checks which of them may be
