@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from elastic_api.status import Change, SizeReason
+from elastic_api.status import Change, PodStatus, SizeReason
 from elastic_operator.plan.facts.decisions import Route
 from tests.plan.jobs import (
     BOTH,
@@ -119,6 +119,64 @@ def test_a_shrink_takes_the_highest_worker_first_and_is_not_a_loss_afterwards():
     later = plan(replace(job, pods=left, status=planned.status), BOTH, now=201)
     assert later.status.restarts == 0
     assert reasons(later)["Ready"] == ("True", "Resizing")
+
+
+def listed(pods):
+    """The list of these pods in a status."""
+    return [PodStatus(name=p.name, uid=p.uid, role=p.role, index=p.index, node=p.node, phase="Running") for p in pods]
+
+
+def evicted_for_a_notebook():
+    """A job with two workers, one of which is released for a foreign pod."""
+    job = make_job(group(2), status=started(2, pods=listed(group(2))))
+    grant = make_grant(keep=["master-0", "worker-0"], release=["worker-1"], limit=SizeReason.INSUFFICIENT_NODES)
+    return job, replace(grant, preemptors={"n": "owners/notebook"}, reclaimed=True, only_for_foreign_pods=True)
+
+
+def test_a_pod_is_evicted_for_a_foreign_pod_before_the_status_says_so():
+    job, grant = evicted_for_a_notebook()
+    planned = plan(job, grant)
+    assert (names(planned.deletes), planned.write_status_first) == (["toy-worker-1"], False)
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        pytest.param({"only_for_foreign_pods": False}, id="a job takes the room, and has no reservation"),
+        pytest.param({"pods": []}, id="the status does not list the pod"),
+        pytest.param({"pods_not_listed": 1}, id="the status does not list all pods"),
+        pytest.param({"pods": listed(group(2, node="n2"))}, id="the status lists the pod on another node"),
+    ],
+)
+def test_an_eviction_that_a_later_leader_could_not_explain_is_written_first(what):
+    job, grant = evicted_for_a_notebook()
+    status = {name: value for name, value in what.items() if name != "only_for_foreign_pods"}
+    grant = replace(grant, only_for_foreign_pods=what.get("only_for_foreign_pods", True))
+    assert plan(replace(job, status=job.status.model_copy(update=status)), grant).write_status_first
+
+
+def test_an_eviction_that_was_not_written_is_recorded_as_one_and_not_as_a_loss():
+    job, grant = evicted_for_a_notebook()
+    decided = plan(job, grant)
+    context = replace(job.context, evicted_for={"uid-worker-1": "owners/notebook"})
+    later = plan(replace(job, pods=group(1), context=context), make_grant(keep=["master-0", "worker-0"]))
+    for one in (decided, later):
+        assert (one.status.restarts, one.status.resizes, one.status.target_replicas) == (0, 1, 2)
+        [change] = one.status.history
+        assert (change.from_, change.to, change.reason) == (3, 2, "QuotaReclaimed")
+        assert change.message.endswith("1 pod is evicted for owners/notebook, which is entitled to the GPUs.")
+
+
+def test_a_pod_that_is_lost_beside_an_unwritten_eviction_counts_as_lost():
+    pods = group(3)
+    context = replace(make_job().context, evicted_for={"uid-worker-2": "owners/notebook"})
+    status = started(3, pods=listed(pods))
+    later = plan(
+        replace(make_job(pods[:3], status=status), context=context, pods=pods[:2]),
+        make_grant(keep=["master-0", "worker-0"], create=["worker-1"]),
+    )
+    assert (later.status.restarts, later.status.resizes) == (1, 1)
+    assert [change.reason for change in later.status.history] == ["PodLost", "QuotaReclaimed"]
 
 
 def test_the_change_is_complete_when_the_last_leaver_is_gone():

@@ -18,6 +18,7 @@ Jobs:
     pod_priority    the PriorityClass of a job's pods
     uncounted_devices jobs that request devices which the operator does not count
     written_times   times in a status that a wrong clock wrote
+    unwritten_evictions evictions that a status does not have yet
 
 Nodes and teams:
     nodes           nodes with their use
