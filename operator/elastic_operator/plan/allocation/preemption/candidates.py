@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from functools import cache, partial
 
 from elastic_operator.plan.allocation.accounts import Account
 from elastic_operator.plan.allocation.entry import Entry
@@ -161,14 +160,14 @@ class Candidates:
         teams have no more GPUs to give, and this question about their accounts saves a look at each unit (185). A pod
         without GPUs is a unit of 0 GPUs.
         """
-        able = list[Entry]()
+        able, answers = list[Entry](), dict[tuple[Account, int, bool], bool]()
         for account in self._victim_accounts:
-            may = cache(partial(check.may, account))
-            able += (
-                entry
-                for entry in self._state.queues.by_account[account]
-                if may(min(1, entry.master.gpus, entry.worker.gpus), not_yet_held=bool(entry.seats))
-            )
+            for entry in self._state.queues.by_account[account]:
+                question = account, min(1, entry.master.gpus, entry.worker.gpus), bool(entry.seats)
+                if question not in answers:
+                    answers[question] = check.may(account, question[1], not_yet_held=question[2])
+                if answers[question]:
+                    able.append(entry)
         return able
 
     def on_node(self, node: int) -> Iterator[VictimUnit]:
