@@ -297,7 +297,7 @@ class Reflector(Generic[T]):
         else:
             meta = decode_bare(event.object).metadata
             if event.type == "DELETED":
-                self.store.observe_deleted(meta.uid, meta.resource_version)
+                self.store.observe_deleted(meta.uid, meta.resource_version, namespace=meta.namespace)
         self._advance(meta.resource_version)
 
     def _read(self, raw: msgspec.Raw) -> tuple[Meta | BareMeta, T | None]:
