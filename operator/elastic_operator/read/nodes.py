@@ -89,7 +89,8 @@ class Nodes:
         """Why a pod that is pinned to that node, and not bound, will not start there, in words; "" if it may start
         (142).
 
-        A lack of room counts only after kube-scheduler has reported it: before, kube-scheduler may have placed the pod
+        The ledger's use is no key of the job's facts: when it changes, or the node, `Ledger.mark_refused` marks the
+        jobs for which the answer may differ. A lack of room counts only after kube-scheduler has reported it: before, kube-scheduler may have placed the pod
         already.
         """
         if why := self.availability().why_closed(node):
@@ -109,7 +110,8 @@ class Nodes:
         return self._stored.revision, self._quarantine.revision()
 
     def _judge(self, node: objects.Node) -> str | None:
-        """Why the node takes no new pods; None while it is quarantined."""
+        """Why the node takes no new pods; None while it is quarantined. Called when the node has changed."""
+        self._ledger.mark_refused(node.metadata.name)
         return self._attempt(node, lambda: convert.node_facts(node).why_closed)
 
     def _attempt(self, node: objects.Node, work: Callable[[], T]) -> T | None:
