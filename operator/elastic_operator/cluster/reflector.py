@@ -122,7 +122,7 @@ class Reflector(Generic[T]):
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The collection that it reads."""
+        """The collection that the reflector reads."""
         return (self.path,)
 
     def age(self) -> float:

@@ -33,7 +33,7 @@ _CLUSTER_REASONS = frozenset(
     }
 )
 """The values of status.reason of pods that the kubelet ended or refused, and that did not end by themselves; `OutOf...`
-is one, too.
+is such a value, too.
 """
 
 EVICTED = "Evicted"
@@ -49,7 +49,7 @@ OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 _REFUSALS = frozenset(
     {"NodeAffinity", "NodePorts", "NodeShutdown", "TopologyAffinityError", "UnexpectedAdmissionError"}
 )
-"""The values of status.reason of pods that the kubelet did not admit; `OutOf...` is one, too."""
+"""The values of status.reason of pods that the kubelet did not admit; `OutOf...` is such a value, too."""
 
 SANDBOX_IS_READY = "PodReadyToStartContainers"
 """The condition of pods whose volumes and network are ready. Kubelets before 1.35 set it only after the first pull."""
@@ -250,7 +250,7 @@ def _waiting(pod: Pod, main: str, waiting: Waiting) -> MainContainer:
     is_busy = any(status.state.running for status in init if status.name not in sidecars)
     if not is_busy:  # it waits for an init container that cannot start
         troubles = ((status.name, status.state.waiting) for status in init if status.state.waiting)
-        name, waiting = next((it for it in troubles if it[1].reason not in STARTS), (main, waiting))
+        name, waiting = next((trouble for trouble in troubles if trouble[1].reason not in STARTS), (main, waiting))
     begun = (status.state.running.started_at for status in init if status.state.running)
     ended = (status.state.terminated.finished_at for status in init if status.state.terminated)
     staged = _condition(pod.status.conditions, SANDBOX_IS_READY)

@@ -77,9 +77,10 @@ class Ledger:
         self._revisions: dict[str | None, int] = {}
         """The revision of the last change of a node's pods, by node."""
         self.dirty_jobs: DirtyJobs = DirtySet()
-        """The one set of the process; all its parts mark jobs in it. It is here because the ledger is made first. The
-        ledger itself marks a job if a pod of the job may have changed, a pod that is being created included, or a
-        foreign pod with the name of a pod of the job, or the use of a node that has refused a pod of the job.
+        """The one set of the process, in which all parts of the process mark jobs. The set is here because the ledger
+        is made first. The ledger itself marks a job if a pod of the job may have changed, a pod that is being created
+        included; a foreign pod with the name of a pod of the job; or the use of a node that has refused a pod of the
+        job.
         """
         self._loads: Interned[tuple[tuple[tuple[str, int], ...], frozenset[HostPort]], Load] = Interned()
 

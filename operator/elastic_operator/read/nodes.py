@@ -89,9 +89,9 @@ class Nodes:
         """Why a pod that is pinned to that node, and not bound, will not start there, in words; "" if it may start
         (142).
 
-        The ledger's use is no key of the job's facts: when it changes, or the node, `Ledger.mark_refused` marks the
-        jobs for which the answer may differ. A lack of room counts only after kube-scheduler has reported it: before, kube-scheduler may have placed the pod
-        already.
+        A lack of room counts only after kube-scheduler has reported it: before, kube-scheduler may have placed the pod
+        already. The use of the node is no key of the job's facts. When the use or the node changes,
+        `Ledger.mark_refused` marks the jobs for which the answer may differ.
         """
         if why := self.availability().why_closed(node):
             return f"node {node} accepts no more pods ({why})"

@@ -68,7 +68,7 @@ class EvictionLimiter:
         self._settings, self._evicted = settings, evicted
         self._last_minute = LastMinute()
         self._waiting: dict[PreemptorKey, _HeldUp] = {}
-        """The preemptors that the cluster's limit holds up, although it is large enough for each of them."""
+        """The preemptors that the cluster's limit holds up, although the limit is large enough for each of these alone."""
 
     @property
     def stopped(self) -> Reason | None:
@@ -118,7 +118,7 @@ class EvictionLimiter:
         """
         if not allocation.held_up:
             return inf
-        turns = (one.since + MINUTE - time.monotonic() for one in self._waiting.values())
+        turns = (held_up.since + MINUTE - time.monotonic() for held_up in self._waiting.values())
         return min(self._last_minute.seconds_until_relief(), *(turn for turn in turns if turn > 0), inf)
 
     def note_evictions(self, pods: Mapping[str, PreemptorKey]) -> None:
@@ -128,11 +128,11 @@ class EvictionLimiter:
     def note_waiting(self, allocation: Allocation) -> None:
         """Record which preemptors wait. A preemptor whose turn it is keeps the turn until its pods are evicted."""
         now, before, taking = time.monotonic(), self._waiting, allocation.evicted_for.values()
-        per_cluster = (one for one in allocation.held_up if one[1].exceeded is EvictionLimit.PER_CLUSTER)
+        hits = ((entry, hit) for entry, hit in allocation.held_up if hit.exceeded is EvictionLimit.PER_CLUSTER)
         self._waiting = {
-            preemptor: _HeldUp(before[preemptor].since if preemptor in before else now, one.wanted)
-            for entry, one in per_cluster
-            if not (one.needs_higher_limit or one.is_behind) and (preemptor := preemptor_of(entry))
+            preemptor: _HeldUp(before[preemptor].since if preemptor in before else now, hit.wanted)
+            for entry, hit in hits
+            if not (hit.needs_higher_limit or hit.is_behind) and (preemptor := preemptor_of(entry))
         }
         served = before.keys() - self._waiting.keys()
         self._waiting |= {preemptor: before[preemptor] for preemptor in (served.intersection(taking) if served else ())}
