@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from functools import cached_property
 from itertools import takewhile
 from math import inf
 from typing import NamedTuple
@@ -68,7 +67,7 @@ class EvictionLimiter:
         self._settings, self._evicted = settings, evicted
         self._last_minute = LastMinute()
         self._waiting: dict[PreemptorKey, _HeldUp] = {}
-        """The preemptors that the cluster's limit holds up, although the limit is large enough for each of these alone."""
+        """The preemptors that the cluster's limit holds up, although the limit allows each preemptor alone."""
 
     @property
     def stopped(self) -> Reason | None:
@@ -92,7 +91,7 @@ class EvictionLimiter:
         return EvictionLimits(
             *limits,
             evicted_last_minute=self._last_minute.evicted(),
-            configured=self._configured,
+            configured=_configured(self._settings),
             longest_waiting=first,
             reserved_evictions=kept,
         )
@@ -105,12 +104,6 @@ class EvictionLimiter:
         if first is None or time.monotonic() < self._waiting[first].since + MINUTE:
             return None, 0
         return first, self._waiting[first].pods
-
-    @cached_property
-    def _configured(self) -> frozenset[EvictionLimit]:
-        limits = (EvictionLimit.PER_TEAM, self._settings.max_evictions_per_decision)
-        limits_per_cluster = (EvictionLimit.PER_CLUSTER, self._settings.max_evictions_per_minute)
-        return frozenset(name for name, limit in (limits, limits_per_cluster) if limit is not None)
 
     def seconds_until_capacity(self, allocation: Allocation) -> float:
         """Seconds until the limits allow more evictions to an entry that waits for them; infinity if no entry waits, or
@@ -136,3 +129,10 @@ class EvictionLimiter:
         }
         served = before.keys() - self._waiting.keys()
         self._waiting |= {preemptor: before[preemptor] for preemptor in (served.intersection(taking) if served else ())}
+
+
+def _configured(settings: ReclaimSettings) -> frozenset[EvictionLimit]:
+    """The limits that the settings have."""
+    per_team = (EvictionLimit.PER_TEAM, settings.max_evictions_per_decision)
+    per_cluster = (EvictionLimit.PER_CLUSTER, settings.max_evictions_per_minute)
+    return frozenset(name for name, limit in (per_team, per_cluster) if limit is not None)
