@@ -155,7 +155,8 @@ class JobInformer:
                 self._answered_at[raw["metadata"]["namespace"]] = time.monotonic()
         elif type == "DELETED":
             try:
-                self.store.observe_deleted(raw["metadata"]["uid"], raw["metadata"]["resourceVersion"])
+                meta = raw["metadata"]
+                self.store.observe_deleted(meta["uid"], meta["resourceVersion"], namespace=meta["namespace"])
             except Exception as error:  # noqa: BLE001 - a list finds out what was deleted
                 self._report(raw, error)
                 self._listed.set()

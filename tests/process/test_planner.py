@@ -69,6 +69,13 @@ class Unlimited:
         return inf
 
 
+def pinned_to(node_name: str) -> dict[str, Any]:
+    """The part of a pod's spec that allows that node only."""
+    pin = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node_name]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [pin]}}
+    return {"affinity": {"nodeAffinity": required}}
+
+
 class Sight(NamedTuple):
     """What a planner observes."""
 
@@ -151,6 +158,9 @@ class World:
         self.stores.jobs.observe(objects.decode(body | {"status": status}, objects.CustomObject))
 
     def pod(self, job: str, place: str, where: str, phase: str, deleting: bool, ours: bool) -> None:
+        """A pod appears or changes. `where` is its node, "" without one; "@n1" if it is pinned to n1, and not bound."""
+        _, pinned, pin = where.partition("@")
+        where, spec = ("", pinned_to(pin)) if pinned else (where, {})
         meta = {"labels": {"elastic-pytorch.dev/incarnation": "1"}}
         if deleting:
             meta |= {"deletionTimestamp": STARTED, "deletionGracePeriodSeconds": 30}
@@ -169,6 +179,7 @@ class World:
                 gpus=1,
                 phase=phase,
                 owners=(owner(f"uid-{job}", name=job),) if ours else (),
+                spec=spec,
                 status={"conditions": [scheduled]},
                 **meta,
             )
@@ -292,7 +303,7 @@ phases, flags = st.sampled_from(("Pending", "Running", "Succeeded", "Failed")), 
 happenings = st.one_of(
     st.tuples(st.just("job"), jobs, st.integers(1, 4), st.sampled_from(STATUSES), st.sampled_from(("", "c1"))),
     st.tuples(st.just("goes"), st.just("jobs"), jobs),
-    st.tuples(st.just("pod"), jobs, places, where, phases, flags, flags),
+    st.tuples(st.just("pod"), jobs, places, st.one_of(where, st.sampled_from(("@n1", "@n2"))), phases, flags, flags),
     st.tuples(st.just("goes"), st.just("pods"), st.builds("{}-{}".format, jobs, places)),
     st.tuples(st.just("node"), nodes, st.integers(0, 4), flags, flags),
     st.tuples(st.just("goes"), st.just("nodes"), nodes),
@@ -329,6 +340,7 @@ def two_jobs(*, masters: bool) -> World:
 @example([("creation", "first", "worker-0", "n1"), ("creation_fails", "first", "worker-0")])
 @example([("creation", "first", "worker-0", "n1"), ("creation_ends", "first", "worker-0"), ("time_passes", 61.0)])
 @example([("trouble", "first"), ("trouble_ends", "first")])
+@example([("pod", "first", "worker-0", "@n2", "Pending", False, True), ("node", "n2", 1, True, False)])
 def test_a_look_that_remembers_sees_what_a_fresh_look_sees(history):
     world = two_jobs(masters=True)
     for what, *how in history:
@@ -693,6 +705,43 @@ def test_a_pod_that_does_not_go_is_used_in_the_next_look_after_its_time():
     world.time_passes(30 + OVERDUE_SECONDS)
     (node,) = world.look().inputs.nodes
     assert (node.leaving, node.used[GPU], node.used_by) == ({}, 1, {"default": {GPU: 1}})
+
+
+def node_loses_a_gpu(world: World) -> None:
+    world.node("n2", 2, True, False)
+
+
+def plain_pod_is_bound(world: World) -> None:
+    world.pod("plain", "worker-0", "n2", "Running", False, False)
+
+
+def pod_of_another_job_is_bound(world: World) -> None:
+    world.pod("second", "worker-1", "n2", "Running", False, True)
+
+
+def leaving_pod_is_overdue(world: World) -> None:
+    world.time_passes(30)
+
+
+@pytest.mark.parametrize(
+    "fill",
+    [node_loses_a_gpu, plain_pod_is_bound, pod_of_another_job_is_bound, leaving_pod_is_overdue],
+    ids=lambda fill: fill.__name__,
+)
+def test_a_refused_pod_is_misplaced_as_soon_as_its_node_is_full(fill):
+    """Also if kube-scheduler has refused the pod before, for another reason (142)."""
+    world = two_jobs(masters=True)
+    world.node("n2", 2 if fill is leaving_pod_is_overdue else 3, True, False)
+    world.pod("second", "worker-0", "n2", "Running", fill is leaving_pod_is_overdue, True)
+    world.time_passes(OVERDUE_SECONDS)
+    world.pod("first", "worker-0", "@n2", "Pending", False, True)
+    for _ in range(2):
+        assert world.look().obs["uid-first"].job.context.misplaced == {}
+        world.time_passes(0.01)
+    fill(world)
+    assert world.look().obs["uid-first"].job.context.misplaced == {
+        "uid-first-worker-0": f"other pods use the {GPU} of node n2"
+    }
 
 
 def test_the_claim_and_the_volume_of_a_job_are_looked_at_anew_when_they_change():

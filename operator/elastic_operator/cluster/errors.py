@@ -92,7 +92,7 @@ class ApiError(ClusterError):
 
 
 class BadRequest(ApiError):
-    """400; strict field validation also answers unknown fields with it."""
+    """400; strict field validation also answers unknown fields with this status."""
 
 
 class Unauthorized(ApiError):

@@ -168,7 +168,7 @@ class Service(Struct, frozen=True):
 
     @property
     def port(self) -> int:
-        """The first port; ours have one."""
+        """The first port; a Service of ours has a single port."""
         return next((port.port for port in self.spec.ports or ()), MASTER_PORT)
 
 

@@ -102,7 +102,7 @@ class SelectorTerm(Struct, frozen=True):
 
 
 class NodeSelector(Struct, frozen=True):
-    """Terms, one of which must match."""
+    """The terms; a node must match at least one term."""
 
     node_selector_terms: tuple[SelectorTerm, ...] | None = None
 
@@ -117,7 +117,7 @@ class NodeAffinity(Struct, frozen=True):
 
 
 class PodAffinity(Struct, frozen=True):
-    """affinity.podAffinity or podAntiAffinity: only whether any of it is required."""
+    """affinity.podAffinity or podAntiAffinity: only whether any term is required."""
 
     required: tuple[AnyJson, ...] | None = msgspec.field(name=_REQUIRED, default=None)
 
@@ -230,7 +230,7 @@ class Terminated(Struct, frozen=True):
 
 
 class ContainerState(Struct, frozen=True):
-    """Exactly one of them is set; none means waiting."""
+    """Exactly one of these states is set; a container without a state waits."""
 
     running: Running | None = None
     waiting: Waiting | None = None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from functools import lru_cache
 
 import msgspec
 
@@ -33,7 +32,7 @@ _CLUSTER_REASONS = frozenset(
     }
 )
 """The values of status.reason of pods that the kubelet ended or refused, and that did not end by themselves; `OutOf...`
-is one, too.
+is such a value, too.
 """
 
 EVICTED = "Evicted"
@@ -49,14 +48,10 @@ OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 _REFUSALS = frozenset(
     {"NodeAffinity", "NodePorts", "NodeShutdown", "TopologyAffinityError", "UnexpectedAdmissionError"}
 )
-"""The values of status.reason of pods that the kubelet did not admit; `OutOf...` is one, too."""
+"""The values of status.reason of pods that the kubelet did not admit; `OutOf...` is such a value, too."""
 
 SANDBOX_IS_READY = "PodReadyToStartContainers"
 """The condition of pods whose volumes and network are ready. Kubelets before 1.35 set it only after the first pull."""
-
-EQUAL_PARTS = 5_000
-"""The most times, and the most states of pods, that are kept as one object for all pods in which they are equal (168).
-"""
 
 _DISRUPTIONS = {
     "PreemptionByScheduler": "preempted by a pod of higher priority",
@@ -68,7 +63,6 @@ _DISRUPTIONS = {
 """Reasons of the condition DisruptionTarget. A plain DELETE, such as our own, does not set that condition."""
 
 
-@lru_cache(maxsize=EQUAL_PARTS)
 def epoch(time: str) -> float:
     """Seconds since the epoch of an RFC 3339 time as the API writes it; 0 for "", which stands for "not set"."""
     return datetime.fromisoformat(time).timestamp() if time else 0.0
@@ -238,7 +232,6 @@ def main_container(pod: Pod) -> MainContainer:
     return MainContainer()
 
 
-@lru_cache(maxsize=EQUAL_PARTS)
 def _running(since: str | None) -> MainContainer:
     return MainContainer(running_since=_time(since))
 
@@ -250,7 +243,7 @@ def _waiting(pod: Pod, main: str, waiting: Waiting) -> MainContainer:
     is_busy = any(status.state.running for status in init if status.name not in sidecars)
     if not is_busy:  # it waits for an init container that cannot start
         troubles = ((status.name, status.state.waiting) for status in init if status.state.waiting)
-        name, waiting = next((it for it in troubles if it[1].reason not in STARTS), (main, waiting))
+        name, waiting = next((trouble for trouble in troubles if trouble[1].reason not in STARTS), (main, waiting))
     begun = (status.state.running.started_at for status in init if status.state.running)
     ended = (status.state.terminated.finished_at for status in init if status.state.terminated)
     staged = _condition(pod.status.conditions, SANDBOX_IS_READY)
@@ -342,7 +335,6 @@ def _number(text: str) -> int | None:
     return int(text) if text.isdecimal() and len(text) < 10 else None
 
 
-@lru_cache(maxsize=EQUAL_PARTS)
 def _nnodes(text: str) -> tuple[int, int] | None:
     low, high = (_number(part) for part in text.partition(":")[::2])
     return None if low is None or high is None else (low, high)

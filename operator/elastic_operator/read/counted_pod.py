@@ -1,4 +1,4 @@
-"""One pod as the ledger counts it: an existing one, or one that is being created."""
+"""A pod as the ledger counts it: an existing pod, or a pod that is being created."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ class FirstSeen:
 
 
 def _keep(memory: dict[K, V], key: K, value: V) -> None:
-    """Remember the value as the newest one. If there are too many, forget the least recently used half."""
+    """Remember the value as the newest value. If there are too many, forget the least recently used half."""
     memory.pop(key, None)
     memory[key] = value
     drop_older_half(memory, MAX_KEPT)

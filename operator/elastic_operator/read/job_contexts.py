@@ -9,12 +9,11 @@ from collections.abc import Callable, Mapping
 from elastic_api.status import ConditionType
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.stores import Stores
-from elastic_operator.memory import LastSeen, SingleCache
+from elastic_operator.memory import LastSeen
 from elastic_operator.plan.facts.job import FlapWindow, JobContext, OwnPod
 from elastic_operator.plan.facts.team import Teams
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.facts.waits import may_flap
-from elastic_operator.plan.policies.resolve import ResolvedPolicies
 from elastic_operator.read.external_changes import ExternalChanges
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.nodes import Nodes
@@ -47,7 +46,6 @@ class JobContexts:
         self._specs, self._nodes, self._policies, self._external_changes = specs, nodes, policies, external_changes
         self._uncounted = UncountedDevices(stores.device_classes)
         self._pod_priorities = PodPriorities(stores.priority_classes)
-        self._teams: SingleCache[ResolvedPolicies, Teams] = SingleCache()
         self._default_team = settings.allocation.default_team
         self._last_seen: LastSeen[object] = LastSeen()
 
@@ -105,7 +103,6 @@ class JobContexts:
         """The last external change, if the job may flap (143)."""
         if not may_flap(self._specs.status(body), self._now()):
             return None
-        resolved, default = self._policies.resolved, self._default_team
-        teams = self._teams.get(resolved, Teams, resolved.teams, resolved.team_of, default)
-        team = teams.team_of(body.metadata.namespace)
+        resolved = self._policies.resolved
+        team = Teams(resolved.teams, resolved.team_of, self._default_team).team_of(body.metadata.namespace)
         return FlapWindow(self._external_changes.since, team.quantum_seconds is not None)

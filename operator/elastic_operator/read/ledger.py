@@ -80,9 +80,10 @@ class Ledger:
         self._revisions: dict[str | None, int] = {}
         """The revision of the last change of a node's pods, by node."""
         self.dirty_jobs: DirtyJobs = DirtySet()
-        """The one set of the process; all its parts mark jobs in it. It is here because the ledger is made first. The
-        ledger itself marks a job if a pod of the job may have changed, a pod that is being created included, or a
-        foreign pod with the name of a pod of the job.
+        """The one set of the process, in which all parts of the process mark jobs. The set is here because the ledger
+        is made first. The ledger itself marks a job if a pod of the job may have changed, a pod that is being created
+        included; a foreign pod with the name of a pod of the job; or the use of a node that has refused a pod of the
+        job.
         """
         self._loads: Interned[tuple[tuple[tuple[str, int], ...], frozenset[HostPort]], Load] = Interned()
 
@@ -112,6 +113,15 @@ class Ledger:
             entry = self._entry(previous.pod, previous)
             self._drop(uid)
             self._add(entry)
+
+    def mark_refused(self, node: str) -> None:
+        """Mark the jobs with a pod that is pinned to the node, and that kube-scheduler has refused. If the node or its
+        use has changed, the node may be too full for this pod now (142).
+        """
+        for uid in self._own_by_node.get(node):
+            entry = self._entries[uid]
+            if entry.own is not None and entry.own.unschedulable and entry.controller_uid is not None:
+                self.dirty_jobs.mark(entry.controller_uid)
 
     def own_pods(self, job_uid: str) -> tuple[OwnPod, ...]:
         """The pods of a job, sorted by name. While a pod does not change, it is the same object."""
@@ -271,6 +281,8 @@ class Ledger:
             self._revisions[node] = self.revision
         else:
             self._revisions.pop(node, None)
+        if node is not None:
+            self.mark_refused(node)
 
     def _entry(self, pod: Pod, before: CountedPod | None) -> CountedPod:
         """The pod as it counts now; `before` is the same pod as it counted until now.

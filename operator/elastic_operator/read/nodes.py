@@ -90,7 +90,8 @@ class Nodes:
         (142).
 
         A lack of room counts only after kube-scheduler has reported it: before, kube-scheduler may have placed the pod
-        already.
+        already. The use of the node is no key of the job's facts. When the use or the node changes,
+        `Ledger.mark_refused` marks the jobs for which the answer may differ.
         """
         if why := self.availability().why_closed(node):
             return f"node {node} accepts no more pods ({why})"
@@ -109,7 +110,8 @@ class Nodes:
         return self._stored.revision, self._quarantine.revision()
 
     def _judge(self, node: objects.Node) -> str | None:
-        """Why the node takes no new pods; None while it is quarantined."""
+        """Why the node takes no new pods; None while it is quarantined. Called when the node has changed."""
+        self._ledger.mark_refused(node.metadata.name)
         return self._attempt(node, lambda: convert.node_facts(node).why_closed)
 
     def _attempt(self, node: objects.Node, work: Callable[[], T]) -> T | None:

@@ -94,7 +94,7 @@ class Shapes:
             for role in (ROLE_MASTER, ROLE_WORKER)
         )
         port = master_port(job.uid, spec)
-        ours = {("", "TCP", each) for each in declared_ports(port, ROLE_MASTER, is_elastic=spec.is_elastic)}
+        ours = {("", "TCP", number) for number in declared_ports(port, ROLE_MASTER, is_elastic=spec.is_elastic)}
         master = replace(master, host_ports=master.host_ports | ours)
         return job_shape(master, worker, flavors=self._flavors, priorities=priorities)
 

@@ -98,7 +98,8 @@ class AdmissionChecks:
         """Forget deleted jobs; `present` are the uids of the existing ones."""
         drop_absent(present, self._questions)
         long_ago = time.monotonic() - MAX_NO_ANSWER_SECONDS
-        self._without_answer = {name: one for name, one in self._without_answer.items() if one.until > long_ago}
+        silences = self._without_answer.items()
+        self._without_answer = {name: silence for name, silence in silences if silence.until > long_ago}
 
     def answered_or_running(self) -> frozenset[str]:
         """The jobs (uids) with an answer or a question under way. A dry run for another job counts their pods first."""
@@ -127,7 +128,7 @@ class AdmissionChecks:
         now, passed = time.monotonic(), self.answers.passed()
         self._questions = {uid: question for uid, question in self._questions.items() if now < question.until}
         places: dict[str, list[_Question]] = {}
-        new_first = sorted(self._questions.values(), key=lambda one: (one.job.uid in passed, one.order))
+        new_first = sorted(self._questions.values(), key=lambda question: (question.job.uid in passed, question.order))
         for question in new_first:
             places.setdefault(question.job.namespace, []).append(question)
         here = {question.job.namespace for question, _ in self._running.values()}

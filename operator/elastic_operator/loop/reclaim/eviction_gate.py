@@ -194,7 +194,7 @@ class EvictionGate:
         return AdmissionCheck(
             job,
             creates,
-            besides=tuple((one, tuple(create.role for create in made)) for one, made in besides if made),
+            besides=tuple((other, tuple(create.role for create in made)) for other, made in besides if made),
             leaving=partial(self._leaving, job.namespace, self._now.preempted_pods),
             needed=len(assignment.keep) + ready < obs.job.spec.minimum,
         )

@@ -283,9 +283,9 @@ class Nominator:
         return True
 
 
-async def _false_after(other: asyncio.Future[bool]) -> bool:
-    """Wait for the end of `other`; always False."""
-    await asyncio.wait([other])
+async def _false_after(write: asyncio.Future[bool]) -> bool:
+    """Wait for the end of `write`; always False."""
+    await asyncio.wait([write])
     return False
 
 

@@ -119,7 +119,6 @@ class Accounts:
         self._lends_all = {
             name: all(team.quotas.get(name, Quota()).lend_limit is None for team in every) for name in self._flavors
         }
-        self._by_namespace: dict[tuple[str, str], Account] = {}
         self.capacity = dict.fromkeys(self._flavors, 0)
         self.flavor_of = self._find_flavors(inputs, board)
         for team in inputs.teams:
@@ -131,10 +130,7 @@ class Accounts:
 
     def account_of(self, namespace: str, flavor: str) -> Account:
         """The account that pods of that namespace are charged to."""
-        key = (namespace, flavor)
-        if key not in self._by_namespace:
-            self._by_namespace[key] = self._account(self.team_of(namespace), flavor)
-        return self._by_namespace[key]
+        return self._account(self.team_of(namespace), flavor)
 
     def team_of(self, namespace: str) -> str:
         """The name of the team that the namespace belongs to."""

@@ -120,7 +120,7 @@ class Allocation(Mapping[str, Grant]):
         found = ((e.demand.uid, _named(filter(e.is_eviction_by, e.preemptors))) for e in losing)
         return {uid: preemptors for uid, preemptors in found if preemptors and self.assignment(uid).release}
 
-    @cached_property
+    @property
     def evicted_for(self) -> Mapping[str, PreemptorKey]:
         """The pods (uids) that are evicted for another team or for a foreign pod, each with its preemptor."""
         return self._state.victims.evictions.evicted

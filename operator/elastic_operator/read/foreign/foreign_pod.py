@@ -120,7 +120,7 @@ def _problems(shape: PodShape, flavor_problem: str, backoff: PodBackoff | None, 
 
 
 def may_evict(pod: objects.Pod) -> bool:
-    """Whether kube-scheduler would evict pods of priority 0 for it."""
+    """Whether kube-scheduler would evict pods of priority 0 for the pod."""
     return pod.spec.preemption_policy != NEVER_PREEMPTS and (pod.spec.priority or 0) > 0
 
 

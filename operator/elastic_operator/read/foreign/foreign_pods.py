@@ -56,7 +56,7 @@ class _WaitingPod:
     until: float
     gang: str
     waits: bool
-    """Whether pods that are deleted for it still exist."""
+    """Whether pods that are deleted for the reservation still exist."""
 
 
 class ForeignPods:

@@ -50,7 +50,7 @@ class _Gang:
 
     @property
     def settled_at(self) -> float:
-        """When it may be served as it is."""
+        """When the gang may be served, unless it changes."""
         settled_at = min(self.grown + SETTLED_SECONDS, self.first + MAX_GROWING_SECONDS)
         if not self.untried:
             return settled_at
