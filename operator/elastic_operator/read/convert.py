@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import lru_cache
 
 import msgspec
 
@@ -53,6 +54,10 @@ _REFUSALS = frozenset(
 SANDBOX_IS_READY = "PodReadyToStartContainers"
 """The condition of pods whose volumes and network are ready. Kubelets before 1.35 set it only after the first pull."""
 
+EQUAL_PARTS = 5_000
+"""The most times, and the most states of pods, that are kept as one object for all pods in which they are equal (168).
+"""
+
 _DISRUPTIONS = {
     "PreemptionByScheduler": "preempted by a pod of higher priority",
     "DeletionByTaintManager": "its node was tainted NoExecute",
@@ -63,6 +68,7 @@ _DISRUPTIONS = {
 """Reasons of the condition DisruptionTarget. A plain DELETE, such as our own, does not set that condition."""
 
 
+@lru_cache(maxsize=EQUAL_PARTS)
 def epoch(time: str) -> float:
     """Seconds since the epoch of an RFC 3339 time as the API writes it; 0 for "", which stands for "not set"."""
     return datetime.fromisoformat(time).timestamp() if time else 0.0
@@ -232,6 +238,7 @@ def main_container(pod: Pod) -> MainContainer:
     return MainContainer()
 
 
+@lru_cache(maxsize=EQUAL_PARTS)
 def _running(since: str | None) -> MainContainer:
     return MainContainer(running_since=_time(since))
 
@@ -335,6 +342,7 @@ def _number(text: str) -> int | None:
     return int(text) if text.isdecimal() and len(text) < 10 else None
 
 
+@lru_cache(maxsize=EQUAL_PARTS)
 def _nnodes(text: str) -> tuple[int, int] | None:
     low, high = (_number(part) for part in text.partition(":")[::2])
     return None if low is None or high is None else (low, high)
