@@ -25,21 +25,16 @@ from elastic_api.status import JobStatus
 from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.change_times import next_change
-from elastic_operator.plan.facts.allocation_inputs import (
-    AllocationInputs,
-    AllocationSettings,
-    EvictionLimits,
-    ForeignPod,
-    JobDemand,
-    JobShape,
-    Node,
-    PodShape,
-    PreemptorKey,
-)
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, AllocationSettings
 from elastic_operator.plan.facts.decisions import Assignment, CreatePod, Plan
+from elastic_operator.plan.facts.demand import JobDemand
+from elastic_operator.plan.facts.eviction_limits import EvictionLimits, PreemptorKey
+from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.group_report import GroupReport
 from elastic_operator.plan.facts.job import Job, JobContext, JobFeedback, MainContainer, OwnPod
 from elastic_operator.plan.facts.job_shape import job_shape
+from elastic_operator.plan.facts.node import Node
+from elastic_operator.plan.facts.requirements import JobShape, PodShape
 from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, Flavor, Quota, Team
 from elastic_operator.plan.job.demand import demand_of
 from elastic_operator.plan.job.observation import Observation

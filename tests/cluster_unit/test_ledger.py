@@ -14,8 +14,9 @@ from elastic_api.pod_names import parse_pod_name
 from elastic_operator.cluster.objects import CustomObject
 from elastic_operator.cluster.pod import Pod
 from elastic_operator.cluster.store import Store
-from elastic_operator.plan.facts.allocation_inputs import Node, PodShape
 from elastic_operator.plan.facts.decisions import Slot
+from elastic_operator.plan.facts.node import Node
+from elastic_operator.plan.facts.requirements import PodShape
 from elastic_operator.read import convert
 from elastic_operator.read.assumed_pods import ASSUMED_SECONDS
 from elastic_operator.read.ledger import Ledger

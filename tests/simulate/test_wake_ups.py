@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from elastic_operator.loop.controller import LONGEST_WAIT_SECONDS
-from elastic_operator.plan.facts.allocation_inputs import PodShape
 from elastic_operator.plan.facts.decisions import Slot
+from elastic_operator.plan.facts.requirements import PodShape
 from elastic_operator.quarantine import FIRST_FAULT_SECONDS
 from elastic_operator.read.assumed_pods import ASSUMED_SECONDS
 from tests.simulate.test_quarantine import run_scenario

@@ -15,19 +15,10 @@ from elastic_api.job import JobSpec
 from elastic_api.policy import PolicySpec
 from elastic_api.status import Condition, ConditionType, JobStatus, LastFailure, Retry, RetryCause
 from elastic_operator.cluster.objects import ClassMeta, PriorityClass
-from elastic_operator.plan.facts.allocation_inputs import (
-    AllocationSettings,
-    EvictionLimit,
-    EvictionLimits,
-    ForeignPod,
-    JobShape,
-    Member,
-    Node,
-    PodShape,
-    PreemptorKey,
-    Taint,
-    Toleration,
-)
+from elastic_operator.plan.facts.allocation_inputs import AllocationSettings
+from elastic_operator.plan.facts.demand import Member
+from elastic_operator.plan.facts.eviction_limits import EvictionLimit, EvictionLimits, PreemptorKey
+from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.group_report import Goodput, GroupChange, GroupReport
 from elastic_operator.plan.facts.job import (
     FlapWindow,
@@ -41,7 +32,9 @@ from elastic_operator.plan.facts.job import (
     Quarantined,
     TorchrunGroup,
 )
+from elastic_operator.plan.facts.node import Node, Taint
 from elastic_operator.plan.facts.node_outage import NodeOutage
+from elastic_operator.plan.facts.requirements import JobShape, PodShape, Toleration
 from elastic_operator.plan.facts.team import Flavor, Quota, Team
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.policies.resolve import Namespace, Policy

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from math import inf
 
 from elastic_operator.plan.delay_queue import DelayQueue
-from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, JobDemand
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
+from elastic_operator.plan.facts.demand import JobDemand
 from elastic_operator.plan.facts.team import NO_POLICY, Team, Teams
 
 

@@ -25,9 +25,12 @@ from typing import NamedTuple
 
 from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, ForeignPod, JobDemand, Member, Node
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
 from elastic_operator.plan.facts.decisions import Assignment
+from elastic_operator.plan.facts.demand import JobDemand, Member
+from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.gpus import gpus_by_resource
+from elastic_operator.plan.facts.node import Node
 from elastic_operator.plan.facts.text import pods
 from elastic_operator.plan.job.demand import with_members
 from elastic_operator.plan.job.remaining_pods import frozen_demand

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator, Set
 from dataclasses import replace
 from math import inf
 
-from elastic_operator.plan.facts.allocation_inputs import Member, PodShape
 from elastic_operator.plan.facts.decisions import Slot
+from elastic_operator.plan.facts.demand import Member
+from elastic_operator.plan.facts.requirements import PodShape
 from elastic_operator.read.counted_pod import Assumed, assumed_uid
 from elastic_operator.read.sums import PodIndex
 

@@ -12,10 +12,10 @@ from elastic_api.job import JobSpec
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
 from elastic_operator.memory import KeyedCache, LastSeen
-from elastic_operator.plan.facts.allocation_inputs import JobShape, PodShape
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.job_shape import claims_of, shape_of_spec
 from elastic_operator.plan.facts.pod_shape import VolumeFacts
+from elastic_operator.plan.facts.requirements import JobShape, PodShape
 from elastic_operator.read.pod_priority import PodPriorities
 from elastic_operator.settings import Settings
 from elastic_worker.contract import ROLE_MASTER

@@ -14,16 +14,13 @@ from elastic_api.job import JobSpec, RoleSpec
 from elastic_api.status import JobStatus
 from elastic_operator.cluster import objects
 from elastic_operator.plan.cluster_view import ClusterView, Reclaim
-from elastic_operator.plan.facts.allocation_inputs import (
-    AllocationSettings,
-    EvictionLimits,
-    ForeignPod,
-    JobShape,
-    Member,
-    Node,
-    gpus_in,
-)
+from elastic_operator.plan.facts.allocation_inputs import AllocationSettings, gpus_in
+from elastic_operator.plan.facts.demand import Member
+from elastic_operator.plan.facts.eviction_limits import EvictionLimits
+from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.job import Job, OwnPod
+from elastic_operator.plan.facts.node import Node
+from elastic_operator.plan.facts.requirements import JobShape
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.planner import Planner
@@ -50,7 +47,7 @@ class SnapshotJob:
 @dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
     """The moment. The teams are made from `policies` and `namespaces`. `nodes` have their use by pods, without the pods
-    in the demands of jobs, as in `plan.facts.allocation_inputs`. `stopped`, `is_report_only` and `eviction_limits` are
+    in the demands of jobs, as in `plan.facts.node`. `stopped`, `is_report_only` and `eviction_limits` are
     the answers of `plan.cluster_view.Reclaim`. `priority_classes` are as in the API; a pass reads them no more, since
     each job and shape has its priorities.
     """

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from elastic_api.pod_names import pod_name
-from elastic_operator.plan.facts.allocation_inputs import Member
 from elastic_operator.plan.facts.decisions import Event, Nomination, Plan, Slot
+from elastic_operator.plan.facts.demand import Member
 from elastic_operator.plan.facts.text import names_of
 from elastic_operator.tools.cluster_snapshot import ClusterSnapshot
 from elastic_operator.tools.decisions import JobDecision, ReplayedPass, decide, has_room, in_words

@@ -6,16 +6,11 @@ from collections import Counter
 from dataclasses import replace
 
 from elastic_operator.plan.allocation.allocate import allocate
-from elastic_operator.plan.facts.allocation_inputs import (
-    AllocationInputs,
-    AllocationSettings,
-    JobDemand,
-    JobShape,
-    Member,
-    Node,
-    PodShape,
-)
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, AllocationSettings
 from elastic_operator.plan.facts.decisions import Grant
+from elastic_operator.plan.facts.demand import JobDemand, Member
+from elastic_operator.plan.facts.node import Node
+from elastic_operator.plan.facts.requirements import JobShape, PodShape
 from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, NO_POLICY, Flavor, Quota, Team
 
 GPU = "nvidia.com/gpu"

@@ -8,18 +8,10 @@ from math import inf
 
 from hypothesis import strategies as st
 
-from elastic_operator.plan.facts.allocation_inputs import (
-    NO_LIMIT,
-    EvictionLimit,
-    EvictionLimits,
-    FailedSize,
-    ForeignPod,
-    JobDemand,
-    JobShape,
-    Member,
-    NodeRequest,
-    PreemptorKey,
-)
+from elastic_operator.plan.facts.demand import FailedSize, JobDemand, Member, NodeRequest
+from elastic_operator.plan.facts.eviction_limits import NO_LIMIT, EvictionLimit, EvictionLimits, PreemptorKey
+from elastic_operator.plan.facts.foreign_pod import ForeignPod
+from elastic_operator.plan.facts.requirements import JobShape
 from elastic_operator.plan.job.demand import with_members
 from tests.plan.allocate.world import GPU, NOW, make_inputs, make_job, make_node, make_shape, make_team
 

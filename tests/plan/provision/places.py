@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from elastic_operator.plan.facts.allocation_inputs import Member, NodeRequest
+from elastic_operator.plan.facts.demand import Member, NodeRequest
 from elastic_operator.plan.job.demand import with_members
 from tests.plan.allocate.world import NOW, make_job, make_members
 

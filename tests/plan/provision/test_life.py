@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from elastic_api.status import ConditionType, Retry, RetryCause, SizeReason
-from elastic_operator.plan.facts.allocation_inputs import Load, Member
+from elastic_operator.plan.facts.demand import Member
 from elastic_operator.plan.facts.job import MainContainer, Provisioning
 from elastic_operator.plan.facts.job_shape import job_shape
 from elastic_operator.plan.facts.pod_shape import shape_of
+from elastic_operator.plan.facts.requirements import Load
 from elastic_operator.plan.facts.team import Flavor
 from elastic_operator.plan.facts.times import seconds
 from elastic_operator.plan.job.demand import demand_of, with_members

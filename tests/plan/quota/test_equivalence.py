@@ -18,15 +18,9 @@ from elastic_operator.plan.allocation.pass_memo import KnownInfeasible, PassMemo
 from elastic_operator.plan.allocation.preemption import options
 from elastic_operator.plan.allocation.rounds import serve
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.allocation_inputs import (
-    EvictionLimits,
-    FailedSize,
-    ForeignPod,
-    JobDemand,
-    Member,
-    NodeRequest,
-    PreemptorKey,
-)
+from elastic_operator.plan.facts.demand import FailedSize, JobDemand, Member, NodeRequest
+from elastic_operator.plan.facts.eviction_limits import EvictionLimits, PreemptorKey
+from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from tests.plan.allocate.world import NOW, make_inputs, make_job, make_node, make_shape, make_team
 from tests.plan.allocate.worlds import crowds
 from tests.plan.quota.cases import make_foreign_pod, on

@@ -13,7 +13,9 @@ import pytest
 
 from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.allocation.fair_share import Claimant, divide
-from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, JobDemand, JobShape, Member
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
+from elastic_operator.plan.facts.demand import JobDemand, Member
+from elastic_operator.plan.facts.requirements import JobShape
 from elastic_operator.plan.facts.team import Quota, Team
 from tests.plan.allocate.world import NOW, carried_out, make_inputs, make_job, make_node, make_shape
 

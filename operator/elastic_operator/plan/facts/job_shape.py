@@ -10,8 +10,9 @@ from dataclasses import replace
 from elastic_api.elastic import requested_template
 from elastic_api.job import JobSpec
 from elastic_api.ports import declared_ports, master_port
-from elastic_operator.plan.facts.allocation_inputs import AllocationSettings, JobShape, PodShape
+from elastic_operator.plan.facts.allocation_inputs import AllocationSettings
 from elastic_operator.plan.facts.pod_shape import VolumeFacts, shape_of
+from elastic_operator.plan.facts.requirements import JobShape, PodShape
 from elastic_operator.plan.facts.team import Flavor
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
