@@ -20,7 +20,6 @@ from benchmarks.policy.traces import GPUS_PER_NODE, JobTrace, Trace
 from benchmarks.policy.training import Pod, Training
 from benchmarks.policy.world import World
 from elastic_api.job import JobSpec
-from elastic_api.pod_names import pod_name
 from elastic_api.status import JobStatus
 from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.result import Allocation
@@ -342,7 +341,7 @@ def _own_pod(job_name: str, pod: Pod, made: CreatePod, before: OwnPod | None, no
     """The pod as in the store; the same object as before if it has not changed."""
     runs = pod.ready <= now - EPOCH + 1e-6 or (before is not None and before.ready)
     known = before or OwnPod(
-        name=pod_name(job_name, made.role, made.index),
+        name=made.pod_name(job_name),
         uid=pod.uid,
         role=made.role,
         index=made.index,

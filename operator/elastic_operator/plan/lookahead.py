@@ -188,8 +188,7 @@ def _applied(job: JobDemand, assignment: Assignment, now: float) -> JobDemand:
 
 def _made(job: JobDemand, assignment: Assignment) -> Iterator[Member]:
     for slot in assignment.create:
-        uid = f"{job.uid}/{slot.role}/{slot.index}"
-        yield Member.from_load(uid, slot.role, slot.index, slot.node, job.shape_of(slot.role))
+        yield Member.at(slot.pod_name(job.uid), slot, job.shape_of(slot.role))
 
 
 def _node_after(node: Node, came: list[ForeignPod], gpu_resources: tuple[str, ...]) -> Node:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 
+from elastic_api.pod_names import pod_name
 from elastic_api.status import JobStatus
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.text import Reason
@@ -20,6 +21,10 @@ class Slot:
     index: int
     node: str | None
     ready: bool
+
+    def pod_name(self, job_name: str) -> str:
+        """The name of that pod of the job."""
+        return pod_name(job_name, self.role, self.index)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +109,7 @@ class Nomination:
 
 
 @dataclass(frozen=True, slots=True)
-class CreatePod:
+class CreatePod(Slot):
     """Create the pod of that slot for `incarnation`, with `nnodes` in its environment.
 
     In Elastic mode the pod's environment also has the `master_epoch`, and the master's pod has the annotation
@@ -112,28 +117,12 @@ class CreatePod:
     the operator's PriorityClass instead of the template's (97).
     """
 
-    slot: Slot
     incarnation: int
     nnodes: tuple[int, int]
     master_epoch: int = 0
     membership: str = ""
     old_secret: bool = False
     own_class: bool = False
-
-    @property
-    def role(self) -> str:
-        """The pod's role."""
-        return self.slot.role
-
-    @property
-    def index(self) -> int:
-        """The pod's index among the pods of its role."""
-        return self.slot.index
-
-    @property
-    def node(self) -> str | None:
-        """The node that the pod is pinned to; None: kube-scheduler chooses (10)."""
-        return self.slot.node
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,8 @@ from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from math import inf
 
+from elastic_operator.plan.facts.decisions import Slot
+from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.requirements import JobShape, Load, PodShape
 from elastic_operator.plan.facts.resize_cost import worth_it_after
 from elastic_worker.contract import ROLE_MASTER
@@ -49,9 +51,11 @@ class Member(Load):
     node: str | None
 
     @staticmethod
-    def from_load(uid: str, role: str, index: int, node: str | None, load: Load) -> Member:
-        """The member with that load."""
-        return Member(load.requests, load.gpus, load.host_ports, uid=uid, role=role, index=index, node=node)
+    def at(uid: str, slot: OwnPod | Slot, load: Load) -> Member:
+        """The member at the place of that pod or slot, with that load."""
+        return Member(
+            load.requests, load.gpus, load.host_ports, uid=uid, role=slot.role, index=slot.index, node=slot.node
+        )
 
 
 @dataclass(frozen=True, slots=True)

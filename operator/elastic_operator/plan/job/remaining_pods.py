@@ -114,7 +114,7 @@ def flavor_in_use(
 
 def member_of(pod: OwnPod) -> Member:
     """The live pod as a member."""
-    return Member.from_load(pod.uid, pod.role, pod.index, pod.node, pod)
+    return Member.at(pod.uid, pod, pod)
 
 
 def _shape_of(pod: OwnPod) -> PodShape:
