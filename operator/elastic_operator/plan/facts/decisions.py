@@ -58,13 +58,22 @@ class Grant:
     preemptors: Mapping[str, str] = field(default_factory=dict)
     reclaimed: bool = False
     victim_jobs: Mapping[str, str] = field(default_factory=dict)
+    deferred: frozenset[str] = frozenset()
+    """The kept pods (uids) whose release is decided and deferred, because their preemptors may be unable to use the
+    room (139).
+    """
+
+    @property
+    def waits(self) -> bool:
+        """Whether the whole release is deferred: no pod of the job is deleted for others yet."""
+        return bool(self.deferred) and not self.assignment.release
 
     @property
     def message(self) -> str:
         """The sentence of the `size_reason`."""
         return self.size_reason.message
 
-    def deferring(self, deferred: Set[str], size: int, waiting: Set[str] = frozenset()) -> Grant:
+    def deferring(self, deferred: frozenset[str], size: int, waiting: Set[str] = frozenset()) -> Grant:
         """The grant while the release of the pods `deferred` is deferred, with `size` pods as the target. The
         preemptors `waiting` (uids) get nothing meanwhile (139).
 
@@ -77,13 +86,11 @@ class Grant:
         create = tuple(soonest[: max(0, max(size, before.replicas) - len(keep))])
         if release:
             preemptors = {uid: name for uid, name in self.preemptors.items() if uid not in waiting}
-            return replace(
-                self, assignment=Assignment(len(keep) + len(create), keep, release, create), preemptors=preemptors
-            )
+            assignment = Assignment(len(keep) + len(create), keep, release, create)
+            return replace(self, assignment=assignment, preemptors=preemptors, deferred=deferred)
         create = tuple(slot for slot in create if slot.ready)
-        return replace(
-            self, assignment=Assignment(size or before.replicas, keep, (), create), preemptors={}, victim_jobs={}
-        )
+        assignment = Assignment(size or before.replicas, keep, (), create)
+        return replace(self, assignment=assignment, preemptors={}, victim_jobs={}, deferred=deferred)
 
 
 @dataclass(frozen=True, slots=True)
