@@ -10,7 +10,7 @@ since.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from elastic_api.job import JobSpec
 from elastic_operator.cluster import objects
@@ -27,13 +27,6 @@ _REMEDY = (
     " Pods of jobs never preempt others, so they have the operator's own PriorityClasses instead. Name a class with"
     " preemptionPolicy Never, or leave the field out; spec.priorityClassName says which jobs go first."
 )
-
-
-class _TemplateInUse(NamedTuple):
-    """A template in use: its field, and its spec."""
-
-    path: str
-    pod: Mapping[str, Any]
 
 
 class PodPriorities:
@@ -78,11 +71,11 @@ class PodPriorities:
             yield f"{at}.{field} is {pod[field]!r}, without a class."
 
 
-def _in_use(spec: JobSpec) -> Iterator[_TemplateInUse]:
-    """The templates of the pods: without `spec.template` if both roles have their own."""
+def _in_use(spec: JobSpec) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The field and the pod's spec of each template in use: without `spec.template` if both roles have their own."""
     roles = {"spec.master.template": spec.master, "spec.worker.template": spec.worker}
     for at, own in roles.items():
         if own is not None:
-            yield _TemplateInUse(f"{at}.spec", own.template["spec"])
+            yield f"{at}.spec", own.template["spec"]
     if None in roles.values():
-        yield _TemplateInUse("spec.template.spec", spec.template["spec"])
+        yield "spec.template.spec", spec.template["spec"]
