@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from elastic_operator.plan.facts import allocation_inputs as model
+from elastic_operator.plan.facts import node as model
 from elastic_operator.plan.facts.job import LastOutput, MainContainer, OwnPod
+from elastic_operator.plan.facts.requirements import Load
 from elastic_operator.read import convert
 from elastic_worker import contract
 from tests.cluster_unit.build import node, pod
@@ -14,7 +15,7 @@ CREATED = 1767225600.0
 
 
 def own(**fields) -> OwnPod:
-    return convert.own_pod(pod(**fields), model.Load({}), role="worker", index=3)
+    return convert.own_pod(pod(**fields), Load({}), role="worker", index=3)
 
 
 @pytest.mark.parametrize(
@@ -28,7 +29,7 @@ def own(**fields) -> OwnPod:
 )
 def test_the_master_s_number_and_what_it_was_told_are_read_of_masters_only(role, epoch, read):
     notes = {"elastic-pytorch.dev/master-epoch": epoch, "elastic-pytorch.dev/membership": "{}"}
-    found = convert.own_pod(pod(annotations=notes), model.Load({}), role=role, index=0)
+    found = convert.own_pod(pod(annotations=notes), Load({}), role=role, index=0)
     assert (found.master_epoch, found.membership) == read
 
 

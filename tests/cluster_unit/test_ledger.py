@@ -14,13 +14,15 @@ from elastic_api.pod_names import parse_pod_name
 from elastic_operator.cluster.objects import CustomObject
 from elastic_operator.cluster.pod import Pod
 from elastic_operator.cluster.store import Store
-from elastic_operator.plan.facts.allocation_inputs import Node, PodShape
 from elastic_operator.plan.facts.decisions import Slot
+from elastic_operator.plan.facts.node import Node
+from elastic_operator.plan.facts.requirements import PodShape
 from elastic_operator.read import convert
 from elastic_operator.read.assumed_pods import ASSUMED_SECONDS
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.terminating_pods import OVERDUE_SECONDS
 from elastic_worker import contract
+from tests.build.objects import Owner
 from tests.cluster_unit.build import JOB_UID, owner, pod, stored_job
 
 GPU = "nvidia.com/gpu"
@@ -48,7 +50,7 @@ def own(name: str = "toy-worker-0", *, node: str = "n1", gpus: int = 1, **fields
 def assume_worker(ledger: Ledger, index: int, *, node: str = "n1", gpus: int = 1) -> str:
     """The job's worker of that index is being created."""
     slot, shape = Slot("worker", index, node, ready=True), PodShape({GPU: gpus}, gpus)
-    return ledger.assumed.add(job_uid=JOB_UID, namespace="a", name=f"toy-worker-{index}", slot=slot, shape=shape)
+    return ledger.assumed.add(Owner("a", "toy", JOB_UID), slot, shape)
 
 
 def test_gpus_are_summed_over_all_resources_that_count_as_such():

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from elastic_api.status import Change, Retry, RetryCause
-from elastic_operator.plan.facts.allocation_inputs import JobShape, PodShape
 from elastic_operator.plan.facts.job import FlapWindow, MainContainer
+from elastic_operator.plan.facts.requirements import JobShape, PodShape
 from elastic_operator.plan.facts.times import seconds
 from elastic_operator.plan.facts.waits import HELD_SECONDS, may_flap
 from elastic_operator.plan.job.demand import demand_of

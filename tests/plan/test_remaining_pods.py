@@ -8,9 +8,9 @@ import pytest
 
 from elastic_api.job import CleanPodPolicy
 from elastic_api.status import ConditionType
-from elastic_operator.plan.facts.allocation_inputs import PodShape
 from elastic_operator.plan.facts.decisions import Grant
 from elastic_operator.plan.facts.job_shape import job_shape
+from elastic_operator.plan.facts.requirements import PodShape
 from elastic_operator.plan.facts.team import Flavor
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.demand import demand_of

@@ -15,8 +15,8 @@ from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.loop.writes.status_times import MESSAGE_SECONDS, REPORT_SECONDS
 from elastic_operator.memory import DirtySet
 from elastic_operator.metrics import Metrics
-from elastic_operator.plan.facts.allocation_inputs import PodShape
-from elastic_operator.plan.facts.decisions import CreatePod, Event, Plan, Route, Slot
+from elastic_operator.plan.facts.decisions import CreatePod, Event, Plan, Route
+from elastic_operator.plan.facts.requirements import PodShape
 from elastic_operator.read.assumed_pods import ASSUMED_SECONDS
 from elastic_operator.read.ledger import Ledger
 from tests.plan.jobs import BOTH, make_job, plan, started
@@ -108,7 +108,7 @@ async def test_rejected_pods_clear_their_error_once_the_status_has_it():
 
 async def test_of_a_plan_that_is_cut_short_only_pods_that_may_exist_still_take_room():
     job, executor, ledger = make_job(), Stopped(), Ledger(job_of=lambda _: None, parse=lambda *_: None)
-    creates = tuple(CreatePod(Slot(role, 0, "n1", True), 1, (1, 2)) for role in ("master", "worker"))
+    creates = tuple(CreatePod(role, 0, "n1", True, 1, (1, 2)) for role in ("master", "worker"))
     dispatcher = dispatch(executor, Plan(status=job.status, creates=creates), ledger=ledger)
     await executor.begun.wait()
     assert [one.name for one in ledger.assumed.of_job(job.uid)] == ["toy-master-0", "toy-worker-0"]
@@ -129,7 +129,7 @@ async def test_pods_of_a_plan_that_could_not_be_begun_are_not_counted() -> None:
         raise ZeroDivisionError
 
     meta = Meta(name=job.name, namespace=job.namespace, uid=job.uid, resource_version="1")
-    plan = Plan(status=job.status, creates=(CreatePod(Slot("master", 0, "n1", True), 1, (1,)),))
+    plan = Plan(status=job.status, creates=(CreatePod("master", 0, "n1", True, 1, (1,)),))
     with pytest.raises(ZeroDivisionError):
         dispatcher.start(objects.CustomObject(metadata=meta, status=objects.EMPTY), job, plan, steps_before=broken)
     assert not ledger.assumed.of_job(job.uid)

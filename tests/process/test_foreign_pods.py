@@ -14,8 +14,9 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.allocation.fit import misfit
-from elastic_operator.plan.facts.allocation_inputs import ForeignPod, Node
+from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.futility_backoff import FIRST_FUTILE_SECONDS, MAX_FUTILE_SECONDS
+from elastic_operator.plan.facts.node import Node
 from elastic_operator.plan.facts.times import Attempts
 from elastic_operator.quarantine import Quarantine
 from elastic_operator.read.foreign.foreign_pod import PodBackoff

@@ -31,8 +31,10 @@ from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.plan import demands
 from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, EvictionLimits, PodShape
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
 from elastic_operator.plan.facts.decisions import Slot
+from elastic_operator.plan.facts.eviction_limits import EvictionLimits
+from elastic_operator.plan.facts.requirements import PodShape
 from elastic_operator.plan.facts.team import DEFAULT_POLICY, Flavor, Quota
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.last_plans import LastPlan
@@ -48,6 +50,7 @@ from elastic_operator.tools.cluster_snapshot import snapshot_of
 from elastic_operator.tools.decisions import decide
 from tests.api.jobs import make_job, make_template, with_gpus
 from tests.api.policies import make_flavor, make_policy
+from tests.build.objects import Owner
 from tests.cluster_unit.build import node, owner, pod
 from tests.kit.calls import calls_of
 
@@ -210,14 +213,8 @@ class World:
 
     def creation(self, job: str, place: str, where: str) -> None:
         role, _, index = place.partition("-")
-        uid, name = f"uid-{job}", f"{job}-{place}"
-        self.ledger.assumed.add(
-            job_uid=uid,
-            namespace="default",
-            name=name,
-            slot=Slot(role, int(index), where or None, ready=True),
-            shape=PodShape({GPU: 1}, gpus=1),
-        )
+        slot = Slot(role, int(index), where or None, ready=True)
+        self.ledger.assumed.add(Owner("default", job, f"uid-{job}"), slot, PodShape({GPU: 1}, gpus=1))
 
     def creation_ends(self, job: str, place: str) -> None:
         self.ledger.assumed.await_seen("default", f"{job}-{place}")

@@ -14,7 +14,7 @@ from elastic_operator.cluster.stores import Stores
 from elastic_operator.loop.reclaim.admission_check import AdmissionCheck, AdmissionChecker
 from elastic_operator.loop.writes.create import Creator
 from elastic_operator.loop.writes.master import Masters, changed_route
-from elastic_operator.plan.facts.decisions import CreatePod, Route, Slot
+from elastic_operator.plan.facts.decisions import CreatePod, Route
 from elastic_operator.pods.launcher_target import target_of
 from elastic_operator.read.shapes import Shapes
 from elastic_operator.settings import Settings
@@ -24,8 +24,7 @@ from tests.plan.jobs import TEMPLATE, group, make_grant, make_job, make_spec, pl
 
 ON_NODE = {"spec": {**TEMPLATE["spec"], "hostNetwork": True}}
 MODES = [{"mode": "Elastic"}, {"mode": "Torchrun"}]
-SLOTS = (Slot(role, 0, None, True) for role in ("master", "worker"))
-CREATES = tuple(CreatePod(slot, 1, (2, 4), 1, '{"wish":1}') for slot in SLOTS)
+CREATES = tuple(CreatePod(role, 0, None, True, 1, (2, 4), 1, '{"wish":1}') for role in ("master", "worker"))
 BUILD = BuildSettings(worker_image="registry.example/worker:1")
 
 

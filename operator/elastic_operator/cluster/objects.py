@@ -15,7 +15,7 @@ from elastic_api.job import GROUP
 from elastic_api.what_if import ANNOTATION_WHAT_IF
 from elastic_operator.cluster.meta import Condition, LabelledMeta, Meta, Struct
 from elastic_operator.cluster.pod import Pod
-from elastic_operator.plan.facts.allocation_inputs import Taint
+from elastic_operator.plan.facts.node import Taint
 from elastic_worker.contract import MASTER_PORT
 
 __all__ = [

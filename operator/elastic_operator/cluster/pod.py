@@ -8,7 +8,7 @@ import msgspec
 
 from elastic_operator.cluster.interned import intern_fields
 from elastic_operator.cluster.meta import Condition, Meta, Struct
-from elastic_operator.plan.facts.allocation_inputs import Toleration
+from elastic_operator.plan.facts.requirements import Toleration
 from elastic_worker import contract
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"

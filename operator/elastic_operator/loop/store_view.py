@@ -10,12 +10,15 @@ from typing import NamedTuple
 from elastic_operator.cluster import objects
 from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.memory import KeyedCache, LastSeen, SingleCache
-from elastic_operator.plan.facts.allocation_inputs import ForeignPod, JobShape, Member, Node
+from elastic_operator.plan.facts.demand import Member
+from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.group_report import GroupReport
 from elastic_operator.plan.facts.job import Job, JobFeedback, OwnPod, TorchrunGroup
+from elastic_operator.plan.facts.node import Node
+from elastic_operator.plan.facts.requirements import JobShape
 from elastic_operator.plan.job.remaining_pods import flavor_in_use
 from elastic_operator.plan.policies.resolve import ResolvedPolicies
-from elastic_operator.read.jobs import InputsWithoutSpec, JobInputs
+from elastic_operator.read.jobs import JobInputs
 from elastic_operator.read.reader import Reader
 
 log = logging.getLogger(__name__)
@@ -68,7 +71,7 @@ class StoreView:
         self._quarantine, self._stores, self._ledger = reader.quarantine, reader.stores, reader.ledger
         self.now = 0.0
         self.settings = reader.settings.allocation
-        self._known: KeyedCache[JobInputs | InputsWithoutSpec, Job] = KeyedCache()
+        self._known: KeyedCache[JobInputs, Job] = KeyedCache()
         self._last_bars: LastSeen[_PreemptionBars] = LastSeen()
         self._mine: SingleCache[int, AbstractSet[str]] = SingleCache()
         """The jobs (uids) that are served."""
@@ -176,8 +179,8 @@ class StoreView:
         meta = body.metadata
         fault = self._quarantine.fault(uid, meta.generation)
         if fault is not None or meta.deletion_timestamp is not None:
-            without_spec = InputsWithoutSpec(body, self._ledger.own_pods(uid), fault)
-            return self._known.get(uid, without_spec, self.reader.jobs.job_without_spec, without_spec)
+            inputs = self.reader.jobs.inputs_without_spec(body, self._ledger.own_pods(uid), fault)
+            return self._known.get(uid, inputs, self.reader.jobs.job, inputs)
         own, specs, failed = self._ledger.own_pods(uid), self.reader.specs, self._failed_writes.failed_write(uid)
         reads_no_log = specs.status(body).finished or specs.parse(body).reports_failures
         feedback = JobFeedback(

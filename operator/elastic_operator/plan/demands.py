@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from elastic_operator.plan.cluster_view import ClusterView
-from elastic_operator.plan.facts.allocation_inputs import JobDemand, JobShape, Member
+from elastic_operator.plan.facts.demand import JobDemand, Member
 from elastic_operator.plan.facts.job import Job, OwnPod
+from elastic_operator.plan.facts.requirements import JobShape
 from elastic_operator.plan.job.demand import demand_of, with_members
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.quarantined import demand_in_quarantine

@@ -25,9 +25,12 @@ from typing import NamedTuple
 
 from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, ForeignPod, JobDemand, Member, Node
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
 from elastic_operator.plan.facts.decisions import Assignment
+from elastic_operator.plan.facts.demand import JobDemand, Member
+from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.gpus import gpus_by_resource
+from elastic_operator.plan.facts.node import Node
 from elastic_operator.plan.facts.text import pods
 from elastic_operator.plan.job.demand import with_members
 from elastic_operator.plan.job.remaining_pods import frozen_demand
@@ -185,8 +188,7 @@ def _applied(job: JobDemand, assignment: Assignment, now: float) -> JobDemand:
 
 def _made(job: JobDemand, assignment: Assignment) -> Iterator[Member]:
     for slot in assignment.create:
-        uid = f"{job.uid}/{slot.role}/{slot.index}"
-        yield Member.from_load(uid, slot.role, slot.index, slot.node, job.shape_of(slot.role))
+        yield Member.at(slot.pod_name(job.uid), slot, job.shape_of(slot.role))
 
 
 def _node_after(node: Node, came: list[ForeignPod], gpu_resources: tuple[str, ...]) -> Node:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from elastic_operator.plan.facts.allocation_inputs import JobDemand
+from elastic_operator.plan.facts.demand import JobDemand
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job_memory import JobMemory

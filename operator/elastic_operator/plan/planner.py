@@ -21,16 +21,13 @@ from elastic_operator.plan.change_times import ChangeTimes
 from elastic_operator.plan.cluster_view import ClusterView, Reclaim
 from elastic_operator.plan.delay_queue import DelayQueue
 from elastic_operator.plan.demands import demand_while_quarantined, renew_demand
-from elastic_operator.plan.facts.allocation_inputs import (
-    AllocationInputs,
-    EvictionLimits,
-    ForeignPod,
-    JobDemand,
-    Node,
-    gpus_in,
-)
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, gpus_in
 from elastic_operator.plan.facts.decisions import Grant, Plan
+from elastic_operator.plan.facts.demand import JobDemand
+from elastic_operator.plan.facts.eviction_limits import EvictionLimits
+from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.job import Job
+from elastic_operator.plan.facts.node import Node
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.observe import observe

@@ -14,8 +14,9 @@ from elastic_operator.build.names import secret_name
 from elastic_operator.cluster.meta import Condition
 from elastic_operator.cluster.objects import Node
 from elastic_operator.cluster.pod import Pod, PodMeta, SelectorTerm, Waiting
-from elastic_operator.plan.facts import allocation_inputs as model
+from elastic_operator.plan.facts import node as model
 from elastic_operator.plan.facts.job import STARTS, LastOutput, MainContainer, OwnPod
+from elastic_operator.plan.facts.requirements import Load
 from elastic_worker import contract
 from elastic_worker.last_lines import parted
 
@@ -286,7 +287,7 @@ def _clock_is_behind(pod: Pod) -> bool:
     return seen is not None and made is not None and seen < made
 
 
-def own_pod(pod: Pod, load: model.Load, *, role: str, index: int) -> OwnPod:
+def own_pod(pod: Pod, load: Load, *, role: str, index: int) -> OwnPod:
     """A pod of ours as a fact. The ledger has decided that it is ours, and has found its load, `role` and `index`.
 
     `deleting_since` is the time of the deletion's request; the API's deletionTimestamp is the end of the grace.

@@ -10,8 +10,9 @@ from elastic_api.job import GROUP, KIND
 from elastic_api.quantity import QuantityError, amount
 from elastic_operator.cluster.meta import OwnerReference
 from elastic_operator.cluster.pod import Pod
-from elastic_operator.plan.facts.allocation_inputs import Load, Member
+from elastic_operator.plan.facts.demand import Member
 from elastic_operator.plan.facts.job import OwnPod
+from elastic_operator.plan.facts.requirements import Load
 from elastic_operator.read import convert
 
 

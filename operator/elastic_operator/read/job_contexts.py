@@ -45,7 +45,7 @@ class JobContexts:
         self._classes, self._settings, self._now = stores.priority_classes, settings, now
         self._specs, self._nodes, self._policies, self._external_changes = specs, nodes, policies, external_changes
         self._uncounted = UncountedDevices(stores.device_classes)
-        self._pod_priorities = PodPriorities(stores.priority_classes)
+        self._pod_priorities = PodPriorities(stores.priority_classes, settings)
         self._default_team = settings.allocation.default_team
         self._last_seen: LastSeen[object] = LastSeen()
 

@@ -27,17 +27,16 @@ class JobInputs(NamedTuple):
 
     body: objects.CustomObject
     pods: tuple[OwnPod, ...]
-    foreign_names: frozenset[str]
     context: JobContext
-    feedback: JobFeedback
+    foreign_names: frozenset[str] = frozenset()
+    feedback: JobFeedback = JobFeedback()
+    fault: Fault | None = None
+    """Set while the job is quarantined."""
 
-
-class InputsWithoutSpec(NamedTuple):
-    """The inputs of a job that is quarantined, or deleted and kept by a finalizer. Only its pods count."""
-
-    body: objects.CustomObject
-    pods: tuple[OwnPod, ...]
-    fault: Fault | None
+    @property
+    def has_spec(self) -> bool:
+        """False for a job that is quarantined, or deleted and kept by a finalizer: only its pods count."""
+        return self.fault is None and self.body.metadata.deletion_timestamp is None
 
 
 class Jobs:
@@ -62,10 +61,18 @@ class Jobs:
         context = self._contexts.context_of(body, pods)
         if not context.unready:
             feedback = replace(feedback, pods_are_asked=False, last_answer_at=None, group=None)
-        return JobInputs(body, pods, self._ledger.foreign_names(body.metadata.uid), context, feedback)
+        return JobInputs(body, pods, context, self._ledger.foreign_names(body.metadata.uid), feedback)
+
+    def inputs_without_spec(
+        self, body: objects.CustomObject, pods: tuple[OwnPod, ...], fault: Fault | None
+    ) -> JobInputs:
+        """The inputs of a job that is quarantined, or deleted and kept by a finalizer."""
+        return JobInputs(body, pods, self._contexts.without_spec(body), fault=fault)
 
     def job(self, inputs: JobInputs) -> Job:
         """One job, from its inputs."""
+        if not inputs.has_spec:
+            return self._job_without_spec(inputs)
         meta, context = inputs.body.metadata, inputs.context
         parsed = self._specs.parse(inputs.body)
         return Job(
@@ -88,9 +95,8 @@ class Jobs:
             context=context,
         )
 
-    def job_without_spec(self, inputs: InputsWithoutSpec) -> Job:
-        """A job that is quarantined or deleted: its facts without the spec."""
-        body, pods, fault = inputs
+    def _job_without_spec(self, inputs: JobInputs) -> Job:
+        body, fault = inputs.body, inputs.fault
         meta = body.metadata
         try:
             created, status = convert.epoch(meta.creation_timestamp or ""), self._specs.status(body)
@@ -104,8 +110,8 @@ class Jobs:
             created=created,
             status=status,
             spec=None,
-            pods=pods,
+            pods=inputs.pods,
             quarantine=Quarantined(fault.message, fault.in_allocation) if fault else None,
-            context=self._contexts.without_spec(body),
+            context=inputs.context,
             deleted=meta.deletion_timestamp is not None,
         )

@@ -21,9 +21,10 @@ from elastic_operator.cluster.interned import Interned
 from elastic_operator.cluster.meta import OwnerReference
 from elastic_operator.cluster.pod import Pod
 from elastic_operator.memory import DirtyJobs, DirtySet
-from elastic_operator.plan.facts.allocation_inputs import HostPort, Load, Node, Resources
 from elastic_operator.plan.facts.gpus import count_gpus
 from elastic_operator.plan.facts.job import OwnPod
+from elastic_operator.plan.facts.node import HostPort, Node, Resources
+from elastic_operator.plan.facts.requirements import Load
 from elastic_operator.read import convert
 from elastic_operator.read.assumed_pods import AssumedPods
 from elastic_operator.read.counted_pod import CountedPod, controlling_job, quantities_of, unread

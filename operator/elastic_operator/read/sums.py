@@ -8,8 +8,9 @@ from collections import Counter
 from collections.abc import Hashable, Sequence, Set
 from dataclasses import dataclass, field
 
-from elastic_operator.plan.facts.allocation_inputs import HostPort, Load, Resources
 from elastic_operator.plan.facts.gpus import gpus_by_resource
+from elastic_operator.plan.facts.node import HostPort, Resources
+from elastic_operator.plan.facts.requirements import Load
 
 
 @dataclass(slots=True)

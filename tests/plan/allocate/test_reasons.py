@@ -8,7 +8,8 @@ import pytest
 
 from elastic_api.status import SizeReason
 from elastic_operator.plan.allocation.explain import Explainer
-from elastic_operator.plan.facts.allocation_inputs import FailedSize, Taint
+from elastic_operator.plan.facts.demand import FailedSize
+from elastic_operator.plan.facts.node import Taint
 from tests.plan.allocate.world import NOW, grants, make_job, make_node, make_shape
 
 FOUR, EIGHT = make_shape(4), make_shape(8)

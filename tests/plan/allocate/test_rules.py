@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from elastic_operator.plan.facts.allocation_inputs import FailedSize, HostPort, JobDemand, Node, Taint
+from elastic_operator.plan.facts.demand import FailedSize, JobDemand
+from elastic_operator.plan.facts.node import HostPort, Node, Taint
 from tests.plan.allocate.world import NOW, grants, make_job, make_node, make_shape, outcome
 
 TWO = (make_node("n1", 2), make_node("n2", 2))

@@ -11,7 +11,8 @@ from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.allocation.preemption.candidates import Candidates, VictimUnit
 from elastic_operator.plan.allocation.preemption.options import Options
 from elastic_operator.plan.allocation.preemption.rules import PreemptionCheck
-from elastic_operator.plan.facts.allocation_inputs import JobDemand, Node
+from elastic_operator.plan.facts.demand import JobDemand
+from elastic_operator.plan.facts.node import Node
 from elastic_operator.settings import Settings
 from elastic_worker.contract import ROLE_WORKER
 from tests.kit.calls import calls_of

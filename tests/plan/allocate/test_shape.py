@@ -9,8 +9,8 @@ import pytest
 from elastic_operator.plan.allocation.fit import misfit
 from elastic_operator.plan.allocation.journal import Journal
 from elastic_operator.plan.allocation.node_board import NodeBoard
-from elastic_operator.plan.facts.allocation_inputs import Toleration
 from elastic_operator.plan.facts.pod_shape import excluding_nodes, shape_of
+from elastic_operator.plan.facts.requirements import Toleration
 from tests.plan.allocate.world import GPU, make_node, make_shape
 
 

@@ -9,7 +9,8 @@ import pytest
 from elastic_api.policy import PolicyConditionType, PolicyStatus
 from elastic_api.status import Condition
 from elastic_operator.plan.allocation.allocate import allocate
-from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, FailedSize
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
+from elastic_operator.plan.facts.demand import FailedSize
 from elastic_operator.plan.facts.team import Flavor, Quota
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.policies.resolve import resolve

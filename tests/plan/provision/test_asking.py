@@ -8,7 +8,7 @@ from elastic_api.status import SizeReason
 from elastic_operator.plan.allocation import node_requests
 from elastic_operator.plan.allocation.allocate import Allocator, allocate
 from elastic_operator.plan.change_times import next_change
-from elastic_operator.plan.facts.allocation_inputs import NodeRequest
+from elastic_operator.plan.facts.demand import NodeRequest
 from tests.plan.allocate.world import (
     NOW,
     grants,

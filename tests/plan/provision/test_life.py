@@ -7,10 +7,12 @@ from dataclasses import replace
 import pytest
 
 from elastic_api.status import ConditionType, Retry, RetryCause, SizeReason
-from elastic_operator.plan.facts.allocation_inputs import Load, Member
+from elastic_operator.plan.facts.decisions import Slot
+from elastic_operator.plan.facts.demand import Member
 from elastic_operator.plan.facts.job import MainContainer, Provisioning
 from elastic_operator.plan.facts.job_shape import job_shape
 from elastic_operator.plan.facts.pod_shape import shape_of
+from elastic_operator.plan.facts.requirements import Load
 from elastic_operator.plan.facts.team import Flavor
 from elastic_operator.plan.facts.times import seconds
 from elastic_operator.plan.job.demand import demand_of, with_members
@@ -142,7 +144,7 @@ def test_pods_that_the_planner_cannot_judge_wait_once_the_scheduler_has_judged_t
 
 def test_pods_that_are_being_created_wait_too():
     job = waiting_job([make_pod("master-0")], status=make_status(replicas=1))
-    new = Member.from_load("being-created", "worker", 3, None, Load({"nvidia.com/gpu": 1}, 1))
+    new = Member.at("being-created", Slot("worker", 3, None, True), Load({"nvidia.com/gpu": 1}, 1))
     found = with_members(demand(job), [new])
     assert ([m.uid for m in found.members], found.provisioning_pods) == (["uid-master-0"], (new,))
     assert found.used_indices == {3}

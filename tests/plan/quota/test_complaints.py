@@ -8,7 +8,7 @@ from itertools import permutations
 import pytest
 
 from elastic_operator.plan.allocation.allocate import allocate
-from elastic_operator.plan.facts.allocation_inputs import PodShape
+from elastic_operator.plan.facts.requirements import PodShape
 from tests.plan.allocate.world import (
     GPU,
     NOW,

@@ -18,15 +18,10 @@ from elastic_operator.plan.allocation.pass_memo import KnownInfeasible, PassMemo
 from elastic_operator.plan.allocation.preemption import options
 from elastic_operator.plan.allocation.rounds import serve
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.allocation_inputs import (
-    EvictionLimits,
-    FailedSize,
-    ForeignPod,
-    JobDemand,
-    Member,
-    NodeRequest,
-    PreemptorKey,
-)
+from elastic_operator.plan.facts.decisions import Slot
+from elastic_operator.plan.facts.demand import FailedSize, JobDemand, Member, NodeRequest
+from elastic_operator.plan.facts.eviction_limits import EvictionLimits, PreemptorKey
+from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from tests.plan.allocate.world import NOW, make_inputs, make_job, make_node, make_shape, make_team
 from tests.plan.allocate.worlds import crowds
 from tests.plan.quota.cases import make_foreign_pod, on
@@ -162,7 +157,7 @@ def test_a_job_grows_that_may_take_whole_jobs_although_one_before_it_may_not():
 
 def test_a_job_grows_although_one_before_it_leaves_the_limit_to_a_job_of_a_priority_in_between():
     elsewhere = make_shape(node_selector={"pool": "new"})
-    waits = Member.from_load("waits", "master", 0, None, elsewhere)
+    waits = Member.at("waits", Slot("master", 0, None, True), elsewhere)
     jobs = (
         make_job("low", 1, 3, team="red", on="n1"),
         make_job("high", 1, 3, team="red", on="n1 n1", priority=9),

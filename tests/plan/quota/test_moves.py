@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from elastic_operator.plan.allocation.allocate import allocate
-from elastic_operator.plan.facts.allocation_inputs import EvictionLimits, PreemptorKey
+from elastic_operator.plan.facts.eviction_limits import EvictionLimits, PreemptorKey
 from tests.plan.allocate.world import make_inputs, make_job, make_node, make_shape, make_team
 from tests.plan.quota.cases import Case, came_out, on
 

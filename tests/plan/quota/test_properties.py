@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from elastic_operator.plan.allocation.allocate import Allocator, allocate
 from elastic_operator.plan.allocation.eviction_limits import preemptor_of
-from elastic_operator.plan.facts.allocation_inputs import EvictionLimits
+from elastic_operator.plan.facts.eviction_limits import EvictionLimits
 from tests.plan.allocate.test_properties import sizes_of
 from tests.plan.allocate.world import GPU, carried_out
 from tests.plan.allocate.worlds import SHAPES, shared_inputs

@@ -13,8 +13,10 @@ from elastic_operator.cluster.store import Store
 from elastic_operator.loop.reclaim.reclaim_times import ReclaimTimes
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, ForeignPod, JobDemand
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
 from elastic_operator.plan.facts.decisions import Event
+from elastic_operator.plan.facts.demand import JobDemand
+from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.text import listed, names_of, pods
 
 log = logging.getLogger(__name__)

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
 
-from elastic_api.pod_names import pod_name
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.errors import ApiError, ClusterError, PodRefused, RetryPolicy, ServerError
 from elastic_operator.cluster.pruned_fields import PrunedFields
@@ -188,7 +187,7 @@ class Dispatcher:
         job = work.job
         self._busy.pop(job.uid, None)
         for create in work.plan.creates:
-            name = pod_name(job.name, create.role, create.index)
+            name = create.pod_name(job.name)
             assumed = self.ledger.assumed
             (assumed.await_seen if name in work.sent else assumed.forget)(job.namespace, name)
         self.on_done(job.uid)
@@ -196,13 +195,7 @@ class Dispatcher:
     def _assume(self, job: Job, plan: Plan) -> None:
         """Count the pods that are to be created as used, whatever the API server will answer (48)."""
         for create in plan.creates:
-            self.ledger.assumed.add(
-                job_uid=job.uid,
-                namespace=job.namespace,
-                name=pod_name(job.name, create.role, create.index),
-                slot=create.slot,
-                shape=self.shapes.shape(job, create.role),
-            )
+            self.ledger.assumed.add(job, create, self.shapes.shape(job, create.role))
 
     async def _carry_out(self, work: _Work) -> None:
         job = work.job

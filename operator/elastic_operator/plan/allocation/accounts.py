@@ -14,7 +14,8 @@ from math import inf
 
 from elastic_operator.plan.allocation.fair_share import Claimant, divide
 from elastic_operator.plan.allocation.node_board import NodeBoard
-from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, Node
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
+from elastic_operator.plan.facts.node import Node
 from elastic_operator.plan.facts.team import Quota, Team
 
 UNLIMITED = 1 << 60

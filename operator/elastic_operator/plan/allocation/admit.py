@@ -17,7 +17,7 @@ from elastic_operator.plan.allocation.quota_refusal import IDLE, Rule
 from elastic_operator.plan.allocation.seating import find_seat, seat_all
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.allocation.supply import Supplies
-from elastic_operator.plan.facts.allocation_inputs import Load
+from elastic_operator.plan.facts.requirements import Load
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 MAX_NOMINATIONS_PER_PASS = 32

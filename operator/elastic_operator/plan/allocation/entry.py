@@ -9,8 +9,9 @@ from typing import NamedTuple
 from elastic_operator.plan.allocation.accounts import Account
 from elastic_operator.plan.allocation.free_resources import PodRequirements
 from elastic_operator.plan.allocation.node_board import Seat
-from elastic_operator.plan.facts.allocation_inputs import ForeignPod, JobDemand, Member
 from elastic_operator.plan.facts.decisions import Assignment
+from elastic_operator.plan.facts.demand import JobDemand, Member
+from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_worker.contract import ROLE_MASTER
 
 

@@ -19,7 +19,7 @@ from elastic_operator.plan.allocation.explain_quota import used_by_others, why_n
 from elastic_operator.plan.allocation.node_requests import may_request_nodes
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.allocation.supply import Supplies, Supply
-from elastic_operator.plan.facts.allocation_inputs import CORDONED
+from elastic_operator.plan.facts.node import CORDONED
 from elastic_operator.plan.facts.text import Reason, gpus, listed, pods
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 

@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from elastic_operator.plan.facts.allocation_inputs import HostPort, Node, PodShape, Taint, Toleration
+from elastic_operator.plan.facts.node import HostPort, Node, Taint
+from elastic_operator.plan.facts.requirements import PodShape, Toleration
 
 _INTEGER = re.compile(r"([+-]?)0*([0-9]{1,19})")
 _INT64 = range(-(2**63), 2**63)

@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterable, Iterator, Set
 from dataclasses import dataclass
 
 from elastic_operator.plan.allocation.fit import collide
-from elastic_operator.plan.facts.allocation_inputs import HostPort, Load, PodShape, Resources
+from elastic_operator.plan.facts.node import HostPort, Resources
+from elastic_operator.plan.facts.requirements import Load, PodShape
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -18,8 +18,9 @@ from elastic_operator.plan.allocation.fit import collide, misfit
 from elastic_operator.plan.allocation.free_resources import AllBut, FreeResources, PodRequirements, less, total_of
 from elastic_operator.plan.allocation.journal import Journal
 from elastic_operator.plan.allocation.pass_memo import KnownInfeasible
-from elastic_operator.plan.facts.allocation_inputs import HostPort, Load, Node, PodShape
 from elastic_operator.plan.facts.gpus import count_gpus
+from elastic_operator.plan.facts.node import HostPort, Node
+from elastic_operator.plan.facts.requirements import Load, PodShape
 
 _FEW_NODES = 16
 """Up to this many suitable nodes are sorted; more are looked up in the index of free GPUs."""

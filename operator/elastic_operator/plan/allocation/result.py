@@ -14,8 +14,9 @@ from elastic_operator.plan.allocation.entry import Entry, Victim
 from elastic_operator.plan.allocation.eviction_limits import EvictionLimitHit
 from elastic_operator.plan.allocation.explain import Explainer
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, PreemptorKey
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
 from elastic_operator.plan.facts.decisions import Assignment, Grant, Nomination
+from elastic_operator.plan.facts.eviction_limits import PreemptorKey
 from elastic_operator.plan.facts.text import Reason
 
 _KEEPS = "The job keeps its pods until the next change."

@@ -19,8 +19,10 @@ from elastic_operator.plan.allocation.pass_state import PassState
 from elastic_operator.plan.allocation.queues import Queues
 from elastic_operator.plan.allocation.quota_refusal import QuotaRefusal, Rule, quota_refusal
 from elastic_operator.plan.allocation.victims import Victims
-from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, Load, Member
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
+from elastic_operator.plan.facts.demand import Member
 from elastic_operator.plan.facts.pod_order import keep_order
+from elastic_operator.plan.facts.requirements import Load
 from elastic_worker.contract import ROLE_MASTER
 
 

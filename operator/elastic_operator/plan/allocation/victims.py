@@ -10,7 +10,8 @@ from functools import partial
 from elastic_operator.plan.allocation.entry import Entry, Victim
 from elastic_operator.plan.allocation.eviction_limits import EvictionCount, EvictionLimitHit, check_limits, preemptor_of
 from elastic_operator.plan.allocation.journal import Journal
-from elastic_operator.plan.facts.allocation_inputs import EvictionLimits, Member
+from elastic_operator.plan.facts.demand import Member
+from elastic_operator.plan.facts.eviction_limits import EvictionLimits
 
 
 class Victims:

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from elastic_api.job import JobSpec
 from elastic_api.status import ConditionType, JobStatus
 from elastic_api.what_if import KEEP, ONCE
-from elastic_operator.plan.facts.allocation_inputs import Load
 from elastic_operator.plan.facts.group_report import GroupReport
 from elastic_operator.plan.facts.node_outage import NodeOutage
+from elastic_operator.plan.facts.requirements import Load
 from elastic_operator.plan.facts.text import Reason
 
 STARTS = ("", "ContainerCreating", "PodInitializing")

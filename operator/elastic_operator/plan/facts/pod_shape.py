@@ -11,8 +11,9 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from elastic_api.template import requests_of
-from elastic_operator.plan.facts.allocation_inputs import HostPort, PodShape, Toleration, host_port
 from elastic_operator.plan.facts.gpus import count_gpus
+from elastic_operator.plan.facts.node import HostPort, host_port
+from elastic_operator.plan.facts.requirements import PodShape, Toleration
 
 VolumeFacts = Mapping[str, Literal["bound", "unbound", "zonal"]]
 """Claim name -> "bound" (to a volume reachable from every node), "unbound", or "zonal" (its volume has node affinity).

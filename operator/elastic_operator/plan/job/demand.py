@@ -8,8 +8,9 @@ from math import inf
 
 from elastic_api.pod_names import parse_pod_name
 from elastic_api.status import ConditionType, Retry, RetryCause
-from elastic_operator.plan.facts.allocation_inputs import FailedSize, JobDemand, JobShape, Member, NodeRequest
+from elastic_operator.plan.facts.demand import FailedSize, JobDemand, Member, NodeRequest
 from elastic_operator.plan.facts.pod_shape import excluding_nodes
+from elastic_operator.plan.facts.requirements import JobShape
 from elastic_operator.plan.facts.resize_cost import has_grown, resize_cost
 from elastic_operator.plan.facts.times import seconds
 from elastic_operator.plan.job.observation import Observation

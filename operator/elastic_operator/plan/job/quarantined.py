@@ -10,8 +10,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from elastic_api.status import ConditionType, JobStatus, Phase
-from elastic_operator.plan.facts.allocation_inputs import JobDemand
 from elastic_operator.plan.facts.decisions import Plan
+from elastic_operator.plan.facts.demand import JobDemand
 from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.observation import add_change, end_incarnation, set_condition

@@ -13,8 +13,9 @@ from math import inf
 
 from elastic_api.job import CleanPodPolicy
 from elastic_api.status import ConditionType
-from elastic_operator.plan.facts.allocation_inputs import FailedSize, JobDemand, JobShape, Member, PodShape
+from elastic_operator.plan.facts.demand import FailedSize, JobDemand, Member
 from elastic_operator.plan.facts.job import Job, OwnPod
+from elastic_operator.plan.facts.requirements import JobShape, PodShape
 from elastic_operator.plan.facts.team import Flavor
 from elastic_operator.plan.job.observation import Observation
 from elastic_worker.contract import ROLE_MASTER
@@ -113,7 +114,7 @@ def flavor_in_use(
 
 def member_of(pod: OwnPod) -> Member:
     """The live pod as a member."""
-    return Member.from_load(pod.uid, pod.role, pod.index, pod.node, pod)
+    return Member.at(pod.uid, pod, pod)
 
 
 def _shape_of(pod: OwnPod) -> PodShape:

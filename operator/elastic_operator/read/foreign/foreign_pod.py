@@ -13,9 +13,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from elastic_operator.cluster import objects
-from elastic_operator.plan.facts.allocation_inputs import AllocationSettings, ForeignPod, PodShape
+from elastic_operator.plan.facts.allocation_inputs import AllocationSettings
+from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.job_shape import job_shape
 from elastic_operator.plan.facts.pod_shape import VolumeFacts, excluding_nodes, shape_of
+from elastic_operator.plan.facts.requirements import PodShape
 from elastic_operator.read import convert
 from elastic_operator.read.foreign.gang_key import may_be_split
 from elastic_operator.read.foreign.reservation import Reservation

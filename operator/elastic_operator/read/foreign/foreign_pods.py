@@ -15,7 +15,7 @@ import msgspec
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.store import Store
-from elastic_operator.plan.facts.allocation_inputs import ForeignPod
+from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.quarantine import Quarantine
 from elastic_operator.read import convert
 from elastic_operator.read.foreign.foreign_pod import (

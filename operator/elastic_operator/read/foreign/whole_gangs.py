@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from math import ceil, inf
 
 from elastic_operator.memory import KeyedCache
-from elastic_operator.plan.facts.allocation_inputs import ForeignPod
+from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.times import NEVER_FAILED, Attempts
 
 SETTLED_SECONDS = 1.0

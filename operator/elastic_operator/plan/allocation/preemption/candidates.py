@@ -18,8 +18,9 @@ from elastic_operator.plan.allocation.equivalence import equivalence_key
 from elastic_operator.plan.allocation.node_board import Seat
 from elastic_operator.plan.allocation.preemption.rules import PreemptionCheck
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.allocation_inputs import Load, Member
+from elastic_operator.plan.facts.demand import Member
 from elastic_operator.plan.facts.pod_order import leaving_order
+from elastic_operator.plan.facts.requirements import Load
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 _LAST = 1 << 30

@@ -16,7 +16,7 @@ from elastic_operator.plan.allocation.preemption.victim_queue import VictimQueue
 from elastic_operator.plan.allocation.quota_refusal import Rule
 from elastic_operator.plan.allocation.seating import find_seat, seat_all
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.allocation_inputs import Member
+from elastic_operator.plan.facts.demand import Member
 from elastic_worker.contract import ROLE_MASTER
 
 
