@@ -72,8 +72,8 @@ class OwnPod(Load):
 
     `disrupted` says in words how the cluster ended the pod ("" = it did not): eviction, preemption, shutdown,
     admission. `refused`: the kubelet did not admit the pod. `unschedulable` is the scheduler's message while it finds
-    no node, `unschedulable_since` when it first found none. `gates` are the scheduling gates that must be removed first
-    (176).
+    no node, `unschedulable_since` when it first found none. `scheduler_error` is its message while it fails at the pod
+    and tries again (208). `gates` are the scheduling gates that must be removed first (176).
 
     `nnodes` is the `min:max` in the pod's environment, `template` the fingerprint of the template that the pod was made
     from (19); both are "" if the pod has none. The master of an Elastic job has a `master_epoch`, and `membership` as
@@ -99,6 +99,7 @@ class OwnPod(Load):
     refused: bool = False
     unschedulable: str = ""
     unschedulable_since: float | None = None
+    scheduler_error: str = ""
     gates: tuple[str, ...] = ()
     nnodes: tuple[int, int] | None = None
     template: str = ""
