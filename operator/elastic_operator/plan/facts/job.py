@@ -208,6 +208,8 @@ class JobContext:
     """
     flap_window: FlapWindow | None = None
     """None unless the job is held, or its size has changed often enough to be held (143)."""
+    pruned_status_fields: frozenset[str] = frozenset()
+    """Fields of jobs' statuses that the API server drops, because the CRD is of an older release."""
 
     @property
     def has_own_class(self) -> bool:
@@ -252,8 +254,6 @@ class Job:
     """The rules by which the job's pods may request new nodes; None if they may not (49)."""
     start_seconds: int = 0
     """How long the job's pods have to start on a node, in seconds; 0 for no limit (136)."""
-    pruned_status_fields: frozenset[str] = frozenset()
-    """Fields of the job's status that the API server drops, because the CRD is of an older release."""
     what_if: str = ""
     """The value of the annotation by which a suspended job asks what it would get (160)."""
 
