@@ -91,7 +91,7 @@ class JobInformer:
         self._pages = 0
         """The pages of lists of whole jobs that were read."""
         self._as_of = float("-inf")
-        """When the last sweep that worked began (monotonic): the store is at least as new."""
+        """When the latest sweep that worked began (monotonic): the store is at least as new."""
         self._listed_at = float("-inf")
         """When kopf last listed (monotonic). The store may lack what came before, until a later sweep has worked."""
 
@@ -216,7 +216,7 @@ class JobInformer:
                 worked = False
         if not worked:
             return False
-        self._as_of = began
+        self._as_of = max(self._as_of, began)  # sweeps run beside each other, and the slowest ends last
         self._swept.set()
         return True
 

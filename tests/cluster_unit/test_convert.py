@@ -184,7 +184,7 @@ def unplaced(reason: str, gates: tuple[str, ...] = ()) -> OwnPod:
         ("SchedulingGated", (), ""),  # its gates have just gone, and kube-scheduler has not looked at it yet
         ("Unschedulable", ("a.example/quota",), ""),  # what is said of it is old
         ("Unschedulable", (), "why"),
-        ("SchedulerError", (), "why"),
+        ("SchedulerError", (), ""),  # kube-scheduler failed, and tries the pod again
         ("", (), "why"),
     ],
 )
@@ -193,7 +193,11 @@ def test_no_scheduler_has_tried_to_place_a_pod_that_waits_for_its_gates(reason, 
     assert (found.unschedulable, found.gates) == (message, gates)
 
 
-@pytest.mark.parametrize(("reason", "message"), [("Unschedulable", "why"), ("SchedulerError", ""), ("", "")])
+def test_an_error_of_the_scheduler_is_kept_with_its_message_while_the_pod_waits():
+    assert (unplaced("SchedulerError").scheduler_error, unplaced("Unschedulable").scheduler_error) == ("why", "")
+
+
+@pytest.mark.parametrize(("reason", "message"), [("Unschedulable", "why"), ("SchedulerError", ""), ("", "why")])
 def test_room_is_made_for_a_pod_of_others_only_if_its_scheduler_says_that_it_finds_none(reason, message):
     condition = {"type": "PodScheduled", "status": "False", "reason": reason, "message": "why"}
     assert convert.unschedulable(pod(status={"conditions": [condition]})) == message

@@ -253,6 +253,15 @@ def test_pods_wait_for_their_scheduling_gates_as_long_as_it_takes_and_name_them(
     assert "no scheduler has tried it" not in told
 
 
+def test_pods_wait_while_the_scheduler_itself_fails_and_name_its_error():
+    pods = group(1, scheduler_error="running Bind plugin: timeout", **UNSEEN)
+    planned = plan(make_job(pods, status=make_status()), BOTH, now=86_400)
+    assert (planned.deletes, planned.status.retry) == ((), None)
+    told = planned.status.condition("Ready").message
+    who = "toy-master-0, toy-worker-0"
+    assert told == f"0 of 2 pods run. {who}: the scheduler failed, and tries it again: running Bind plugin: timeout"
+
+
 def test_a_gated_newcomer_of_a_running_job_is_not_taken_back():
     late = make_pod("worker-1", gates=("example.com/quota",), **UNSEEN)
     planned = plan(

@@ -159,14 +159,16 @@ class Handed:
         self.written = self.planned.status.model_dump(mode="json", by_alias=True, exclude_none=True)
         self.dispatcher = dispatch(self.executor, Plan(status=self.planned.status))
 
-    async def start(self, written: dict[str, Any], **plan: Any) -> float:
+    async def start(self, written: dict[str, Any], *, steps_before: Any = lambda: None, **plan: Any) -> float:
         """Seconds until it is decided on again, and not before what was started is over."""
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         self.executor.told.clear()
         meta = Meta(name=self.job.name, namespace=self.job.namespace, uid=self.job.uid, resource_version="1")
         body = objects.CustomObject(metadata=meta, status=objects.Packed({**self.written, **written}))
-        wait = self.dispatcher.start(body, self.job, Plan(status=self.planned.status, **plan))
+        wait = self.dispatcher.start(
+            body, self.job, Plan(status=self.planned.status, **plan), steps_before=steps_before
+        )
         await asyncio.sleep(0)
         return wait
 
@@ -232,3 +234,18 @@ async def test_where_nothing_but_the_wording_is_new_it_waits_for_seconds() -> No
     handed = Handed()
     worded = [{**one, "message": "other words"} for one in handed.written["conditions"]]
     assert REPORT_SECONDS < await handed.start({"conditions": worded}) <= MESSAGE_SECONDS
+
+
+async def test_a_plan_that_was_not_begun_does_not_make_the_next_wording_wait() -> None:
+    """A foreign pod could not be nominated, so the job kept its pods, and nothing was written."""
+
+    async def fails() -> bool:
+        return False
+
+    handed = Handed()
+    worded = [{**one, "message": "other words"} for one in handed.written["conditions"]]
+    await asyncio.sleep(MESSAGE_SECONDS)
+    await handed.start({"targetReplicas": 1}, steps_before=lambda: fails)
+    assert handed.executor.told == []
+    assert await handed.start({"conditions": worded}) == inf
+    assert handed.executor.told == [True]

@@ -43,6 +43,14 @@ def test_a_gateway_that_names_an_hour_does_not_stop_a_job_s_writes_for_so_long(s
     assert after(api_error(503, b"", retry_after=seconds)).failed_write("uid").wait(NOW) <= MAX_RETRY_SECONDS
 
 
+def test_a_refused_pod_waits_as_long_as_the_server_asks():
+    """The webhook of an overloaded server: nothing else is written for the job meanwhile, either."""
+    overloaded = PodRefused(api_error(500, b"failed calling webhook", retry_after="7"), role="worker")
+    record = after(overloaded).failed_write("uid")
+    assert record.throttled_until == NOW + 7
+    assert record.wait(NOW) >= 7
+
+
 def test_a_job_without_trouble_waits_for_nothing():
     failed_writes = after(FORBIDDEN)
     assert failed_writes.failed_write("other").wait(NOW) == 0.0

@@ -365,6 +365,21 @@ def test_what_the_scheduler_promised_is_kept_though_the_pod_could_not_be_nominat
     assert (pod.nominated, pod.has_reservation, pod.unplannable) == ("n1", True, "")
 
 
+BINDS_WITHOUT_US: dict[str, dict[str, Any]] = {
+    "another scheduler's": {"schedulerName": "other"},
+    "Kueue admits it": {"labels": {"kueue.x-k8s.io/queue-name": "q"}},
+    "its place cannot be known": UNPLANNABLE["required podAntiAffinity"],
+}
+
+
+@pytest.mark.parametrize("why", BINDS_WITHOUT_US)
+def test_the_room_of_a_nominated_pod_is_its_own_though_the_operator_would_make_no_room_for_the_pod(why: str):
+    """Its scheduler has preempted pods for it. A pod that the operator created in that room would be preempted, too."""
+    world = World()
+    world.pod(nominated="n1", **BINDS_WITHOUT_US[why])
+    assert world.look().nominated == "n1"
+
+
 def test_what_did_not_change_is_the_same_pending_pod():
     world = World()
     world.pod()

@@ -477,6 +477,20 @@ def test_a_job_whose_status_is_not_written_yet_is_observed_once_a_second():
     assert [one is before for before, one in pairwise(seen)] == [True, True, False]
 
 
+def test_all_jobs_are_read_again_when_the_api_server_drops_other_fields_of_statuses():
+    """The definition is upgraded: a job beside the written one wrote its status for the old one until its next news."""
+    world = World()
+    world.job("a", 4, {}, "")
+    world.job("b", 4, {}, "")
+    pruned_fields = world.stored.reader.pruned_fields
+    pruned_fields.compare({"failedSize": {"size": 2}}, {})
+    assert {obs.job.context.pruned_status_fields for obs in world.look().obs.values()} == {
+        frozenset({"failedSize", "failedSize.size"})
+    }
+    pruned_fields.compare({"failedSize": {"size": 2}}, {"failedSize": {"size": 2}})
+    assert {obs.job.context.pruned_status_fields for obs in world.look().obs.values()} == {frozenset()}
+
+
 def test_a_job_whose_object_is_another_one_but_says_the_same_is_not_observed_again():
     world = World()
     world.node("n1", 4, True, False)

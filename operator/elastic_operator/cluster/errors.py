@@ -186,6 +186,7 @@ class PodRefused(ClusterError):
         super().__init__(str(error))
         self.own_variables = own_variables
         self.error = error
+        self.retry_after = error.retry_after
         self.role = role
         # A webhook or an admission policy may change its mind, whatever code it answers with.
         may_change = any(sign in error.message for sign in _MAY_CHANGE)

@@ -164,12 +164,21 @@ def waits_for_node(pod: Pod) -> bool:
 
 
 def unschedulable(pod: Pod) -> str:
-    """kube-scheduler's message while it finds no node for the pod; "" if there is no such message.
+    """The scheduler's message while it finds no node for the pod; "" if there is no such message."""
+    return _message_if(pod, failed=False)
 
-    An error of the scheduler (`SchedulerError`) does not count, because more room would not help then.
+
+def scheduler_error(pod: Pod) -> str:
+    """The message of a scheduler that failed at the pod, and will try it again; "" if it did not fail.
+
+    Neither more room nor another pod would help (208).
     """
+    return _message_if(pod, failed=True)
+
+
+def _message_if(pod: Pod, *, failed: bool) -> str:
     tried = _not_placed(pod)
-    return (tried.message or tried.reason) if tried is not None and tried.reason == "Unschedulable" else ""
+    return (tried.message or tried.reason) if tried and (tried.reason == "SchedulerError") is failed else ""
 
 
 def is_untried(pod: Pod) -> bool:
@@ -319,8 +328,9 @@ def own_pod(pod: Pod, load: Load, *, role: str, index: int) -> OwnPod:
         main=main_container(pod),
         disrupted=disruption(pod),
         refused=_was_refused(pod),
-        unschedulable=(tried.message or tried.reason) if tried is not None else "",
-        unschedulable_since=_time(tried.last_transition_time) if tried is not None else None,
+        unschedulable=(message := unschedulable(pod)),
+        unschedulable_since=_time(tried.last_transition_time) if message and tried is not None else None,
+        scheduler_error=scheduler_error(pod),
         gates=tuple(gate.name for gate in pod.spec.scheduling_gates or ()),
         nnodes=_nnodes(meta.annotations.nnodes),
         template=meta.annotations.template,

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 from elastic_api.status import ConditionType
 from elastic_operator.cluster import objects
+from elastic_operator.cluster.pruned_fields import PrunedFields
 from elastic_operator.cluster.stores import Stores
 from elastic_operator.memory import LastSeen
 from elastic_operator.plan.facts.job import FlapWindow, JobContext, OwnPod
@@ -34,6 +35,7 @@ class JobContexts:
         stores: Stores,
         settings: Settings,
         *,
+        pruned_fields: PrunedFields,
         specs: Specs,
         nodes: Nodes,
         policies: Policies,
@@ -44,6 +46,7 @@ class JobContexts:
         self._ledger = ledger
         self._classes, self._settings, self._now = stores.priority_classes, settings, now
         self._specs, self._nodes, self._policies, self._external_changes = specs, nodes, policies, external_changes
+        self._pruned_fields = pruned_fields
         self._uncounted = UncountedDevices(stores.device_classes)
         self._pod_priorities = PodPriorities(stores.priority_classes, settings)
         self._default_team = settings.allocation.default_team
@@ -54,8 +57,8 @@ class JobContexts:
         teams = self._policies.refresh()
         unready, availability = self._nodes.refresh_unready(now), self._nodes.availability()
         self._external_changes.refresh(availability, teams, now)
-        outage, class_of = self._nodes.outages.present, self._uncounted.class_of()
-        return self._last_seen.changed((self._classes.revision, unready, outage, availability, teams, class_of))
+        outage, class_of, pruned = self._nodes.outages.present, self._uncounted.class_of(), self._pruned_fields.fields
+        return self._last_seen.changed((self._classes.revision, unready, outage, availability, teams, class_of, pruned))
 
     def context_of(self, body: objects.CustomObject, pods: tuple[OwnPod, ...]) -> JobContext:
         """The context of one job with these pods."""
@@ -71,6 +74,7 @@ class JobContexts:
             grace_ceiling=self.grace_ceiling(body.metadata.namespace),
             warnings=self._warnings(parsed, priority),
             flap_window=self._flap_window(body),
+            pruned_status_fields=self._pruned_fields.fields,
         )
 
     def _warnings(self, parsed: ParsedSpec, priority: Priority) -> Mapping[ConditionType, Reason]:

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from elastic_api.status import JobStatus
 from elastic_operator.cluster import objects
-from elastic_operator.cluster.pruned_fields import PrunedFields
 from elastic_operator.plan.facts.job import Job, JobContext, JobFeedback, OwnPod, Quarantined
 from elastic_operator.quarantine import Fault
 from elastic_operator.read import convert
@@ -40,7 +39,7 @@ class JobInputs(NamedTuple):
 
 
 class Jobs:
-    """The jobs of the stores. `pruned_fields` are the fields of their statuses that the API server drops."""
+    """The jobs of the stores."""
 
     def __init__(
         self,
@@ -50,10 +49,8 @@ class Jobs:
         specs: Specs,
         contexts: JobContexts,
         first_seen: FirstSeen,
-        pruned_fields: PrunedFields,
     ) -> None:
         self._ledger, self._settings, self._first_seen = ledger, settings, first_seen
-        self._pruned_fields = pruned_fields
         self._specs, self._contexts = specs, contexts
 
     def inputs(self, body: objects.CustomObject, pods: tuple[OwnPod, ...], feedback: JobFeedback) -> JobInputs:
@@ -89,7 +86,6 @@ class Jobs:
             fingerprints=parsed.fingerprints,
             provisioning=self._settings.node_provisioning,
             start_seconds=self._settings.start_timeout_seconds,
-            pruned_status_fields=self._pruned_fields.fields,
             what_if=meta.annotations.what_if,
             feedback=inputs.feedback,
             context=context,

@@ -13,10 +13,11 @@ from elastic_operator.plan.allocation.preemption.options import Options
 from elastic_operator.plan.allocation.preemption.rules import PreemptionCheck
 from elastic_operator.plan.facts.demand import JobDemand
 from elastic_operator.plan.facts.node import Node
+from elastic_operator.plan.facts.requirements import PodShape
 from elastic_operator.settings import Settings
 from elastic_worker.contract import ROLE_WORKER
 from tests.kit.calls import calls_of
-from tests.plan.allocate.world import make_inputs, make_job, make_node, make_shape, make_team
+from tests.plan.allocate.world import GPU, make_inputs, make_job, make_node, make_shape, make_team
 from tests.plan.quota.cases import make_foreign_pod
 
 MOST = 2.2
@@ -30,6 +31,15 @@ def queued_jobs_of_one_team(jobs: int) -> None:
     queued = [make_job(f"q{i:05}", 1, 4, age=i) for i in range(jobs)]
     allocation = allocate(make_inputs(nodes, [running, *queued], teams=[make_team()]))
     assert all(allocation[uid].message for uid in allocation)
+
+
+def queued_jobs_of_as_many_shapes(jobs: int) -> None:
+    """The same for jobs of which no two request the same CPU."""
+    nodes = [make_node(f"n{i}", 8, used=7, by="x") for i in range(20)]
+    running = make_job("running", 1, 20, on=" ".join(f"n{i}" for i in range(20)))
+    shapes = [PodShape({GPU: 1, "cpu": 1000 + i, "pods": 1}, gpus=1) for i in range(jobs)]
+    queued = [make_job(f"q{i:05}", 1, 4, age=i, shape=shape) for i, shape in enumerate(shapes)]
+    allocate(make_inputs(nodes, [running, *queued], teams=[make_team()]))
 
 
 def borrowed(gpus: int) -> tuple[list[Node], JobDemand]:
@@ -79,6 +89,7 @@ def namespaces_without_a_policy(namespaces: int) -> None:
     "work",
     [
         queued_jobs_of_one_team,
+        queued_jobs_of_as_many_shapes,
         waiting_pods_of_one_deployment,
         gang_under_a_limit,
         gang_against_one_job,

@@ -193,6 +193,20 @@ OTHERS = {
         {"r": "", "x": ""},
         waiting(make_foreign_pod(team="b", nominated="n1")),
     ),
+    "so is the room of a nominated pod for which no place can be planned": Case(
+        (make_node("n1", 8, used=7),),
+        (make_team("a", 4), make_team("b")),
+        (make_job("x", team="a", priority=9),),
+        {"r": "", "x": ""},
+        waiting(make_foreign_pod(team="b", nominated="n1", unplannable="it has inter-pod affinity")),
+    ),
+    "if the node is not there, no place is planned for that pod on another": Case(
+        (make_node("n2", 8, used=7),),
+        (make_team("a", 4), make_team("b")),
+        (make_job("x", team="a", priority=9),),
+        {"r": "", "x": "+m0@n2"},
+        waiting(make_foreign_pod(team="b", nominated="n1", unplannable="it has inter-pod affinity")),
+    ),
     "a nominated pod counts as use of its team": Case(
         (make_node("n1", 8, used=3, by="a"),),
         (make_team("a", 4, borrow=0), make_team("b")),

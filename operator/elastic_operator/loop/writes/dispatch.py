@@ -177,8 +177,6 @@ class Dispatcher:
         return inf
 
     def _begin(self, work: _Work) -> None:
-        if work.writes_status:
-            self.status_times.written(work.job.uid, creates=bool(work.plan.creates))
         task = self._busy[work.job.uid] = asyncio.create_task(self._carry_out(work))
         task.add_done_callback(lambda _: self._end(work))
 
@@ -202,6 +200,8 @@ class Dispatcher:
         try:
             if work.steps_before is not None and not await work.steps_before():
                 return
+            if work.writes_status:
+                self.status_times.written(job.uid, creates=bool(work.plan.creates))
             with self.metrics.reconcile.time():
                 await self.executor.carry_out(
                     job,

@@ -11,6 +11,7 @@ The order of service:
 
 Quotas:
     accounts        the GPUs that each team uses, and may use
+    lending         the GPUs of its idle guarantee that each team lends to others
     quota_refusal   which rule keeps a team from using more: for decisions, and for the sentence that users read
 
 Places:

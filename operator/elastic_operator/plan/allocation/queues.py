@@ -55,7 +55,9 @@ class Queues:
         entry, `join` with all new ones.
         """
         foreign_pods = {
-            foreign_pod.uid: foreign_pod for foreign_pod in inputs.foreign_pods if not foreign_pod.unplannable
+            foreign_pod.uid: foreign_pod
+            for foreign_pod in inputs.foreign_pods
+            if not foreign_pod.unplannable or foreign_pod.nominated in self._board.number  # it holds its room (206)
         }
         jobs: dict[str, JobDemand | ForeignPod] = {job.uid: job for job in inputs.jobs} | foreign_pods
         known = self._by_uid

@@ -72,8 +72,8 @@ class OwnPod(Load):
 
     `disrupted` says in words how the cluster ended the pod ("" = it did not): eviction, preemption, shutdown,
     admission. `refused`: the kubelet did not admit the pod. `unschedulable` is the scheduler's message while it finds
-    no node, `unschedulable_since` when it first found none. `gates` are the scheduling gates that must be removed first
-    (176).
+    no node, `unschedulable_since` when it first found none. `scheduler_error` is its message while it fails at the pod
+    and tries again (208). `gates` are the scheduling gates that must be removed first (176).
 
     `nnodes` is the `min:max` in the pod's environment, `template` the fingerprint of the template that the pod was made
     from (19); both are "" if the pod has none. The master of an Elastic job has a `master_epoch`, and `membership` as
@@ -99,6 +99,7 @@ class OwnPod(Load):
     refused: bool = False
     unschedulable: str = ""
     unschedulable_since: float | None = None
+    scheduler_error: str = ""
     gates: tuple[str, ...] = ()
     nnodes: tuple[int, int] | None = None
     template: str = ""
@@ -211,6 +212,8 @@ class JobContext:
     """
     flap_window: FlapWindow | None = None
     """None unless the job is held, or its size has changed often enough to be held (143)."""
+    pruned_status_fields: frozenset[str] = frozenset()
+    """Fields of jobs' statuses that the API server drops, because the CRD is of an older release."""
 
     @property
     def has_own_class(self) -> bool:
@@ -255,8 +258,6 @@ class Job:
     """The rules by which the job's pods may request new nodes; None if they may not (49)."""
     start_seconds: int = 0
     """How long the job's pods have to start on a node, in seconds; 0 for no limit (136)."""
-    pruned_status_fields: frozenset[str] = frozenset()
-    """Fields of the job's status that the API server drops, because the CRD is of an older release."""
     what_if: str = ""
     """The value of the annotation by which a suspended job asks what it would get (160)."""
 

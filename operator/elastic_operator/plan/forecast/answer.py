@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from elastic_api.status import MAX_LENDERS, SizeReason
-from elastic_operator.plan.allocation.accounts import Account, Accounts
+from elastic_operator.plan.allocation.accounts import Accounts
+from elastic_operator.plan.allocation.lending import lendable, lent_gpus
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
 from elastic_operator.plan.facts.demand import JobDemand
@@ -111,21 +113,15 @@ def _borrowed(job: JobDemand, gpus: int, accounts: Accounts) -> int:
 def _lenders(job: JobDemand, borrowed: int, accounts: Accounts) -> Iterator[tuple[str, int]]:
     """The teams that would lend GPUs to this job, the largest lender first, each with the most GPUs that it would lend.
 
-    Unguaranteed GPUs are used first. Which team lends the rest is not decided: any with idle GPUs may.
+    Which team lends them is not decided: any with idle GPUs may.
     """
     if not borrowed:
         return
     own = accounts.account_of(job.namespace, job.shape.flavor)
-    leaves = [account for account in accounts.all(job.shape.flavor) if not account.children]
-    beyond = sum(max(0, account.used_soon - account.guaranteed) for account in leaves)
-    nobodys = max(0, accounts.capacity[job.shape.flavor] - sum(account.guaranteed for account in leaves))
-    most = min(borrowed, beyond - nobodys)
-    idle = {account.team.name: _lendable(account) for account in leaves if account is not own}
+    lent = lent_gpus(accounts, job.shape.flavor, attrgetter("used_soon"))
+    leaves = [account for account in lent if not account.children]
+    most = min(borrowed, sum(lent[account] for account in leaves))
+    idle = {account.team.name: lendable(account, account.used_soon) for account in leaves if account is not own}
     for name, gpus in sorted(idle.items(), key=lambda one: (-one[1], one[0])):
         if most > 0 and gpus > 0:
             yield name, min(gpus, most)
-
-
-def _lendable(account: Account) -> int:
-    idle = max(0, account.guaranteed - account.used_soon)
-    return idle if account.quota.lend_limit is None else min(idle, account.quota.lend_limit)

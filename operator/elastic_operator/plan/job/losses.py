@@ -120,7 +120,7 @@ def _is_excused(obs: Observation, lost: int, now: float) -> bool:
     if node_is_lost(obs) or any(map(has_failed, gone)):
         return False
     known, refused = remembered(obs.status, now), refused_by(obs)
-    if refused and "avoidedNodes" in obs.job.pruned_status_fields:
+    if refused and "avoidedNodes" in obs.job.context.pruned_status_fields:
         return False
     if len(known.keys() | refused.keys()) > MAX_AVOIDED:
         return False

@@ -1,9 +1,9 @@
 """Says why pods do not run yet, if a person can do something about it: no node, no image, no scheduler, a scheduling
 gate.
 
-A scheduler that finds no node for a pod says so in the pod's condition PodScheduled. Without that condition, no
-scheduler has looked at the pod: it does not run, the pod names one that does not exist, or the pod has scheduling
-gates. A gate is removed by the controller that set it. Until then the pod waits without a limit (176).
+A scheduler that finds no node for a pod, or that fails, says so in the pod's condition PodScheduled. Without that
+condition, no scheduler has looked at the pod: it does not run, the pod names one that does not exist, or the pod has
+scheduling gates. A gate is removed by the controller that set it. Until then the pod waits without a limit (176).
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ def _why(obs: Observation, pod: OwnPod, now: float) -> str:
         return f"kube-scheduler does not look at it before its scheduling gates are removed: {listed(pod.gates)}"
     if pod.unschedulable:
         return f"the scheduler finds no node: {pod.unschedulable}"
+    if pod.scheduler_error:
+        return f"the scheduler failed, and tries it again: {pod.scheduler_error}"
     if pod.main.waiting_reason not in STARTS:
         return f"{pod.main.waiting_reason}: {pod.main.waiting_message}".rstrip(": ")
     if _is_unseen(pod) and now >= pod.created + UNSEEN_SECONDS:
@@ -48,7 +50,7 @@ def _why(obs: Observation, pod: OwnPod, now: float) -> str:
 
 
 def _is_unseen(pod: OwnPod) -> bool:
-    return pod.phase == "Pending" and not (pod.bound or pod.unschedulable or pod.gates)
+    return pod.phase == "Pending" and not (pod.bound or pod.unschedulable or pod.scheduler_error or pod.gates)
 
 
 def _scheduler(obs: Observation, pod: OwnPod) -> str:

@@ -27,7 +27,7 @@ def make_plan(
     """The plan with these deletions and creations, and the status that follows from them and from the observation."""
     obs = replace(obs, planned_deletions=frozenset(pod.uid for pod in deletes))
     status = _for_older_crd(
-        with_conditions(replace(obs, status=with_counts(obs, now)), grant, now), obs.job.pruned_status_fields
+        with_conditions(replace(obs, status=with_counts(obs, now)), grant, now), obs.job.context.pruned_status_fields
     )
     due = (*obs.requeue_at, *scheduler_deadlines(obs), obs.no_pods_before, grant.requeue_at if grant else None)
     wakes = [w for w in due if w and w > now]

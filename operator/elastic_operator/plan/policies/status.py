@@ -2,7 +2,7 @@
 written.
 
 The numbers are those of the accounts after a pass. `resolve` finds the problems and words them. A parent's numbers are
-the sums of its children's.
+the sums of its children's; only what children lend to each other their parent does not lend.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import NamedTuple
 
 from elastic_api.policy import (
@@ -22,6 +23,7 @@ from elastic_api.policy import (
 )
 from elastic_api.status import Condition
 from elastic_operator.plan.allocation.accounts import Account, Accounts
+from elastic_operator.plan.allocation.lending import lent_gpus
 from elastic_operator.plan.facts.demand import JobDemand
 from elastic_operator.plan.facts.text import Reason, listed
 from elastic_operator.plan.facts.times import condition
@@ -42,7 +44,6 @@ class _PolicyCondition(NamedTuple):
 class _Below:
     """Sums over the accounts without children at and below one account."""
 
-    borrowed: int = 0
     pending: int = 0
     foreign: int = 0
 
@@ -57,7 +58,7 @@ class PolicyUsage:
         self._stopped = stopped
         self._of: dict[str, list[Account]] = {}
         self._below: dict[Account, _Below] = {}
-        self._all_borrowed: Counter[str] = Counter()
+        self._lent: dict[Account, int] = {}
         self._guaranteed: Counter[str] = Counter()
         self._tops: dict[str, list[str]] = {}
         self._capacity: Mapping[str, int] = accounts.capacity
@@ -65,6 +66,7 @@ class PolicyUsage:
         self._queued: Counter[str] = Counter()
         for flavor in accounts.capacity:
             self._take_in(accounts.all(flavor))
+            self._lent |= lent_gpus(accounts, flavor, attrgetter("used_now"))
         self._count_jobs(accounts, jobs)
 
     def _take_in(self, accounts: Sequence[Account]) -> None:
@@ -82,11 +84,8 @@ class PolicyUsage:
 
     def _add(self, account: Account) -> None:
         """Count an account without children for itself and for all accounts above it."""
-        borrowed = max(0, account.used_now - account.guaranteed)
-        self._all_borrowed[account.flavor] += borrowed
         for one in account.path:
             below = self._below.setdefault(one, _Below())
-            below.borrowed += borrowed
             below.pending += max(0, account.requested - account.used_now)
             below.foreign += account.foreign
 
@@ -119,16 +118,14 @@ class PolicyUsage:
         )
 
     def _amounts(self, account: Account) -> FlavorAmounts:
-        used, guaranteed, below = account.used_now, account.guaranteed, self._below[account]
-        idle = max(0, guaranteed - used)
-        lendable = idle if account.quota.lend_limit is None else min(idle, account.quota.lend_limit)
+        used, guaranteed = account.used_now, account.guaranteed
         return FlavorAmounts(
             name=account.flavor,
             guaranteed=guaranteed,
             used=used,
             borrowed=max(0, used - guaranteed),
-            lent=min(lendable, self._all_borrowed[account.flavor] - below.borrowed),
-            pending=below.pending,
+            lent=self._lent[account],
+            pending=self._below[account].pending,
             fair_share=account.share,
             limit=account.quota.limit,
         )

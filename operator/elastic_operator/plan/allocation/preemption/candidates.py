@@ -8,13 +8,12 @@ from another team, and whole jobs of any priority. For growth, a job preempts po
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from elastic_operator.plan.allocation.accounts import Account
 from elastic_operator.plan.allocation.entry import Entry
-from elastic_operator.plan.allocation.equivalence import equivalence_key
 from elastic_operator.plan.allocation.node_board import Seat
 from elastic_operator.plan.allocation.preemption.rules import PreemptionCheck
 from elastic_operator.plan.allocation.state import AllocationState
@@ -130,8 +129,7 @@ class Candidates:
         """Whether there may be a candidate. False is certain, True is not."""
         if self._victim_accounts:
             return True
-        team = [] if self._growing else self._state.queues.by_team[self._preemptor.team]
-        return any(gives_within_team(self._state, entry, self._preemptor) for entry in team)
+        return not self._growing and _team_gives_any(self._state, self._preemptor)
 
     def nodes_with_victims(self, check: PreemptionCheck | None) -> set[int]:
         """The nodes on which at least one unit may be preempted, if only the units' accounts are examined."""
@@ -301,7 +299,7 @@ def given_within_team(state: AllocationState, preemptor: Entry) -> int:
     """The GPUs that can be preempted from all jobs of the preemptor's team for the preemptor's minimum."""
     account = preemptor.account
     assert account is not None, "called for preemptors that are charged for GPUs"
-    key = preemptor if preemptor.size else equivalence_key(state, preemptor)
+    key = _within_team_key(state, preemptor)
     known = state.this_pass.answers.get("given", key)
     if known is None:
         known = sum(
@@ -309,6 +307,25 @@ def given_within_team(state: AllocationState, preemptor: Entry) -> int:
         )
         state.this_pass.answers.put("given", key, known)
     return known
+
+
+def _team_gives_any(state: AllocationState, preemptor: Entry) -> bool:
+    """Whether anything can be preempted from a job of the preemptor's team for the preemptor's minimum."""
+    key = _within_team_key(state, preemptor)
+    known = state.this_pass.answers.get("any given", key)
+    if known is None:
+        known = any(gives_within_team(state, entry, preemptor) for entry in state.queues.by_team[preemptor.team])
+        state.this_pass.answers.put("any given", key, known)
+    return bool(known)
+
+
+def _within_team_key(state: AllocationState, preemptor: Entry) -> Hashable:
+    """The key of preemptors for which `gives_within_team` is the same. The shapes of their pods do not matter: a
+    thousand waiting jobs of one team may have as many shapes.
+    """
+    if preemptor.size:
+        return preemptor
+    return preemptor.team, preemptor.account, preemptor.demand.priority, state.may_preempt_whole_jobs(preemptor)
 
 
 def _yields_to(state: AllocationState, entry: Entry, preemptor: Entry) -> bool:
