@@ -60,7 +60,7 @@ class Entry:
     times_preempted: int = 0
     """The number of times that another team preempted pods of the entry in this pass."""
     preemptors: tuple[Entry, ...] = ()
-    """The entries for which pods of this entry are preempted."""
+    """The entries for which pods of this entry were preempted, even if the entry keeps these pods after all."""
     victims: tuple[Victim, ...] = ()
     """The pods that were preempted for this entry. `Victims.taken_for` omits those that are kept after all."""
     foreign_pod: ForeignPod | None = None
