@@ -23,6 +23,7 @@ from elastic_operator.plan.facts.allocation_inputs import (
     Member,
     Node,
     PodShape,
+    PreemptionBar,
     PreemptorKey,
     Taint,
     Toleration,
@@ -69,6 +70,8 @@ def _drawn(hint):
     for kind, strategy in SIMPLE.items():
         if hint in (kind, kind | None):
             return strategy if hint is kind else st.none() | strategy
+    if hint == PreemptionBar | None:
+        return st.none() | st.sampled_from(PreemptionBar)
     if hint == frozenset[str]:
         return st.frozensets(WORDS, max_size=2)
     if "Mapping" in str(hint):

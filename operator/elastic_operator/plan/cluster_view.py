@@ -14,6 +14,7 @@ from elastic_operator.plan.facts.allocation_inputs import (
     JobShape,
     Member,
     Node,
+    PreemptionBar,
 )
 from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.facts.text import Reason
@@ -58,8 +59,10 @@ class ClusterView(Protocol):
     def flavor_in_use(self, pods: Sequence[OwnPod]) -> str | None:
         """The flavor of the GPUs that these pods hold; None if they hold none."""
 
-    def may_preempt(self, job: Job) -> bool:
-        """Whether pods may be preempted for the job, by the API server's answers about the job's own pods (139)."""
+    def preemption_bar(self, job: Job) -> PreemptionBar | None:
+        """Why no pods may be preempted for the job, by the API server's answers about the job's own pods; None if they
+        may (139).
+        """
 
     def may_preempt_after_faults(self, job: Job) -> bool:
         """Whether pods may be preempted for the job, in spite of the errors that it has caused in the operator (88)."""

@@ -20,6 +20,7 @@ from elastic_operator.plan.facts.allocation_inputs import (
     JobShape,
     Member,
     Node,
+    PreemptionBar,
     gpus_in,
 )
 from elastic_operator.plan.facts.job import Job, OwnPod
@@ -43,6 +44,8 @@ class SnapshotJob:
     shape: JobShape | None = None
     assumed: tuple[Member, ...] = ()
     may_preempt: bool = True
+    preemption_bar: PreemptionBar | None = None
+    """Why not, if `may_preempt` is False; None in files of older releases, too."""
     may_preempt_after_faults: bool = True
 
 
@@ -95,7 +98,8 @@ def _job(view: ClusterView, obs: Observation) -> SnapshotJob:
         ),
         shape=view.shape(job) if obs.wants_pods and not job.quarantine else None,
         assumed=tuple(replace(pod, gpus=0) for pod in view.assumed(job.uid)),
-        may_preempt=view.may_preempt(job),
+        may_preempt=(bar := view.preemption_bar(job)) is None,
+        preemption_bar=bar,
         may_preempt_after_faults=view.may_preempt_after_faults(job),
     )
 

@@ -18,6 +18,7 @@ from elastic_operator.plan.facts.allocation_inputs import (
     JobShape,
     Member,
     NodeRequest,
+    PreemptionBar,
     PreemptorKey,
 )
 from elastic_operator.plan.job.demand import with_members
@@ -225,7 +226,7 @@ _OF_JOBS = {
         JobShape(make_shape(2), make_shape(2)),
     ),
     "preemptible": (False,),
-    "may_preempt": (False,),
+    "preemption_bar": (PreemptionBar.PODS_REFUSED,),
     "failed": (FailedSize(1, NOW + 9), FailedSize(2, NOW + 9)),
     "waiting_since": (NOW - 1000,),
     "is_admitted": (True,),
@@ -235,7 +236,7 @@ _OF_GROWERS = {
     "sizes": ((1, 3), (2, 3)),
     "shape": (JobShape(make_shape(1), make_shape(2)),),
     "preemptible": (False,),
-    "may_preempt": (False,),
+    "preemption_bar": (PreemptionBar.PODS_REFUSED,),
     "may_preempt_at": (NOW + 9,),
     "failed": (FailedSize(2, NOW + 9),),
     "undelayed_size": (0,),

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from elastic_operator.plan.allocation.accounts import Account
 from elastic_operator.plan.allocation.free_resources import PodRequirements
 from elastic_operator.plan.allocation.node_board import Seat
-from elastic_operator.plan.facts.allocation_inputs import ForeignPod, JobDemand, Member
+from elastic_operator.plan.facts.allocation_inputs import ForeignPod, JobDemand, Member, PreemptionBar
 from elastic_operator.plan.facts.decisions import Assignment
 from elastic_worker.contract import ROLE_MASTER
 
@@ -156,9 +156,15 @@ class Entry:
         at = bisect_right(self.sizes, self.size)
         return self.sizes[at] if at < len(self.sizes) else None
 
+    def preemption_bar(self, now: float) -> PreemptionBar | None:
+        """Why no pods of others may be preempted for the entry; None if they may (139)."""
+        if self.demand.preemption_bar is None and now < self.demand.may_preempt_at:
+            return PreemptionBar.NOT_PLACED
+        return self.demand.preemption_bar
+
     def may_preempt(self, now: float) -> bool:
         """Whether pods of others may be preempted for the entry (139)."""
-        return self.demand.may_preempt and now >= self.demand.may_preempt_at
+        return self.preemption_bar(now) is None
 
     def is_failed_size(self, size: int, now: float) -> bool:
         """Whether that size has failed and its back-off is not over."""

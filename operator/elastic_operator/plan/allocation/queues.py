@@ -9,7 +9,13 @@ from elastic_operator.plan.allocation.accounts import Account, Accounts
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.node_board import NodeBoard
 from elastic_operator.plan.allocation.scale_up_queues import ScaleUpQueues
-from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, ForeignPod, JobDemand, JobShape
+from elastic_operator.plan.facts.allocation_inputs import (
+    AllocationInputs,
+    ForeignPod,
+    JobDemand,
+    JobShape,
+    PreemptionBar,
+)
 from elastic_operator.plan.facts.pod_order import keep_order
 
 Order = tuple[int, bool, float, str]
@@ -185,5 +191,5 @@ def _as_job(foreign_pod: ForeignPod) -> JobDemand:
         sizes=(1,),
         shape=JobShape(foreign_pod.shape, foreign_pod.shape, foreign_pod.flavor),
         undelayed_size=1,
-        may_preempt=foreign_pod.may_preempt,
+        preemption_bar=None if foreign_pod.may_preempt else PreemptionBar.GANG_INCOMPLETE,
     )

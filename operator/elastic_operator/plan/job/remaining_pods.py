@@ -13,7 +13,14 @@ from math import inf
 
 from elastic_api.job import CleanPodPolicy
 from elastic_api.status import ConditionType
-from elastic_operator.plan.facts.allocation_inputs import FailedSize, JobDemand, JobShape, Member, PodShape
+from elastic_operator.plan.facts.allocation_inputs import (
+    FailedSize,
+    JobDemand,
+    JobShape,
+    Member,
+    PodShape,
+    PreemptionBar,
+)
 from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.facts.team import Flavor
 from elastic_operator.plan.job.observation import Observation
@@ -67,7 +74,7 @@ def frozen_demand(demand: JobDemand) -> JobDemand:
         node_request=None,
         undelayed_size=count,
         failed=NEVER_LARGER,
-        may_preempt=False,
+        preemption_bar=PreemptionBar.GETS_NO_PODS,
     )
 
 
@@ -95,7 +102,7 @@ def demand_of_pods(job: Job, pods: Sequence[OwnPod], flavor: str) -> JobDemand:
         is_admitted=True,
         undelayed_size=len(pods),
         failed=NEVER_LARGER,
-        may_preempt=False,
+        preemption_bar=PreemptionBar.GETS_NO_PODS,
     )
 
 
