@@ -50,17 +50,19 @@ def test_a_start_waits_for_a_master_name_that_belongs_to_somebody_else():
     assert plan(job, make_grant(create=["master-0", "worker-0"])).creates == ()
 
 
-@pytest.mark.parametrize(("granted", "phase", "first"), [(2, "Starting", "0 of 2 pods run."), (0, "Queued", "no room")])
+@pytest.mark.parametrize(
+    ("granted", "phase", "first"), [(2, "Starting", "0 of 2 pods run."), (0, "Queued", "There is no room.")]
+)
 def test_what_an_earlier_job_left_behind_is_named_with_the_command_that_removes_it(granted, phase, first):
     names = frozenset({"toy-worker-0", "toy-master-0"})
     status = make_status(replicas=0, target_replicas=granted)
     job = make_job((), status=status, foreign_names=names)
     wanted = ["master-0", "worker-0"] if granted else []
-    planned = plan(job, make_grant(create=wanted, limit=SizeReason.INSUFFICIENT_NODES, message="no room"))
+    planned = plan(job, make_grant(create=wanted, limit=SizeReason.INSUFFICIENT_NODES, message="There is no room."))
     assert reasons(planned)["Ready"] == ("False", phase)
     told = planned.status.condition("Ready").message
     assert told.startswith(f"{first} toy-master-0, toy-worker-0 do not belong to this job")
-    assert told.endswith("-l 'elastic-pytorch.dev/job-name=toy,elastic-pytorch.dev/job-uid!=job-uid'")
+    assert told.endswith("-l 'elastic-pytorch.dev/job-name=toy,elastic-pytorch.dev/job-uid!=job-uid'`.")
 
 
 def test_of_pods_that_an_earlier_job_left_behind_it_is_told_rather_than_of_its_service():
@@ -72,10 +74,10 @@ def test_of_pods_that_an_earlier_job_left_behind_it_is_told_rather_than_of_its_s
 
 def test_a_job_without_room_is_queued_and_says_why():
     job = make_job((), status=make_status(replicas=0, target_replicas=0))
-    planned = plan(job, make_grant(limit=SizeReason.INSUFFICIENT_NODES, message="no room"))
+    planned = plan(job, make_grant(limit=SizeReason.INSUFFICIENT_NODES, message="There is no room."))
     assert reasons(planned)["Ready"] == ("False", "Queued")
     assert reasons(planned)["FullSize"] == ("False", "InsufficientNodes")
-    assert planned.status.condition("Ready").message == "no room"
+    assert planned.status.condition("Ready").message == "There is no room."
 
 
 def test_a_complete_group_is_running():
@@ -200,17 +202,19 @@ def test_a_size_above_what_a_command_was_made_with_starts_a_new_incarnation():
 
 
 def test_a_job_that_left_for_another_says_for_whom_until_it_starts_again():
-    taken = make_grant(release=["master-0", "worker-0"], limit=SizeReason.INSUFFICIENT_NODES, message="no room")
+    taken = make_grant(
+        release=["master-0", "worker-0"], limit=SizeReason.INSUFFICIENT_NODES, message="There is no room."
+    )
     taken = replace(taken, preemptors={"first": "owners/first"}, reclaimed=True)
     left = plan(make_job(group()), taken)
-    told = "Preempted: 2 pods are evicted for owners/first, which is entitled to the GPUs."
+    told = "The job is preempted: 2 pods are evicted for owners/first, which is entitled to the GPUs."
     assert told in [event.message for event in left.events if event.reason == "QuotaReclaimed"]
-    assert left.status.condition("Ready").message == f"no room {told}"
+    assert left.status.condition("Ready").message == f"There is no room. {told}"
 
-    waiting = make_grant(limit=SizeReason.INSUFFICIENT_NODES, message="still no room")
+    waiting = make_grant(limit=SizeReason.INSUFFICIENT_NODES, message="There is still no room.")
     waits = plan(make_job((), status=left.status), waiting)
-    assert waits.status.condition("Ready").message == f"still no room {told}"
-    assert waits.status.condition("FullSize").message == "still no room"
+    assert waits.status.condition("Ready").message == f"There is still no room. {told}"
+    assert waits.status.condition("FullSize").message == "There is still no room."
 
     starts = plan(make_job((), status=waits.status), make_grant(create=["master-0", "worker-0"]))
     assert "Preempted" not in starts.status.condition("Ready").message

@@ -205,7 +205,7 @@ async def test_so_is_that_the_whole_group_runs_and_whatever_comes_with_an_event(
 
 async def test_the_status_of_a_job_that_waits_for_its_next_try_is_written_with_its_events() -> None:
     """The next plan starts from that status, and has them no more."""
-    handed, grows = Handed(), Event("ScaledUp", "Grows from 1 to 2 pods.")
+    handed, grows = Handed(), Event("ScaledUp", "The job grows from 1 to 2 pods.")
     handed.dispatcher.failed_writes.add(handed.job, Unreachable("no answer"), inf)
     await handed.start({"targetReplicas": 1}, events=(grows,))
     assert (handed.executor.told, handed.executor.events) == ([True], [grows])

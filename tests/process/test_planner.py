@@ -33,6 +33,7 @@ from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
 from elastic_operator.plan.facts.decisions import Slot
+from elastic_operator.plan.facts.demand import PreemptionBar
 from elastic_operator.plan.facts.eviction_limits import EvictionLimits
 from elastic_operator.plan.facts.requirements import PodShape
 from elastic_operator.plan.facts.team import DEFAULT_POLICY, Flavor, Quota
@@ -109,8 +110,11 @@ class World:
         reader = Reader(self.stores, self.ledger, self.settings, clock=clock, quarantine=quarantine.Quarantine())
         logs = FailureLogs(None, lambda _: "pytorch", self.ledger.dirty_jobs, lambda: None)
         passed = {
-            "may_preempt": lambda job: job.name not in self.refused,
-            "may_not_preempt": lambda: (frozenset(f"uid-{name}" for name in self.refused), frozenset()),
+            "preemption_bar": lambda job: PreemptionBar.PODS_REFUSED if job.name in self.refused else None,
+            "barred": lambda: (
+                frozenset((f"uid-{name}", PreemptionBar.PODS_REFUSED) for name in self.refused),
+                frozenset(),
+            ),
         }
         return StoreView(reader, logs.with_logs, self.failed_writes, **passed)
 
@@ -513,7 +517,7 @@ def test_a_job_whose_pods_are_refused_and_that_has_ended_changes_nothing_from_pa
     world.pod("first", "worker-0", "n1", "Running", False, True)
     world.refused.add("first")
     (demand,) = world.look().inputs.jobs
-    assert not demand.may_preempt
+    assert demand.preemption_bar is PreemptionBar.GETS_NO_PODS
     world.time_passes(1.0)
     before, since = world.look(), world.stored.reader.external_changes.since
     world.time_passes(1.0)
@@ -528,9 +532,9 @@ def test_a_job_that_raised_takes_from_others_again_as_soon_as_its_time_is_over(m
     world.look()
     world.stored.quarantine("uid-first", ValueError("no"), at_grant=True)
     time.passed += quarantine.FIRST_FAULT_SECONDS
-    assert [demand.may_preempt for demand in world.look().inputs.jobs] == [False, True]
+    assert [demand.preemption_bar for demand in world.look().inputs.jobs] == [PreemptionBar.INTERNAL_ERROR, None]
     time.passed += quarantine.NO_PREEMPTION_SECONDS
-    assert [demand.may_preempt for demand in world.look().inputs.jobs] == [True, True]
+    assert [demand.preemption_bar for demand in world.look().inputs.jobs] == [None, None]
 
 
 def test_pods_of_a_quarantined_job_without_demand_count_as_used(monkeypatch, caplog):
@@ -860,7 +864,9 @@ def test_a_job_that_cannot_be_read_any_more_has_its_pods_as_members_and_asks_for
     world.look()
     world.job("first", 3, STATUSES[2], "", minReplicas=9)
     inputs = world.look().inputs
-    assert [(len(job.members), job.sizes, job.may_preempt) for job in inputs.jobs] == [(1, (1,), False)]
+    assert [(len(job.members), job.sizes, job.preemption_bar) for job in inputs.jobs] == [
+        (1, (1,), PreemptionBar.GETS_NO_PODS)
+    ]
     assert not inputs.nodes[0].used.get(GPU, 0)
 
 

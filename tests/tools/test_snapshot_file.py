@@ -16,7 +16,7 @@ from elastic_api.policy import PolicySpec
 from elastic_api.status import Condition, ConditionType, JobStatus, LastFailure, Retry, RetryCause
 from elastic_operator.cluster.objects import ClassMeta, PriorityClass
 from elastic_operator.plan.facts.allocation_inputs import AllocationSettings
-from elastic_operator.plan.facts.demand import Member
+from elastic_operator.plan.facts.demand import Member, PreemptionBar
 from elastic_operator.plan.facts.eviction_limits import EvictionLimit, EvictionLimits, PreemptorKey
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.group_report import Goodput, GroupChange, GroupReport
@@ -63,6 +63,8 @@ def _drawn(hint):
     for kind, strategy in SIMPLE.items():
         if hint in (kind, kind | None):
             return strategy if hint is kind else st.none() | strategy
+    if hint == PreemptionBar | None:
+        return st.none() | st.sampled_from(PreemptionBar)
     if hint == frozenset[str]:
         return st.frozensets(WORDS, max_size=2)
     if "Mapping" in str(hint):

@@ -65,7 +65,9 @@ class Fenced(ClusterError):
 
 
 class NameTaken(ClusterError):
-    """The name of an object of ours belongs to one that is not ours, or is being deleted. The text is for the user."""
+    """The name of an object of ours belongs to one that is not ours, or is being deleted. The text is for the user, in
+    whole sentences.
+    """
 
     def __init__(self, message: str, *, name: str, deleting: bool) -> None:
         super().__init__(message)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from elastic_operator.cluster import objects
 from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.memory import KeyedCache, LastSeen, SingleCache
-from elastic_operator.plan.facts.demand import Member
+from elastic_operator.plan.facts.demand import Member, PreemptionBar
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.group_report import GroupReport
 from elastic_operator.plan.facts.job import Job, JobFeedback, OwnPod, TorchrunGroup
@@ -23,16 +23,17 @@ from elastic_operator.read.reader import Reader
 
 log = logging.getLogger(__name__)
 
+BarredJob = tuple[str, PreemptionBar]
 FEW_JOBS = 16
 """Up to this many new or changed jobs are read without letting other tasks run: a large template takes 10 ms."""
 
 
 class _PreemptionBars(NamedTuple):
     """The jobs (uids) and namespaces that may not preempt because of the API server's answers about their pods (139),
-    and the objects that may not preempt because of errors (88).
+    each job with its bar, and the objects that may not preempt because of errors (88).
     """
 
-    jobs: AbstractSet[str] = frozenset()
+    jobs: AbstractSet[BarredJob] = frozenset()
     namespaces: AbstractSet[str] = frozenset()
     quarantined: AbstractSet[tuple[str, bool]] = frozenset()
 
@@ -46,8 +47,8 @@ class StoreView:
         pods_are_asked: Whether masters are asked, and logs read, of jobs with a node that is not Ready.
         report, answered: By a job's uid, its master's report, and when the master last answered.
         group: By a job's uid, the group that its pods' logs show.
-        may_preempt: Whether the API server would accept the job's pods.
-        may_not_preempt: The jobs (uids) and the namespaces for which `may_preempt` is false.
+        preemption_bar: Why the job may not preempt, by the API server's answers; None if it may.
+        barred: The jobs (uids) and the namespaces that may not preempt, each job with its bar.
         job_read: Called with each job that is read and is not quarantined.
     """
 
@@ -61,13 +62,13 @@ class StoreView:
         answered: Callable[[str], float | None] = lambda _: None,
         group: Callable[[str], TorchrunGroup | None] = lambda _: None,
         pods_are_asked: bool = False,
-        may_preempt: Callable[[Job], bool] = lambda _: True,
-        may_not_preempt: Callable[[], tuple[AbstractSet[str], AbstractSet[str]]] = lambda: (frozenset(), frozenset()),
+        preemption_bar: Callable[[Job], PreemptionBar | None] = lambda _: None,
+        barred: Callable[[], tuple[AbstractSet[BarredJob], AbstractSet[str]]] = lambda: (frozenset(), frozenset()),
         job_read: Callable[[Job], object] = lambda _: None,
     ) -> None:
         self.reader, self._with_logs, self._failed_writes = reader, with_logs, failed_writes
-        self._report, self._answered, self._group, self._may_preempt = report, answered, group, may_preempt
-        self._pods_are_asked, self._may_not_preempt, self._job_read = pods_are_asked, may_not_preempt, job_read
+        self._report, self._answered, self._group, self._preemption_bar = report, answered, group, preemption_bar
+        self._pods_are_asked, self._barred, self._job_read = pods_are_asked, barred, job_read
         self._quarantine, self._stores, self._ledger = reader.quarantine, reader.stores, reader.ledger
         self.now = 0.0
         self.settings = reader.settings.allocation
@@ -116,7 +117,7 @@ class StoreView:
 
     def _take_dirty(self) -> Collection[str] | None:
         previous = self._last_bars.value or _PreemptionBars()
-        now = _PreemptionBars(*self._may_not_preempt(), self._quarantine.jobs_barred_from_preemption())
+        now = _PreemptionBars(*self._barred(), self._quarantine.jobs_barred_from_preemption())
         if self._last_bars.changed(now):
             self._mark_bar_changes(previous, now)
         if self._external_change_seen.changed(self.reader.external_changes.since):
@@ -129,8 +130,9 @@ class StoreView:
         return {*by_uid, *(job.metadata.uid for job in named if job is not None)}
 
     def _mark_bar_changes(self, previous: _PreemptionBars, now: _PreemptionBars) -> None:
-        """Mark the jobs for which pods may be preempted now, or not any more."""
-        jobs, namespaces = now.jobs ^ previous.jobs, now.namespaces ^ previous.namespaces
+        """Mark the jobs for which pods may be preempted now, or not any more, or not for another reason."""
+        jobs = {uid for uid, _ in now.jobs ^ previous.jobs}
+        namespaces = now.namespaces ^ previous.namespaces
         self._dirty_jobs.mark(*jobs, *(uid for uid, _ in now.quarantined ^ previous.quarantined))
         if namespaces:
             bodies = (body.metadata for body in self._stores.jobs.values())
@@ -232,9 +234,9 @@ class StoreView:
 
     # -- whether others may lose pods for a job ------------------------------------------------------------------------
 
-    def may_preempt(self, job: Job) -> bool:
-        """Whether pods may be preempted for the job, by the API server's answers about its own pods (139)."""
-        return self._may_preempt(job)
+    def preemption_bar(self, job: Job) -> PreemptionBar | None:
+        """Why no pods may be preempted for the job, by the API server's answers about its own pods (139)."""
+        return self._preemption_bar(job)
 
     def may_preempt_after_faults(self, job: Job) -> bool:
         """Whether pods may be preempted for the job, in spite of the errors that it has caused in the operator (88)."""

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.allocation_inputs import AllocationSettings
-from elastic_operator.plan.facts.demand import Member
+from elastic_operator.plan.facts.demand import Member, PreemptionBar
 from elastic_operator.plan.facts.eviction_limits import EvictionLimits
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.job import Job, OwnPod
@@ -56,8 +56,10 @@ class ClusterView(Protocol):
     def flavor_in_use(self, pods: Sequence[OwnPod]) -> str | None:
         """The flavor of the GPUs that these pods hold; None if they hold none."""
 
-    def may_preempt(self, job: Job) -> bool:
-        """Whether pods may be preempted for the job, by the API server's answers about the job's own pods (139)."""
+    def preemption_bar(self, job: Job) -> PreemptionBar | None:
+        """Why no pods may be preempted for the job, by the API server's answers about the job's own pods; None if they
+        may (139).
+        """
 
     def may_preempt_after_faults(self, job: Job) -> bool:
         """Whether pods may be preempted for the job, in spite of the errors that it has caused in the operator (88)."""

@@ -272,7 +272,7 @@ class Planner:
     ) -> tuple[Allocation | None, Exception | None]:
         """The allocation with the evictions that the mode DryRun only reports; None if it fails."""
         try:
-            asked = replace(inputs, reclaiming=True, eviction_limits=EvictionLimits())
+            asked = replace(inputs, reclaim_stopped=None, eviction_limits=EvictionLimits())
             return self._report_only_allocator.allocate(asked), error
         except Exception as raised:  # noqa: BLE001 - it is returned
             self._report_only_allocator = Allocator()
@@ -316,7 +316,7 @@ def _inputs_of(
 def _to_allocate(inputs: AllocationInputs, now: float, reclaim: Reclaim) -> AllocationInputs:
     """The input of the allocation. The search for culprits uses the same input."""
     limits = reclaim.eviction_limits(gpus_in(inputs))
-    return replace(inputs, now=now, reclaiming=reclaim.stopped is None, eviction_limits=limits)
+    return replace(inputs, now=now, reclaim_stopped=reclaim.stopped, eviction_limits=limits)
 
 
 def _valid_until(obs: Observation, now: float) -> float:

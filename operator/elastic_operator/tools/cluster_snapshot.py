@@ -15,7 +15,7 @@ from elastic_api.status import JobStatus
 from elastic_operator.cluster import objects
 from elastic_operator.plan.cluster_view import ClusterView, Reclaim
 from elastic_operator.plan.facts.allocation_inputs import AllocationSettings, gpus_in
-from elastic_operator.plan.facts.demand import Member
+from elastic_operator.plan.facts.demand import Member, PreemptionBar
 from elastic_operator.plan.facts.eviction_limits import EvictionLimits
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.job import Job, OwnPod
@@ -41,6 +41,8 @@ class SnapshotJob:
     shape: JobShape | None = None
     assumed: tuple[Member, ...] = ()
     may_preempt: bool = True
+    preemption_bar: PreemptionBar | None = None
+    """Why not, if `may_preempt` is False; None in files of older releases, too."""
     may_preempt_after_faults: bool = True
 
 
@@ -100,7 +102,8 @@ def _job(view: ClusterView, obs: Observation) -> SnapshotJob:
         ),
         shape=view.shape(job) if obs.wants_pods and not job.quarantine else None,
         assumed=tuple(replace(pod, gpus=0) for pod in view.assumed(job.uid)),
-        may_preempt=view.may_preempt(job),
+        may_preempt=(bar := view.preemption_bar(job)) is None,
+        preemption_bar=bar,
         may_preempt_after_faults=view.may_preempt_after_faults(job),
     )
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from math import inf
 
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.facts.demand import Member
+from elastic_operator.plan.facts.demand import Member, PreemptionBar
 from elastic_operator.plan.facts.eviction_limits import EvictionLimits
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.gpus import count_gpus
@@ -65,9 +65,10 @@ class SnapshotView:
         """The flavor of the GPUs that these pods hold, by the labels of their nodes; None if they hold none."""
         return flavor_in_use(pods, self._labels, self.settings.flavors)
 
-    def may_preempt(self, job: Job) -> bool:
-        """Whether pods could be preempted for it, by the API server's answers about its own pods."""
-        return self._jobs[job.uid].may_preempt
+    def preemption_bar(self, job: Job) -> PreemptionBar | None:
+        """Why no pods could be preempted for it, by the API server's answers about its own pods; None if they could."""
+        known = self._jobs[job.uid]
+        return known.preemption_bar or (None if known.may_preempt else PreemptionBar.PODS_REFUSED)
 
     def may_preempt_after_faults(self, job: Job) -> bool:
         """Whether pods could be preempted for it, by the errors that it had caused in the operator."""

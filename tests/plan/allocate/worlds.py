@@ -9,7 +9,7 @@ from math import inf
 from hypothesis import strategies as st
 
 from elastic_operator.plan.facts.decisions import Slot
-from elastic_operator.plan.facts.demand import FailedSize, JobDemand, Member, NodeRequest
+from elastic_operator.plan.facts.demand import FailedSize, JobDemand, Member, NodeRequest, PreemptionBar
 from elastic_operator.plan.facts.eviction_limits import NO_LIMIT, EvictionLimit, EvictionLimits, PreemptorKey
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.requirements import JobShape
@@ -218,7 +218,7 @@ _OF_JOBS = {
         JobShape(make_shape(2), make_shape(2)),
     ),
     "preemptible": (False,),
-    "may_preempt": (False,),
+    "preemption_bar": (PreemptionBar.PODS_REFUSED,),
     "failed": (FailedSize(1, NOW + 9), FailedSize(2, NOW + 9)),
     "waiting_since": (NOW - 1000,),
     "is_admitted": (True,),
@@ -228,7 +228,7 @@ _OF_GROWERS = {
     "sizes": ((1, 3), (2, 3)),
     "shape": (JobShape(make_shape(1), make_shape(2)),),
     "preemptible": (False,),
-    "may_preempt": (False,),
+    "preemption_bar": (PreemptionBar.PODS_REFUSED,),
     "may_preempt_at": (NOW + 9,),
     "failed": (FailedSize(2, NOW + 9),),
     "undelayed_size": (0,),

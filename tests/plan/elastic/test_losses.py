@@ -236,7 +236,7 @@ def test_a_worker_that_is_lost_while_the_master_is_planned_anew_is_the_only_loss
     assert (status.master_epoch, status.restarts) == (2, 1)
     assert (status.history[0].reason, status.history[0].message) == (
         "PodLost",
-        "Lost toy-worker-1; not counted as a failure.",
+        "The job lost toy-worker-1. This does not count as a failure.",
     )
 
 
@@ -399,7 +399,7 @@ def test_a_launcher_that_says_that_no_pod_fares_better_fails_the_job_with_its_wo
     pods[at_fault] = ended(pods[at_fault], EXIT_DO_NOT_RETRY, message="rank 3 failed 3 times: ValueError")
     planned = plan(make_elastic_job(pods), make_grant())
     assert reasons(planned)["Failed"] == ("True", "RestartLimitReached")
-    assert planned.status.condition("Failed").message == "rank 3 failed 3 times: ValueError"
+    assert planned.status.condition("Failed").message == "rank 3 failed 3 times: ValueError."
     assert planned.status.completion_time is not None
 
 

@@ -47,9 +47,11 @@ PENDING = {
     "unschedulable": "0/1 nodes are available: 1 Insufficient nvidia.com/gpu.",
     "unschedulable_since": START + 100,
 }
-ASKS = make_grant(keep=["master-0", "worker-0"], limit=SizeReason.WAITING_FOR_NODES, message="asks for nodes")
-ASKS_FIRST = make_grant(create=["master-0", "worker-0"], limit=SizeReason.WAITING_FOR_NODES, message="asks for nodes")
-WAITS = make_grant(limit=SizeReason.INSUFFICIENT_NODES, message="no room")
+ASKS = make_grant(keep=["master-0", "worker-0"], limit=SizeReason.WAITING_FOR_NODES, message="The job asks for nodes.")
+ASKS_FIRST = make_grant(
+    create=["master-0", "worker-0"], limit=SizeReason.WAITING_FOR_NODES, message="The job asks for nodes."
+)
+WAITS = make_grant(limit=SizeReason.INSUFFICIENT_NODES, message="There is no room.")
 
 
 def waiting_job(pods=None, *, provisioning=RULE, **fields):
@@ -163,7 +165,9 @@ def test_asking_is_told_with_an_event_and_in_the_history():
     job = waiting_job([], status=make_status(target_replicas=0, replicas=0))
     planned = plan(job, ASKS_FIRST)
     assert [(create.role, create.index) for create in planned.creates] == [("master", 0), ("worker", 0)]
-    assert [(event.reason, event.message) for event in planned.events] == [("WaitingForNodes", "asks for nodes")]
+    assert [(event.reason, event.message) for event in planned.events] == [
+        ("WaitingForNodes", "The job asks for nodes.")
+    ]
     assert planned.status.history[0].reason == "WaitingForNodes"
     assert planned.status.turn_started is None
 
@@ -172,7 +176,7 @@ def test_a_job_whose_pods_wait_is_queued_and_says_what_it_waits_for():
     planned = plan(waiting_job(), ASKS)
     assert reasons(planned)["Ready"] == ("False", "Queued")
     assert reasons(planned)["FullSize"] == ("False", "WaitingForNodes")
-    assert planned.status.condition(ConditionType.READY).message == "asks for nodes"
+    assert planned.status.condition(ConditionType.READY).message == "The job asks for nodes."
 
 
 def test_a_group_that_runs_in_part_says_so():

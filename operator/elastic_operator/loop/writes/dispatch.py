@@ -17,7 +17,7 @@ from typing import Any
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.errors import ApiError, ClusterError, PodRefused, RetryPolicy, ServerError
 from elastic_operator.cluster.pruned_fields import PrunedFields
-from elastic_operator.loop.writes.failed_writes import EVENT_ATTEMPTS, FailedWrites
+from elastic_operator.loop.writes.failed_writes import EVENT_ATTEMPTS, FailedWrites, in_words
 from elastic_operator.loop.writes.plan_executor import PlanExecutor
 from elastic_operator.loop.writes.status_times import StatusTimes
 from elastic_operator.metrics import Metrics
@@ -237,7 +237,7 @@ class Dispatcher:
         if tries in (1, EVENT_ATTEMPTS) or tries % LOGGED_ATTEMPTS == 0:
             log.warning("a write failed job=%s attempt=%d error=%s", job.key, tries, error)
         if tries == EVENT_ATTEMPTS and _is_about_the_job(error):
-            self.executor.record_events(job, [Event("WriteFailed", f"{error}. The operator retries.", "Warning")])
+            self.executor.record_events(job, [Event("WriteFailed", in_words(error), "Warning")])
 
 
 def _is_about_the_job(error: ClusterError) -> bool:

@@ -10,7 +10,7 @@ from elastic_operator.plan.allocation.accounts import Account
 from elastic_operator.plan.allocation.free_resources import PodRequirements
 from elastic_operator.plan.allocation.node_board import Seat
 from elastic_operator.plan.facts.decisions import Assignment
-from elastic_operator.plan.facts.demand import JobDemand, Member
+from elastic_operator.plan.facts.demand import JobDemand, Member, PreemptionBar
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_worker.contract import ROLE_MASTER
 
@@ -61,7 +61,7 @@ class Entry:
     times_preempted: int = 0
     """The number of times that another team preempted pods of the entry in this pass."""
     preemptors: tuple[Entry, ...] = ()
-    """The entries for which pods of this entry are preempted."""
+    """The entries for which pods of this entry were preempted, even if the entry keeps these pods after all."""
     victims: tuple[Victim, ...] = ()
     """The pods that were preempted for this entry. `Victims.taken_for` omits those that are kept after all."""
     foreign_pod: ForeignPod | None = None
@@ -157,9 +157,15 @@ class Entry:
         at = bisect_right(self.sizes, self.size)
         return self.sizes[at] if at < len(self.sizes) else None
 
+    def preemption_bar(self, now: float) -> PreemptionBar | None:
+        """Why no pods of others may be preempted for the entry; None if they may (139)."""
+        if self.demand.preemption_bar is None and now < self.demand.may_preempt_at:
+            return PreemptionBar.NOT_PLACED
+        return self.demand.preemption_bar
+
     def may_preempt(self, now: float) -> bool:
         """Whether pods of others may be preempted for the entry (139)."""
-        return self.demand.may_preempt and now >= self.demand.may_preempt_at
+        return self.preemption_bar(now) is None
 
     def is_failed_size(self, size: int, now: float) -> bool:
         """Whether that size has failed and its back-off is not over."""

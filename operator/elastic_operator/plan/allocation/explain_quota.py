@@ -76,19 +76,23 @@ def _over_quota(entry: Entry, over: Account, wanted: str, need: int) -> Reason:
     return Reason(SizeReason.BORROWING_LIMIT_REACHED, f"{text} {action or 'Raise borrowing.limit there, or wait.'}")
 
 
-def used_by_others(entry: Entry, size: int, wanted: str, usable: str) -> Reason:
+def used_by_others(entry: Entry, size: int, wanted: str, usable: str, *, reclaim_stopped: Reason | None) -> Reason:
     """The reason if only pods of other teams stand in the way of that size.
 
-    The sentence names the team whose fair share it would pass: the first one on the path that other teams judge by.
+    The sentence names the team whose fair share it would pass: the first one on the path that other teams judge by. If
+    it would pass none, it could take GPUs from these teams, unless reclaim is stopped or their pods are protected.
     """
     account = entry.account
     if account is None:
         text = f"{wanted}; {usable}, and pods of other teams use the rest. Wait."
         return Reason(SizeReason.HIGHER_PRIORITY_JOBS, text)
     need, judged = entry.gpus_missing(size), (*account.path_seen_by_others, account)
-    beyond = next((one for one in judged if one.used_soon + need > max(one.share, one.guaranteed)), account)
-    use = f"uses {_used(beyond)}; its fair share is {beyond.share} ({beyond.guaranteed} guaranteed)"
-    text = f"{wanted}; {usable}, and pods of other teams use the rest; {policy(beyond)} {use}."
+    beyond = next((one for one in judged if one.used_soon + need > max(one.share, one.guaranteed)), None)
+    team = beyond or account
+    use = f"uses {_used(team)}; its fair share is {team.share} ({team.guaranteed} guaranteed)"
+    text = f"{wanted}; {usable}, and pods of other teams use the rest; {policy(team)} {use}."
+    if beyond is None and reclaim_stopped is not None:
+        return Reason(SizeReason.QUOTA_EXHAUSTED, f"{text} {reclaim_stopped.message}")
     if not account.team.has_policy:
         return Reason(SizeReason.NO_QUOTA_POLICY, f"{text} {no_policy(entry)}")
     return Reason(SizeReason.QUOTA_EXHAUSTED, f"{text} Raise its guarantee or weight, or wait until GPUs are idle.")

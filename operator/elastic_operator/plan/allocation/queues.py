@@ -10,7 +10,7 @@ from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.node_board import NodeBoard
 from elastic_operator.plan.allocation.scale_up_queues import ScaleUpQueues
 from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
-from elastic_operator.plan.facts.demand import JobDemand
+from elastic_operator.plan.facts.demand import JobDemand, PreemptionBar
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.pod_order import keep_order
 from elastic_operator.plan.facts.requirements import JobShape
@@ -190,5 +190,5 @@ def _as_job(foreign_pod: ForeignPod) -> JobDemand:
         sizes=(1,),
         shape=JobShape(foreign_pod.shape, foreign_pod.shape, foreign_pod.flavor),
         undelayed_size=1,
-        may_preempt=foreign_pod.may_preempt,
+        preemption_bar=None if foreign_pod.may_preempt else PreemptionBar.GANG_INCOMPLETE,
     )

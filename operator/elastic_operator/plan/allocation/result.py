@@ -51,7 +51,7 @@ class Allocation(Mapping[str, Grant]):
         if uid not in self._grants:
             entry = self._entries[uid]
             assignment = self.assignment(uid)
-            preemptors = entry.preemptors if assignment.release else ()
+            preemptors = self._preemptors(uid)
             size_reason, requeue_at = self._why(entry)
             self._grants[uid] = Grant(
                 assignment,
@@ -114,12 +114,9 @@ class Allocation(Mapping[str, Grant]):
         """The jobs (uids) that release pods for other teams or for foreign pods, in the order in which jobs are served.
         Each has these preemptors: uid to name.
         """
-        losing = sorted(
-            (e for e in self._state.this_pass.changed if e.loses_members and e.preemptors),
-            key=lambda entry: entry.position,
-        )
-        found = ((e.demand.uid, _named(filter(e.is_eviction_by, e.preemptors))) for e in losing)
-        return {uid: preemptors for uid, preemptors in found if preemptors and self.assignment(uid).release}
+        losing = sorted((self._entries[uid] for uid in self._victims), key=lambda entry: entry.position)
+        found = ((e.demand.uid, _named(filter(e.is_eviction_by, self._preemptors(e.demand.uid)))) for e in losing)
+        return {uid: preemptors for uid, preemptors in found if preemptors}
 
     @property
     def evicted_for(self) -> Mapping[str, PreemptorKey]:
@@ -149,12 +146,15 @@ class Allocation(Mapping[str, Grant]):
         """The gangs of foreign pods for which the pass looked for places."""
         return frozenset(self._state.this_pass.tried_gangs)
 
+    def _preemptors(self, uid: str) -> list[Entry]:
+        """The entries for which pods of that job are preempted, in the order in which they are served. A preemptor
+        whose victims the job keeps after all is not among them.
+        """
+        return sorted({victim.preemptor for victim in self._victims.get(uid, ())}, key=lambda entry: entry.position)
+
     def job_preemptors(self, uid: str) -> tuple[str, ...]:
         """The jobs (uids) for which pods of that job are preempted, in the order in which jobs are served."""
-        preemptors = {victim.preemptor for victim in self._victims.get(uid, ())}
-        return tuple(
-            one.demand.uid for one in sorted(preemptors, key=lambda one: one.position) if not one.is_foreign_pod
-        )
+        return tuple(one.demand.uid for one in self._preemptors(uid) if not one.is_foreign_pod)
 
     def has_pending_preemptors(self, uid: str) -> bool:
         """Whether pods of that job are preempted for foreign pods."""

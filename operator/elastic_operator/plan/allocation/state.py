@@ -354,5 +354,5 @@ def _same_frame(before: AllocationInputs, after: AllocationInputs) -> bool:
         (before.settings is after.settings or before.settings == after.settings)
         and (before.teams is after.teams or before.teams == after.teams)
         and (before.team_of is after.team_of or before.team_of == after.team_of)
-        and before.reclaiming is after.reclaiming
+        and before.reclaim_stopped == after.reclaim_stopped
     )

@@ -14,6 +14,7 @@ from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.gpus import count_gpus
 from elastic_operator.plan.facts.node import Node
 from elastic_operator.plan.facts.team import NO_POLICY, Flavor, Team, Teams
+from elastic_operator.plan.facts.text import Reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +39,8 @@ class AllocationInputs:
     """Everything that the allocator decides from.
 
     `teams` are those of the policies, and the `default_parents` of the settings. `team_of` names the team of each
-    namespace that a policy covers. Without `reclaiming` no team loses a pod to another team or to foreign pods (43);
-    with it, no more than the `eviction_limits` allow.
+    namespace that a policy covers. `reclaim_stopped` says why no team loses a pod to another team or to foreign pods
+    (43); None: they lose no more than the `eviction_limits` allow.
     """
 
     now: float
@@ -49,8 +50,13 @@ class AllocationInputs:
     teams: tuple[Team, ...] = ()
     team_of: Mapping[str, str] = field(default_factory=dict)
     foreign_pods: tuple[ForeignPod, ...] = ()
-    reclaiming: bool = True
+    reclaim_stopped: Reason | None = None
     eviction_limits: EvictionLimits = field(default_factory=EvictionLimits)
+
+    @property
+    def reclaiming(self) -> bool:
+        """Whether teams may lose pods to other teams and to foreign pods."""
+        return self.reclaim_stopped is None
 
     def find_teams(self) -> Teams:
         """A new index of teams by namespace. The time to make it is proportional to the number of teams."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
+from enum import StrEnum
 from math import inf
 
 from elastic_operator.plan.facts.decisions import Slot
@@ -24,6 +25,25 @@ class FailedSize:
     def delays(self, size: int, now: float) -> bool:
         """Whether that size still waits."""
         return size >= self.size and now < self.until
+
+
+class PreemptionBar(StrEnum):
+    """Why no pods are preempted for a job for now, in words (139). In any case the job gets idle GPUs."""
+
+    NOT_PLACED = "kube-scheduler repeatedly found no node for the job's pods"
+    PODS_REFUSED = "the API server refused the job's pods in a dry run"
+    REFUSED_AT_CREATION = "the job's pods passed a dry run and were then refused at their creation, repeatedly"
+    EDITED_TOO_OFTEN = "the job was edited many times while its pods were refused"
+    OTHERS_FILL_QUOTA = "pods of other jobs of its namespace would fill a ResourceQuota first"
+    NO_ANSWER = "the API server does not answer dry runs of pods in the job's namespace"
+    INTERNAL_ERROR = "an internal error of the operator stopped work on this job a short time ago"
+    GETS_NO_PODS = "the job gets no new pods"
+    GANG_INCOMPLETE = "the pod's gang cannot be served as a whole"
+
+    @property
+    def is_lifted_by_edit(self) -> bool:
+        """Whether an edit of the job ends the wait at once. Only the first few edits do."""
+        return self in (PreemptionBar.PODS_REFUSED, PreemptionBar.REFUSED_AT_CREATION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,16 +116,16 @@ class JobDemand:
     """False for a job that may have no pods: suspended, ended or invalid."""
     preemptible: bool = True
     """A job that is not preemptible never exceeds its team's guarantee, and loses no pods to others."""
-    may_preempt: bool = True
-    """Whether pods of others may be preempted for the job (139). In any case the job gets idle GPUs."""
+    preemption_bar: PreemptionBar | None = None
+    """Why no pods of others may be preempted for the job; None if they may (139)."""
     may_preempt_at: float = -inf
-    """The time from which pods of others may be preempted for the job (139)."""
+    """Before this time no pods of others are preempted for the job, because its pods were not placed (139)."""
     running_since: float | None = None
     """When the job last began to run; None: it does not run."""
     waiting_since: float | None = None
     """When the job began to wait for its minimum; None: it does not wait."""
     avoided: tuple[str, ...] = ()
-    """The nodes that its pods avoid for a while, in words (137)."""
+    """A sentence on each node that its pods avoid for a while (137)."""
     provisioning_pods: tuple[Member, ...] = ()
     """Pods that request new nodes from an autoscaler, for the missing part of the minimum (49). They are not members,
     because they hold no GPUs.

@@ -8,7 +8,7 @@ from math import floor
 
 from elastic_api.status import SizeReason
 from elastic_operator.plan.facts.decisions import Event, Grant
-from elastic_operator.plan.facts.text import Reason, listed, names_of, pods
+from elastic_operator.plan.facts.text import Reason, listed, names_of, pods, pods_are
 from elastic_operator.plan.facts.times import seconds, status_time
 from elastic_operator.plan.job.observation import Observation, add_change, end_incarnation, master_of
 
@@ -76,19 +76,22 @@ def record_change(obs: Observation, grant: Grant, now: float) -> Observation:
         needs_nodes = grant.size_reason.code == SizeReason.WAITING_FOR_NODES
         update["start_time"] = status.start_time or status_time(now)
         update["turn_started"] = None if needs_nodes else status_time(now)
-        reason, event = "Started", Event("ScaledUp", f"Starts with {pods(after)}.")
+        reason, event = "Started", Event("ScaledUp", f"The job starts with {pods(after)}.")
         if needs_nodes:
             reason, event = SizeReason.WAITING_FOR_NODES, Event(SizeReason.WAITING_FOR_NODES, grant.message)
     elif after > before:
         update["resizes"] = status.resizes + 1
-        reason, event = "ScaledUp", Event("ScaledUp", f"Grows from {before} to {pods(after)}.")
+        reason, event = "ScaledUp", Event("ScaledUp", f"The job grows from {before} to {pods(after)}.")
     else:
         update["resizes"] = status.resizes + (1 if planned else 0)
         reason, why = why_smaller(grant)
-        what = "Preempted:" if after == 0 and grant.preemptors else f"Shrinks from {before} to {pods(after)}:"
-        event = Event(reason, f"{what} {why}")
+        is_preempted = after == 0 and grant.preemptors
+        what = "The job is preempted" if is_preempted else f"The job shrinks from {before} to {pods(after)}"
+        event = Event(reason, f"{what}: {why}")
     if after > before and grant.victim_jobs:
-        event = Event("QuotaReclaimed", f"{event.message} {listed(names_of(grant.victim_jobs))} give up pods for it.")
+        give = "gives" if len(grant.victim_jobs) == 1 else "give"
+        victims = f"{listed(names_of(grant.victim_jobs))} {give} up pods for it."
+        event = Event("QuotaReclaimed", f"{event.message} {victims}")
     message = event.message if grant.preemptors or grant.victim_jobs else grant.message
     withdrawn = after < before and not planned
     status = add_change(status.model_copy(update=update), now, before, after, reason, message, excused=withdrawn)
@@ -155,16 +158,15 @@ def why_smaller(grant: Grant) -> Reason:
     """The reason of the smaller size: the preemptors, if there are any."""
     if not grant.preemptors:
         return Reason("ScaledDown", grant.message)
-    deleted = len(grant.assignment.release)
+    released = len(grant.assignment.release)
     if grant.reclaimed:
-        return _reclaimed(deleted, names_of(grant.preemptors))
-    return Reason("PreemptedByJob", f"{_evicted(deleted, names_of(grant.preemptors))} next in the team.")
+        return _reclaimed(released, names_of(grant.preemptors))
+    come = "comes" if len(grant.preemptors) == 1 else "come"
+    what = f"{pods_are(released)} evicted for {listed(names_of(grant.preemptors))}"
+    return Reason("PreemptedByJob", f"{what}, which {come} before this job in the team.")
 
 
-def _reclaimed(deleted: int, preemptors: Sequence[str]) -> Reason:
-    return Reason("QuotaReclaimed", f"{_evicted(deleted, preemptors)} entitled to the GPUs.")
-
-
-def _evicted(deleted: int, preemptors: Sequence[str]) -> str:
-    are, which = "is" if deleted == 1 else "are", "which is" if len(preemptors) == 1 else "which are"
-    return f"{pods(deleted)} {are} evicted for {listed(preemptors)}, {which}"
+def _reclaimed(evicted: int, preemptors: Sequence[str]) -> Reason:
+    are = "is" if len(preemptors) == 1 else "are"
+    what = f"{pods_are(evicted)} evicted for {listed(preemptors)}, which {are} entitled to the GPUs."
+    return Reason("QuotaReclaimed", what)
