@@ -24,13 +24,13 @@ def shape_of_spec(
 
     `volumes` are the facts on the `claims_of` the spec.
     """
-    master, worker = (
-        shape_of(requested_template(spec, role), gpu_resources=settings.gpu_resources, volumes=volumes)
-        for role in (ROLE_MASTER, ROLE_WORKER)
-    )
+    of_master, of_worker = (requested_template(spec, role) for role in (ROLE_MASTER, ROLE_WORKER))
+    master = worker = shape_of(of_master, gpu_resources=settings.gpu_resources, volumes=volumes)
+    if of_worker != of_master:
+        worker = shape_of(of_worker, gpu_resources=settings.gpu_resources, volumes=volumes)
     port = master_port(uid, spec)
-    ours = {("", "TCP", each) for each in declared_ports(port, ROLE_MASTER, is_elastic=spec.is_elastic)}
-    master = replace(master, host_ports=master.host_ports | ours)
+    if ours := {("", "TCP", number) for number in declared_ports(port, ROLE_MASTER, is_elastic=spec.is_elastic)}:
+        master = replace(master, host_ports=master.host_ports | ours)
     return job_shape(master, worker, flavors=settings.flavors, priorities=priorities)
 
 
@@ -60,7 +60,8 @@ def job_shape(
             master, worker, "", _problem(sorted(requested), suitable or counting, bool(suitable)), priorities
         )
     flavor = suitable[0]
-    return JobShape(_kept_to(master, flavor), _kept_to(worker, flavor), flavor.name, "", priorities)
+    kept = _kept_to(master, flavor)
+    return JobShape(kept, kept if worker is master else _kept_to(worker, flavor), flavor.name, "", priorities)
 
 
 def _gpu_resources(shape: PodShape, flavors: Sequence[Flavor]) -> set[str]:
