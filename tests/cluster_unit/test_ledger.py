@@ -68,6 +68,22 @@ def test_equal_parts_of_a_job_s_pods_are_one_object():
         assert getattr(one, name) is getattr(two, name), name
 
 
+def test_the_requests_of_pods_of_one_template_are_read_once(monkeypatch):
+    read, requests_of = list[str](), convert.requests_of
+
+    def counted(made: Pod) -> dict[str, int]:
+        read.append(made.metadata.name)
+        return requests_of(made)
+
+    monkeypatch.setattr(convert, "requests_of", counted)
+    overhead = {"containers": [{"name": "c", "image": "i"}], "overhead": {GPU: "1"}}
+    pods = own("toy-worker-0"), own("toy-worker-1"), own("toy-worker-2", gpus=2), own("toy-worker-3")
+    more = (own(f"toy-worker-{index}", spec=spec) for index, spec in ((4, overhead), (5, overhead | {"overhead": {}})))
+    ledger = ledger_of(*pods, *more)
+    assert [pod.gpus for pod in ledger.own_pods(JOB_UID)] == [1, 1, 2, 1, 1, 0]
+    assert read == [f"toy-worker-{index}" for index in (0, 2, 3, 4, 5)]
+
+
 def test_bound_pods_use_their_node_and_others_use_nothing():
     ledger = ledger_of(
         pod("bound", node="n1", gpus=2, cpu="500m"),

@@ -23,6 +23,7 @@ from tests.build.objects import env_of
 from tests.plan.jobs import TEMPLATE, group, make_grant, make_job, make_spec, plan, see
 
 ON_NODE = {"spec": {**TEMPLATE["spec"], "hostNetwork": True}}
+GPU = "nvidia.com/gpu"
 MODES = [{"mode": "Elastic"}, {"mode": "Torchrun"}]
 SLOTS = (Slot(role, 0, None, True) for role in ("master", "worker"))
 CREATES = tuple(CreatePod(slot, 1, (2, 4), 1, '{"wish":1}') for slot in SLOTS)
@@ -125,6 +126,18 @@ def test_the_planner_knows_the_ports_that_masters_will_declare():
     assert shape.master.host_ports == {("", "TCP", port), ("", "TCP", port + 1)}
     assert shape.worker.host_ports == frozenset()
     assert shapes.shape_of(make_job(namespace="a", uid="other")).master.host_ports == frozenset()
+
+
+def test_roles_with_the_same_template_share_one_shape_and_others_have_their_own():
+    flavors = ({"name": "a", "resources": [GPU], "nodeSelector": {"pool": "a"}},)
+    shapes = Shapes(Settings(flavors=flavors), claims=Store(), volumes=Store(), classes=Store())
+    template = {"spec": {"containers": [{**TEMPLATE["spec"]["containers"][0], "resources": {"limits": {GPU: 1}}}]}}
+    shared = shapes.shape_of(make_job(spec=make_spec(template=template)))
+    assert shared.master is shared.worker
+    assert shared.master.node_selector == {"pool": "a"}
+    larger = {"spec": {"containers": [{**template["spec"]["containers"][0], "resources": {"limits": {GPU: 2}}}]}}
+    apart = shapes.shape_of(make_job(uid="other", spec=make_spec(template=template, master={"template": larger})))
+    assert (apart.master.gpus, apart.worker.gpus) == (2, 1)
 
 
 @pytest.mark.parametrize("declares", [True, False], ids=["its-own", "of-an-older-release"])

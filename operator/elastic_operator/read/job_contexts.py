@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from elastic_api.status import ConditionType
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.stores import Stores
-from elastic_operator.memory import LastSeen, SingleCache
+from elastic_operator.memory import EMPTY_SET, LastSeen, SingleCache
 from elastic_operator.plan.facts.job import FlapWindow, JobContext, OwnPod
 from elastic_operator.plan.facts.team import Teams
 from elastic_operator.plan.facts.text import Reason
@@ -62,7 +62,7 @@ class JobContexts:
         return JobContext(
             priority=priority.value,
             unready={name: node.since for name, node in unready.items()},
-            out_of_service=frozenset(name for name, node in unready.items() if node.out_of_service),
+            out_of_service=frozenset(name for name, node in unready.items() if node.out_of_service) or EMPTY_SET,
             node_outage=self._nodes.outages.present if unready else None,
             misplaced=self._nodes.misplaced(pods),
             grace_ceiling=self.grace_ceiling(body.metadata.namespace),

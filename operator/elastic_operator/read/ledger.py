@@ -20,7 +20,7 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.interned import Interned
 from elastic_operator.cluster.meta import OwnerReference
 from elastic_operator.cluster.pod import Pod
-from elastic_operator.memory import DirtyJobs, DirtySet
+from elastic_operator.memory import EMPTY_SET, DirtyJobs, DirtySet
 from elastic_operator.plan.facts.allocation_inputs import HostPort, Load, Node, Resources
 from elastic_operator.plan.facts.gpus import count_gpus
 from elastic_operator.plan.facts.job import OwnPod
@@ -81,6 +81,8 @@ class Ledger:
         ledger itself marks a job if a pod of the job may have changed, a pod that is being created included, or a
         foreign pod with the name of a pod of the job.
         """
+        self._last_load: tuple[tuple[object, ...], Load] | None = None
+        """The last load that was read, with the parts of the pod's spec from which it was read."""
         self._loads: Interned[tuple[tuple[tuple[str, int], ...], frozenset[HostPort]], Load] = Interned()
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
@@ -155,9 +157,9 @@ class Ledger:
         """Names of the job's future pods that foreign pods use (82)."""
         job = self._job_of(job_uid)
         if job is None:
-            return frozenset()
+            return EMPTY_SET
         foreign = self._names.get((job.metadata.namespace, job.metadata.name)) - self._own_by_job.get(job_uid)
-        return frozenset(self._entries[uid].pod.metadata.name for uid in foreign)
+        return frozenset(self._entries[uid].pod.metadata.name for uid in foreign) or EMPTY_SET
 
     def with_use(
         self, node: Node, members: Set[str] = frozenset(), *, leaving: Iterable[tuple[str, OwnPod]] = ()
@@ -287,7 +289,7 @@ class Ledger:
         requests are kept.
         """
         same = before is not None and not before.unread and before.pod.spec == pod.spec
-        load = before.load if before and same else self._load(convert.requests_of(pod), convert.host_ports_of(pod))
+        load = before.load if before and same else self._load_of(pod)
         owner = controlling_job(pod)
         own = self._own(pod, owner, load)
         waits = owner is None and convert.waits_for_node(pod) and load.gpus > 0
@@ -298,6 +300,14 @@ class Ledger:
         if nominated:
             node = pod.status.nominated_node_name
         return CountedPod(pod, node, load, claims, own, waits, orphan=orphan, nominated=nominated)
+
+    def _load_of(self, pod: Pod) -> Load:
+        """The pod's load. Pods of one template follow each other in a list, so the last one is kept."""
+        spec = pod.spec
+        parts = spec.containers, spec.init_containers, spec.resources, spec.overhead
+        if self._last_load is None or self._last_load[0] != parts:
+            self._last_load = parts, self._load(convert.requests_of(pod), convert.host_ports_of(pod))
+        return self._last_load[1]
 
     def _own(self, pod: Pod, owner: OwnerReference | None, load: Load) -> OwnPod | None:
         """A pod of ours; None for foreign pods."""

@@ -89,13 +89,13 @@ class Shapes:
 
     def _shape(self, job: Job, volumes: VolumeFacts, priorities: tuple[int, int]) -> JobShape:
         spec = _readable(job)
-        master, worker = (
-            shape_of(requested_template(spec, role), gpu_resources=self._gpu_resources, volumes=volumes)
-            for role in (ROLE_MASTER, ROLE_WORKER)
-        )
+        of_master, of_worker = (requested_template(spec, role) for role in (ROLE_MASTER, ROLE_WORKER))
+        master = worker = shape_of(of_master, gpu_resources=self._gpu_resources, volumes=volumes)
+        if of_worker != of_master:
+            worker = shape_of(of_worker, gpu_resources=self._gpu_resources, volumes=volumes)
         port = master_port(job.uid, spec)
-        ours = {("", "TCP", each) for each in declared_ports(port, ROLE_MASTER, is_elastic=spec.is_elastic)}
-        master = replace(master, host_ports=master.host_ports | ours)
+        if ours := {("", "TCP", each) for each in declared_ports(port, ROLE_MASTER, is_elastic=spec.is_elastic)}:
+            master = replace(master, host_ports=master.host_ports | ours)
         return job_shape(master, worker, flavors=self._flavors, priorities=priorities)
 
     def _priority_of(self, job: Job, role: str) -> int:

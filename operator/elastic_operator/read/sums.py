@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Hashable, Sequence, Set
 from dataclasses import dataclass, field
 
+from elastic_operator.memory import EMPTY_SET
 from elastic_operator.plan.facts.allocation_inputs import HostPort, Load, Resources
 from elastic_operator.plan.facts.gpus import gpus_by_resource
 
@@ -60,7 +61,7 @@ class PodIndex:
 
     def get(self, key: Hashable) -> Set[str]:
         """All pods with that key."""
-        return self._members.get(key, frozenset())
+        return self._members.get(key, EMPTY_SET)
 
     def add(self, key: Hashable, uid: str) -> None:
         """Put a pod in."""

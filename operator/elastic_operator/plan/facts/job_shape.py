@@ -28,7 +28,8 @@ def job_shape(
             master, worker, "", _problem(sorted(requested), suitable or counting, bool(suitable)), priorities
         )
     flavor = suitable[0]
-    return JobShape(_kept_to(master, flavor), _kept_to(worker, flavor), flavor.name, "", priorities)
+    kept = _kept_to(master, flavor)
+    return JobShape(kept, kept if worker is master else _kept_to(worker, flavor), flavor.name, "", priorities)
 
 
 def _gpu_resources(shape: PodShape, flavors: Sequence[Flavor]) -> set[str]:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from elastic_api.template import requests_of
+from elastic_operator.memory import EMPTY_SET
 from elastic_operator.plan.facts.allocation_inputs import HostPort, PodShape, Toleration, host_port
 from elastic_operator.plan.facts.gpus import count_gpus
 
@@ -61,7 +62,7 @@ def shape_of(template: Mapping[str, Any], *, gpu_resources: Sequence[str], volum
         node_selector=dict(pod.get("nodeSelector") or {}),
         affinity=_affinity_terms(pod),
         tolerations=tuple(_toleration(t) for t in pod.get("tolerations") or []),
-        host_ports=frozenset(_host_ports(pod)),
+        host_ports=frozenset(_host_ports(pod)) or EMPTY_SET,
         pinnable=not because,
         unpinned_because=because,
     )

@@ -29,6 +29,8 @@ def make_plan(
     status = _for_older_crd(
         with_conditions(replace(obs, status=with_counts(obs, now)), grant, now), obs.job.pruned_status_fields
     )
+    if status == obs.job.status:
+        status = obs.job.status  # a leader keeps the statuses of all jobs and of their last plans: one object (191)
     due = (*obs.requeue_at, *scheduler_deadlines(obs), obs.no_pods_before, grant.requeue_at if grant else None)
     wakes = [w for w in due if w and w > now]
     return Plan(
