@@ -9,8 +9,8 @@ import pytest
 from benchmarks.live.audit import Write, request_of
 from benchmarks.live.errors import BenchError
 from benchmarks.live.place import CLIENT, KUBELETS, OPERATOR
-from benchmarks.react.latencies import SCALE
-from benchmarks.reclaim.stages import BIND, CREATE, DELETE, JOB_STATUS, POD_STATUS, SCHEDULER
+from benchmarks.react.latencies import JOB_STATUS, SCALE
+from benchmarks.reclaim.stages import BIND, CREATE, DELETE, POD_STATUS, SCHEDULER
 from benchmarks.scale.churn import STORIES, Step, missing_nodes
 from benchmarks.scale.churned import Change, Churned, Kind, Mark, changes, waits
 from benchmarks.scale.fill import CREATE_JOB

@@ -259,7 +259,7 @@ def test_pods_wait_while_the_scheduler_itself_fails_and_name_its_error():
     assert (planned.deletes, planned.status.retry) == ((), None)
     told = planned.status.condition("Ready").message
     who = "toy-master-0, toy-worker-0"
-    assert told == f"0 of 2 pods run. {who}: the scheduler failed, and tries it again: running Bind plugin: timeout"
+    assert told == f"0 of 2 pods run. The scheduler failed, and tries {who} again: running Bind plugin: timeout."
 
 
 def test_a_gated_newcomer_of_a_running_job_is_not_taken_back():
