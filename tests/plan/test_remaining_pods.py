@@ -155,7 +155,7 @@ class TestAJobWhoseSpecIsNoUse:
         shape = job_shape(SHAPE, SHAPE, flavors=[Flavor()])
         demand = frozen_demand(demand_of(seen, shape))
         assert seen.wants_pods
-        assert (demand.sizes, demand.preemption_bar, demand.wants, len(demand.members)) == (
+        assert (demand.sizes, demand.preemption_bar, demand.wants_pods, len(demand.members)) == (
             (2, 3),
             PreemptionBar.GETS_NO_PODS,
             True,

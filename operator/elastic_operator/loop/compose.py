@@ -79,7 +79,7 @@ def make_controller(
     planner = Planner(metrics.allocate.time)
 
     def requeue(uid: str) -> None:
-        planner.plans.forget(uid)
+        planner.plans.requeue(uid)
         awake.set()
 
     def on_pods_created(uid: str) -> None:

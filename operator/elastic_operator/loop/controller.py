@@ -250,8 +250,8 @@ class Controller:
             self._present = None
         most = reconciler.MAX_PLANS
         some, self._to_resync = self._to_resync[:most], self._to_resync[most:]
-        self.view.forget_some(some)
-        self.planner.forget_some(some)
+        self.view.read_again(some)
+        self.planner.requeue(some)
         self._resync_at_monotonic = time.monotonic() + (BETWEEN_SLICES_SECONDS if self._to_resync else RESYNC_SECONDS)
 
     def forget(self) -> None:

@@ -153,7 +153,7 @@ class StoreView:
         self._known = KeyedCache()
         self._dirty_jobs.mark_all()
 
-    def forget_some(self, uids: Iterable[str]) -> None:
+    def read_again(self, uids: Iterable[str]) -> None:
         """Read these jobs again."""
         for uid in uids:
             self._known.drop(uid)
@@ -244,9 +244,9 @@ class StoreView:
 
     # -- all else ------------------------------------------------------------------------------------------------------
 
-    def nodes(self, members: AbstractSet[str], leaving: Sequence[tuple[str, OwnPod]]) -> tuple[Node, ...]:
+    def nodes(self, members: AbstractSet[str], to_delete: Sequence[tuple[str, OwnPod]]) -> tuple[Node, ...]:
         """All nodes with their use by pods, without `members`."""
-        return self.reader.nodes.all_with_use(members, leaving)
+        return self.reader.nodes.all_with_use(members, to_delete)
 
     def foreign_pods(self) -> tuple[ForeignPod, ...]:
         """The foreign pods that wait for GPUs."""

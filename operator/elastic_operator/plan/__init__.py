@@ -46,7 +46,7 @@ Of one allocation:
     inputs          what an allocation decides from: nodes, demands, foreign pods, teams (kueue: Snapshot)
     foreign pod     a pod of no job of ours. An allocation plans a node for those that wait for GPUs; several may form
                     a gang: all of them or none
-    entry           a job, or a foreign pod, in a pass: the members it keeps, the seats it gets (kueue: entry)
+    entry           a job, or a foreign pod, in a pass: the members it keeps, the placements it gets (kueue: entry)
     equivalent      of entries: the same question about them has the same answer (`allocation.equivalence`)
     rank            the place of an entry in the order in which jobs are served
     serve           try to give an entry what it demands: its minimum, or more (kueue: a scheduling cycle's nominate and
@@ -57,10 +57,10 @@ Of one allocation:
     board           the free room on each node: now, and soon, when all that leaves has left (kube-scheduler: NodeInfo)
     admit           give a job its minimum, as a whole (kueue: admit)
     grow            of a job: to get more than its minimum (API: scale up)
-    reserve         keep room for an entry that cannot use it yet: for a nominated foreign pod, or for the seats of a
-                    job that has waited too long (37; kube-scheduler: nominated pods count as if they were there)
-    seat            room on a node for a pod of a job that is to be created (kube-scheduler: assumed pod); a slot is a
-                    seat with a pod's index
+    reserve         keep room for an entry that cannot use it yet: for a nominated foreign pod, or for the placements of
+                    a job that has waited too long (37; kube-scheduler: nominated pods count as if they were there)
+    placement       room on a node for a pod of a job that is to be created (kube-scheduler: assumed pod); a slot is a
+                    placement with a pod's index
     assignment      a job's pods to keep, to release and to create (kueue: Admission); a grant is an assignment with
                     the reason why it is not larger (column LIMITED BY)
 

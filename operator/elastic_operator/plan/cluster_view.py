@@ -64,10 +64,10 @@ class ClusterView(Protocol):
     def may_preempt_after_faults(self, job: Job) -> bool:
         """Whether pods may be preempted for the job, in spite of the errors that it has caused in the operator (88)."""
 
-    def nodes(self, members: AbstractSet[str], leaving: Sequence[tuple[str, OwnPod]]) -> tuple[Node, ...]:
+    def nodes(self, members: AbstractSet[str], to_delete: Sequence[tuple[str, OwnPod]]) -> tuple[Node, ...]:
         """All nodes with their use by pods, without `members` (uids), which are in the demands of jobs.
 
-        `leaving` are pods that are about to be deleted, with their namespaces.
+        `to_delete` are pods that are about to be deleted, with their namespaces.
         """
 
     def foreign_pods(self) -> tuple[ForeignPod, ...]:

@@ -94,7 +94,7 @@ class LastPlans:
         assignment = allocation.find_assignment(uid)  # an unchanged one is mostly the same object
         return known.assignment is assignment or known.assignment == assignment
 
-    def forget(self, uid: str) -> None:
+    def requeue(self, uid: str) -> None:
         """Plan for that job again. Until then, metrics show its last plan."""
         if uid not in self._last:
             return

@@ -85,19 +85,19 @@ class Planner:
 
     def forget(self) -> None:
         """Forget all jobs and the last allocation, so that the next pass decides everything again."""
-        self.forget_some(self._jobs)
+        self.requeue(self._jobs)
         self._inputs.drop()
         self._observed_jobs = ObservedJobs()
         self.forget_allocation()
 
-    def forget_some(self, uids: Iterable[str]) -> None:
+    def requeue(self, uids: Iterable[str]) -> None:
         """Observe these jobs again, and plan for them again."""
         for uid in uids:
             if memory := self._jobs.get(uid):
                 memory.obs = None
                 memory.demanded.drop()
                 self._observe_at.set(uid, -inf)
-                self.plans.forget(uid)
+                self.plans.requeue(uid)
 
     def forget_allocation(self) -> None:
         """Forget the allocation's state: the next allocation begins from nothing."""
@@ -194,7 +194,7 @@ class Planner:
     def _take_inputs(self, view: ClusterView) -> AllocationInputs:
         """The input to allocate from; the same object while nothing but time differs."""
         jobs = self._observed_jobs
-        nodes, foreign_pods = view.nodes(jobs.members, jobs.leaving), view.foreign_pods()
+        nodes, foreign_pods = view.nodes(jobs.members, jobs.to_delete), view.foreign_pods()
         made_of = view.policies, jobs.demands, nodes, foreign_pods
         return self._inputs.get(made_of, _inputs_of, view, *made_of)
 

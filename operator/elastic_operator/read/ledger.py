@@ -74,7 +74,7 @@ class Ledger:
         self._plain: dict[str, PodSum] = {}
         """Pods of no job that request GPUs, by namespace."""
         self._waiting: dict[str, Pod] = {}
-        self._leaving = TerminatingPods(now)
+        self._terminating = TerminatingPods(now)
         self.assumed = AssumedPods(now, self._assumed_changed)
         self.revision = 0
         """This number grows with each change that may affect a node or a job."""
@@ -106,7 +106,7 @@ class Ledger:
         if new is not None:
             self._add(entry)
         elif previous is not None:
-            self._leaving.forget(previous.pod.metadata.uid)
+            self._terminating.forget(previous.pod.metadata.uid)
         self._on_change()
 
     def job_changed(self, job_uid: str) -> None:
@@ -152,15 +152,15 @@ class Ledger:
         """A number that changes whenever the use of the node by pods may change; 0 for a node without pods."""
         return self._revisions.get(node, 0)
 
-    def has_leaving_pods(self, node: str) -> bool:
+    def has_terminating_pods(self, node: str) -> bool:
         """Whether pods of ours are leaving the node, and their kubelet may still be busy with them (145)."""
-        return any(map(self._leaving.is_terminating_in_time, self._leaving_from(node)))
+        return any(map(self._terminating.is_terminating_in_time, self._terminating_on(node)))
 
     def overdue_within(self, node: str) -> float:
         """Seconds until the first of our pods that are leaving the node is overdue (40); infinity if no pod leaves."""
-        return min(map(self._leaving.overdue_within, self._leaving_from(node)), default=inf)
+        return min(map(self._terminating.overdue_within, self._terminating_on(node)), default=inf)
 
-    def _leaving_from(self, node: str) -> Iterator[str]:
+    def _terminating_on(self, node: str) -> Iterator[str]:
         entries = (self._entries[uid] for uid in self._own_by_node.get(node))
         return (entry.own.uid for entry in entries if entry.own and entry.own.deleting_since is not None)
 
@@ -198,7 +198,7 @@ class Ledger:
             own = entry.own
             if own is None or own.ended or uid in members or _will_never_run(own):
                 continue
-            is_leaving = own.deleting_since is not None and not self._leaving.is_overdue(uid)
+            is_leaving = own.deleting_since is not None and not self._terminating.is_overdue(uid)
             (leaving_use if is_leaving else used).add(entry.pod.metadata.namespace, own)
         for assumed in self.assumed.at(node.name):
             if assumed.member.uid not in members:
@@ -221,12 +221,12 @@ class Ledger:
 
     def seconds_until_expiry(self) -> float:
         """Seconds until `expire` changes the use of a node; infinity if it will not."""
-        return min(self.assumed.next_expiry_monotonic(), self._leaving.next_due_monotonic()) - self._now()
+        return min(self.assumed.next_expiry_monotonic(), self._terminating.next_due_monotonic()) - self._now()
 
     def expire(self) -> None:
         """Forget pods whose creation was not confirmed for too long. Count the room of overdue pods as used (40)."""
         self.assumed.expire()
-        for uid in self._leaving.expire():
+        for uid in self._terminating.expire():
             self._node_changed(self._entries[uid].node)
 
     def _add(self, entry: CountedPod) -> None:
@@ -235,7 +235,7 @@ class Ledger:
         if entry.waits:
             self._waiting[entry.pod.metadata.uid] = entry.pod
         if entry.own is not None and entry.own.deleting_since is not None:
-            self._leaving.deletion_seen(entry.own.uid, entry.own.grace_seconds)
+            self._terminating.deletion_seen(entry.own.uid, entry.own.grace_seconds)
         for sums, key in self._sums_with(entry):
             sums.setdefault(key, PodSum(self._gpu_resources)).add(entry.pod.metadata.namespace, entry.load)
         self._node_changed(entry.node)

@@ -77,7 +77,7 @@ class SnapshotView:
     def nodes(
         self,
         members: AbstractSet[str],  # noqa: ARG002 - unused: the snapshot has the nodes already
-        leaving: Sequence[tuple[str, OwnPod]],  # noqa: ARG002 - unused, too
+        to_delete: Sequence[tuple[str, OwnPod]],  # noqa: ARG002 - unused, too
     ) -> tuple[Node, ...]:
         """All nodes, as the planner saw them."""
         return self._nodes

@@ -36,7 +36,7 @@ CASES = {
         " of 4 GPUs free. Add a node, or wait. The operator evicts no pods for this job for now, because the API server"
         " refused the job's pods in a dry run. Correct the job, or wait.",
     ),
-    "suspended": ([make_node("n1", 4)], [make_job("a", 1, 2, wants=False)], SizeReason.SUSPENDED, ""),
+    "suspended": ([make_node("n1", 4)], [make_job("a", 1, 2, wants_pods=False)], SizeReason.SUSPENDED, ""),
     "ending": (
         [make_node("n1", 4)],
         [make_job("a", sizes=(), on="n1")],

@@ -76,7 +76,7 @@ STARTING = {
         {"a": "+m0@n1 +w0@n2"},
     ),
     "a suspended job releases everything": Case(
-        TWO, (make_job("a", 1, 3, on="n1 n1 n2", wants=False),), {"a": "-w1 -w0 -m0"}
+        TWO, (make_job("a", 1, 3, on="n1 n1 n2", wants_pods=False),), {"a": "-w1 -w0 -m0"}
     ),
     "a job without sizes gets nothing, and makes way pod by pod, without its master too": Case(
         TWO,

@@ -156,7 +156,7 @@ def _jobs(draw, name, free, shapes, delays):
         undelayed_size=draw(st.integers(0, 8)) if delayed else 99,
         may_grow_at=NOW + 20 if delayed else -inf,
         failed=FailedSize(draw(st.integers(1, 6)), NOW + 30) if failed else None,
-        wants=draw(st.integers(0, 9)) > 0,
+        wants_pods=draw(st.integers(0, 9)) > 0,
     )
 
 

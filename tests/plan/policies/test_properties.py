@@ -94,8 +94,8 @@ def test_the_order_of_policies_and_namespaces_makes_no_difference(world, random)
 @given(shared_inputs())
 def test_a_team_lends_no_more_than_it_can_and_all_teams_together_no_more_than_is_borrowed(inputs):
     accounts = allocate(inputs).accounts
-    lent = lent_gpus(accounts, "default", lambda account: account.used_now)
-    assert all(0 <= gpus <= lendable(account, account.used_now) for account, gpus in lent.items())
+    lent = lent_gpus(accounts, "default", lambda account: account.used_with_terminating)
+    assert all(0 <= gpus <= lendable(account, account.used_with_terminating) for account, gpus in lent.items())
     for teams in (accounts.tops("default"), [account for account in lent if not account.children]):
-        borrowed = sum(max(0, account.used_now - account.guaranteed) for account in teams)
+        borrowed = sum(max(0, account.used_with_terminating - account.guaranteed) for account in teams)
         assert sum(lent[account] for account in teams) <= borrowed

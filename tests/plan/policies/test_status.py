@@ -190,7 +190,7 @@ def test_the_fair_share_is_told():
 
 
 def test_jobs_with_pods_run_and_jobs_that_wait_for_their_first_are_queued():
-    jobs = (elastic("a", 4), make_job("waits", 8, team="a"), make_job("over", 1, team="a", wants=False, on="n1"))
+    jobs = (elastic("a", 4), make_job("waits", 8, team="a"), make_job("over", 1, team="a", wants_pods=False, on="n1"))
     inputs = make_inputs(N8, (*jobs, make_job("other", 8, team="q")), teams=FAMILY)
     for name in ("a", "p"):
         told = report(inputs, name).jobs

@@ -110,7 +110,7 @@ def test_after_nodes_were_asked_for_in_vain_they_are_not_before_the_back_off_is_
     status = make_status(target_replicas=0, replicas=0, failed_size=failed)
     job = waiting_job([], status=status)
     assert asks_from(job) == 500
-    assert (demand(job).wants, demand(job).failed) == (True, None)
+    assert (demand(job).wants_pods, demand(job).failed) == (True, None)
 
 
 # -- who waits ---------------------------------------------------------------------------------------------------------

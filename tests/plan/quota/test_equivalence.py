@@ -87,7 +87,7 @@ NOT_IN_A_KEY = {
     "created": "the order in which entries are served",
     "is_admitted": "the order in which entries are served",
     "used_indices": "the indices of its new pods, chosen after all places",
-    "wants": "an entry that wants nothing is not tried",
+    "wants_pods": "an entry that wants nothing is not tried",
     "unplannable": "such a pod has no entry, or is served before all keys",
     "nominated": "such a pod is served before all keys",
     "running_since": "whether its own pods may be preempted; not read of a preemptor",

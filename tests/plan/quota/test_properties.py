@@ -36,7 +36,7 @@ def test_no_job_takes_its_team_beyond_a_limit(now, inputs):
 def test_nothing_is_taken_from_a_job_that_is_not_preemptible(inputs):
     granted = allocate(inputs)
     for job in inputs.jobs:
-        if not job.preemptible and job.wants and len(job.members) in job.sizes and _has_master(job):
+        if not job.preemptible and job.wants_pods and len(job.members) in job.sizes and _has_master(job):
             assert not granted[job.uid].assignment.release
 
 

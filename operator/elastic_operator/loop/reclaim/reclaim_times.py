@@ -100,7 +100,7 @@ class ReclaimTimes:
 
 
 def _lacks_minimum(job: JobDemand) -> bool:
-    return job.wants and job.lacks_minimum and _missing(job) > 0
+    return job.wants_pods and job.lacks_minimum and _missing(job) > 0
 
 
 def _missing(job: JobDemand) -> int:

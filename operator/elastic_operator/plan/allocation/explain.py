@@ -68,7 +68,7 @@ class Explainer:
         """Why the job gets this size and no larger one, and when (epoch seconds) that may change without any other
         change; None: never.
         """
-        if not entry.demand.wants:
+        if not entry.demand.wants_pods:
             return Reason(SizeReason.SUSPENDED, ""), None
         if not entry.demand.sizes:
             text = f"The job is ending: it keeps {pods(entry.size)} and gets no new ones."

@@ -127,13 +127,13 @@ class Queues:
 
     def _classify(self, entry: Entry, now: float) -> None:
         demand = entry.demand
-        entry.admitted = not demand.sizes or (bool(entry.sizes) and demand.wants and entry.has_minimum)
+        entry.admitted = not demand.sizes or (bool(entry.sizes) and demand.wants_pods and entry.has_minimum)
         if _is_handled_first(entry):
             self.handled_first.add(entry)
         if demand.provisioning_pods and entry.account and demand.sizes:
             self.provisioning.setdefault(entry.account, set()).add(entry)
             self.provisioning_gpus[entry.account] += entry.demand.gpus_of_size(entry.demand.minimum)
-        if not (demand.wants and entry.sizes):
+        if not (demand.wants_pods and entry.sizes):
             return
         if not entry.admitted:
             self.unserved.add(entry)
@@ -166,7 +166,7 @@ def _is_handled_first(entry: Entry) -> bool:
         return True
     demand = entry.demand
     too_many = bool(demand.sizes) and len(entry.kept) > demand.sizes[-1] - (not entry.has_master)
-    return bool(entry.kept) and (not demand.wants or too_many or any(member.node is None for member in entry.kept))
+    return bool(entry.kept) and (not demand.wants_pods or too_many or any(member.node is None for member in entry.kept))
 
 
 def _order(job: JobDemand, *, in_turns: bool) -> Order:

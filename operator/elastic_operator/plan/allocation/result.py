@@ -106,7 +106,7 @@ class Allocation(Mapping[str, Grant]):
         """Places for foreign pods that have none yet and whose team is entitled to one (41)."""
         if not self._state.inputs.foreign_pods:
             return ()
-        placed = (entry for entry in self._state.queues.entries if entry.is_foreign_pod and entry.seats)
+        placed = (entry for entry in self._state.queues.entries if entry.is_foreign_pod and entry.placements)
         return tuple(_nomination(self._state, e) for e in placed if e.held_node == e.reserved_node)
 
     @cached_property
@@ -174,7 +174,7 @@ class Allocation(Mapping[str, Grant]):
         preemptors = {victim.pod.uid: victim.preemptor.demand.uid for victim in self._victims.get(uid, ())}
         return pods_to_defer(self._entries[uid].demand, self.assignment(uid), preemptors, waiting)
 
-    def is_at_others_cost(self, uid: str) -> bool:
+    def has_victims(self, uid: str) -> bool:
         """Whether pods of other jobs are preempted for the job."""
         return any(True for _ in self._state.victims.taken_for(self._entries[uid]))
 
@@ -200,7 +200,7 @@ class Allocation(Mapping[str, Grant]):
 
 
 def _nomination(state: AllocationState, entry: Entry) -> Nomination:
-    node = entry.seats[0].node_number
+    node = entry.placements[0].node_number
     victims = tuple(state.victims.taken_for(entry))
     return Nomination(
         uid=entry.demand.uid,

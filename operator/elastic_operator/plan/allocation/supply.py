@@ -145,6 +145,6 @@ def _usage_of(entries: Iterable[Entry]) -> UsageByNode:
         for member in entry.kept:
             if member.uid in entry.node_of:
                 loads.setdefault(entry.node_of[member.uid], []).append(member.requests)
-        for seat in entry.seats:
-            loads.setdefault(seat.node_number, []).append(entry.requirements(seat.role).shape.requests)
+        for placement in entry.placements:
+            loads.setdefault(placement.node_number, []).append(entry.requirements(placement.role).shape.requests)
     return {node: total_of(held) for node, held in loads.items()}

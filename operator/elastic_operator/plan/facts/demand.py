@@ -112,7 +112,7 @@ class JobDemand:
     changed_at: float | None = None
     """The last change of the job's size; None if the job has never grown, because its first growth does not wait."""
     failed: FailedSize | None = None
-    wants: bool = True
+    wants_pods: bool = True
     """False for a job that may have no pods: suspended, ended or invalid."""
     preemptible: bool = True
     """A job that is not preemptible never exceeds its team's guarantee, and loses no pods to others."""

@@ -107,7 +107,7 @@ def _borrowed(job: JobDemand, gpus: int, accounts: Accounts) -> int:
     if not gpus:
         return 0
     own = accounts.account_of(job.namespace, job.shape.flavor)
-    return min(gpus, max(0, own.used_soon - own.guaranteed))
+    return min(gpus, max(0, own.used - own.guaranteed))
 
 
 def _lenders(job: JobDemand, borrowed: int, accounts: Accounts) -> Iterator[tuple[str, int]]:
@@ -118,10 +118,10 @@ def _lenders(job: JobDemand, borrowed: int, accounts: Accounts) -> Iterator[tupl
     if not borrowed:
         return
     own = accounts.account_of(job.namespace, job.shape.flavor)
-    lent = lent_gpus(accounts, job.shape.flavor, attrgetter("used_soon"))
+    lent = lent_gpus(accounts, job.shape.flavor, attrgetter("used"))
     leaves = [account for account in lent if not account.children]
     most = min(borrowed, sum(lent[account] for account in leaves))
-    idle = {account.team.name: lendable(account, account.used_soon) for account in leaves if account is not own}
+    idle = {account.team.name: lendable(account, account.used) for account in leaves if account is not own}
     for name, gpus in sorted(idle.items(), key=lambda one: (-one[1], one[0])):
         if most > 0 and gpus > 0:
             yield name, min(gpus, most)

@@ -47,4 +47,4 @@ def rounded(position: int) -> int:
 
 
 def _waits(job: JobDemand) -> bool:
-    return job.wants and bool(job.sizes) and not job.members and not job.shape.flavor_problem
+    return job.wants_pods and bool(job.sizes) and not job.members and not job.shape.flavor_problem

@@ -145,6 +145,6 @@ def confidence(
     inputs: AllocationInputs, allocation: Allocation, ends: Mapping[str, float], flavor: str
 ) -> float | None:
     """Of the GPUs of that kind in use, the part that jobs with a known end use; None if none are in use."""
-    used = sum(top.used_now for top in allocation.accounts.tops(flavor)) if flavor else 0
+    used = sum(top.used_with_terminating for top in allocation.accounts.tops(flavor)) if flavor else 0
     known = sum(job.gpus for job in inputs.jobs if job.uid in ends and job.shape.flavor == flavor)
     return min(1.0, round(known / used, 2)) if used > 0 else None

@@ -44,7 +44,7 @@ def demand_of(obs: Observation, shape: JobShape) -> JobDemand:
         changed_at=seconds(status.history[0].time) if has_grown(status) and status.history else None,
         failed=_failed_size(failed, shape),
         may_preempt_at=may_preempt_at(failed),
-        wants=obs.wants_pods and not (obs.finishing and not obs.members),
+        wants_pods=obs.wants_pods and not (obs.finishing and not obs.members),
         preemptible=spec.preemptible,
         running_since=seconds(status.turn_started or status.running_since) or None,
         waiting_since=_since_not(obs, ConditionType.ADMITTED, ConditionType.SUSPENDED),

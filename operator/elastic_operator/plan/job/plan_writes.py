@@ -8,7 +8,7 @@ from dataclasses import replace
 from elastic_api.status import JobStatus
 from elastic_operator.plan.facts.decisions import CreatePod, DeletePod, Grant, Plan, Route
 from elastic_operator.plan.facts.job import OwnPod
-from elastic_operator.plan.facts.pod_order import leaving_order
+from elastic_operator.plan.facts.pod_order import release_order
 from elastic_operator.plan.job.conditions import with_conditions
 from elastic_operator.plan.job.counts import with_counts
 from elastic_operator.plan.job.observation import Observation
@@ -61,7 +61,7 @@ def deletes_of(obs: Observation) -> tuple[DeletePod, ...]:
 
 def deletes_of_released(pods: Iterable[OwnPod], release: Collection[str], why: str) -> tuple[DeletePod, ...]:
     """The deletions of the released pods (uids): highest worker index first, the master last."""
-    return tuple(DeletePod(pod, why) for pod in leaving_order(pod for pod in pods if pod.uid in release))
+    return tuple(DeletePod(pod, why) for pod in release_order(pod for pod in pods if pod.uid in release))
 
 
 def reclaimed(obs: Observation, grant: Grant | None) -> tuple[DeletePod, ...]:

@@ -66,7 +66,7 @@ class PolicyUsage:
         self._queued: Counter[str] = Counter()
         for flavor in accounts.capacity:
             self._take_in(accounts.all(flavor))
-            self._lent |= lent_gpus(accounts, flavor, attrgetter("used_now"))
+            self._lent |= lent_gpus(accounts, flavor, attrgetter("used_with_terminating"))
         self._count_jobs(accounts, jobs)
 
     def _take_in(self, accounts: Sequence[Account]) -> None:
@@ -86,7 +86,7 @@ class PolicyUsage:
         """Count an account without children for itself and for all accounts above it."""
         for one in account.path:
             below = self._below.setdefault(one, _Below())
-            below.pending += max(0, account.requested - account.used_now)
+            below.pending += max(0, account.requested - account.used_with_terminating)
             below.foreign += account.foreign
 
     def _count_jobs(self, accounts: Accounts, jobs: Iterable[JobDemand]) -> None:
@@ -95,7 +95,7 @@ class PolicyUsage:
             team = accounts.team_of(job.namespace)
             if job.members:
                 self._running.update(above.get(team, ()))
-            elif job.wants:
+            elif job.wants_pods:
                 self._queued.update(above.get(team, ()))
 
     def status(
@@ -118,7 +118,7 @@ class PolicyUsage:
         )
 
     def _amounts(self, account: Account) -> FlavorAmounts:
-        used, guaranteed = account.used_now, account.guaranteed
+        used, guaranteed = account.used_with_terminating, account.guaranteed
         return FlavorAmounts(
             name=account.flavor,
             guaranteed=guaranteed,
@@ -154,10 +154,10 @@ class PolicyUsage:
 
     def _foreign_over_limit(self, account: Account) -> str:
         foreign, limit = self._below[account].foreign, account.quota.limit
-        if limit is None or not foreign or account.used_soon <= limit:
+        if limit is None or not foreign or account.used <= limit:
             return ""
         return (
-            f"Flavor {account.flavor!r}: the pods of the policy's namespaces use {account.used_soon} GPUs and may use"
+            f"Flavor {account.flavor!r}: the pods of the policy's namespaces use {account.used} GPUs and may use"
             f" {limit}; {foreign} are used by pods that belong to no job, which no limit stops. Delete some of those"
             " pods, or raise borrowing.limit; until then the policy's jobs get no more."
         )

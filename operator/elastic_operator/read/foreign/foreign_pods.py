@@ -187,7 +187,7 @@ class ForeignPods:
         written, gang = (seen.written, seen.gang) if seen else (reservation_of(pod), gang_of(pod))
         reserved = self._in_its_gang(gang, written)
         waits = bool(reserved.node) and (
-            self._ledger.has_leaving_pods(reserved.node) or self._is_being_cleared(reserved.node)
+            self._ledger.has_terminating_pods(reserved.node) or self._is_being_cleared(reserved.node)
         )
         key = (context, self._clock.stepped, waits, reserved.node)
         if seen and seen.key == key and now < seen.until:
