@@ -49,8 +49,8 @@ WATCH_SECONDS = 45
 EventSink = Callable[[str | None, dict[str, Any]], None]
 """The event sink, called with each event of a job: the type of the watch event, and its JSON.
 
-It is called with None and {} when kopf has listed, and with `bookmark` of a namespace, or of "", when the API server
-has answered its watch there.
+Two calls carry no job: (None, {}) after kopf's list, and `bookmark(namespace)` when the API server has answered the
+watch of that namespace ("": of all).
 """
 WatchSource = Callable[[EventSink], Coroutine[Any, Any, None]]
 """A watch that reports its events to the sink since its last list, until it ends or fails."""
@@ -97,7 +97,6 @@ class JobInformer:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The collections that are read."""
         return tuple(in_namespace(JOBS, namespace) for namespace in self.namespaces or ("",))
 
     def age(self) -> float:

@@ -40,6 +40,7 @@ NOT_LISTED = {
     ("pods/fair_semaphore.py", "_held"): "requests in flight",
     ("pods/fair_semaphore.py", "_waiting"): "requests in flight",
     ("read/foreign/whole_gangs.py", "_in_this_pass"): "a value of one pass",
+    ("read/pod_priority.py", "_ours"): "a setting",
 }
 """The exceptions that the page names at its beginning, by module and attribute."""
 

@@ -36,7 +36,6 @@ class Namespaced(Generic[T]):
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The collections that are read."""
         return tuple(path for reflector in self._reflectors for path in reflector.paths)
 
     @property

@@ -46,8 +46,6 @@ class PodAnnotations(Struct, frozen=True, rename=None):
 
 
 class PodMeta(Meta, frozen=True):
-    """metadata of a pod."""
-
     labels: PodLabels = PodLabels()
     annotations: PodAnnotations = PodAnnotations()
     deletion_grace_period_seconds: int | None = None
@@ -66,16 +64,12 @@ class ResourceRequirements(Struct, frozen=True):
 
 
 class ContainerPort(Struct, frozen=True):
-    """A container's port."""
-
     host_port: int = 0
     host_ip: str = msgspec.field(name="hostIP", default="")
     protocol: str = "TCP"
 
 
 class Container(Struct, frozen=True):
-    """A container or init container."""
-
     name: str
     resources: ResourceRequirements = ResourceRequirements()
     ports: tuple[ContainerPort, ...] | None = None
@@ -87,16 +81,12 @@ class AnyJson(Struct, frozen=True):
 
 
 class Requirement(Struct, frozen=True):
-    """A node selector requirement."""
-
     key: str
     operator: str
     values: tuple[str, ...] | None = None
 
 
 class SelectorTerm(Struct, frozen=True):
-    """A node selector term."""
-
     match_expressions: tuple[Requirement, ...] | None = None
     match_fields: tuple[Requirement, ...] | None = None
 
@@ -111,8 +101,6 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 class NodeAffinity(Struct, frozen=True):
-    """affinity.nodeAffinity."""
-
     required: NodeSelector | None = msgspec.field(name=_REQUIRED, default=None)
 
 
@@ -123,23 +111,17 @@ class PodAffinity(Struct, frozen=True):
 
 
 class Affinity(Struct, frozen=True):
-    """affinity."""
-
     node_affinity: NodeAffinity | None = None
     pod_affinity: PodAffinity | None = None
     pod_anti_affinity: PodAffinity | None = None
 
 
 class SpreadConstraint(Struct, frozen=True):
-    """A topology spread constraint."""
-
     topology_key: str = ""
     when_unsatisfiable: str = "DoNotSchedule"
 
 
 class ClaimSource(Struct, frozen=True):
-    """persistentVolumeClaim of a volume."""
-
     claim_name: str = ""
 
 
@@ -170,8 +152,6 @@ class SchedulingGate(Struct, frozen=True):
 
 
 class PodSpec(Struct, frozen=True):
-    """spec of a pod."""
-
     containers: tuple[Container, ...]
     init_containers: tuple[Container, ...] | None = None
     node_name: str = ""
@@ -208,21 +188,15 @@ class PodSpec(Struct, frozen=True):
 
 
 class Running(Struct, frozen=True):
-    """state.running."""
-
     started_at: str | None = None
 
 
 class Waiting(Struct, frozen=True):
-    """state.waiting."""
-
     reason: str = ""
     message: str = ""
 
 
 class Terminated(Struct, frozen=True):
-    """state.terminated."""
-
     exit_code: int
     reason: str = ""
     message: str = ""
@@ -238,8 +212,6 @@ class ContainerState(Struct, frozen=True):
 
 
 class ContainerStatus(Struct, frozen=True):
-    """status.containerStatuses[]."""
-
     name: str
     state: ContainerState = ContainerState()
 
@@ -248,8 +220,6 @@ class ContainerStatus(Struct, frozen=True):
 
 
 class PodStatus(Struct, frozen=True):
-    """status of a pod."""
-
     phase: str = "Pending"
     reason: str = ""
     message: str = ""
@@ -265,8 +235,6 @@ class PodStatus(Struct, frozen=True):
 
 
 class Pod(Struct, frozen=True):
-    """v1 Pod."""
-
     metadata: PodMeta
     spec: PodSpec
     status: PodStatus = PodStatus()

@@ -13,8 +13,6 @@ CLOSE_SECONDS = 1.0
 
 
 class Sockets:
-    """Makes the sockets of one session."""
-
     def __init__(self) -> None:
         self._made: WeakSet[socket.socket] = WeakSet()
 

@@ -78,7 +78,6 @@ class Store(Generic[T]):
         return uid in self._by_uid
 
     def get(self, uid: str) -> T | None:
-        """The object with that uid."""
         return self._by_uid.get(uid)
 
     def named(self, name: str, namespace: str = "") -> T | None:

@@ -32,7 +32,6 @@ class WriteQueue:
 
     @asynccontextmanager
     async def turn(self, urgency: Urgency) -> AsyncIterator[None]:
-        """Wait for a turn, and hold it."""
         await self._take(self._waiting[urgency])
         try:
             yield

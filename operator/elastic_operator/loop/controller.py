@@ -65,7 +65,6 @@ class Controller:
         awake: Set when something has changed.
         on_decisions: Called at the end of each pass with its decisions; with None after a failed pass, when earlier
             decisions must not be read any more.
-        of_jobs: All memories of jobs.
         until_not_backed_up: Waits while more deletions and changes are queued than may be in flight (181).
     """
 

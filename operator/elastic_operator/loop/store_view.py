@@ -39,7 +39,7 @@ class _PreemptionBars(NamedTuple):
 
 
 class StoreView:
-    """The cluster as the stores showed it at the last `refresh`.
+    """The cluster as the stores showed it at the last `refresh`: a `ClusterView`, which describes its methods.
 
     Args:
         with_logs: Adds the content of their logs to the pods of a job (uid, namespace). Until its log was read, a
@@ -95,7 +95,6 @@ class StoreView:
 
     @property
     def policies(self) -> ResolvedPolicies:
-        """The teams, by the quota policies."""
         return self.reader.policies.resolved
 
     def refresh(self, now: float) -> StoreView:
@@ -107,12 +106,10 @@ class StoreView:
         return self
 
     def forget_deleted(self, present: AbstractSet[str]) -> None:
-        """Forget deleted jobs; `present` are the uids of the existing ones."""
         self._known.drop_absent(present)
         self._held &= present
 
     def dirty(self) -> Collection[str] | None:
-        """The jobs (uids) that may have changed since the last refresh; None: any job may have changed."""
         return self._dirty
 
     def _take_dirty(self) -> Collection[str] | None:
@@ -141,7 +138,6 @@ class StoreView:
             self.reader.external_changes.note_answer()
 
     def refresh_contexts(self, now: float) -> StoreView:
-        """Read the context of the jobs."""
         self.now = now
         if self.reader.job_contexts.refresh(now):
             self._dirty_jobs.mark_all()
@@ -162,7 +158,6 @@ class StoreView:
     # -- jobs ----------------------------------------------------------------------------------------------------------
 
     def jobs(self) -> AbstractSet[str]:
-        """The uids of all jobs."""
         return self._mine.get(self._stores.jobs.uids_revision, self._uids)
 
     def _uids(self) -> AbstractSet[str]:
@@ -219,11 +214,9 @@ class StoreView:
         return self.reader.settings.watches(body.metadata.namespace)
 
     def shape(self, job: Job) -> JobShape:
-        """The requirements that the job's pods have of a node."""
         return self.reader.shapes.shape_of(job)
 
     def assumed(self, uid: str) -> tuple[Member, ...]:
-        """The pods of that job that are being created."""
         return tuple(assumed.member for assumed in self._ledger.assumed.of_job(uid))
 
     def flavor_in_use(self, pods: Sequence[OwnPod]) -> str | None:
@@ -235,25 +228,20 @@ class StoreView:
     # -- whether others may lose pods for a job ------------------------------------------------------------------------
 
     def preemption_bar(self, job: Job) -> PreemptionBar | None:
-        """Why no pods may be preempted for the job, by the API server's answers about its own pods (139)."""
         return self._preemption_bar(job)
 
     def may_preempt_after_faults(self, job: Job) -> bool:
-        """Whether pods may be preempted for the job, in spite of the errors that it has caused in the operator (88)."""
         return self._quarantine.may_preempt(job.uid, job.generation)
 
     # -- all else ------------------------------------------------------------------------------------------------------
 
     def nodes(self, members: AbstractSet[str], to_delete: Sequence[tuple[str, OwnPod]]) -> tuple[Node, ...]:
-        """All nodes with their use by pods, without `members`."""
         return self.reader.nodes.all_with_use(members, to_delete)
 
     def foreign_pods(self) -> tuple[ForeignPod, ...]:
-        """The foreign pods that wait for GPUs."""
         return self.reader.foreign_pods.refresh(self.now)
 
     def quarantine(self, uid: str, error: Exception, *, in_allocation: bool = False, at_grant: bool = False) -> bool:
-        """Quarantine a job at which the planner raised an error."""
         body = self._stores.jobs.get(uid)
         if body is None:
             log.error("planning a job failed, and the job has been deleted since uid=%s", uid, exc_info=error)
@@ -271,9 +259,7 @@ class StoreView:
         return True
 
     def note_unknown_demand(self, job: Job, error: Exception) -> None:
-        """Report that the pods of a quarantined job count as used by others because of this error."""
         log.debug("the pods of a quarantined job count as used by others job=%s", job.key, exc_info=error)
 
     def quarantine_pod(self, pod: ForeignPod, error: Exception) -> None:
-        """Quarantine a foreign pod at which the allocation raised an error."""
         self._quarantine.quarantine("pod", pod.uid, f"{pod.namespace}/{pod.name}", error, in_allocation=True)

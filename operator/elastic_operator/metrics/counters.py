@@ -73,7 +73,6 @@ class Counters:
         self.api_requests.labels(verb, code).inc()
 
     def count_job(self, changes: JobChanges) -> None:
-        """Count the news in a written status of a job."""
         for direction, reason in changes.resizes:
             self.resizes.labels(direction, reason).inc()
         self.restarts.labels("failure").inc(changes.failures)

@@ -57,7 +57,6 @@ class LastPlans:
         return self._last.get(uid)
 
     def all(self) -> Iterator[LastPlan]:
-        """The last plans of all jobs that have one."""
         return (planned for planned in self._last.values() if planned is not None)
 
     def next_due_monotonic(self) -> float:

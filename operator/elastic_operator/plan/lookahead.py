@@ -11,8 +11,8 @@ next pass:
 A decision that the next pass would undo is an error or a limit of the planner, so no job loses a pod for it. A decision
 by which no job loses a pod is not examined, because undoing it does no harm.
 
-The look ahead must not cost a job its rights. So after ten seconds a job is not left out any more, whatever the next
-pass would decide. If the job's size then changes again and again, the job is held (`flapping.py`).
+A job is withheld for ten seconds at most, so that an error of the look-ahead cannot starve it. If the job's size then
+changes again and again, the job is held (`flapping.py`).
 """
 
 from __future__ import annotations

@@ -287,7 +287,6 @@ class Planner:
         return self.plans.may_need_one(decisions.obs, at)
 
     def plan(self, obs: Observation, grant: Grant | None, now: float) -> Plan:
-        """The job's plan, by its grant."""
         return reconcile(obs, grant, now=now)
 
     def plan_in_quarantine(self, job: Job, release: Collection[str], now: float) -> Plan:

@@ -99,7 +99,6 @@ def controlling_job(pod: Pod) -> OwnerReference | None:
 
 
 def unread(pod: Pod, load: Load) -> CountedPod:
-    """A pod that cannot be read."""
     claims = controlling_job(pod)
     return CountedPod(pod, pod.spec.node_name or None, load, claims.uid if claims else None, None, unread=True)
 

@@ -67,7 +67,6 @@ class Jobs:
         return JobInputs(body, pods, self._contexts.without_spec(body), fault=fault)
 
     def job(self, inputs: JobInputs) -> Job:
-        """One job, from its inputs."""
         if not inputs.has_spec:
             return self._job_without_spec(inputs)
         meta, context = inputs.body.metadata, inputs.context

@@ -43,7 +43,6 @@ class Ledger:
         parse: (job name, pod name) to (role, index), None if a job of that name has no such pod.
         gpu_resources: Extended resources that count as GPUs.
         on_change: Called when a change of a pod affects its node or a job.
-        on_error: Called for each pod that cannot be read.
         now: A monotonic clock.
     """
 
@@ -278,7 +277,6 @@ class Ledger:
         self.dirty_jobs.mark(job_uid)
 
     def _node_changed(self, node: str | None) -> None:
-        """Note that the use of the node by pods has changed."""
         self.revision += 1
         if node in self._foreign or self._own_by_node.get(node) or self.assumed.uids_at(node):
             self._revisions[node] = self.revision

@@ -49,7 +49,6 @@ class Shapes:
         self._volumes_seen: LastSeen[tuple[int, int]] = LastSeen()
 
     def forget_deleted(self, present: Set[str]) -> None:
-        """Forget deleted jobs; `present` are the uids of the existing ones."""
         self._shapes.drop_absent(present)
 
     def take_moved(self) -> Iterator[str]:

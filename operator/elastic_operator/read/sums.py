@@ -26,7 +26,6 @@ class PodSum:
     pods: int = 0
 
     def add(self, namespace: str, load: Load) -> None:
-        """Add a pod."""
         self.requests.update(load.requests)
         self.ports.update(load.host_ports)
         self.gpus.update(self._gpus(namespace, load.requests))
@@ -40,7 +39,6 @@ class PodSum:
         self.pods -= 1
 
     def copy(self) -> PodSum:
-        """A copy that changes on its own."""
         return PodSum(self.gpu_resources, self.requests.copy(), self.ports.copy(), self.gpus.copy(), self.pods)
 
     def by_namespace(self) -> dict[str, Resources]:
@@ -61,15 +59,12 @@ class PodIndex:
         self._members: dict[Hashable, set[str]] = {}
 
     def get(self, key: Hashable) -> Set[str]:
-        """All pods with that key."""
         return self._members.get(key, EMPTY_SET)
 
     def add(self, key: Hashable, uid: str) -> None:
-        """Put a pod in."""
         self._members.setdefault(key, set()).add(uid)
 
     def remove(self, key: Hashable, uid: str) -> None:
-        """Take a pod out."""
         members = self._members[key]
         members.remove(uid)
         if not members:

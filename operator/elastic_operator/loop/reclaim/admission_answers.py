@@ -114,7 +114,6 @@ class AdmissionAnswers:
         answers.back_off(now + backoff, PreemptionBar.EDITED_TOO_OFTEN)
 
     def forget_deleted(self, present: Set[str]) -> None:
-        """Forget deleted jobs; `present` are the uids of the existing ones."""
         drop_absent(present, self._jobs, self._generations)
 
     # -- read ----------------------------------------------------------------------------------------------------------
@@ -182,7 +181,6 @@ class AdmissionAnswers:
         self._answers_about(uid).back_off(time.monotonic() + seconds, bar)
 
     def note_created(self, uid: str) -> None:
-        """Note that pods of the job were created."""
         if (answers := self._jobs.get(uid)) is not None:
             answers.passed, answers.refused_later = None, 0
 

@@ -98,7 +98,6 @@ class AdmissionChecks:
         return min(self.answers.next_try_monotonic(), *(until for until in ends if until > now), inf)
 
     def forget_deleted(self, present: Set[str]) -> None:
-        """Forget deleted jobs; `present` are the uids of the existing ones."""
         drop_absent(present, self._questions)
         long_ago = time.monotonic() - MAX_NO_ANSWER_SECONDS
         silences = self._without_answer.items()

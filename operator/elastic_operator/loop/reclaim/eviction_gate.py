@@ -98,7 +98,6 @@ class EvictionGate:
         self._obs, self._allocation, self._fresh = obs, allocation, fresh
 
     def forget_deleted(self, present: Set[str]) -> None:
-        """Forget deleted jobs; `present` are the uids of the existing ones."""
         drop_absent(present, self._waits_since)
 
     def deferred_release(self, uid: str) -> DeferredRelease:
@@ -152,7 +151,6 @@ class EvictionGate:
 
     @property
     def _now(self) -> Allocation:
-        """The allocation of this pass."""
         assert self._allocation is not None, "a pass has begun"
         return self._allocation
 

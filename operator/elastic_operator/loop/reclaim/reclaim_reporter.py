@@ -23,8 +23,6 @@ log = logging.getLogger(__name__)
 
 
 class ReclaimReporter:
-    """Reports on reclaim in events, metrics and the log."""
-
     def __init__(
         self,
         jobs: Store[objects.CustomObject],

@@ -1,7 +1,7 @@
 """Hands plans to the executor: one at a time per job, and only if it has writes and the job's next try is due
 (controller-runtime: the workqueue, with one worker per key).
 
-A plan that cannot be handed over now is not queued: `start` returns after how many seconds to decide on the job again.
+`start` does not queue a plan that it cannot begin. It returns the delay in seconds until the job is planned again.
 """
 
 from __future__ import annotations
@@ -65,8 +65,6 @@ class Dispatcher:
         is_fresh: Whether the stores are recent enough to create pods.
         on_done: Called with a job's uid when its plan is carried out or has failed.
         on_internal_error: Called with a job's uid and an error of the operator's own that made its plan fail.
-        on_pods_created: Called with a job's uid when pods of the job were created.
-        on_pod_rejected: Called with a job when the API server refused one of its pods.
     """
 
     def __init__(
@@ -96,7 +94,6 @@ class Dispatcher:
         self.status_times = StatusTimes(pruned_fields)
 
     def busy(self, uid: str) -> bool:
-        """Whether a plan of that job is under way."""
         return uid in self._busy
 
     def backing_off(self) -> Set[str]:

@@ -65,7 +65,6 @@ class FailedWrites:
         self._jobs: dict[str, FailedWrite] = {}
 
     def forget_deleted(self, present: Set[str]) -> None:
-        """Forget deleted jobs; `present` are the uids of the existing ones."""
         drop_absent(present, self._jobs)
 
     def uids(self) -> Set[str]:

@@ -137,7 +137,6 @@ class Accounts:
         return self.teams.name_of(namespace)
 
     def all(self, flavor: str) -> list[Account]:
-        """Every account of that flavor."""
         return list(self._known[flavor].values())
 
     def tops(self, flavor: str) -> list[Account]:

@@ -195,7 +195,6 @@ class Entry:
         return self.size + count + (not self.has_master) <= self.demand.sizes[-1]
 
     def requirements(self, role: str) -> PodRequirements:
-        """The requirements of a pod of that role."""
         return self.master if role == ROLE_MASTER else self.worker
 
     @property

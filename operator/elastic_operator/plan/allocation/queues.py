@@ -77,7 +77,6 @@ class Queues:
             entry.position = rank
 
     def entry_of(self, uid: str) -> Entry:
-        """The entry of a job."""
         return self._by_uid[uid]
 
     def find(self, uid: str) -> Entry | None:
@@ -180,7 +179,6 @@ def _order(job: JobDemand, *, in_turns: bool) -> Order:
 
 
 def _as_job(foreign_pod: ForeignPod) -> JobDemand:
-    """A foreign pod as a job of one pod."""
     return JobDemand(
         uid=foreign_pod.uid,
         namespace=foreign_pod.namespace,

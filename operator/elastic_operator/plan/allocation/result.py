@@ -125,7 +125,6 @@ class Allocation(Mapping[str, Grant]):
 
     @cached_property
     def preempted_pods(self) -> frozenset[str]:
-        """All preempted pods (uids)."""
         return frozenset(victim.pod.uid for victims in self._victims.values() for victim in victims)
 
     @cached_property
@@ -214,5 +213,4 @@ def _nomination(state: AllocationState, entry: Entry) -> Nomination:
 
 
 def _named(entries: Iterable[Entry]) -> Mapping[str, str]:
-    """Their uids and names."""
     return {entry.demand.uid: f"{entry.demand.namespace}/{entry.demand.name}" for entry in entries}

@@ -261,7 +261,6 @@ class AllocationState:
         self._note_change(entry)
 
     def release_all(self, entry: Entry) -> None:
-        """Give up all members of the entry."""
         for member in reversed(entry.kept):
             self.release(entry, member)
 
@@ -330,7 +329,6 @@ class AllocationState:
         self._change_placements(entry, placement, (*entry.placements, placement), +1)
 
     def unplace(self, entry: Entry, placement: Placement) -> None:
-        """Remove a placement again."""
         after = list(entry.placements)
         after.remove(placement)
         self._change_placements(entry, placement, tuple(after), -1)

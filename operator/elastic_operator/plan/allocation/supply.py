@@ -53,7 +53,6 @@ class Supplies:
         self._counts_alone: dict[tuple[str | None, PodRequirements], Mapping[int, int]] = {}
 
     def supply_for(self, requirements: PodRequirements) -> Supply:
-        """The supply for pods of that shape."""
         if requirements not in self._known:
             self._known[requirements] = self._count(requirements)
         return self._known[requirements]

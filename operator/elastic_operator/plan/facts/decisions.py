@@ -144,12 +144,10 @@ class DeletePod:
 
     @property
     def name(self) -> str:
-        """The pod's name."""
         return self.pod.name
 
     @property
     def uid(self) -> str:
-        """The pod's uid."""
         return self.pod.uid
 
 

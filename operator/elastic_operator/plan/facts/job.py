@@ -140,7 +140,6 @@ class Survivors:
 
     @property
     def uids(self) -> frozenset[str]:
-        """The pods' uids."""
         return frozenset(pod.uid for pod in self.pods)
 
 
@@ -273,7 +272,6 @@ class Job:
 
     @property
     def key(self) -> str:
-        """`namespace/name`."""
         return f"{self.namespace}/{self.name}"
 
     @property

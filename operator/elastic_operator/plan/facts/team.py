@@ -110,5 +110,4 @@ class Teams:
         return self._listed[name] if name in self._listed else replace(self._default, name=name)
 
     def team_of(self, namespace: str) -> Team:
-        """The team that the namespace belongs to."""
         return self.named(self.name_of(namespace))

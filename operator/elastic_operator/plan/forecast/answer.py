@@ -82,7 +82,6 @@ def with_job(inputs: AllocationInputs, job: JobDemand) -> AllocationInputs:
 
 
 def answer(job: JobDemand, allocation: Allocation) -> Answer:
-    """The answer for the job by this allocation."""
     grant = allocation[job.uid]
     needs_nodes = grant.size_reason.code == SizeReason.WAITING_FOR_NODES
     size = 0 if needs_nodes else grant.assignment.replicas

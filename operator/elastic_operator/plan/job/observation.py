@@ -61,11 +61,9 @@ class Observation:
         return self.job.spec
 
     def deletion(self, pod: OwnPod, reason: str) -> DeletePod:
-        """The deletion of that pod, for that reason in words."""
         return DeletePod(pod, reason, force=pod.node in self.lost_nodes)
 
     def of_ended_incarnation(self, pod: OwnPod) -> DeletePod:
-        """The deletion of a pod whose incarnation is over."""
         return self.deletion(pod, f"incarnation {pod.incarnation} is over")
 
     @property

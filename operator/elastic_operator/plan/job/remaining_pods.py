@@ -113,7 +113,6 @@ def flavor_in_use(
 
 
 def member_of(pod: OwnPod) -> Member:
-    """The live pod as a member."""
     return Member.at(pod.uid, pod, pod)
 
 

@@ -49,7 +49,6 @@ class Reservation(msgspec.Struct, frozen=True, omit_defaults=True):
     """The conditions of pods have this time by its older name."""
 
     def is_in_force(self, now: float) -> bool:
-        """Whether the reservation is in force."""
         return bool(self.node) and self.since - BACKWARDS_SECONDS <= now < self.until
 
     def has_run_out(self, now: float) -> bool:

@@ -143,5 +143,4 @@ def _can_be_served(pods: Collection[ForeignPod | None]) -> bool:
 
 
 def _without_gang(pod: ForeignPod, may_preempt: bool) -> ForeignPod:
-    """The pod as one without a gang."""
     return replace(pod, gang="", may_preempt=may_preempt)

@@ -59,7 +59,6 @@ class VictimUnit:
 
     @property
     def whole(self) -> bool:
-        """Whether the unit is a whole job."""
         return self.kind in (UnitKind.INCOMPLETE_JOB, UnitKind.JOB)
 
     @property
@@ -354,7 +353,6 @@ def _of_placement(entry: Entry, placement: Placement) -> VictimUnit:
 
 
 def preempt_units(state: AllocationState, preemptor: Entry, units: Iterable[VictimUnit]) -> None:
-    """Preempt the units for the preemptor."""
     for unit in units:
         state.victims.note(unit.entry, unit.entry.kept if unit.whole else unit.members, preemptor)
         if unit.whole:

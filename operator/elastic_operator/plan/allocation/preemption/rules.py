@@ -34,7 +34,6 @@ class PreemptionCheck:
         self._not_yet_held: dict[Account, int] = {}
 
     def copy(self) -> PreemptionCheck:
-        """An independent copy."""
         other = PreemptionCheck(self.preemptor, self.need, growing=self.growing)
         other._pods, other._not_yet_held = dict(self._pods), dict(self._not_yet_held)
         return other
