@@ -147,7 +147,6 @@ def test_a_pod_is_evicted_for_a_foreign_pod_before_the_status_says_so():
         pytest.param({"only_for_foreign_pods": False}, id="a job takes the room, and has no reservation"),
         pytest.param({"pods": []}, id="the status does not list the pod"),
         pytest.param({"pods_not_listed": 1}, id="the status does not list all pods"),
-        pytest.param({"pods": listed(group(2, node="n2"))}, id="the status lists the pod on another node"),
     ],
 )
 def test_an_eviction_that_a_later_leader_could_not_explain_is_written_first(what):

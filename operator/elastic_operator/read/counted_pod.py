@@ -23,8 +23,8 @@ class CountedPod:
     `node`: the node that it is bound or pinned to. `controller_uid`: the uid of the job that the pod names as its
     controller. `own`: the pod as a pod of that job; None if the claim is false. `waits`: the pod is foreign, requests
     GPUs, and has no node yet. `unread`: the pod could not be read. `orphan`: the pod was ours, and its job is deleted.
-    `nominated`: the pod is foreign and requests no GPUs, and kube-scheduler keeps room on the node for it. `reserved`:
-    the node that the operator keeps, or has kept, for this foreign pod.
+    `nominated`: the pod is foreign and requests no GPUs, and kube-scheduler keeps room on the node for it. `victims`:
+    the pods (uids) that were or will be evicted for this foreign pod (203).
     """
 
     pod: Pod
@@ -36,7 +36,7 @@ class CountedPod:
     unread: bool = False
     orphan: bool = False
     nominated: bool = False
-    reserved: str = ""
+    victims: tuple[str, ...] = ()
 
     @property
     def uses_node(self) -> bool:
@@ -61,8 +61,8 @@ class CountedPod:
     def counts_like(self, other: CountedPod) -> bool:
         """Whether the two states of a pod count the same in all sums."""
         return (
-            (self.node, self.uses_node, self.controller_uid, self.own, self.reserved)
-            == (other.node, other.uses_node, other.controller_uid, other.own, other.reserved)
+            (self.node, self.uses_node, self.controller_uid, self.own, self.victims)
+            == (other.node, other.uses_node, other.controller_uid, other.own, other.victims)
             and self.plain is other.plain
             and self.load == other.load
             and self._waits_like(other)

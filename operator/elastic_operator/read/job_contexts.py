@@ -70,7 +70,7 @@ class JobContexts:
             out_of_service=frozenset(name for name, node in unready.items() if node.out_of_service) or EMPTY_SET,
             node_outage=self._nodes.outages.present if unready else None,
             misplaced=self._nodes.misplaced(pods),
-            evicted_for=unwritten_evictions(self._specs.status(body), pods, self._ledger, self._now()),
+            evicted_for=unwritten_evictions(self._specs.status(body), pods, self._ledger),
             grace_ceiling=self.grace_ceiling(body.metadata.namespace),
             warnings=self._warnings(parsed, priority),
             flap_window=self._flap_window(body),

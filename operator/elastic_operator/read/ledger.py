@@ -66,8 +66,8 @@ class Ledger:
         self._claims = PodIndex()
         self._own_by_job = PodIndex()
         self._own_by_node = PodIndex()
-        self._reserved = PodIndex()
-        """Foreign pods by the node that the operator keeps, or has kept, for them."""
+        self._preemptors = PodIndex()
+        """Foreign pods by the pods that were or will be evicted for them (203)."""
         self._names = PodIndex()
         self._foreign: dict[str, PodSum] = {}
         self._plain: dict[str, PodSum] = {}
@@ -139,9 +139,10 @@ class Ledger:
         entry = self._entries.get(uid)
         return entry.pod.spec.node_name if entry is not None else ""
 
-    def pods_reserved_for(self, node: str) -> tuple[Pod, ...]:
-        """The foreign pods for which the operator keeps the node, or has kept it until they were bound."""
-        return tuple(self._entries[uid].pod for uid in sorted(self._reserved.get(node)))
+    def preemptor_of(self, uid: str) -> Pod | None:
+        """The foreign pod for which the pod with that uid was or will be evicted (203)."""
+        preemptors = sorted(self._preemptors.get(uid))
+        return self._entries[preemptors[0]].pod if preemptors else None
 
     def plain_gpus(self) -> Mapping[str, Resources]:
         """The GPUs of plain pods, pods without a node included: namespace -> extended resource -> GPUs."""
@@ -264,8 +265,8 @@ class Ledger:
         if entry.own is not None:
             change(self._own_by_job, entry.controller_uid, meta.uid)
             change(self._own_by_node, entry.node, meta.uid)
-        if entry.reserved:
-            change(self._reserved, entry.reserved, meta.uid)
+        for victim in entry.victims:
+            change(self._preemptors, victim, meta.uid)
         job_name = meta.name.rsplit("-", 2)[0]
         if self._parse(job_name, meta.name) is not None:
             names = meta.namespace, job_name
@@ -319,8 +320,8 @@ class Ledger:
         nominated = own is None and not waits and not pod.spec.node_name and bool(pod.status.nominated_node_name)
         if nominated:
             node = pod.status.nominated_node_name
-        reserved = reservation_of(pod).node if own is None else ""
-        return CountedPod(pod, node, load, claims, own, waits, orphan=orphan, nominated=nominated, reserved=reserved)
+        victims = reservation_of(pod).victims if own is None else ()
+        return CountedPod(pod, node, load, claims, own, waits, orphan=orphan, nominated=nominated, victims=victims)
 
     def _load_of(self, pod: Pod) -> Load:
         """The pod's load. Pods of one template follow each other in a list, so the last one is kept."""

@@ -1,6 +1,7 @@
 """Finds the pods of a job that were evicted for foreign pods before the job's status said so (203).
 
-The node is reserved for the foreign pod before the eviction. So a new leader finds there why the job's pod is gone.
+The reservation of the foreign pod names its victims, and is written before they are evicted. So a new leader finds
+there why the job's pod is gone.
 """
 
 from __future__ import annotations
@@ -9,27 +10,14 @@ from collections.abc import Mapping, Sequence
 
 from elastic_api.status import JobStatus
 from elastic_operator.plan.facts.job import OwnPod
-from elastic_operator.read.foreign.reservation import reservation_of
 from elastic_operator.read.ledger import Ledger
 
-FOUND_SECONDS = 60.0
-"""A pod that is found to be gone later than this after the end of the reservation counts as lost, and not as evicted.
-A new leader decides within 20 s after the death of the last one.
-"""
 
-
-def unwritten_evictions(status: JobStatus, pods: Sequence[OwnPod], ledger: Ledger, now: float) -> Mapping[str, str]:
-    """The evicted pods (uids) that the stored `status` lists as alive, each with the name of the foreign pod.
-
-    `pods` are the job's existing pods, and `now` is in epoch seconds.
+def unwritten_evictions(status: JobStatus, pods: Sequence[OwnPod], ledger: Ledger) -> Mapping[str, str]:
+    """The evicted pods (uids) that the stored `status` lists as alive, each with the name of the foreign pod. `pods` are
+    the job's existing pods.
     """
     alive = {pod.uid for pod in pods if pod.deleting_since is None}
-    found: dict[str, str] = {}
-    for listed in status.pods:
-        if listed.uid is None or listed.uid in alive or not listed.node or listed.phase == "Terminating":
-            continue
-        for preemptor in ledger.pods_reserved_for(listed.node):
-            reservation = reservation_of(preemptor)
-            if reservation.since <= now < reservation.until + FOUND_SECONDS:
-                found[listed.uid] = f"{preemptor.metadata.namespace}/{preemptor.metadata.name}"
-    return found
+    gone = (pod.uid for pod in status.pods if pod.uid and pod.uid not in alive and pod.phase != "Terminating")
+    found = {uid: ledger.preemptor_of(uid) for uid in gone}
+    return {uid: f"{pod.metadata.namespace}/{pod.metadata.name}" for uid, pod in found.items() if pod is not None}

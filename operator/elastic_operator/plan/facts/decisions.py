@@ -50,7 +50,7 @@ class Grant:
 
     The job releases pods for the `preemptors`. The `victim_jobs` are other teams' jobs that lose pods for the job. Both
     map uid to name. `reclaimed`: some preemptors are of other teams. `only_for_foreign_pods`: each released pod is
-    evicted for a foreign pod, which is nominated for the released pod's node before.
+    evicted for a foreign pod, whose reservation names it before.
     """
 
     assignment: Assignment

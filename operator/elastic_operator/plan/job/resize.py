@@ -148,10 +148,8 @@ def _is_found_again(obs: Observation, grant: Grant) -> bool:
     """
     if not grant.only_for_foreign_pods or obs.to_delete or obs.status.pods_not_listed:
         return False
-    nodes = {pod.uid: pod.node for pod in obs.status.pods if pod.phase != "Terminating"}
-    return all(
-        pod.node and nodes.get(pod.uid) == pod.node for pod in obs.members if pod.uid in grant.assignment.release
-    )
+    listed = {pod.uid for pod in obs.status.pods if pod.phase != "Terminating"}
+    return listed.issuperset(grant.assignment.release)
 
 
 def why_smaller(grant: Grant) -> Reason:

@@ -38,7 +38,8 @@ class Reservation(msgspec.Struct, frozen=True, omit_defaults=True):
     """The node that is kept for a pod ("" = none), `since` and `until` when (epoch seconds), and the nodes to avoid:
     those on which a reservation of the pod ran out.
 
-    No node is reserved for the pod before `backoff_until` (139).
+    `victims` are the pods (uids) that make room on the node (203). No node is reserved for the pod before `backoff_until`
+    (139).
     """
 
     node: str = ""
@@ -47,6 +48,7 @@ class Reservation(msgspec.Struct, frozen=True, omit_defaults=True):
     avoid: dict[str, Attempts] = {}
     backoff_until: float = msgspec.field(name="rests_until", default=0.0)
     """The conditions of pods have this time by its older name."""
+    victims: tuple[str, ...] = ()
 
     def is_in_force(self, now: float) -> bool:
         return bool(self.node) and self.since - BACKWARDS_SECONDS <= now < self.until
@@ -95,7 +97,7 @@ def reservation_of(pod: Pod) -> Reservation:
     return (
         found
         if pod.status.nominated_node_name in (found.node, "")
-        else msgspec.structs.replace(found, node="", since=0.0, until=0.0)
+        else msgspec.structs.replace(found, node="", since=0.0, until=0.0, victims=())
     )
 
 
