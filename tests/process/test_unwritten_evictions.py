@@ -64,6 +64,8 @@ def test_present_pods_were_not_evicted() -> None:
         WORKER.model_copy(update={"node": None}),
         WORKER.model_copy(update={"uid": None}),
         WORKER.model_copy(update={"phase": "Terminating"}),
+        pytest.param(WORKER.model_copy(update={"phase": "Failed"}), id="it failed, and was deleted for that"),
+        pytest.param(MASTER.model_copy(update={"uid": "older"}), id="a master that has a successor"),
     ],
 )
 def test_pod_on_another_node_or_with_a_written_end_was_not_evicted_unwritten(listed: PodStatus) -> None:

@@ -1,4 +1,4 @@
-"""Finds the pods of a job that were evicted for foreign pods before the job's status said so (203).
+"""Finds the workers of a job that were evicted for foreign pods before the job's status said so (203).
 
 The node is reserved for the foreign pod before the eviction. So a new leader finds there why the job's pod is gone.
 """
@@ -11,6 +11,7 @@ from elastic_api.status import JobStatus
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.read.foreign.reservation import reservation_of
 from elastic_operator.read.ledger import Ledger
+from elastic_worker.contract import ROLE_WORKER
 
 FOUND_SECONDS = 60.0
 """A pod that is found to be gone later than this after the end of the reservation counts as lost, and not as evicted.
@@ -19,14 +20,16 @@ A new leader decides within 20 s after the death of the last one.
 
 
 def unwritten_evictions(status: JobStatus, pods: Sequence[OwnPod], ledger: Ledger, now: float) -> Mapping[str, str]:
-    """The evicted pods (uids) that the stored `status` lists as alive, each with the name of the foreign pod.
+    """The evicted workers (uids) that the stored `status` lists as alive, each with the name of the foreign pod.
 
-    `pods` are the job's existing pods, and `now` is in epoch seconds.
+    `pods` are the job's existing pods, and `now` is in epoch seconds. A listed worker that has ended was not evicted:
+    it is deleted for its failure, and counts as lost already.
     """
     alive = {pod.uid for pod in pods if pod.deleting_since is None}
     found: dict[str, str] = {}
     for listed in status.pods:
-        if listed.uid is None or listed.uid in alive or not listed.node or listed.phase == "Terminating":
+        is_alive = listed.role == ROLE_WORKER and listed.phase in ("Pending", "Running")
+        if not is_alive or listed.uid is None or listed.uid in alive or not listed.node:
             continue
         for preemptor in ledger.pods_reserved_for(listed.node):
             reservation = reservation_of(preemptor)
