@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from elastic_api.status import JobStatus
-from elastic_operator.plan.facts.job import OwnPod
-from elastic_operator.read.foreign.reservation import reservation_of
+from elastic_operator.plan.facts.job import OwnPod, listed_workers
+from elastic_operator.read.foreign.reservation import BACKWARDS_SECONDS, reservation_of
 from elastic_operator.read.ledger import Ledger
-from elastic_worker.contract import ROLE_WORKER
 
 FOUND_SECONDS = 60.0
 """A pod that is found to be gone later than this after the end of the reservation counts as lost, and not as evicted.
@@ -27,12 +26,9 @@ def unwritten_evictions(status: JobStatus, pods: Sequence[OwnPod], ledger: Ledge
     """
     alive = {pod.uid for pod in pods if pod.deleting_since is None}
     found: dict[str, str] = {}
-    for listed in status.pods:
-        is_alive = listed.role == ROLE_WORKER and listed.phase in ("Pending", "Running")
-        if not is_alive or listed.uid is None or listed.uid in alive or not listed.node:
-            continue
-        for preemptor in ledger.pods_reserved_for(listed.node):
+    for uid, node in listed_workers(status).items():
+        for preemptor in ledger.pods_reserved_for(node) if uid not in alive else ():
             reservation = reservation_of(preemptor)
-            if reservation.since <= now < reservation.until + FOUND_SECONDS:
-                found[listed.uid] = f"{preemptor.metadata.namespace}/{preemptor.metadata.name}"
+            if reservation.since - BACKWARDS_SECONDS <= now < reservation.until + FOUND_SECONDS:
+                found[uid] = f"{preemptor.metadata.namespace}/{preemptor.metadata.name}"
     return found
