@@ -176,6 +176,9 @@ def test_an_eviction_that_was_not_written_is_recorded_as_one_and_not_as_a_loss()
         [change] = one.status.history
         assert (change.from_, change.to, change.reason) == (3, 2, "QuotaReclaimed")
         assert change.message.endswith("1 pod is evicted for owners/notebook, which is entitled to the GPUs.")
+        assert [event.message for event in one.events] == [
+            "The job shrinks from 3 to 2 pods: 1 pod is evicted for owners/notebook, which is entitled to the GPUs."
+        ]
 
 
 def test_a_pod_that_is_lost_beside_an_unwritten_eviction_counts_as_lost():

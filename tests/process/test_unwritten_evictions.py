@@ -9,7 +9,7 @@ import pytest
 
 from elastic_api.pod_names import parse_pod_name
 from elastic_api.status import JobStatus, PodStatus
-from elastic_operator.read.foreign.reservation import CONDITION, Reservation
+from elastic_operator.read.foreign.reservation import BACKWARDS_SECONDS, CONDITION, Reservation
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.unwritten_evictions import FOUND_SECONDS, unwritten_evictions
 from tests.cluster_unit.build import pod
@@ -77,7 +77,8 @@ def test_pod_on_another_node_or_with_a_written_end_was_not_evicted_unwritten(lis
     [
         (Reservation("n1", since=NOW - 100, until=NOW - FOUND_SECONDS + 1), True),
         (Reservation("n1", since=NOW - 100, until=NOW - FOUND_SECONDS), False),
-        (Reservation("n1", since=NOW + 1, until=NOW + 30), False),
+        pytest.param(Reservation("n1", since=NOW + 2, until=NOW + 30), True, id="the last leader's clock was ahead"),
+        (Reservation("n1", since=NOW + BACKWARDS_SECONDS + 1, until=NOW + 90), False),
     ],
 )
 def test_old_reservation_explains_no_loss(reservation: Reservation, counts: bool) -> None:

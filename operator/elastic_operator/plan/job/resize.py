@@ -139,7 +139,7 @@ def record_unwritten_evictions(obs: Observation, now: float) -> Observation:
     }
     after = before - len(preemptors)
     status = add_change(obs.status.model_copy(update=update), now, before, after, *why)
-    event = Event(why.code, f"Shrinks from {before} to {pods(after)}: {why.message}")
+    event = Event(why.code, f"The job shrinks from {before} to {pods(after)}: {why.message}")
     return replace(obs, status=status, events=(*obs.events, event))
 
 
