@@ -160,11 +160,17 @@ class Allocation(Mapping[str, Grant]):
         return any(victim.preemptor.is_foreign_pod for victim in self._victims.get(uid, ()))
 
     def _is_only_for_foreign_pods(self, uid: str, released: Sequence[str]) -> bool:
-        """Whether all of these pods of the job are preempted for foreign pods."""
+        """Whether all of these pods of the job are preempted for foreign pods that get places on the pods' nodes."""
         if not released:
             return False
-        victims = self._victims.get(uid, ())
-        return set(released) <= {victim.pod.uid for victim in victims if victim.preemptor.is_foreign_pod}
+        places = self._places_of_foreign_pods
+        victims = {v.pod.uid for v in self._victims.get(uid, ()) if places.get(v.preemptor.demand.uid) == v.pod.node}
+        return victims.issuperset(released)
+
+    @cached_property
+    def _places_of_foreign_pods(self) -> Mapping[str, str]:
+        """The nodes for which foreign pods (uids) are nominated."""
+        return {nomination.uid: nomination.node for nomination in self.nominations}
 
     def pods_to_defer(self, uid: str, waiting: Set[str]) -> frozenset[str]:
         """The pods (uids) of the job whose release is deferred while it is unknown whether the preemptors `waiting` can
