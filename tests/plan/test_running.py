@@ -156,6 +156,15 @@ def test_an_eviction_that_a_later_leader_could_not_explain_is_written_first(what
     assert plan(replace(job, status=job.status.model_copy(update=status)), grant).write_status_first
 
 
+def test_the_eviction_of_a_master_that_is_created_elsewhere_is_written_first():
+    """A later leader that finds no master counts all pods as lost."""
+    job, grant = evicted_for_a_notebook()
+    grant = replace(grant, assignment=make_grant(create=["master-0"], release=["master-0", "worker-0"]).assignment)
+    planned = plan(replace(job, spec=make_spec(minReplicas=1), pods=group(1, nnodes=(1, 8))), grant)
+    assert (names(planned.deletes), planned.status.target_replicas) == (["toy-worker-0", "toy-master-0"], 1)
+    assert planned.write_status_first
+
+
 def test_an_eviction_that_was_not_written_is_recorded_as_one_and_not_as_a_loss():
     job, grant = evicted_for_a_notebook()
     decided = plan(job, grant)
@@ -166,6 +175,9 @@ def test_an_eviction_that_was_not_written_is_recorded_as_one_and_not_as_a_loss()
         [change] = one.status.history
         assert (change.from_, change.to, change.reason) == (3, 2, "QuotaReclaimed")
         assert change.message.endswith("1 pod is evicted for owners/notebook, which is entitled to the GPUs.")
+        assert [event.message for event in one.events] == [
+            "The job shrinks from 3 to 2 pods: 1 pod is evicted for owners/notebook, which is entitled to the GPUs."
+        ]
 
 
 def test_a_pod_that_is_lost_beside_an_unwritten_eviction_counts_as_lost():

@@ -59,7 +59,15 @@ def test_another_pod_that_is_lost_on_the_reserved_node_was_not_evicted() -> None
     assert found(ledger_with("uid-of-another-pod")) == {}
 
 
-@pytest.mark.parametrize("change", [{"uid": None}, {"phase": "Terminating"}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"uid": None},
+        {"phase": "Terminating"},
+        pytest.param({"phase": "Failed"}, id="it failed, and was deleted for that"),
+        pytest.param({"role": "master"}, id="a master that has a successor"),
+    ],
+)
 def test_an_eviction_that_the_status_has_is_not_found_again(change: dict[str, Any]) -> None:
     assert found(ledger_with("uid-worker-0"), MASTER, WORKER.model_copy(update=change)) == {}
 

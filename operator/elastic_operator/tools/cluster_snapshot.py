@@ -42,7 +42,7 @@ class SnapshotJob:
     assumed: tuple[Member, ...] = ()
     may_preempt: bool = True
     preemption_bar: PreemptionBar | None = None
-    """Why not, if `may_preempt` is False; None in files of older releases, too."""
+    """Why not, if `may_preempt` is False."""
     may_preempt_after_faults: bool = True
 
 

@@ -437,6 +437,19 @@ def test_a_master_without_a_place_gets_the_highest_worker_s_after_half_a_minute(
     assert late.write_status_first
 
 
+def test_a_worker_that_makes_room_for_a_master_is_written_down_first_beside_an_eviction_for_a_foreign_pod():
+    """No reservation explains that worker to a later leader (203)."""
+    master = is_pending(make_master(master_epoch=2), node=None, bound=False, unschedulable="0/3 nodes are available.")
+    pods = (master, *(make_worker(i) for i in range(4)))
+    listed = [PodStatus(name=p.name, uid=p.uid, role=p.role, index=p.index, node=p.node, phase="Running") for p in pods]
+    job = make_elastic_job(pods, master_epoch=2, master_lost_time=at(100), pods=listed)
+    grant = make_grant(keep=["master-0", "worker-0", "worker-1", "worker-2"], release=["worker-3"])
+    grant = replace(grant, preemptors={"n": "owners/notebook"}, reclaimed=True, only_for_foreign_pods=True)
+    early, late = plan(job, grant, now=129), plan(job, grant, now=130)
+    assert (names(early.deletes), early.write_status_first) == (["toy-worker-3"], False)
+    assert (names(late.deletes), late.write_status_first) == (["toy-worker-3", "toy-worker-2"], True)
+
+
 def test_nobody_goes_where_the_rest_would_not_make_the_minimum():
     assert no_place(180, workers=1).deletes == ()
 

@@ -59,7 +59,7 @@ class Allocation(Mapping[str, Grant]):
                 requeue_at,
                 preemptors=_named(preemptors),
                 reclaimed=any(map(entry.is_eviction_by, preemptors)),
-                only_for_foreign_pods=self._is_only_for_foreign_pods(uid, assignment.release),
+                only_for_foreign_pods=self._are_victims_of_nominations(assignment.release),
                 victim_jobs=_named(
                     victim.victim_job
                     for victim in self._state.victims.taken_for(entry)
@@ -108,6 +108,15 @@ class Allocation(Mapping[str, Grant]):
             return ()
         placed = (entry for entry in self._state.queues.entries if entry.is_foreign_pod and entry.placements)
         return tuple(_nomination(self._state, e) for e in placed if e.held_node == e.reserved_node)
+
+    def _are_victims_of_nominations(self, released: Sequence[str]) -> bool:
+        """Whether all of these pods (uids), at least one, make room for nominated foreign pods."""
+        return bool(released) and self._victims_of_nominations.issuperset(released)
+
+    @cached_property
+    def _victims_of_nominations(self) -> frozenset[str]:
+        """The pods (uids) that make room for nominated foreign pods."""
+        return frozenset(victim for nomination in self.nominations for victim in nomination.victims)
 
     @cached_property
     def evictions(self) -> Mapping[str, Mapping[str, str]]:
@@ -158,13 +167,6 @@ class Allocation(Mapping[str, Grant]):
     def has_pending_preemptors(self, uid: str) -> bool:
         """Whether pods of that job are preempted for foreign pods."""
         return any(victim.preemptor.is_foreign_pod for victim in self._victims.get(uid, ()))
-
-    def _is_only_for_foreign_pods(self, uid: str, released: Sequence[str]) -> bool:
-        """Whether all of these pods of the job are preempted for foreign pods."""
-        if not released:
-            return False
-        victims = self._victims.get(uid, ())
-        return set(released) <= {victim.pod.uid for victim in victims if victim.preemptor.is_foreign_pod}
 
     def pods_to_defer(self, uid: str, waiting: Set[str]) -> frozenset[str]:
         """The pods (uids) of the job whose release is deferred while it is unknown whether the preemptors `waiting` can

@@ -15,6 +15,7 @@ from elastic_operator.plan.facts.group_report import GroupReport
 from elastic_operator.plan.facts.node_outage import NodeOutage
 from elastic_operator.plan.facts.requirements import Load
 from elastic_operator.plan.facts.text import Reason
+from elastic_worker.contract import ROLE_WORKER
 
 STARTS = ("", "ContainerCreating", "PodInitializing")
 """The kubelet's reasons for a container that starts without trouble."""
@@ -278,3 +279,9 @@ class Job:
     def needs_edit(self) -> str:
         """Why the job gets no pods before somebody edits it; "" if there is no such reason."""
         return self.invalid or self.feedback.pods_rejected_until_edit
+
+
+def listed_workers(status: JobStatus) -> frozenset[str]:
+    """The workers (uids) that the status lists as alive."""
+    alive = (pod.uid for pod in status.pods if pod.role == ROLE_WORKER and pod.phase in ("Pending", "Running"))
+    return frozenset(uid for uid in alive if uid is not None)

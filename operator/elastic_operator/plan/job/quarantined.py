@@ -44,6 +44,9 @@ def plan_in_quarantine(job: Job, release: Collection[str], now: float) -> Plan:
     error = Reason(Phase.INTERNAL_ERROR, job.quarantine.message)
     status = set_condition(job.status, ConditionType.READY, "False", error, job.generation, now)
     if deletes:
+        leave = {deletion.uid for deletion in deletes if deletion.pod.role == ROLE_WORKER}
+        listed = [p.model_copy(update={"phase": "Terminating"}) if p.uid in leave else p for p in status.pods]
+        status = status.model_copy(update={"pods": listed})
         status = _of_size(status, len(job.active_pods) - len(deletes), why, now)
     return Plan(status=status, write_status_first=bool(deletes), deletes=deletes)
 

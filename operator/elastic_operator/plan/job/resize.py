@@ -8,6 +8,7 @@ from math import floor
 
 from elastic_api.status import SizeReason
 from elastic_operator.plan.facts.decisions import Event, Grant
+from elastic_operator.plan.facts.job import listed_workers
 from elastic_operator.plan.facts.text import Reason, listed, names_of, pods, pods_are
 from elastic_operator.plan.facts.times import seconds, status_time
 from elastic_operator.plan.job.observation import Observation, add_change, end_incarnation, master_of
@@ -138,18 +139,17 @@ def record_unwritten_evictions(obs: Observation, now: float) -> Observation:
     }
     after = before - len(preemptors)
     status = add_change(obs.status.model_copy(update=update), now, before, after, *why)
-    event = Event(why.code, f"Shrinks from {before} to {pods(after)}: {why.message}")
+    event = Event(why.code, f"The job shrinks from {before} to {pods(after)}: {why.message}")
     return replace(obs, status=status, events=(*obs.events, event))
 
 
 def _is_found_again(obs: Observation, grant: Grant) -> bool:
     """Whether a later leader finds out why the pods are gone, even if the status does not say so
-    (`record_unwritten_evictions`).
+    (`record_unwritten_evictions`): the job keeps its master, and the status lists each of these workers.
     """
-    if not grant.only_for_foreign_pods or obs.to_delete or obs.status.pods_not_listed:
+    if not grant.only_for_foreign_pods or master_of(obs) is None or obs.to_delete or obs.status.pods_not_listed:
         return False
-    listed = {pod.uid for pod in obs.status.pods if pod.phase != "Terminating"}
-    return listed.issuperset(grant.assignment.release)
+    return listed_workers(obs.status).issuperset(grant.assignment.release)
 
 
 def why_smaller(grant: Grant) -> Reason:

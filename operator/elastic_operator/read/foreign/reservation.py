@@ -38,8 +38,8 @@ class Reservation(msgspec.Struct, frozen=True, omit_defaults=True):
     """The node that is kept for a pod ("" = none), `since` and `until` when (epoch seconds), and the nodes to avoid:
     those on which a reservation of the pod ran out.
 
-    `victims` are the pods (uids) that make room on the node (203). No node is reserved for the pod before `backoff_until`
-    (139).
+    `victims` are the pods (uids) that make room for the pod (203). No node is reserved for the pod before
+    `backoff_until` (139).
     """
 
     node: str = ""
