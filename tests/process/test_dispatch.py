@@ -135,6 +135,31 @@ async def test_pods_of_a_plan_that_could_not_be_begun_are_not_counted() -> None:
     assert not ledger.assumed.of_job(job.uid)
 
 
+class OnlyMasters(Shapes):
+    """Shapes that raise an error at the worker."""
+
+    def shape(self, job: Any, role: str) -> PodShape:
+        if role == "worker":
+            raise ZeroDivisionError
+        return super().shape(job, role)
+
+
+async def test_no_pod_is_counted_if_the_shape_of_another_raises_an_error() -> None:
+    """The plan does not begin, so nothing would forget the first pod."""
+    job, ledger = make_job(), Ledger(job_of=lambda _: None, parse=lambda *_: None)
+    dispatcher = dispatch(Noted(), Plan(status=job.status), ledger=ledger)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    dispatcher.shapes = OnlyMasters()
+    meta = Meta(name=job.name, namespace=job.namespace, uid=job.uid, resource_version="1")
+    creates = tuple(CreatePod(role, 0, "n1", True, 1, (1, 2)) for role in ("master", "worker"))
+    with pytest.raises(ZeroDivisionError):
+        dispatcher.start(
+            objects.CustomObject(metadata=meta, status=objects.EMPTY), job, Plan(status=job.status, creates=creates)
+        )
+    assert not ledger.assumed.of_job(job.uid)
+
+
 class Noted:
     """An executor that does everything at once; `told` says of each plan whether the status went with it, and `events`
     are all of theirs.

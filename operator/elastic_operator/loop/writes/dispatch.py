@@ -189,8 +189,9 @@ class Dispatcher:
 
     def _assume(self, job: Job, plan: Plan) -> None:
         """Count the pods that are to be created as used, whatever the API server will answer (48)."""
-        for create in plan.creates:
-            self.ledger.assumed.add(job, create, self.shapes.shape(job, create.role))
+        shapes = [self.shapes.shape(job, create.role) for create in plan.creates]  # first: one of them may raise
+        for create, shape in zip(plan.creates, shapes, strict=True):
+            self.ledger.assumed.add(job, create, shape)
 
     async def _carry_out(self, work: _Work) -> None:
         job = work.job
