@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 
 from elastic_operator.cluster import objects
-from elastic_operator.cluster.errors import ClusterError, Conflict, Forbidden, PodRefused, TooManyRequests, Unreachable
+from elastic_operator.cluster.errors import (
+    ClusterError,
+    Conflict,
+    Fenced,
+    Forbidden,
+    PodRefused,
+    TooManyRequests,
+    Unreachable,
+)
 from elastic_operator.cluster.meta import Meta
 from elastic_operator.cluster.pruned_fields import PrunedFields
 from elastic_operator.loop.writes.dispatch import Dispatcher
@@ -79,15 +87,20 @@ async def failed_write(error: ClusterError) -> Dispatcher:
 
 
 @pytest.mark.parametrize(
-    ("error", "warnings"),
-    [(Conflict("the object has been modified", status=409), 0), (Unreachable("no answer"), 1)],
-    ids=["a write that met another", "a server out of reach"],
+    ("error", "warnings", "waits"),
+    [
+        (Conflict("the object has been modified", status=409), 0, False),
+        (Fenced("the lease is over"), 0, True),
+        (Unreachable("no answer"), 1, True),
+    ],
+    ids=["a write that met another", "another replica leads", "a server out of reach"],
 )
-async def test_only_trouble_is_warned_of(caplog, error, warnings):
+async def test_only_trouble_is_warned_of_and_counted(caplog, error, warnings, waits):
     caplog.set_level(logging.INFO)
     dispatcher = await failed_write(error)
     assert [record.levelno >= logging.WARNING for record in caplog.records].count(True) == warnings
-    assert (dispatcher.failed_writes.failed_write(make_job().uid).wait(0.0) > 0) == bool(warnings)
+    assert dispatcher.metrics.reconcile_errors._value.get() == warnings
+    assert (dispatcher.failed_writes.failed_write(make_job().uid).wait(0.0) > 0) == waits
 
 
 async def test_rejected_pods_clear_their_error_once_the_status_has_it():
@@ -132,6 +145,31 @@ async def test_pods_of_a_plan_that_could_not_be_begun_are_not_counted() -> None:
     plan = Plan(status=job.status, creates=(CreatePod("master", 0, "n1", True, 1, (1,)),))
     with pytest.raises(ZeroDivisionError):
         dispatcher.start(objects.CustomObject(metadata=meta, status=objects.EMPTY), job, plan, steps_before=broken)
+    assert not ledger.assumed.of_job(job.uid)
+
+
+class OnlyMasters(Shapes):
+    """Shapes that raise an error at the worker."""
+
+    def shape(self, job: Any, role: str) -> PodShape:
+        if role == "worker":
+            raise ZeroDivisionError
+        return super().shape(job, role)
+
+
+async def test_no_pod_is_counted_if_the_shape_of_another_raises_an_error() -> None:
+    """The plan does not begin, so nothing would forget the first pod."""
+    job, ledger = make_job(), Ledger(job_of=lambda _: None, parse=lambda *_: None)
+    dispatcher = dispatch(Noted(), Plan(status=job.status), ledger=ledger)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    dispatcher.shapes = OnlyMasters()
+    meta = Meta(name=job.name, namespace=job.namespace, uid=job.uid, resource_version="1")
+    creates = tuple(CreatePod(role, 0, "n1", True, 1, (1, 2)) for role in ("master", "worker"))
+    with pytest.raises(ZeroDivisionError):
+        dispatcher.start(
+            objects.CustomObject(metadata=meta, status=objects.EMPTY), job, Plan(status=job.status, creates=creates)
+        )
     assert not ledger.assumed.of_job(job.uid)
 
 

@@ -132,8 +132,29 @@ def test_a_pod_that_lacks_gpus_is_a_pending_pod():
     assert (pod.priority, pod.preempts, pod.unplannable, pod.has_reservation) == (7, False, "", False)
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        f"0/2 nodes are available: 2 Insufficient {GPU}.",
+        f"0/2 nodes are available: 1 Insufficient {GPU}, 1 node(s) were unschedulable. preemption: none.",
+        f"0/2 nodes are available: 1 Insufficient {GPU}.shared, 1 Insufficient {GPU}. preemption: none.",
+        f"Insufficient {GPU}",
+    ],
+)
+def test_the_scheduler_names_a_lack_of_gpus_anywhere_in_its_message(said: str):
+    world = World()
+    world.pod(said=said)
+    assert world.foreign_pods.refresh(NOW)
+
+
 NOT_ASKED_FOR: dict[str, dict[str, Any]] = {
     "it lacks cpu": {"said": "0/2 nodes are available: 2 Insufficient cpu."},
+    "it lacks a resource whose name begins like a GPU": {
+        "said": f"0/2 nodes are available: 2 Insufficient {GPU}.shared."
+    },
+    "it lacks a resource whose name goes on": {
+        "said": f"0/2 nodes are available: 2 Insufficient {GPU}-a, 1 Insufficient cpu."
+    },
     "its claim is not bound": {"said": "0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims."},
     "nobody looked at it yet": {"said": ""},
     "another scheduler's": {"schedulerName": "other"},

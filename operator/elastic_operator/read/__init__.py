@@ -11,7 +11,7 @@ All parts:
 
 Jobs:
     jobs            a job as a fact
-    job_contexts    the facts outside a job that its plan depends on
+    job_contexts    the facts outside a job that its plan depends on, and the longest grace of its pods
     specs           a job's spec and status, parsed
     shapes          the requirements of a job's pods
     priority        the priority of a job among jobs

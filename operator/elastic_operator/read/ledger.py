@@ -20,7 +20,7 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.interned import Interned
 from elastic_operator.cluster.meta import OwnerReference
 from elastic_operator.cluster.pod import Pod
-from elastic_operator.memory import EMPTY_SET, DirtyJobs, DirtySet
+from elastic_operator.memory import EMPTY_SET, DirtyJobs, DirtySet, SingleCache
 from elastic_operator.plan.facts.gpus import count_gpus
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.node import HostPort, Node, Resources
@@ -85,8 +85,8 @@ class Ledger:
         included; a foreign pod with the name of a pod of the job; or the use of a node that has refused a pod of the
         job.
         """
-        self._last_load: tuple[tuple[object, ...], Load] | None = None
-        """The last load that was read, with the parts of the pod's spec from which it was read."""
+        self._last_load: SingleCache[tuple[object, ...], Load] = SingleCache()
+        """The last load that was read. Pods of one template follow each other in a list."""
         self._loads: Interned[tuple[tuple[tuple[str, int], ...], frozenset[HostPort]], Load] = Interned()
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
@@ -324,12 +324,9 @@ class Ledger:
         return CountedPod(pod, node, load, claims, own, waits, orphan=orphan, nominated=nominated, victims=victims)
 
     def _load_of(self, pod: Pod) -> Load:
-        """The pod's load. Pods of one template follow each other in a list, so the last one is kept."""
         spec = pod.spec
         parts = spec.containers, spec.init_containers, spec.resources, spec.overhead
-        if self._last_load is None or self._last_load[0] != parts:
-            self._last_load = parts, self._load(convert.requests_of(pod), convert.host_ports_of(pod))
-        return self._last_load[1]
+        return self._last_load.get(parts, lambda: self._load(convert.requests_of(pod), convert.host_ports_of(pod)))
 
     def _own(self, pod: Pod, owner: OwnerReference | None, load: Load) -> OwnPod | None:
         """A pod of ours; None for foreign pods."""

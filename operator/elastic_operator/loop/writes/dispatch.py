@@ -15,7 +15,7 @@ from math import inf
 from typing import Any
 
 from elastic_operator.cluster import objects
-from elastic_operator.cluster.errors import ApiError, ClusterError, PodRefused, RetryPolicy, ServerError
+from elastic_operator.cluster.errors import ApiError, ClusterError, PodRefused, ServerError
 from elastic_operator.cluster.pruned_fields import PrunedFields
 from elastic_operator.loop.writes.failed_writes import EVENT_ATTEMPTS, FailedWrites, in_words
 from elastic_operator.loop.writes.plan_executor import PlanExecutor
@@ -189,8 +189,9 @@ class Dispatcher:
 
     def _assume(self, job: Job, plan: Plan) -> None:
         """Count the pods that are to be created as used, whatever the API server will answer (48)."""
-        for create in plan.creates:
-            self.ledger.assumed.add(job, create, self.shapes.shape(job, create.role))
+        shapes = [self.shapes.shape(job, create.role) for create in plan.creates]  # first: one of them may raise
+        for create, shape in zip(plan.creates, shapes, strict=True):
+            self.ledger.assumed.add(job, create, shape)
 
     async def _carry_out(self, work: _Work) -> None:
         job = work.job
@@ -224,12 +225,14 @@ class Dispatcher:
                 self.on_pods_created(job.uid)
 
     def note(self, job: Job, error: ClusterError) -> None:
-        """Count a failed try. Some of these get a log line, and one an event."""
-        self.metrics.reconcile_errors.inc()
+        """Count a failed try. Some of these get a warning in the log, and one an event, unless the error must not be
+        reported.
+        """
         failed = self.failed_writes.add(job, error, time.monotonic())
-        if error.retry_policy is RetryPolicy.DECIDE_AGAIN:
-            log.info("the job changed after the decision; the operator decides again job=%s reason=%s", job.key, error)
+        if not error.retry_policy.is_reported:
+            log.info("the plan ends early; the leader decides again job=%s reason=%s", job.key, error)
             return
+        self.metrics.reconcile_errors.inc()
         tries = failed.attempts.times
         if tries in (1, EVENT_ATTEMPTS) or tries % LOGGED_ATTEMPTS == 0:
             log.warning("a write failed job=%s attempt=%d error=%s", job.key, tries, error)

@@ -58,7 +58,7 @@ class Admissions:
 
     def serve(self, entitlement: Entitlement) -> None:
         """One round: first gangs whose nodes are being cleared (171); then jobs that run or were started, and the jobs
-        that rank before these in their teams; then all others.
+        that come before these in their teams; then all others.
 
         An entry that is preempted in this round is tried again.
         """
@@ -78,7 +78,7 @@ class Admissions:
                 _take_turns(state, some, lambda entry: self._serve(entry, entitlement))
 
     def _serve(self, entry: Entry, entitlement: Entitlement) -> None:
-        """Serve the entry once in this round, after the preempted entries of its team that rank before it."""
+        """Serve the entry once in this round, after the preempted entries of its team that come before it."""
         if entry in self._tried:
             return
         self._tried.add(entry)

@@ -7,6 +7,7 @@ room of a pod that another program has nominated is the pod's own in any case (2
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from math import inf
 from typing import Any, NamedTuple
@@ -100,7 +101,12 @@ def _is_ours_to_help(pod: objects.Pod, settings: ForeignPodSettings, *, is_reser
     if is_reserved:
         return True
     message = convert.unschedulable(pod)
-    return any(f"Insufficient {resource}" in message for resource in settings.allocation.gpu_resources)
+    return any(_is_lacking(resource, message) for resource in settings.allocation.gpu_resources)
+
+
+def _is_lacking(resource: str, message: str) -> bool:
+    """Whether kube-scheduler's message names the whole resource, and not one whose name only begins with it."""
+    return re.search(rf"Insufficient {re.escape(resource)}(?![\w/-]|\.\w)", message) is not None
 
 
 def _shape(pod: objects.Pod, volumes: VolumeFacts, settings: ForeignPodSettings) -> PodShape:
