@@ -70,8 +70,9 @@ Of taking GPUs:
     preempt         decide to delete pods for a preemptor (kueue: preempt)
     futile          of a preemption: the preemptor did not use the room (112, 139)
     eviction        the deletion of a pod for another team or for a foreign pod (kueue: evict)
-    grace           the time that a deleted pod gets to end: at most reclaim.gracePeriodSeconds of the team's policy,
-                    else the setting (`grace_ceiling` in `read.job_contexts`)
+    grace           the time that any deleted pod gets to end: at most reclaim.gracePeriodSeconds of the team's policy,
+                    else the setting (`grace_ceiling` in `read.job_contexts`). At a deletion `loop.writes.plan_executor`
+                    shortens it
     release         of a job: to give up members, for a preemptor or because it may not keep them
     defer           of a job: to release pods later, when it is known that their preemptors can use the room
     preemptor       the entry for which pods of others are preempted

@@ -12,7 +12,7 @@ All parts:
 Jobs:
     jobs            a job as a fact
     job_contexts    the facts outside a job that its plan depends on, and the longest grace of its pods
-    specs           a job's spec and status, parsed
+    specs           a job's spec and status, parsed; warnings about parts of the spec
     shapes          the requirements of a job's pods
     priority        the priority of a job among jobs
     pod_priority    the PriorityClass of a job's pods

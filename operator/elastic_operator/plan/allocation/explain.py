@@ -1,7 +1,8 @@
 """Says why a job is not bigger, or does not run: the reason and the sentence that users read.
 
 Each message states what the job requests, what is free, which limit applies, and one action. A message does not change
-while only time passes. This module reads the final state and decides nothing.
+while only time passes. This module reads the final state and decides nothing. Reasons from the job's own state, such
+as a back-off, are in `plan.job.conditions`.
 """
 
 from __future__ import annotations

@@ -16,14 +16,15 @@ Output:
     decisions       assignments, grants and nominations; plans, with all kinds of writes
 
 Rules:
-    gpus            counts GPUs: the resources in the setting flavors[].resources, MIG slices among them
+    gpus            counts GPUs. Which resources count is no code: it is the setting flavors[].resources (`GpuFlavor` in
+                    `settings`), for example nvidia.com/mig-1g.10gb for MIG slices
     pod_order       which of its own pods a job keeps first
     resize_cost     what a change of size costs a job
     node_outage     whether too many nodes are not Ready at once
     eviction_limits how many pods may be evicted at once, and within a minute
 
 Times:
-    waits           the back-offs and waits that a job's status keeps
+    waits           the back-offs and waits that a job's status keeps; any other stands in the module that waits
     futility_backoff the back-off of a preemptor that could not use the room
     times           times of statuses and conditions; `Attempts`: a wait that doubles
 

@@ -37,7 +37,8 @@ The writes for it:
 
 What users read:
     conditions      Ready, FullSize and the others that answer a question: each with its reason
-    warnings        conditions that are True only while there is something to warn about
+    warnings        which conditions are True only while there is something to warn about. A warning about a part of the
+                    spec begins in `read.specs`, one about classes or devices in `read.job_contexts`
     counts          numbers of pods, processes and GPUs
     pending_reasons why pods do not run yet
 """
