@@ -9,15 +9,12 @@ from elastic_api.template import fingerprint
 from elastic_operator.build.names import owner_reference
 from elastic_operator.build.request import BuildSettings
 from elastic_operator.cluster import objects
-from elastic_operator.cluster.errors import ServerError
-from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.stores import Stores
 from elastic_operator.loop.reclaim.admission_check import AdmissionCheck, AdmissionChecker
 from elastic_operator.loop.writes.create import Creator
 from elastic_operator.loop.writes.master import Masters, changed_route
-from elastic_operator.loop.writes.plan_executor import PlanExecutor
-from elastic_operator.plan.facts.decisions import CreatePod, Plan, Route
+from elastic_operator.plan.facts.decisions import CreatePod, Route
 from elastic_operator.pods.launcher_target import target_of
 from elastic_operator.read.shapes import Shapes
 from elastic_operator.settings import Settings
@@ -60,20 +57,6 @@ async def test_a_slice_with_the_masters_address_on_another_node_leads_wrong(sess
     moved = Route("10.1.0.5", "n2")
     assert changed_route(stores, job, moved) == moved
     await Masters(session, stores).write_endpoint_slice(job, moved)
-    assert changed_route(stores, job, moved) is None
-
-
-async def test_the_service_leads_to_the_new_master_while_a_worker_cannot_be_created(api, session):
-    job, stores = on_node({"mode": "Elastic"}), Stores(*(Store() for _ in range(8)))
-    await Creator(session, stores, BUILD).create_all(job, CREATES[:1], set())
-    await Masters(session, stores).write_endpoint_slice(job, Route("10.1.0.4", "n1"))
-    moved = Route("10.1.0.5", "n2")
-    api.always["POST"] = 503
-    executor = PlanExecutor(session, stores, EventRecorder(session, instance="operator"), BUILD)
-    with pytest.raises(ServerError):
-        await executor.carry_out(
-            job, Plan(job.status, creates=CREATES[1:], route=moved), stored_status={}, may_create=True, sent=set()
-        )
     assert changed_route(stores, job, moved) is None
 
 

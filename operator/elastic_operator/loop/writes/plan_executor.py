@@ -68,15 +68,13 @@ class PlanExecutor:
             if not await self._statuses.write(job, plan.status, stored_status=stored_status, before_delete=urgent):
                 return
             self.record_events(job, plan.events)
-        first = [self._delete(job, pod) for pod in plan.deletes]
-        if plan.membership is not None:
-            first.append(self._masters.write_membership(job, plan.membership))
-        if plan.route is not None:
-            first.append(self._masters.write_endpoint_slice(job, plan.route))
-        await gather_all(first, of=job.key)
+        writes = [self._masters.write_membership(job, plan.membership)] if plan.membership is not None else []
+        await gather_all([*writes, *(self._delete(job, pod) for pod in plan.deletes)], of=job.key)
         if plan.creates and may_create:
             await self._creator.create_all(job, plan.creates, sent)
             plan = replace(plan, status=with_created(plan.status, job, plan.creates, pods()))
+        if plan.route is not None:
+            await self._masters.write_endpoint_slice(job, plan.route)
         if (
             writes_status
             and not plan.write_status_first

@@ -179,16 +179,14 @@ class Membership:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The writes of one pass for one job, in this order: status if `write_status_first`; deletes, `membership` and
-    `route` together; creates; status; events.
+    """The writes of one pass for one job, in this order: status if `write_status_first`, deletes, creates, status,
+    events.
 
-    `membership` is written to the master of an Elastic job. `route` is the required target of the job's Service; None
-    leaves it as it is. Both are written before the creates, so that the group does not wait for pods that cannot be
-    created.
+    `membership` is written to the master of an Elastic job at the same time as the deletes.
 
     `write_status_first` is set when the status records a decision from which the other writes follow (a new
     incarnation, an end). A replica that takes over must find the decision before it finds the traces of these writes
-    (25).
+    (25). `route` is the required target of the job's Service; None leaves it as it is.
     """
 
     status: JobStatus
