@@ -199,6 +199,12 @@ def test_each_change_is_paired_with_its_answer():
     assert waits(LIFE, ["a"], until=9.0) == ([0.75], 0)
 
 
+def test_a_successor_that_is_created_before_the_deletion_is_answered_took_some_time():
+    """With a median of 0 s in its first third, a run has no growth (a division by zero)."""
+    [lost] = changes([created(WORKER, 2.99), write(DELETE, WORKER, 3.0, CLIENT, took=0.02)], ["a"], until=9.0)
+    assert lost == Change(Kind.LOST, "a", 3.0, pytest.approx(0.01), answered=True)
+
+
 def test_a_job_that_ends_before_its_lost_pod_has_a_successor_needs_none():
     writes = [each for each in LIFE if each.done != 3.25]
     assert Change(Kind.LOST, "a", 3.0, 2.5, answered=True) in changes(writes, ["a"], until=9.0)
