@@ -287,7 +287,8 @@ class JobSpec(ApiModel):
         " team's guarantee.",
     )
     suspend: bool = Field(
-        default=False, description="true: no pods. The job keeps its place in status and resumes when false."
+        default=False,
+        description="true: the operator deletes the job's pods and creates none. false: the job continues.",
     )
     active_deadline_seconds: int | None = Field(
         default=None,

@@ -62,4 +62,4 @@ def _as_written(match: re.Match[str], template: Mapping[str, Any], own_variables
 def pod_blocked(message: str) -> str:
     """A refusal that may pass without an edit (a quota, a policy, a webhook), with the remedy (27)."""
     remedy = next((remedy for sign, remedy in _REMEDIES if sign in message), "Have that changed, or the template.")
-    return f"the API server takes no more pods of this job: {shortened(message).rstrip('.')}. {remedy}"
+    return f"The API server takes no more pods of this job: {shortened(message).rstrip('.')}. {remedy}"

@@ -155,7 +155,7 @@ def _cause_in_words(known: dict[str, Any]) -> RetryCause:
         return RetryCause.NODES_NOT_PROVISIONED
     if known.get("size") is None:
         return RetryCause.POD_LOST if " losses in two minutes. " in reason else RetryCause.POD_FAILED
-    if reason.startswith("the scheduler cannot place"):
+    if reason.lower().startswith("the scheduler cannot place"):
         return RetryCause.UNSCHEDULABLE
     return RetryCause.PODS_NOT_STARTED if " has not started on node " in reason else RetryCause.FAILED_CREATE
 
@@ -167,7 +167,8 @@ class Retry(StatusModel):
     not_before: Time = Field(description="When the operator tries again.")
     attempt: int = Field(default=1, description="The number of failed tries in a row; the wait doubles with each.")
     size: int | None = Field(
-        default=None, description="The size in pods that failed; the operator tries smaller ones meanwhile."
+        default=None,
+        description="The smallest size in pods that the operator does not try before then; it tries smaller ones.",
     )
     waits_for: Literal["Nodes"] | None = Field(
         default=None, description="Nodes: the operator requests no new nodes before then; it uses existing ones."
@@ -188,9 +189,9 @@ class PodStatus(StatusModel):
     )
     role: str = Field(description="master or worker.")
     index: int = Field(default=0, description="The number at the end of its name.")
-    node: str | None = Field(default=None, description="The node to which it is bound.")
+    node: str | None = Field(default=None, description="The node that it is bound to or planned for.")
     phase: str = Field(description="The pod's own phase, or Terminating.")
-    gpus: int = Field(default=0, description="GPUs that it holds.")
+    gpus: int = Field(default=0, description="GPUs that it requests.")
     rank: int | None = Field(
         default=None, description="The rank of its first training process, in Elastic mode, if known."
     )
@@ -199,7 +200,7 @@ class PodStatus(StatusModel):
 class Change(StatusModel):
     """One change of size in the job's history."""
 
-    time: Time = Field(description="When it completed.")
+    time: Time = Field(description="When the operator decided on it, or noticed the loss.")
     from_: int = Field(alias="from", description="Pods before.")
     to: int = Field(description="Pods after.")
     reason: str = Field(description="The reason, as one CamelCase word.")
@@ -243,7 +244,7 @@ class AvoidedNode(StatusModel):
     name: str = Field(description="The node.")
     until: Time = Field(description="Until when the operator places no pod of the job there.")
     times: int = Field(default=1, description="The number of refusals in a row; the time doubles with each.")
-    reason: Text = Field(default="", description="The kubelet's last message.")
+    reason: Text = Field(default="", description="The refused pod, and the kubelet's message.")
 
 
 class Metric(StatusModel):
@@ -341,10 +342,18 @@ class JobStatus(StatusModel):
     """The status of an `ElasticPyTorchJob`."""
 
     observed_generation: int = Field(default=0, description="The metadata.generation that this status describes.")
-    replicas: int = Field(default=0, description="Pods in the running group.")
+    replicas: int = Field(
+        default=0,
+        description="The job's active pods: those that have not ended and are not being deleted, even if they do not"
+        " run yet. Autoscalers read this number.",
+    )
     target_replicas: int = Field(default=0, description="Pods that the operator grants the job now.")
-    ready_replicas: int = Field(default=0, description="Pods whose containers are ready.")
-    world_size: int = Field(default=0, description="Training processes of the pods whose main container runs.")
+    ready_replicas: int = Field(default=0, description="Active pods whose containers are all ready.")
+    world_size: int = Field(
+        default=0,
+        description="Training processes: in Elastic mode those of the group that the master reports, otherwise those of"
+        " the pods whose main container runs.",
+    )
     gpus: int = Field(default=0, description="GPUs that the job's pods hold.")
     selector: str = Field(default="", description="Label selector of the job's pods, for autoscalers.")
     incarnation: int = Field(
@@ -352,13 +361,14 @@ class JobStatus(StatusModel):
     )
     master_epoch: int | None = Field(
         default=None,
-        description="The number of masters that the job has had, in Elastic mode; pods obey only the newest.",
+        description="The number of the present or next master, in Elastic mode; pods obey only the newest master.",
     )
     master_lost_time: Time | None = Field(
-        default=None, description="Since when there has been no running master, in Elastic mode."
+        default=None, description="Since when the other pods wait for a new master, in Elastic mode."
     )
     membership_generation: int | None = Field(
-        default=None, description="The number of groups of processes so far, in Elastic mode."
+        default=None,
+        description="The number of the latest group of processes, in Elastic mode; each incarnation counts from 1.",
     )
     restarts: int = Field(default=0, description="Unplanned changes: failures and lost pods.")
     resizes: int = Field(default=0, description="Planned changes of size.")
@@ -371,7 +381,7 @@ class JobStatus(StatusModel):
         default=None, description="The latest checkpoint at any of the failures in a row."
     )
     step_at_failure: int | None = Field(default=None, description="The latest step at any of the failures in a row.")
-    start_time: Time | None = Field(default=None, description="When the job's first pods were created.")
+    start_time: Time | None = Field(default=None, description="When the operator first granted the job pods.")
     active_seconds: int | None = Field(
         default=None, description="Seconds with pods on nodes, up to the last time it had none."
     )
@@ -379,10 +389,11 @@ class JobStatus(StatusModel):
     completion_time: Time | None = Field(default=None, description="When the job ended.")
     last_resize_time: Time | None = Field(default=None, description="When the last change of size completed.")
     running_since: Time | None = Field(
-        default=None, description="Since when the current incarnation runs without a failure."
+        default=None,
+        description="Since when the job's minimum runs. Absent while fewer pods run, or while a new master is awaited.",
     )
     turn_started: Time | None = Field(
-        default=None, description="When the job's current turn began, if jobs take turns."
+        default=None, description="When the job last started from 0 pods. Its turn began then, if jobs take turns."
     )
     retry: Retry | None = Field(
         default=None, description="When the job restarts, or gets its next pods, after failures or losses."

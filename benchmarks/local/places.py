@@ -17,7 +17,7 @@ from elastic_api.parse import parse_spec
 from elastic_api.pod_names import pod_name
 from elastic_operator.build import elastic_pod, torchrun_environment
 from elastic_operator.build.request import BuildSettings
-from elastic_operator.plan.facts.decisions import CreatePod, Slot
+from elastic_operator.plan.facts.decisions import CreatePod
 from elastic_worker import contract
 
 LAUNCHER = Path(contract.__file__).with_name("__main__.py")
@@ -83,8 +83,7 @@ def launcher_variables(place: Place, *, checkpoint: Path | None) -> dict[str, st
     watched = {"checkpointPath": str(checkpoint)} if checkpoint else {}
     spec = _spec(place, runtime={"mode": "Elastic"}, elasticity={"gracePeriodSeconds": GRACE_SECONDS, **watched})
     sizes = (place.fewest, place.most)
-    slot = Slot(place.role, place.number, None, ready=True)
-    create = CreatePod(slot, place.incarnation, sizes, place.epoch)
+    create = CreatePod(place.role, place.number, None, True, place.incarnation, sizes, place.epoch)
     told = elastic_pod.environment(_Owner(), spec, create, service_ip=HERE, port=place.port, settings=BuildSettings())
     return {
         **_values(told),

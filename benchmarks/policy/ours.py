@@ -20,26 +20,20 @@ from benchmarks.policy.traces import GPUS_PER_NODE, JobTrace, Trace
 from benchmarks.policy.training import Pod, Training
 from benchmarks.policy.world import World
 from elastic_api.job import JobSpec
-from elastic_api.pod_names import pod_name
 from elastic_api.status import JobStatus
 from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.change_times import next_change
-from elastic_operator.plan.facts.allocation_inputs import (
-    AllocationInputs,
-    AllocationSettings,
-    EvictionLimits,
-    ForeignPod,
-    JobDemand,
-    JobShape,
-    Node,
-    PodShape,
-    PreemptorKey,
-)
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, AllocationSettings
 from elastic_operator.plan.facts.decisions import Assignment, CreatePod, Plan
+from elastic_operator.plan.facts.demand import JobDemand
+from elastic_operator.plan.facts.eviction_limits import EvictionLimits, PreemptorKey
+from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.group_report import GroupReport
 from elastic_operator.plan.facts.job import Job, JobContext, JobFeedback, MainContainer, OwnPod
 from elastic_operator.plan.facts.job_shape import job_shape
+from elastic_operator.plan.facts.node import Node
+from elastic_operator.plan.facts.requirements import JobShape, PodShape
 from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, Flavor, Quota, Team
 from elastic_operator.plan.job.demand import demand_of
 from elastic_operator.plan.job.observation import Observation
@@ -347,7 +341,7 @@ def _own_pod(job_name: str, pod: Pod, made: CreatePod, before: OwnPod | None, no
     """The pod as in the store; the same object as before if it has not changed."""
     runs = pod.ready <= now - EPOCH + 1e-6 or (before is not None and before.ready)
     known = before or OwnPod(
-        name=pod_name(job_name, made.role, made.index),
+        name=made.pod_name(job_name),
         uid=pod.uid,
         role=made.role,
         index=made.index,

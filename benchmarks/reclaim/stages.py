@@ -16,7 +16,7 @@ from benchmarks.live.place import KUBELETS, OPERATOR
 
 SCHEDULER = "system:kube-scheduler"
 CREATE, DELETE, BIND = "create pods", "delete pods", "create pods/binding"
-POD_STATUS, JOB_STATUS = "patch pods/status", "patch elasticpytorchjobs/status"
+POD_STATUS = "patch pods/status"
 
 
 class Stage(StrEnum):
@@ -24,7 +24,6 @@ class Stage(StrEnum):
 
     MARKED = "marked unschedulable"
     NOMINATED = "nominated"
-    WRITTEN = "victim's job told so in its status"
     DELETED = "victim deleted"
     GONE = "victim gone"
     BOUND = "bound"
@@ -85,7 +84,6 @@ def request(
     """
     stages: dict[Stage, list[float]] = {stage: [] for stage in Stage}
     seen: set[tuple[Stage, str]] = set()
-    statuses: dict[str, float] = {}
     for write in writes:
         stage = _stage_of(write, asks) if created <= write.done <= until else None
         if write.what == CREATE:
@@ -94,16 +92,7 @@ def request(
         if stage and (stage, write.name) not in seen:
             seen.add((stage, write.name))
             stages[stage].append(write.done - created)
-            if stage is Stage.DELETED and (told := statuses.get(_job_of(write.name))):
-                stages[Stage.WRITTEN].append(told - created)
-        if write.what == JOB_STATUS and write.done >= created:
-            statuses[write.name] = write.done
     return Request(pods, gpus, created, stages, evicted=len(stages[Stage.DELETED]))
-
-
-def _job_of(pod: str) -> str:
-    """The job of a pod: job-7 for job-7-worker-2."""
-    return pod.rsplit("-", 2)[0]
 
 
 def _stage_of(write: Write, asks: Callable[[str], bool]) -> Stage | None:

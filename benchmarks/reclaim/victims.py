@@ -8,7 +8,7 @@ from datetime import datetime
 
 from benchmarks.live.place import Body
 
-EVICTED = re.compile(r"(\d+) pods? (?:is|are) evicted for (.+), which (?:is|are) ")
+EVICTED = re.compile(r"(\d+) pods? (?:is|are) evicted for (.+), which (?:is|are|comes?) ")
 
 
 def evicted_for_others(jobs: Iterable[Body], *, since: float, owner: str) -> int:

@@ -33,7 +33,9 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change, and the `seconds` until the operator's answer, or until the end if there was none."""
+    """A change, and the `seconds` from the arrival of its request until the operator's answer, or until the end if
+    there was none. The operator may answer before the API server does.
+    """
 
     kind: Kind
     job: str
@@ -168,8 +170,8 @@ def changes(writes: Sequence[Write], jobs: Iterable[str], *, until: float) -> li
             # An ended job needs no new pod, and after a failure right after a change the job is tried again.
             answers = created[job] if kind is Kind.ARRIVED else [*created[job], *told[job]]
             end = min((answer.done for answer in answers if answer.received > write.received), default=None)
-            seconds = (until if end is None else end) - write.done
-            found.append(Change(kind, job, write.done, max(0.0, seconds), end is not None))
+            seconds = (until if end is None else end) - write.received
+            found.append(Change(kind, job, write.done, seconds, end is not None))
     return found
 
 

@@ -15,8 +15,8 @@ from datetime import UTC, datetime
 from benchmarks.live.audit import Write
 from benchmarks.live.errors import BenchError
 from benchmarks.live.place import CLIENT, KUBELETS, OPERATOR
-from benchmarks.react.latencies import SCALE
-from benchmarks.reclaim.stages import BIND, CREATE, DELETE, JOB_STATUS, POD_STATUS
+from benchmarks.react.latencies import JOB_STATUS, SCALE
+from benchmarks.reclaim.stages import BIND, CREATE, DELETE, POD_STATUS
 from benchmarks.scale.fill import CREATE_JOB, job_of
 
 DELETE_JOB = "delete elasticpytorchjobs"

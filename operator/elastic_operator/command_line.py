@@ -13,7 +13,6 @@ from pathlib import Path
 
 from pythonjsonlogger.json import JsonFormatter
 
-from elastic_api import crd
 from elastic_operator import process, settings
 from elastic_operator.tools import commands as tools
 from elastic_worker import contract
@@ -37,6 +36,8 @@ def main(argv: list[str] | None = None) -> int:
         case "run":
             return _run(arguments.settings)
         case "crds":
+            from elastic_api import crd
+
             sys.stdout.write(crd.generate())
         case "version":
             sys.stdout.write(_version() + "\n")

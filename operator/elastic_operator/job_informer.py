@@ -49,8 +49,8 @@ WATCH_SECONDS = 45
 EventSink = Callable[[str | None, dict[str, Any]], None]
 """The event sink, called with each event of a job: the type of the watch event, and its JSON.
 
-It is called with None and {} when kopf has listed, and with `bookmark` of a namespace, or of "", when the API server
-has answered its watch there.
+Two calls carry no job: (None, {}) after kopf's list, and `bookmark(namespace)` when the API server has answered the
+watch of that namespace ("": of all).
 """
 WatchSource = Callable[[EventSink], Coroutine[Any, Any, None]]
 """A watch that reports its events to the sink since its last list, until it ends or fails."""
@@ -91,13 +91,12 @@ class JobInformer:
         self._pages = 0
         """The pages of lists of whole jobs that were read."""
         self._as_of = float("-inf")
-        """When the last sweep that worked began (monotonic): the store is at least as new."""
+        """When the latest sweep that worked began (monotonic): the store is at least as new."""
         self._listed_at = float("-inf")
         """When kopf last listed (monotonic). The store may lack what came before, until a later sweep has worked."""
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The collections that are read."""
         return tuple(in_namespace(JOBS, namespace) for namespace in self.namespaces or ("",))
 
     def age(self) -> float:
@@ -155,7 +154,8 @@ class JobInformer:
                 self._answered_at[raw["metadata"]["namespace"]] = time.monotonic()
         elif type == "DELETED":
             try:
-                self.store.observe_deleted(raw["metadata"]["uid"], raw["metadata"]["resourceVersion"])
+                meta = raw["metadata"]
+                self.store.observe_deleted(meta["uid"], meta["resourceVersion"], namespace=meta["namespace"])
             except Exception as error:  # noqa: BLE001 - a list finds out what was deleted
                 self._report(raw, error)
                 self._listed.set()
@@ -215,7 +215,7 @@ class JobInformer:
                 worked = False
         if not worked:
             return False
-        self._as_of = began
+        self._as_of = max(self._as_of, began)  # sweeps run beside each other, and the slowest ends last
         self._swept.set()
         return True
 

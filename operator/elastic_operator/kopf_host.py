@@ -38,11 +38,9 @@ class NoDiffs(kopf.DiffBaseStorage):
     """Stores nothing on users' objects, because no change handler needs it."""
 
     def build(self, *, body: kopf.Body, extra_fields: Any = None) -> kopf.BodyEssence:
-        """Nothing."""
         return kopf.BodyEssence({})
 
     def fetch(self, *, body: kopf.Body) -> kopf.BodyEssence | None:
-        """Nothing."""
         return None
 
     def store(self, *, body: kopf.Body, patch: kopf.Patch, essence: kopf.BodyEssence) -> None:
@@ -53,7 +51,6 @@ class NoProgress(kopf.ProgressStorage):
     """Stores nothing about handlers, because event handlers have no progress."""
 
     def fetch(self, *, key: Any, body: kopf.Body) -> Any:
-        """Nothing."""
         return None
 
     def store(self, *, key: Any, record: Any, body: kopf.Body, patch: kopf.Patch) -> None:
@@ -66,7 +63,6 @@ class NoProgress(kopf.ProgressStorage):
         """Nothing."""
 
     def clear(self, *, essence: kopf.BodyEssence) -> kopf.BodyEssence:
-        """Nothing."""
         return essence
 
 

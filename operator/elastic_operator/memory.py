@@ -10,6 +10,8 @@ K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
 
+EMPTY_SET: frozenset[Any] = frozenset()
+"""The one empty set of all jobs: Python makes each empty frozenset anew, of 216 bytes (191)."""
 MAX_DIRTY = 10_000
 """The most keys that are remembered. If more keys are marked, any key counts as changed. Otherwise the set of a standby
 replica, which takes no keys, would grow without a limit.
@@ -26,14 +28,14 @@ class DirtySet(Generic[K]):
         self._keys: set[K] | None = None
 
     def mark(self, *keys: K) -> None:
-        """Note that the things with these keys may have changed."""
+        """Note that the facts behind these keys may have changed."""
         if self._keys is not None:
             self._keys.update(keys)
             if len(self._keys) > MAX_DIRTY:
                 self._keys = None
 
     def mark_all(self) -> None:
-        """Note that any thing may have changed."""
+        """Note that the facts behind any key may have changed."""
         self._keys = None
 
     def peek(self) -> Set[K] | None:
@@ -53,9 +55,9 @@ known. A process has one such set: whoever changes a fact of a job marks the job
 
 
 class KeyedCache(Generic[K, T]):
-    """Things by name, each with the key that it was made from. A thing is void when its key differs.
+    """Values by name, each with the key that the value was made from. A value is void when its key differs.
 
-    If a new thing equals the previous one, the previous object stays, so that its users see by `is` that it is
+    If a new value equals the previous value, the previous object stays, so that its users see by `is` that it is
     unchanged (23). None is not kept.
     """
 
@@ -63,60 +65,60 @@ class KeyedCache(Generic[K, T]):
         self._kept: dict[str, tuple[K, T]] = {}
 
     def get(self, name: str, key: K, make: Callable[[*Args], T], *args: *Args) -> T:
-        """The thing of that name. It is made from `args` again if `key` differs from the last one."""
+        """The value of that name. The value is made from `args` again if `key` differs from its last key."""
         previous = self._kept.get(name)
         if previous is not None and (previous[0] is key or previous[0] == key):
             return previous[1]
-        thing = make(*args)
-        if thing is None:
+        value = make(*args)
+        if value is None:
             self.drop(name)
-            return thing
-        if previous is not None and previous[1] == thing:
-            thing = previous[1]
-        self._kept[name] = key, thing
-        return thing
+            return value
+        if previous is not None and previous[1] == value:
+            value = previous[1]
+        self._kept[name] = key, value
+        return value
 
     def peek(self, name: str) -> tuple[K, T] | None:
-        """The key of the thing of that name, and the thing, void or not; None if there is none."""
+        """The key of the value of that name, and the value, void or not; None without such a value."""
         return self._kept.get(name)
 
     def names(self) -> Set[str]:
-        """The names of all things."""
+        """The names of all values."""
         return self._kept.keys()
 
     def drop(self, name: str) -> None:
-        """Forget the thing of that name, if there is one."""
+        """Forget the value of that name, if there is a value."""
         self._kept.pop(name, None)
 
     def drop_absent(self, present: Set[str]) -> None:
-        """Forget all but the things of these names."""
+        """Forget all but the values of these names."""
         drop_absent(present, self._kept)
 
 
 class SingleCache(Generic[K, T]):
-    """One thing with the key that it was made from, as in `KeyedCache`."""
+    """A single value with the key that the value was made from, as in `KeyedCache`."""
 
     def __init__(self) -> None:
         self._kept: tuple[K, T] | None = None
 
     def get(self, key: K, make: Callable[[*Args], T], *args: *Args) -> T:
-        """The thing. It is made from `args` again if `key` differs from the last key."""
+        """The value. It is made from `args` again if `key` differs from the last key."""
         previous = self._kept
         if previous is not None and (previous[0] is key or previous[0] == key):
             return previous[1]
-        thing = make(*args)
-        if previous is not None and previous[1] == thing:
-            thing = previous[1]
-        self._kept = None if thing is None else (key, thing)
-        return thing
+        value = make(*args)
+        if previous is not None and previous[1] == value:
+            value = previous[1]
+        self._kept = None if value is None else (key, value)
+        return value
 
     @property
     def last(self) -> T | None:
-        """The thing, void or not; None if there is none."""
+        """The value, void or not; None without a value."""
         return self._kept[1] if self._kept is not None else None
 
     def drop(self) -> None:
-        """Forget the thing, if there is one."""
+        """Forget the value, if there is a value."""
         self._kept = None
 
 
@@ -141,7 +143,7 @@ class PerJobMemory(Protocol):
 
 
 def drop_older_half(memory: dict[Any, Any], limit: int) -> None:
-    """If there are more than `limit` entries, drop the half of them that was put in first."""
+    """If there are more than `limit` entries, drop the half of the entries that was put in first."""
     if len(memory) > limit:
         for key in list(islice(memory, len(memory) // 2)):
             del memory[key]

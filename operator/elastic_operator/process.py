@@ -311,7 +311,6 @@ class Process:
             self.controller.forecasts.started(job.uid)
 
     def stats(self) -> OperatorStats:
-        """The present state for /metrics."""
         controller, statuses = self.controller, self.statuses
         return OperatorStats(
             leads=controller is not None,
@@ -379,8 +378,6 @@ def namespace() -> str:
 
 
 def job_informer(settings: Settings, connection: Connection, session: Session) -> JobInformer:
-    """The informer of the jobs that are served."""
-
     async def kopf(sink: EventSink) -> None:
         kopf_host = await asyncio.to_thread(_without_kubernetes, "elastic_operator.kopf_host")
         await kopf_host.Kopf(connection, informer.namespaces)(sink)
@@ -431,7 +428,6 @@ async def run(settings: Settings) -> None:
 
 
 async def _stopped() -> None:
-    """Wait for a signal."""
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, stop.set)

@@ -124,7 +124,6 @@ def _is_gone(namespaces: Reflector[objects.Namespace], informer: JobInformer, na
 
 
 def stores_of(watches: Watches) -> Stores:
-    """The stores of the watches."""
     stores = {kind: watch.store for kind, watch in watches.all.items() if kind != QUOTAS}
     renamed = {"priority_classes": stores.pop("priorityclasses"), "device_classes": stores.pop("deviceclasses")}
     return Stores(jobs=watches.informer.store, **renamed, **stores)

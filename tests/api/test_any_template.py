@@ -17,7 +17,8 @@ from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.pod import PodAnnotations
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.allocation.allocate import allocate
-from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, Node
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
+from elastic_operator.plan.facts.node import Node
 from elastic_operator.plan.job.demand import demand_of
 from elastic_operator.plan.job.observe import observe
 from elastic_operator.plan.job.reconcile import reconcile

@@ -20,8 +20,8 @@ from elastic_operator.cluster.connection import load_connection
 from elastic_operator.cluster.errors import BadRequest, NameTaken, NotFound
 from elastic_operator.cluster.events import EventRecorder, job_subject
 from elastic_operator.cluster.session import Session
-from elastic_operator.plan.facts.allocation_inputs import Load
 from elastic_operator.plan.facts.decisions import Event
+from elastic_operator.plan.facts.requirements import Load
 from elastic_operator.read import convert
 from tests.api.jobs import make_job
 from tests.apiserver.jobs_api import Jobs, accepted

@@ -32,13 +32,13 @@ def wait_limit(world: World, reason: str) -> str:
 
 def test_the_columns_show_who_borrows_and_who_lends(operators: Operators, policies: Policies, world: World) -> None:
     policies.create("a", namespaces=[world.jobs.namespace], flavors=quota(2))
-    policies.create("b", namespaces=["nobody"], flavors=quota(3, limit=1))
+    policies.create("b", namespaces=["nobody"], flavors=quota(6, limit=1))
     operators.start()
     world.start(elastic_job(big=4))
     world.wait_settled("toy", 4)
     amounts = {"GUARANTEED": 2, "USED": 4, "BORROWED": 2, "LENT": 0, "LIMIT": None, "PENDING": 0, "READY": "True"}
     policies.wait_row("a", **amounts)
-    policies.wait_row("b", GUARANTEED=3, USED=0, BORROWED=0, LENT=2, LIMIT=4, PENDING=0, READY="True")
+    policies.wait_row("b", GUARANTEED=6, USED=0, BORROWED=0, LENT=2, LIMIT=7, PENDING=0, READY="True")
     eventually("a job that runs", lambda: policies.status("a")["jobs"] == {"running": 1, "queued": 0})
     assert policies.status("a")["observedGeneration"] == 1
     assert policies.status("a")["flavors"] == [

@@ -9,8 +9,8 @@ import pytest
 from benchmarks.live.audit import Write, request_of
 from benchmarks.live.errors import BenchError
 from benchmarks.live.place import CLIENT, KUBELETS, OPERATOR
-from benchmarks.react.latencies import SCALE
-from benchmarks.reclaim.stages import BIND, CREATE, DELETE, JOB_STATUS, POD_STATUS, SCHEDULER
+from benchmarks.react.latencies import JOB_STATUS, SCALE
+from benchmarks.reclaim.stages import BIND, CREATE, DELETE, POD_STATUS, SCHEDULER
 from benchmarks.scale.churn import STORIES, Step, missing_nodes
 from benchmarks.scale.churned import Change, Churned, Kind, Mark, changes, waits
 from benchmarks.scale.fill import CREATE_JOB
@@ -197,6 +197,12 @@ def test_each_change_is_paired_with_its_answer():
         Change(Kind.ENDED, "a", 5.0, 0.5, answered=True),
     ]
     assert waits(LIFE, ["a"], until=9.0) == ([0.75], 0)
+
+
+def test_a_successor_that_is_created_before_the_deletion_is_answered_took_some_time():
+    """With a median of 0 s in its first third, a run has no growth (a division by zero)."""
+    [lost] = changes([created(WORKER, 2.99), write(DELETE, WORKER, 3.0, CLIENT, took=0.02)], ["a"], until=9.0)
+    assert lost == Change(Kind.LOST, "a", 3.0, pytest.approx(0.01), answered=True)
 
 
 def test_a_job_that_ends_before_its_lost_pod_has_a_successor_needs_none():

@@ -8,7 +8,7 @@ from elastic_api.nnodes import frozen_nnodes
 from elastic_api.parse import parse_spec
 from elastic_operator.build.pod import build_pod
 from elastic_operator.build.request import BuildSettings
-from elastic_operator.plan.facts.decisions import CreatePod, Slot
+from elastic_operator.plan.facts.decisions import CreatePod
 from elastic_worker.contract import MASTER_PORT
 from tests.api.jobs import make_template
 
@@ -44,8 +44,7 @@ def make_pod(
     port: int = MASTER_PORT,
 ) -> dict[str, Any]:
     spec = spec or make_spec()
-    slot = Slot(role, index, node, ready=True)
-    create = CreatePod(slot, incarnation, nnodes or frozen_nnodes(spec), master_epoch, membership)
+    create = CreatePod(role, index, node, True, incarnation, nnodes or frozen_nnodes(spec), master_epoch, membership)
     create = replace(create, own_class=own_class)
     return build_pod(Owner(), spec, create, service_ip=service_ip, settings=settings or BuildSettings(), port=port)
 

@@ -13,7 +13,7 @@ WANTS = (
     "The job gets 2 of 3 pods. 1 more needs 4 nvidia.com/gpu on one node; 2 usable nodes have 0 of 8 GPUs free."
     " Add a node, or wait."
 )
-TAKEN = "Shrinks from 3 to 2 pods: 4 GPUs go to pod vision/notebook, whose team is guaranteed them."
+TAKEN = "The job shrinks from 3 to 2 pods: 4 GPUs go to pod vision/notebook, whose team is guaranteed them."
 
 
 def ago(seconds: float) -> str:

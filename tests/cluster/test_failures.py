@@ -22,7 +22,7 @@ def test_crash_at_import_fails_the_job_after_three_incarnations(team):
     assert (failed["status"], failed["reason"], stalled["status"]) == ("True", "RestartLimitReached", "True")
     for words in ("rank", "exit code 1", "Traceback (most recent call last)", "No module named 'no_such_module'"):
         assert words in failed["message"]
-    assert "(failure 3 in a row)" in failed["message"]
+    assert "This is failure 3 in a row without progress" in failed["message"]
     assert status["lastFailure"]["logTail"][-1] == "ModuleNotFoundError: No module named 'no_such_module'"
     assert (status["failures"], status["incarnation"]) == (3, 3)
     assert "RestartLimitReached" in team.wait(

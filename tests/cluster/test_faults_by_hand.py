@@ -86,7 +86,7 @@ def test_orphans_of_a_job_are_listed_with_their_delete_command(team):
     before, uid = team.uids(), team.job()["metadata"]["uid"]
     team.kubectl("delete", PLURAL, "toy", "--cascade=orphan", "--wait")
     team.apply(wanted)
-    told = team.wait("a word of what is left", lambda: re.search(r"left behind, run: (kubectl .*)$", message(team)))
+    told = team.wait("a word of what is left", lambda: re.search(r"left behind: `(kubectl .*)`\.$", message(team)))
     assert all(name in message(team) for name in before)
     assert left(team, uid).keys() == {"Pod", "Service", "EndpointSlice", "NetworkPolicy"}
     assert left(team, uid)["Pod"] == sorted(before)

@@ -77,7 +77,7 @@ def test_missing_image_is_reported_and_other_pods_continue(training):
     assert training.is_untouched()
     training.worker_told_to_go()
     training.trains(1)
-    told = training.says("Ready", "1 of 2 pods run. toy-worker-", "ImagePull", IMAGE)
+    told = training.says("Ready", "1 of 2 pods runs. toy-worker-", "ImagePull", IMAGE)
     assert told["reason"] == "Degraded"
     training.node().give_image(images.base(Progress(quiet=True)).archive)
     training.trains(2)

@@ -66,7 +66,7 @@ async def test_a_pod_that_is_there_already_and_ours_is_created(session):
 @pytest.mark.parametrize(
     ("there", "deleting", "message"),
     [
-        (pod_dict(), False, "has no owner: delete that pod, or give the job another name"),
+        (pod_dict(), False, "has no owner. Delete that Pod, or give the job another name."),
         (pod_dict(owners=(owner("x", kind="ReplicaSet", name="web"),)), False, "belongs to ReplicaSet web"),
         (pod_dict(owners=(owner(controller=False),)), False, "has no owner"),
         (pod_dict(owners=(owner("old-uid"),)), False, "belongs to ElasticPyTorchJob toy"),
@@ -173,7 +173,7 @@ async def test_a_service_that_goes_between_two_looks_is_created(api, session):
 
 async def test_a_service_of_that_name_that_is_another_s_is_left_alone(api, session):
     api.put(f"{SERVICES}/toy-master", service(ownerReferences=[]))
-    left = r"Service toy-master exists and has no owner: .* run: kubectl -n \S+ delete pods,services,"
+    left = r"Service toy-master exists and has no owner. .* left behind: `kubectl -n \S+ delete pods,services,"
     with pytest.raises(NameTaken, match=left):
         await api_requests.ensure_service(session, service(), job_uid=JOB_UID)
 

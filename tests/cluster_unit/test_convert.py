@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from elastic_operator.plan.facts import allocation_inputs as model
+from elastic_operator.plan.facts import node as model
 from elastic_operator.plan.facts.job import LastOutput, MainContainer, OwnPod
+from elastic_operator.plan.facts.requirements import Load
 from elastic_operator.read import convert
 from elastic_worker import contract
 from tests.cluster_unit.build import node, pod
@@ -14,7 +15,7 @@ CREATED = 1767225600.0
 
 
 def own(**fields) -> OwnPod:
-    return convert.own_pod(pod(**fields), model.Load({}), role="worker", index=3)
+    return convert.own_pod(pod(**fields), Load({}), role="worker", index=3)
 
 
 @pytest.mark.parametrize(
@@ -28,7 +29,7 @@ def own(**fields) -> OwnPod:
 )
 def test_the_master_s_number_and_what_it_was_told_are_read_of_masters_only(role, epoch, read):
     notes = {"elastic-pytorch.dev/master-epoch": epoch, "elastic-pytorch.dev/membership": "{}"}
-    found = convert.own_pod(pod(annotations=notes), model.Load({}), role=role, index=0)
+    found = convert.own_pod(pod(annotations=notes), Load({}), role=role, index=0)
     assert (found.master_epoch, found.membership) == read
 
 
@@ -183,7 +184,7 @@ def unplaced(reason: str, gates: tuple[str, ...] = ()) -> OwnPod:
         ("SchedulingGated", (), ""),  # its gates have just gone, and kube-scheduler has not looked at it yet
         ("Unschedulable", ("a.example/quota",), ""),  # what is said of it is old
         ("Unschedulable", (), "why"),
-        ("SchedulerError", (), "why"),
+        ("SchedulerError", (), ""),  # kube-scheduler failed, and tries the pod again
         ("", (), "why"),
     ],
 )
@@ -192,7 +193,11 @@ def test_no_scheduler_has_tried_to_place_a_pod_that_waits_for_its_gates(reason, 
     assert (found.unschedulable, found.gates) == (message, gates)
 
 
-@pytest.mark.parametrize(("reason", "message"), [("Unschedulable", "why"), ("SchedulerError", ""), ("", "")])
+def test_an_error_of_the_scheduler_is_kept_with_its_message_while_the_pod_waits():
+    assert (unplaced("SchedulerError").scheduler_error, unplaced("Unschedulable").scheduler_error) == ("why", "")
+
+
+@pytest.mark.parametrize(("reason", "message"), [("Unschedulable", "why"), ("SchedulerError", ""), ("", "why")])
 def test_room_is_made_for_a_pod_of_others_only_if_its_scheduler_says_that_it_finds_none(reason, message):
     condition = {"type": "PodScheduled", "status": "False", "reason": reason, "message": "why"}
     assert convert.unschedulable(pod(status={"conditions": [condition]})) == message

@@ -126,6 +126,25 @@ async def test_jobs_that_were_listed_since_the_time_in_question_are_not_listed_a
         assert len(api.headers) == 1
 
 
+async def test_a_slow_list_that_began_earlier_makes_the_store_no_older(api, session):
+    async def late(request):
+        await asyncio.sleep(9)
+        return await api.answer(request)
+
+    async with feeding(session) as informer:
+        api.always["LIST"] = late
+        slow = asyncio.create_task(informer.catch_up())
+        await asyncio.sleep(1)
+        del api.always["LIST"]
+        since = time.monotonic()
+        await asyncio.sleep(1)
+        await informer.catch_up()
+        await slow
+        api.headers.clear()
+        await informer.catch_up(since)
+        assert api.headers == []
+
+
 async def test_a_deletion_that_a_list_does_not_know_of_yet_is_not_asked_about_again(api, session):
     one, two = put(api, "one"), put(api, "two")
     async with feeding(session) as informer:

@@ -14,13 +14,15 @@ from elastic_api.pod_names import parse_pod_name
 from elastic_operator.cluster.objects import CustomObject
 from elastic_operator.cluster.pod import Pod
 from elastic_operator.cluster.store import Store
-from elastic_operator.plan.facts.allocation_inputs import Node, PodShape
 from elastic_operator.plan.facts.decisions import Slot
+from elastic_operator.plan.facts.node import Node
+from elastic_operator.plan.facts.requirements import PodShape
 from elastic_operator.read import convert
 from elastic_operator.read.assumed_pods import ASSUMED_SECONDS
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.terminating_pods import OVERDUE_SECONDS
 from elastic_worker import contract
+from tests.build.objects import Owner
 from tests.cluster_unit.build import JOB_UID, owner, pod, stored_job
 
 GPU = "nvidia.com/gpu"
@@ -48,7 +50,7 @@ def own(name: str = "toy-worker-0", *, node: str = "n1", gpus: int = 1, **fields
 def assume_worker(ledger: Ledger, index: int, *, node: str = "n1", gpus: int = 1) -> str:
     """The job's worker of that index is being created."""
     slot, shape = Slot("worker", index, node, ready=True), PodShape({GPU: gpus}, gpus)
-    return ledger.assumed.add(job_uid=JOB_UID, namespace="a", name=f"toy-worker-{index}", slot=slot, shape=shape)
+    return ledger.assumed.add(Owner("a", "toy", JOB_UID), slot, shape)
 
 
 def test_gpus_are_summed_over_all_resources_that_count_as_such():
@@ -66,6 +68,22 @@ def test_equal_parts_of_a_job_s_pods_are_one_object():
     assert one.main.running_since is not None
     for name in ("requests", "host_ports", "main", "nnodes", "created"):
         assert getattr(one, name) is getattr(two, name), name
+
+
+def test_the_requests_of_pods_of_one_template_are_read_once(monkeypatch):
+    read, requests_of = list[str](), convert.requests_of
+
+    def counted(made: Pod) -> dict[str, int]:
+        read.append(made.metadata.name)
+        return requests_of(made)
+
+    monkeypatch.setattr(convert, "requests_of", counted)
+    overhead = {"containers": [{"name": "c", "image": "i"}], "overhead": {GPU: "1"}}
+    pods = own("toy-worker-0"), own("toy-worker-1"), own("toy-worker-2", gpus=2), own("toy-worker-3")
+    more = (own(f"toy-worker-{index}", spec=spec) for index, spec in ((4, overhead), (5, overhead | {"overhead": {}})))
+    ledger = ledger_of(*pods, *more)
+    assert [pod.gpus for pod in ledger.own_pods(JOB_UID)] == [1, 1, 2, 1, 1, 0]
+    assert read == [f"toy-worker-{index}" for index in (0, 2, 3, 4, 5)]
 
 
 def test_bound_pods_use_their_node_and_others_use_nothing():

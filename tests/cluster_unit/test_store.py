@@ -68,6 +68,17 @@ def test_tombstones_are_given_up_after_minutes():
     assert "uid-p" in store
 
 
+def test_a_late_event_of_a_forgotten_tombstone_is_news_without_another_deletion():
+    now = 0.0
+    store = Store[Pod](now=lambda: now)
+    store.observe_deleted("uid-p", "7")
+    now = TOMBSTONE_SECONDS + 1
+    store.observe(pod("other", rv=8))
+    assert not store._tombstones
+    store.observe(pod(rv=6))
+    assert "uid-p" in store
+
+
 def test_a_list_removes_objects_that_it_lacks_unless_they_are_newer():
     store = Store[Pod]()
     store.observe(pod("old", rv=3))
@@ -108,6 +119,28 @@ def test_after_a_reset_older_versions_count_again():
     assert changes == [("91", "-"), ("90", "3"), ("-", "2")]
     assert store.named("lost", "a") is None
     store.observe(pod("undone", rv=4))
+    assert store.get("uid-undone").metadata.resource_version == "4"
+
+
+@pytest.mark.parametrize("was_known", [True, False], ids=["a known object", "an object that only its deletion named"])
+def test_a_reset_of_one_namespace_keeps_the_deletions_of_the_others(was_known):
+    store = Store[Pod]()
+    if was_known:
+        store.observe(pod(namespace="b", rv=90))
+    store.observe_deleted("uid-p", "95", namespace="" if was_known else "b")
+    store.observe_deleted("uid-undone", "96", namespace="a")
+    store.reset([pod("kept", namespace="a", rv=3)], within="a")
+    store.observe(pod(namespace="b", rv=94))
+    assert "uid-p" not in store
+    store.observe(pod("undone", namespace="a", rv=4))
+    assert "uid-undone" in store
+
+
+def test_an_object_that_a_reset_lists_is_news_although_its_deletion_named_no_namespace():
+    store = Store[Pod]()
+    store.observe_deleted("uid-undone")
+    store.reset([pod("undone", namespace="a", rv=3)], within="a")
+    store.observe(pod("undone", namespace="a", rv=4))
     assert store.get("uid-undone").metadata.resource_version == "4"
 
 

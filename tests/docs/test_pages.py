@@ -203,7 +203,7 @@ def test_what_is_remembered_by_key_is_in_the_table_of_such_memories():
     assert named == remember
 
 
-@pytest.mark.parametrize("folder", ["plan/allocation", "loop", "read", "pods"])
+@pytest.mark.parametrize("folder", ["plan/allocation", "plan/facts", "plan/job", "loop", "read", "pods", "tools"])
 def test_the_page_of_a_folder_says_of_each_module_what_it_does(folder):
     where = REPOSITORY / "operator/elastic_operator" / folder
     page = (where / "__init__.py").read_text().partition("\nWords")[0]

@@ -1,5 +1,6 @@
 """Builders for the tests of a job's life: jobs, pods and grants with defaults, times in seconds from START."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from math import inf
@@ -98,7 +99,9 @@ def with_facts(job, **fields):
     return replace(job, **fields)
 
 
-def make_grant(*, keep=(), create=(), release=(), limit=SizeReason.AT_MAXIMUM, message="told", ready=True):
+def make_grant(
+    *, keep=(), create=(), release=(), limit=SizeReason.AT_MAXIMUM, message="There is a reason.", ready=True
+):
     slots = tuple(Slot(name.split("-")[0], int(name.split("-")[1]), "n1", ready) for name in create)
     return Grant(Assignment(len(keep) + len(create), _uids(keep), _uids(release), slots), Reason(limit, message))
 
@@ -117,7 +120,19 @@ def see(job, *, now=200.0, unready=None) -> Observation:
 
 def plan(job, grant=None, *, now=200.0, unready=None) -> Plan:
     obs = see(job, now=now, unready=unready)
-    return reconcile(obs, grant if obs.wants_pods else None, now=START + now)
+    planned = reconcile(obs, grant if obs.wants_pods else None, now=START + now)
+    assert not list(fragments(planned, before=job.status)), "users read whole sentences only"
+    return planned
+
+
+def fragments(planned: Plan, *, before: JobStatus) -> Iterator[str]:
+    """The new texts for users in the plan that do not end as a sentence."""
+    status = planned.status
+    told = [one for one in status.conditions if one not in before.conditions]
+    changes = [change for change in status.history if change not in before.history]
+    waits = [one for one in (status.retry, status.failed_size) if one not in (None, before.retry, before.failed_size)]
+    texts = [one.message for one in (*told, *planned.events, *changes)] + [one.reason for one in waits]
+    return (text for text in texts if text and not text.endswith("."))
 
 
 def reasons(planned: Plan) -> dict[str, tuple[str, str]]:

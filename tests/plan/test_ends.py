@@ -217,7 +217,7 @@ def test_what_the_api_server_refuses_is_an_invalid_spec():
 def test_trouble_with_writes_is_told():
     job = make_job((), status=make_status(replicas=0), write_error="exceeded quota: pods=0")
     planned = plan(job, make_grant(create=["master-0", "worker-0"]))
-    assert planned.status.condition("Ready").message == "exceeded quota: pods=0"
+    assert planned.status.condition("Ready").message == "exceeded quota: pods=0."
 
 
 def test_a_start_the_scheduler_cannot_place_is_taken_back_and_tried_later():
@@ -249,8 +249,17 @@ def test_pods_wait_for_their_scheduling_gates_as_long_as_it_takes_and_name_them(
     assert (planned.deletes, planned.status.retry) == ((), None)
     who, gates = "toy-master-0, toy-worker-0", "kueue.x-k8s.io/topology, example.com/quota"
     told = planned.status.condition("Ready").message
-    assert f"{who}: kube-scheduler does not look at it before its scheduling gates are removed: {gates}" in told
-    assert "no scheduler has tried it" not in told
+    assert f"kube-scheduler does not look at {who} before these scheduling gates are removed: {gates}." in told
+    assert "No scheduler has tried" not in told
+
+
+def test_pods_wait_while_the_scheduler_itself_fails_and_name_its_error():
+    pods = group(1, scheduler_error="running Bind plugin: timeout", **UNSEEN)
+    planned = plan(make_job(pods, status=make_status()), BOTH, now=86_400)
+    assert (planned.deletes, planned.status.retry) == ((), None)
+    told = planned.status.condition("Ready").message
+    who = "toy-master-0, toy-worker-0"
+    assert told == f"0 of 2 pods run. The scheduler failed, and tries {who} again: running Bind plugin: timeout."
 
 
 def test_a_gated_newcomer_of_a_running_job_is_not_taken_back():
@@ -275,7 +284,7 @@ def test_pods_that_wait_for_the_same_are_named_together():
     pods = group(63, phase="Pending", main=main)
     planned = plan(make_job(pods, status=make_status(target_replicas=64)), make_grant(keep=[pod.name for pod in pods]))
     named = "toy-master-0, toy-worker-0, toy-worker-1, toy-worker-2, toy-worker-3 and 59 more"
-    expected = f"0 of 64 pods run. {named}: ImagePullBackOff: no such image"
+    expected = f"0 of 64 pods run. {named} cannot start: ImagePullBackOff: no such image."
     assert planned.status.condition("Ready").message == expected
 
 
@@ -287,7 +296,7 @@ def test_of_many_reasons_to_wait_the_first_are_told():
     planned = plan(make_job(pods, status=make_status(target_replicas=10)), make_grant(keep=[pod.name for pod in pods]))
     told = planned.status.condition("Ready").message
     assert told.count("CrashLoopBackOff") == 5
-    assert told.endswith("toy-worker-3: CrashLoopBackOff: pod=toy-worker-3; 5 more pods wait")
+    assert told.endswith("toy-worker-3 cannot start: CrashLoopBackOff: pod=toy-worker-3. 5 more pods wait.")
 
 
 def test_pods_that_no_scheduler_looks_at_are_told_after_their_time():
@@ -297,7 +306,7 @@ def test_pods_that_no_scheduler_looks_at_are_told_after_their_time():
     assert planned.requeue_at == START + 130
     told = plan(make_job(pods, status=make_status()), BOTH, now=130).status.condition("Ready").message
     who = "toy-master-0, toy-worker-0"
-    assert told == f"0 of 2 pods run. {who}: no scheduler has tried it within 30 s. Check that kube-scheduler runs."
+    assert told == f"0 of 2 pods run. No scheduler has tried {who} within 30 s. Check that kube-scheduler runs."
 
 
 def test_a_scheduler_that_does_not_run_is_named():
@@ -312,7 +321,7 @@ def test_a_running_job_whose_newcomer_no_scheduler_looks_at_says_which():
     job = make_job((*group(1), late), status=started(2))
     planned = plan(job, make_grant(keep=["master-0", "worker-0", "worker-1"]))
     assert reasons(planned)["Ready"] == ("True", "Degraded")
-    assert "toy-worker-1: no scheduler has tried it" in planned.status.condition("Ready").message
+    assert "No scheduler has tried toy-worker-1 within" in planned.status.condition("Ready").message
 
 
 def test_below_its_minimum_a_job_says_that_training_stands():
@@ -322,7 +331,9 @@ def test_below_its_minimum_a_job_says_that_training_stands():
 
 
 def test_giving_everything_back_ends_the_incarnation():
-    planned = plan(make_job(status=started()), make_grant(release=["master-0", "worker-0"], message="others first"))
+    planned = plan(
+        make_job(status=started()), make_grant(release=["master-0", "worker-0"], message="Others are first.")
+    )
     assert (planned.status.incarnation, planned.status.target_replicas) == (2, 0)
     assert len(planned.deletes) == 2
 

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from elastic_api.status import Change, Retry, RetryCause
-from elastic_operator.plan.facts.allocation_inputs import JobShape, PodShape
+from elastic_operator.plan.facts.demand import PreemptionBar
 from elastic_operator.plan.facts.job import FlapWindow, MainContainer
+from elastic_operator.plan.facts.requirements import JobShape, PodShape
 from elastic_operator.plan.facts.times import seconds
 from elastic_operator.plan.facts.waits import HELD_SECONDS, may_flap
 from elastic_operator.plan.job.demand import demand_of
@@ -153,8 +154,8 @@ def test_while_it_is_held_it_gets_no_more_and_others_may_take_what_is_theirs():
     shape = JobShape(PodShape({}), PodShape({}))
     demand = frozen_demand(demand_of(seen, shape))
     assert demand.sizes == (2, 3)
-    assert demand.wants
-    assert not demand.may_preempt
+    assert demand.wants_pods
+    assert demand.preemption_bar is PreemptionBar.GETS_NO_PODS
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from tests.plan.jobs import (
 )
 
 SPEC = make_spec(minReplicas=2, maxReplicas=8, allowedReplicas=[4, 8])
-QUOTA = "the API server takes no more pods of this job: exceeded quota. Wait."
+QUOTA = "The API server takes no more pods of this job: exceeded quota. Wait."
 FOUR = ["master-0", "worker-0", "worker-1", "worker-2"]
 
 

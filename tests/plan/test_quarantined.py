@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from elastic_api.status import ConditionType, JobStatus
+from elastic_api.status import ConditionType, JobStatus, PodStatus
 from elastic_operator.plan.allocation.allocate import allocate
-from elastic_operator.plan.facts.job import Quarantined
+from elastic_operator.plan.facts.job import Quarantined, listed_workers
 from elastic_operator.plan.job.quarantined import demand_in_quarantine, plan_in_quarantine
 from tests.plan.allocate.world import NOW, make_inputs, make_node
 from tests.plan.allocate.world import make_job as demand
@@ -72,6 +72,14 @@ def test_the_size_that_is_written_down_is_that_of_the_pods_that_stay():
     job = make_job(tuple(pods(*ALL)), status=replaced(started(), target_replicas=9), quarantine=Quarantined("made up"))
     gone = plan_in_quarantine(job, [job.pods[-1].uid], NOW).status
     assert (gone.target_replicas, gone.history[0].to) == (2, 2)
+
+
+def test_a_pod_that_it_gave_up_is_not_listed_as_alive():
+    """Otherwise the pod counts as evicted once more when the quarantine is over (203)."""
+    listed = [PodStatus(name=p.name, uid=p.uid, role=p.role, node=p.node, phase="Running") for p in pods(*ALL)]
+    job = make_job(tuple(pods(*ALL)), status=replaced(started(2), pods=listed), quarantine=Quarantined("made up"))
+    status = plan_in_quarantine(job, ["uid-worker-1"], NOW).status
+    assert (status.target_replicas, listed_workers(status)) == (2, {"uid-worker-0"})
 
 
 def test_a_job_that_has_ended_stays_as_it_is():

@@ -8,9 +8,10 @@ import pytest
 
 from elastic_api.job import CleanPodPolicy
 from elastic_api.status import ConditionType
-from elastic_operator.plan.facts.allocation_inputs import PodShape
 from elastic_operator.plan.facts.decisions import Grant
+from elastic_operator.plan.facts.demand import PreemptionBar
 from elastic_operator.plan.facts.job_shape import job_shape
+from elastic_operator.plan.facts.requirements import PodShape
 from elastic_operator.plan.facts.team import Flavor
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.demand import demand_of
@@ -78,10 +79,10 @@ def test_pods_hold_what_they_have_where_nobody_else_says_what_becomes_of_them(jo
 def test_what_a_job_that_is_over_holds_goes_before_anybody_else_s_and_pod_by_pod():
     for job in (replace(unread(group(2)), deleted=True), make_job(group(2), status=FINISHED)):
         claim = demand_of_pods(job, job.pods, "h100")
-        assert (claim.priority, claim.sizes, claim.may_preempt, claim.shape.flavor) == (
+        assert (claim.priority, claim.sizes, claim.preemption_bar, claim.shape.flavor) == (
             LOWEST_PRIORITY,
             (),
-            False,
+            PreemptionBar.GETS_NO_PODS,
             "h100",
         )
         assert [member.uid for member in claim.members] == ["uid-master-0", "uid-worker-0", "uid-worker-1"]
@@ -90,7 +91,7 @@ def test_what_a_job_that_is_over_holds_goes_before_anybody_else_s_and_pod_by_pod
 def test_an_unreadable_job_that_may_run_keeps_its_priority_and_the_size_of_its_pods():
     job = with_facts(unread(group(3)), priority=7)
     claim = demand_of_pods(job, job.pods, "h100")
-    assert (claim.priority, claim.sizes, claim.may_preempt) == (7, (2, 3, 4), False)
+    assert (claim.priority, claim.sizes, claim.preemption_bar) == (7, (2, 3, 4), PreemptionBar.GETS_NO_PODS)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +155,12 @@ class TestAJobWhoseSpecIsNoUse:
         shape = job_shape(SHAPE, SHAPE, flavors=[Flavor()])
         demand = frozen_demand(demand_of(seen, shape))
         assert seen.wants_pods
-        assert (demand.sizes, demand.may_preempt, demand.wants, len(demand.members)) == ((2, 3), False, True, 3)
+        assert (demand.sizes, demand.preemption_bar, demand.wants_pods, len(demand.members)) == (
+            (2, 3),
+            PreemptionBar.GETS_NO_PODS,
+            True,
+            3,
+        )
 
     def test_gets_no_pods_though_there_is_room_for_what_it_lost(self, why):
         done = planned(

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from elastic_api.status import Change, SizeReason
+from elastic_api.status import Change, PodStatus, SizeReason
 from elastic_operator.plan.facts.decisions import Route
 from tests.plan.jobs import (
     BOTH,
@@ -50,17 +50,19 @@ def test_a_start_waits_for_a_master_name_that_belongs_to_somebody_else():
     assert plan(job, make_grant(create=["master-0", "worker-0"])).creates == ()
 
 
-@pytest.mark.parametrize(("granted", "phase", "first"), [(2, "Starting", "0 of 2 pods run."), (0, "Queued", "no room")])
+@pytest.mark.parametrize(
+    ("granted", "phase", "first"), [(2, "Starting", "0 of 2 pods run."), (0, "Queued", "There is no room.")]
+)
 def test_what_an_earlier_job_left_behind_is_named_with_the_command_that_removes_it(granted, phase, first):
     names = frozenset({"toy-worker-0", "toy-master-0"})
     status = make_status(replicas=0, target_replicas=granted)
     job = make_job((), status=status, foreign_names=names)
     wanted = ["master-0", "worker-0"] if granted else []
-    planned = plan(job, make_grant(create=wanted, limit=SizeReason.INSUFFICIENT_NODES, message="no room"))
+    planned = plan(job, make_grant(create=wanted, limit=SizeReason.INSUFFICIENT_NODES, message="There is no room."))
     assert reasons(planned)["Ready"] == ("False", phase)
     told = planned.status.condition("Ready").message
     assert told.startswith(f"{first} toy-master-0, toy-worker-0 do not belong to this job")
-    assert told.endswith("-l 'elastic-pytorch.dev/job-name=toy,elastic-pytorch.dev/job-uid!=job-uid'")
+    assert told.endswith("-l 'elastic-pytorch.dev/job-name=toy,elastic-pytorch.dev/job-uid!=job-uid'`.")
 
 
 def test_of_pods_that_an_earlier_job_left_behind_it_is_told_rather_than_of_its_service():
@@ -72,10 +74,10 @@ def test_of_pods_that_an_earlier_job_left_behind_it_is_told_rather_than_of_its_s
 
 def test_a_job_without_room_is_queued_and_says_why():
     job = make_job((), status=make_status(replicas=0, target_replicas=0))
-    planned = plan(job, make_grant(limit=SizeReason.INSUFFICIENT_NODES, message="no room"))
+    planned = plan(job, make_grant(limit=SizeReason.INSUFFICIENT_NODES, message="There is no room."))
     assert reasons(planned)["Ready"] == ("False", "Queued")
     assert reasons(planned)["FullSize"] == ("False", "InsufficientNodes")
-    assert planned.status.condition("Ready").message == "no room"
+    assert planned.status.condition("Ready").message == "There is no room."
 
 
 def test_a_complete_group_is_running():
@@ -91,7 +93,7 @@ def test_settling_again_on_its_own_status_changes_nothing():
     job = make_job(status=started())
     first = plan(job, BOTH)
     second = plan(replace(job, status=first.status), BOTH, now=260)
-    assert second.status == first.status
+    assert second.status is first.status, "a leader keeps it once, not twice (191)"
     assert second.events == ()
 
 
@@ -121,6 +123,75 @@ def test_a_shrink_takes_the_highest_worker_first_and_is_not_a_loss_afterwards():
     assert reasons(later)["Ready"] == ("True", "Resizing")
 
 
+def listed(pods):
+    """The list of these pods in a status."""
+    return [PodStatus(name=p.name, uid=p.uid, role=p.role, index=p.index, node=p.node, phase="Running") for p in pods]
+
+
+def evicted_for_a_notebook():
+    """A job with two workers, one of which is released for a foreign pod."""
+    job = make_job(group(2), status=started(2, pods=listed(group(2))))
+    grant = make_grant(keep=["master-0", "worker-0"], release=["worker-1"], limit=SizeReason.INSUFFICIENT_NODES)
+    return job, replace(grant, preemptors={"n": "owners/notebook"}, reclaimed=True, only_for_foreign_pods=True)
+
+
+def test_a_pod_is_evicted_for_a_foreign_pod_before_the_status_says_so():
+    job, grant = evicted_for_a_notebook()
+    planned = plan(job, grant)
+    assert (names(planned.deletes), planned.write_status_first) == (["toy-worker-1"], False)
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        pytest.param({"only_for_foreign_pods": False}, id="a job takes the room, and has no reservation"),
+        pytest.param({"pods": []}, id="the status does not list the pod"),
+        pytest.param({"pods_not_listed": 1}, id="the status does not list all pods"),
+    ],
+)
+def test_an_eviction_that_a_later_leader_could_not_explain_is_written_first(what):
+    job, grant = evicted_for_a_notebook()
+    status = {name: value for name, value in what.items() if name != "only_for_foreign_pods"}
+    grant = replace(grant, only_for_foreign_pods=what.get("only_for_foreign_pods", True))
+    assert plan(replace(job, status=job.status.model_copy(update=status)), grant).write_status_first
+
+
+def test_the_eviction_of_a_master_that_is_created_elsewhere_is_written_first():
+    """A later leader that finds no master counts all pods as lost."""
+    job, grant = evicted_for_a_notebook()
+    grant = replace(grant, assignment=make_grant(create=["master-0"], release=["master-0", "worker-0"]).assignment)
+    planned = plan(replace(job, spec=make_spec(minReplicas=1), pods=group(1, nnodes=(1, 8))), grant)
+    assert (names(planned.deletes), planned.status.target_replicas) == (["toy-worker-0", "toy-master-0"], 1)
+    assert planned.write_status_first
+
+
+def test_an_eviction_that_was_not_written_is_recorded_as_one_and_not_as_a_loss():
+    job, grant = evicted_for_a_notebook()
+    decided = plan(job, grant)
+    context = replace(job.context, evicted_for={"uid-worker-1": "owners/notebook"})
+    later = plan(replace(job, pods=group(1), context=context), make_grant(keep=["master-0", "worker-0"]))
+    for one in (decided, later):
+        assert (one.status.restarts, one.status.resizes, one.status.target_replicas) == (0, 1, 2)
+        [change] = one.status.history
+        assert (change.from_, change.to, change.reason) == (3, 2, "QuotaReclaimed")
+        assert change.message.endswith("1 pod is evicted for owners/notebook, which is entitled to the GPUs.")
+        assert [event.message for event in one.events] == [
+            "The job shrinks from 3 to 2 pods: 1 pod is evicted for owners/notebook, which is entitled to the GPUs."
+        ]
+
+
+def test_a_pod_that_is_lost_beside_an_unwritten_eviction_counts_as_lost():
+    pods = group(3)
+    context = replace(make_job().context, evicted_for={"uid-worker-2": "owners/notebook"})
+    status = started(3, pods=listed(pods))
+    later = plan(
+        replace(make_job(pods[:3], status=status), context=context, pods=pods[:2]),
+        make_grant(keep=["master-0", "worker-0"], create=["worker-1"]),
+    )
+    assert (later.status.restarts, later.status.resizes) == (1, 1)
+    assert [change.reason for change in later.status.history] == ["PodLost", "QuotaReclaimed"]
+
+
 def test_the_change_is_complete_when_the_last_leaver_is_gone():
     history = [Change(time=at(190), from_=4, to=2, reason="ScaledDown")]
     planned = plan(make_job(status=started(history=history)), BOTH, now=205)
@@ -142,17 +213,19 @@ def test_a_size_above_what_a_command_was_made_with_starts_a_new_incarnation():
 
 
 def test_a_job_that_left_for_another_says_for_whom_until_it_starts_again():
-    taken = make_grant(release=["master-0", "worker-0"], limit=SizeReason.INSUFFICIENT_NODES, message="no room")
+    taken = make_grant(
+        release=["master-0", "worker-0"], limit=SizeReason.INSUFFICIENT_NODES, message="There is no room."
+    )
     taken = replace(taken, preemptors={"first": "owners/first"}, reclaimed=True)
     left = plan(make_job(group()), taken)
-    told = "Preempted: 2 pods are evicted for owners/first, which is entitled to the GPUs."
+    told = "The job is preempted: 2 pods are evicted for owners/first, which is entitled to the GPUs."
     assert told in [event.message for event in left.events if event.reason == "QuotaReclaimed"]
-    assert left.status.condition("Ready").message == f"no room {told}"
+    assert left.status.condition("Ready").message == f"There is no room. {told}"
 
-    waiting = make_grant(limit=SizeReason.INSUFFICIENT_NODES, message="still no room")
+    waiting = make_grant(limit=SizeReason.INSUFFICIENT_NODES, message="There is still no room.")
     waits = plan(make_job((), status=left.status), waiting)
-    assert waits.status.condition("Ready").message == f"still no room {told}"
-    assert waits.status.condition("FullSize").message == "still no room"
+    assert waits.status.condition("Ready").message == f"There is still no room. {told}"
+    assert waits.status.condition("FullSize").message == "There is still no room."
 
     starts = plan(make_job((), status=waits.status), make_grant(create=["master-0", "worker-0"]))
     assert "Preempted" not in starts.status.condition("Ready").message

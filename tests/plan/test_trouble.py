@@ -31,7 +31,7 @@ from tests.plan.jobs import (
     with_facts,
 )
 
-QUOTA = "the API server takes no more pods of this job: exceeded quota. Wait."
+QUOTA = "The API server takes no more pods of this job: exceeded quota. Wait."
 
 
 def test_a_lost_worker_is_replaced_and_counted_as_a_restart_not_a_failure():
@@ -198,7 +198,10 @@ def test_while_its_pods_run_again_the_job_says_how_the_start_before_failed():
     status = started(failures=1, retry=Retry(reason="toy-master-0 failed with exit code 1: boom.", not_before=at(1)))
     ready = next(c for c in plan(make_job(status=status), BOTH, now=60).status.conditions if c.type == "Ready")
     assert (ready.status, ready.reason) == ("True", "Running")
-    assert "Failure 1 of 3 without progress was: toy-master-0 failed with exit code 1: boom." in ready.message
+    assert (
+        "The job has failed once without progress, and ends at 3. The last failure was: toy-master-0 failed with exit"
+        " code 1: boom." in ready.message
+    )
 
 
 def test_a_size_that_could_not_be_had_is_no_failure_of_the_start_before():
@@ -240,7 +243,9 @@ def test_a_job_may_be_started_over_so_often_in_its_whole_life():
     assert not plan(replace(failed_job(total_failures=6), spec=spec), make_grant()).status.finished
     last = plan(replace(failed_job(total_failures=7), spec=spec), make_grant())
     assert reasons(last)["Failed"] == ("True", "RestartLimitReached")
-    assert "(failure 8 in all, and recovery.maxRestarts is 7)" in last.status.condition("Failed").message
+    assert (
+        "The job has failed 8 times in all, and recovery.maxRestarts is 7." in last.status.condition("Failed").message
+    )
 
 
 def test_what_is_no_failure_does_not_count_in_all():
@@ -386,7 +391,7 @@ def test_a_pod_that_says_that_no_other_fares_better_fails_the_job_at_once_with_i
     last = ended(make_pod("worker-0"), EXIT_DO_NOT_RETRY, message="torchrun: it has torch 2.3.1")
     planned = plan(make_job((make_pod("master-0"), last), status=started()), make_grant())
     assert reasons(planned)["Failed"] == ("True", "RestartLimitReached")
-    assert planned.status.condition("Failed").message == "torchrun: it has torch 2.3.1"
+    assert planned.status.condition("Failed").message == "torchrun: it has torch 2.3.1."
 
 
 def warning(kind, code, message):
@@ -413,11 +418,11 @@ def test_a_job_that_asks_for_what_is_not_counted_says_so_once_and_runs():
 
 def test_a_job_whose_priority_class_is_passed_over_says_why_once_and_runs_on():
     job = make_job(
-        group(1), status=started(), warnings=warning("PriorityIgnored", "NoSuchPriorityClass", "there is no 'gone'")
+        group(1), status=started(), warnings=warning("PriorityIgnored", "NoSuchPriorityClass", "There is no 'gone'")
     )
     planned = plan(job, BOTH)
     assert reasons(planned)["PriorityIgnored"] == ("True", "NoSuchPriorityClass")
-    assert [(event.reason, event.message) for event in planned.events] == [("PriorityIgnored", "there is no 'gone'")]
+    assert [(event.reason, event.message) for event in planned.events] == [("PriorityIgnored", "There is no 'gone'.")]
     assert (planned.deletes, reasons(planned)["Ready"]) == ((), ("True", "Running"))
     odd = warning("PriorityIgnored", "PriorityClassNotAllowed", "not that one")
     forbidden = with_facts(replace(job, status=planned.status), warnings=odd)
@@ -624,7 +629,10 @@ def test_the_event_of_a_loss_names_lost_pods_and_not_those_whose_node_closed_mea
     known = listed("master-0", "worker-0", "worker-1")
     status = make_status(replicas=4, target_replicas=4, pods=[*known, waits])
     lost = see(make_job([*group(1), waiting("worker-2", "n2")], status=status, misplaced=CLOSED)).status
-    assert (lost.history[0].message, lost.history[0].excused) == ("Lost toy-worker-1; not counted as a failure.", True)
+    assert (lost.history[0].message, lost.history[0].excused) == (
+        "The job lost toy-worker-1. This does not count as a failure.",
+        True,
+    )
 
 
 def test_a_torchrun_job_restarts_if_the_node_of_its_unstarted_master_closes():

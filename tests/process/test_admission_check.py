@@ -11,7 +11,7 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.errors import ApiError, Forbidden, PodRefused, Unreachable, api_error
 from elastic_operator.cluster.store import Store
 from elastic_operator.loop.reclaim.admission_check import AdmissionCheck, AdmissionChecker, summed_pod
-from elastic_operator.plan.facts.decisions import CreatePod, Slot
+from elastic_operator.plan.facts.decisions import CreatePod
 from elastic_operator.plan.facts.job import Job
 from tests.api.jobs import make_container, make_template
 from tests.plan.jobs import make_job, make_spec
@@ -62,8 +62,7 @@ def pod_of(gpus: int) -> objects.Pod:
 
 def creates(count: int) -> tuple[CreatePod, ...]:
     """A master and workers."""
-    slots = (Slot("worker" if i else "master", max(0, i - 1), None, True) for i in range(count))
-    return tuple(CreatePod(slot, 1, (1, 8)) for slot in slots)
+    return tuple(CreatePod("worker" if i else "master", max(0, i - 1), None, True, 1, (1, 8)) for i in range(count))
 
 
 async def ask(server: Server, check: AdmissionCheck) -> None:

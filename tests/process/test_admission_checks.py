@@ -59,6 +59,10 @@ class Asked:
             await asyncio.sleep(0)
 
 
+def may_preempt(asked: Asked, job: Job) -> bool:
+    return asked.admission_checks.preemption_bar(job) is None
+
+
 def jobs_of(namespace: str, count: int) -> list[Job]:
     return [make_job(namespace=namespace, name=f"{namespace}-{i}", uid=f"{namespace}-{i}") for i in range(count)]
 
@@ -141,15 +145,15 @@ def test_that_a_job_may_not_take_is_another_answer_while_it_lasts(error: Excepti
     async def scenario() -> None:
         clock, asked, (job,) = VirtualClock(), Asked(), jobs_of("team-a", 1)
         with patch.object(admission_checks, "time", clock), patch.object(admission_answers, "time", clock):
-            before = asked.admission_checks.may_not_preempt()
+            before = asked.admission_checks.barred()
             await asked.want([job])
             await asked.answer(job.uid, error)
-            assert (asked.admission_checks.may_preempt(job), asked.admission_checks.may_not_preempt() == before) == (
+            assert (may_preempt(asked, job), asked.admission_checks.barred() == before) == (
                 False,
                 False,
             )
             clock.passed += admission_checks.MAX_NO_ANSWER_SECONDS + 1
-            assert (asked.admission_checks.may_preempt(job), asked.admission_checks.may_not_preempt() == before) == (
+            assert (may_preempt(asked, job), asked.admission_checks.barred() == before) == (
                 True,
                 True,
             )
@@ -164,9 +168,9 @@ def test_a_gateway_that_names_an_hour_stops_no_namespace_s_preemption_for_so_lon
         with patch.object(admission_checks, "time", clock), patch.object(admission_answers, "time", clock):
             await asked.want([job])
             await asked.answer(job.uid, api_error(503, b"", retry_after="3600"))
-            assert not asked.admission_checks.may_preempt(job)
+            assert not may_preempt(asked, job)
             clock.passed += admission_checks.MAX_NO_ANSWER_SECONDS + 1
-            assert asked.admission_checks.may_preempt(job)
+            assert may_preempt(asked, job)
 
     asyncio.run(scenario())
 
@@ -181,10 +185,10 @@ def test_that_pods_of_other_jobs_fill_the_quota_does_not_count_as_the_job_s_own_
             for generation in range(1, admission_answers.MAX_EDITS + 3):
                 edited = replace(job, generation=generation)
                 asked.admission_checks.answers.job_read(edited)
-                assert asked.admission_checks.may_preempt(edited)
+                assert may_preempt(asked, edited)
                 await asked.want([edited], besides=((other, ("master",)),))
                 await asked.answer(job.uid, refused)
-                assert not asked.admission_checks.may_preempt(edited)
+                assert not may_preempt(asked, edited)
                 clock.passed += admission_answers.FIRST_REFUSED_SECONDS + 1
 
     asyncio.run(scenario())
@@ -194,14 +198,14 @@ def test_three_edits_of_a_failing_job_stop_evictions_for_it() -> None:
     clock, asked = VirtualClock(), Asked()
     trouble = make_status(failed_size=Retry(reason="x", not_before=at(0), size=1))
 
-    def may_preempt(generation: int, status: JobStatus) -> bool:
+    def preempts(generation: int, status: JobStatus) -> bool:
         job = make_job(generation=generation, status=status)
         asked.admission_checks.answers.job_read(job)
-        return asked.admission_checks.may_preempt(job)
+        return may_preempt(asked, job)
 
     with patch.object(admission_checks, "time", clock), patch.object(admission_answers, "time", clock):
-        assert [may_preempt(generation, trouble) for generation in range(1, 7)] == [True] * 4 + [False] * 2
+        assert [preempts(generation, trouble) for generation in range(1, 7)] == [True] * 4 + [False] * 2
         clock.passed += 2 * 3600 + 1
-        assert may_preempt(6, make_status())
-        assert may_preempt(7, make_status())
-        assert may_preempt(8, trouble)
+        assert preempts(6, make_status())
+        assert preempts(7, make_status())
+        assert preempts(8, trouble)

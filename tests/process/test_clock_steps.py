@@ -149,6 +149,17 @@ def test_a_pod_whose_gates_went_is_unschedulable_since_then(written, gated):
     assert seen.first_seen.of_pod(open_).unschedulable_since == START + gated
 
 
+def test_a_pod_is_unschedulable_since_the_scheduler_s_last_error():
+    """The status stays False, and so does its time."""
+    seen = Seeing()
+    failed = replace(make_pod(phase="Pending", bound=False), scheduler_error="timed out")
+    seen.first_seen.of_pod(failed)
+    seen.now += HOUR
+    seen.first_seen.begin_pass()
+    refused = replace(failed, scheduler_error="", unschedulable="no room", unschedulable_since=START)
+    assert seen.first_seen.of_pod(refused).unschedulable_since == START + HOUR
+
+
 def test_a_new_leader_counts_from_its_first_look_if_a_pod_says_nothing():
     seen = Seeing()
     waiting = make_pod(phase="Pending", bound=False, unschedulable="no room", unschedulable_since=None)

@@ -22,7 +22,7 @@ from elastic_operator.cluster.errors import (
 )
 from elastic_operator.loop.writes import create
 from elastic_operator.loop.writes.create import MAX_PODS_AT_ONCE, Creator, gather_all
-from elastic_operator.plan.facts.decisions import CreatePod, Slot
+from elastic_operator.plan.facts.decisions import CreatePod
 from tests.plan.jobs import make_job
 
 SERVICE = objects.Service(
@@ -50,7 +50,7 @@ async def test_a_pod_that_may_exist_keeps_its_room(monkeypatch, error, may_exist
     creator = Creator(None, None, BuildSettings("", ""))  # type: ignore[arg-type] # only pods are made
     sent = set[str]()
     with pytest.raises(ClusterError):
-        await creator.create(make_job(), CreatePod(Slot("worker", 0, None, True), 1, (1, 2)), SERVICE, sent)
+        await creator.create(make_job(), CreatePod("worker", 0, None, True, 1, (1, 2)), SERVICE, sent)
     assert sent == ({"toy-worker-0"} if may_exist else set())
 
 
@@ -75,7 +75,7 @@ async def test_of_many_pods_a_few_are_made_at_once_and_one_manifest_in_a_turn_of
     monkeypatch.setattr(create.api_requests, "create_pod", post)
     creator = Creator(None, None, BuildSettings("", ""))  # type: ignore[arg-type] # only pods are made
     job, sent = make_job(), set[str]()
-    creates = [CreatePod(Slot("worker", index, None, True), 1, (1, 200)) for index in range(100)]
+    creates = [CreatePod("worker", index, None, True, 1, (1, 200)) for index in range(100)]
     tasks = [asyncio.ensure_future(creator.create(job, one, SERVICE, sent)) for one in creates]
     while not all(task.done() for task in tasks):
         turns += 1

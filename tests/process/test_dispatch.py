@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 
 from elastic_operator.cluster import objects
-from elastic_operator.cluster.errors import ClusterError, Conflict, Forbidden, PodRefused, TooManyRequests, Unreachable
+from elastic_operator.cluster.errors import (
+    ClusterError,
+    Conflict,
+    Fenced,
+    Forbidden,
+    PodRefused,
+    TooManyRequests,
+    Unreachable,
+)
 from elastic_operator.cluster.meta import Meta
 from elastic_operator.cluster.pruned_fields import PrunedFields
 from elastic_operator.loop.writes.dispatch import Dispatcher
@@ -15,8 +23,8 @@ from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.loop.writes.status_times import MESSAGE_SECONDS, REPORT_SECONDS
 from elastic_operator.memory import DirtySet
 from elastic_operator.metrics import Metrics
-from elastic_operator.plan.facts.allocation_inputs import PodShape
-from elastic_operator.plan.facts.decisions import CreatePod, Event, Plan, Route, Slot
+from elastic_operator.plan.facts.decisions import CreatePod, Event, Plan, Route
+from elastic_operator.plan.facts.requirements import PodShape
 from elastic_operator.read.assumed_pods import ASSUMED_SECONDS
 from elastic_operator.read.ledger import Ledger
 from tests.plan.jobs import BOTH, make_job, plan, started
@@ -79,15 +87,20 @@ async def failed_write(error: ClusterError) -> Dispatcher:
 
 
 @pytest.mark.parametrize(
-    ("error", "warnings"),
-    [(Conflict("the object has been modified", status=409), 0), (Unreachable("no answer"), 1)],
-    ids=["a write that met another", "a server out of reach"],
+    ("error", "warnings", "waits"),
+    [
+        (Conflict("the object has been modified", status=409), 0, False),
+        (Fenced("the lease is over"), 0, True),
+        (Unreachable("no answer"), 1, True),
+    ],
+    ids=["a write that met another", "another replica leads", "a server out of reach"],
 )
-async def test_only_trouble_is_warned_of(caplog, error, warnings):
+async def test_only_trouble_is_warned_of_and_counted(caplog, error, warnings, waits):
     caplog.set_level(logging.INFO)
     dispatcher = await failed_write(error)
     assert [record.levelno >= logging.WARNING for record in caplog.records].count(True) == warnings
-    assert (dispatcher.failed_writes.failed_write(make_job().uid).wait(0.0) > 0) == bool(warnings)
+    assert dispatcher.metrics.reconcile_errors._value.get() == warnings
+    assert (dispatcher.failed_writes.failed_write(make_job().uid).wait(0.0) > 0) == waits
 
 
 async def test_rejected_pods_clear_their_error_once_the_status_has_it():
@@ -108,7 +121,7 @@ async def test_rejected_pods_clear_their_error_once_the_status_has_it():
 
 async def test_of_a_plan_that_is_cut_short_only_pods_that_may_exist_still_take_room():
     job, executor, ledger = make_job(), Stopped(), Ledger(job_of=lambda _: None, parse=lambda *_: None)
-    creates = tuple(CreatePod(Slot(role, 0, "n1", True), 1, (1, 2)) for role in ("master", "worker"))
+    creates = tuple(CreatePod(role, 0, "n1", True, 1, (1, 2)) for role in ("master", "worker"))
     dispatcher = dispatch(executor, Plan(status=job.status, creates=creates), ledger=ledger)
     await executor.begun.wait()
     assert [one.name for one in ledger.assumed.of_job(job.uid)] == ["toy-master-0", "toy-worker-0"]
@@ -129,9 +142,34 @@ async def test_pods_of_a_plan_that_could_not_be_begun_are_not_counted() -> None:
         raise ZeroDivisionError
 
     meta = Meta(name=job.name, namespace=job.namespace, uid=job.uid, resource_version="1")
-    plan = Plan(status=job.status, creates=(CreatePod(Slot("master", 0, "n1", True), 1, (1,)),))
+    plan = Plan(status=job.status, creates=(CreatePod("master", 0, "n1", True, 1, (1,)),))
     with pytest.raises(ZeroDivisionError):
         dispatcher.start(objects.CustomObject(metadata=meta, status=objects.EMPTY), job, plan, steps_before=broken)
+    assert not ledger.assumed.of_job(job.uid)
+
+
+class OnlyMasters(Shapes):
+    """Shapes that raise an error at the worker."""
+
+    def shape(self, job: Any, role: str) -> PodShape:
+        if role == "worker":
+            raise ZeroDivisionError
+        return super().shape(job, role)
+
+
+async def test_no_pod_is_counted_if_the_shape_of_another_raises_an_error() -> None:
+    """The plan does not begin, so nothing would forget the first pod."""
+    job, ledger = make_job(), Ledger(job_of=lambda _: None, parse=lambda *_: None)
+    dispatcher = dispatch(Noted(), Plan(status=job.status), ledger=ledger)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    dispatcher.shapes = OnlyMasters()
+    meta = Meta(name=job.name, namespace=job.namespace, uid=job.uid, resource_version="1")
+    creates = tuple(CreatePod(role, 0, "n1", True, 1, (1, 2)) for role in ("master", "worker"))
+    with pytest.raises(ZeroDivisionError):
+        dispatcher.start(
+            objects.CustomObject(metadata=meta, status=objects.EMPTY), job, Plan(status=job.status, creates=creates)
+        )
     assert not ledger.assumed.of_job(job.uid)
 
 
@@ -159,14 +197,16 @@ class Handed:
         self.written = self.planned.status.model_dump(mode="json", by_alias=True, exclude_none=True)
         self.dispatcher = dispatch(self.executor, Plan(status=self.planned.status))
 
-    async def start(self, written: dict[str, Any], **plan: Any) -> float:
+    async def start(self, written: dict[str, Any], *, steps_before: Any = lambda: None, **plan: Any) -> float:
         """Seconds until it is decided on again, and not before what was started is over."""
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         self.executor.told.clear()
         meta = Meta(name=self.job.name, namespace=self.job.namespace, uid=self.job.uid, resource_version="1")
         body = objects.CustomObject(metadata=meta, status=objects.Packed({**self.written, **written}))
-        wait = self.dispatcher.start(body, self.job, Plan(status=self.planned.status, **plan))
+        wait = self.dispatcher.start(
+            body, self.job, Plan(status=self.planned.status, **plan), steps_before=steps_before
+        )
         await asyncio.sleep(0)
         return wait
 
@@ -203,7 +243,7 @@ async def test_so_is_that_the_whole_group_runs_and_whatever_comes_with_an_event(
 
 async def test_the_status_of_a_job_that_waits_for_its_next_try_is_written_with_its_events() -> None:
     """The next plan starts from that status, and has them no more."""
-    handed, grows = Handed(), Event("ScaledUp", "Grows from 1 to 2 pods.")
+    handed, grows = Handed(), Event("ScaledUp", "The job grows from 1 to 2 pods.")
     handed.dispatcher.failed_writes.add(handed.job, Unreachable("no answer"), inf)
     await handed.start({"targetReplicas": 1}, events=(grows,))
     assert (handed.executor.told, handed.executor.events) == ([True], [grows])
@@ -232,3 +272,18 @@ async def test_where_nothing_but_the_wording_is_new_it_waits_for_seconds() -> No
     handed = Handed()
     worded = [{**one, "message": "other words"} for one in handed.written["conditions"]]
     assert REPORT_SECONDS < await handed.start({"conditions": worded}) <= MESSAGE_SECONDS
+
+
+async def test_a_plan_that_was_not_begun_does_not_make_the_next_wording_wait() -> None:
+    """A foreign pod could not be nominated, so the job kept its pods, and nothing was written."""
+
+    async def fails() -> bool:
+        return False
+
+    handed = Handed()
+    worded = [{**one, "message": "other words"} for one in handed.written["conditions"]]
+    await asyncio.sleep(MESSAGE_SECONDS)
+    await handed.start({"targetReplicas": 1}, steps_before=lambda: fails)
+    assert handed.executor.told == []
+    assert await handed.start({"conditions": worded}) == inf
+    assert handed.executor.told == [True]

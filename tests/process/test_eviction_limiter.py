@@ -8,7 +8,7 @@ import pytest
 
 from elastic_operator.loop.reclaim import eviction_limiter
 from elastic_operator.loop.reclaim.eviction_limiter import MINUTE, LastMinute
-from elastic_operator.plan.facts.allocation_inputs import PreemptorKey
+from elastic_operator.plan.facts.eviction_limits import PreemptorKey
 from tests.simulate.virtual_clock import VirtualClock
 
 ONE, OTHER = PreemptorKey("red", "one"), PreemptorKey("blue", "other")

@@ -43,6 +43,14 @@ def test_a_gateway_that_names_an_hour_does_not_stop_a_job_s_writes_for_so_long(s
     assert after(api_error(503, b"", retry_after=seconds)).failed_write("uid").wait(NOW) <= MAX_RETRY_SECONDS
 
 
+def test_a_refused_pod_waits_as_long_as_the_server_asks():
+    """The webhook of an overloaded server: nothing else is written for the job meanwhile, either."""
+    overloaded = PodRefused(api_error(500, b"failed calling webhook", retry_after="7"), role="worker")
+    record = after(overloaded).failed_write("uid")
+    assert record.throttled_until == NOW + 7
+    assert record.wait(NOW) >= 7
+
+
 def test_a_job_without_trouble_waits_for_nothing():
     failed_writes = after(FORBIDDEN)
     assert failed_writes.failed_write("other").wait(NOW) == 0.0
@@ -110,7 +118,10 @@ THROTTLED = api_error(429, b'{"reason": "TooManyRequests", "message": "slow down
 def test_user_reads_an_error_that_may_pass_only_after_several_tries(error):
     """A healthy job would be Degraded for a second, and each such job would send two more writes to a busy server."""
     assert after(*[error] * (EVENT_ATTEMPTS - 1)).failed_write("uid").message == ""
-    assert after(*[error] * EVENT_ATTEMPTS).failed_write("uid").message == str(error)
+    assert (
+        after(*[error] * EVENT_ATTEMPTS).failed_write("uid").message
+        == f"A write for this job failed: {error}. The operator retries."
+    )
 
 
 def test_error_that_may_pass_does_not_hide_one_that_a_person_must_mend():

@@ -14,8 +14,9 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.allocation.fit import misfit
-from elastic_operator.plan.facts.allocation_inputs import ForeignPod, Node
+from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.futility_backoff import FIRST_FUTILE_SECONDS, MAX_FUTILE_SECONDS
+from elastic_operator.plan.facts.node import Node
 from elastic_operator.plan.facts.times import Attempts
 from elastic_operator.quarantine import Quarantine
 from elastic_operator.read.foreign.foreign_pod import PodBackoff
@@ -131,8 +132,29 @@ def test_a_pod_that_lacks_gpus_is_a_pending_pod():
     assert (pod.priority, pod.preempts, pod.unplannable, pod.has_reservation) == (7, False, "", False)
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        f"0/2 nodes are available: 2 Insufficient {GPU}.",
+        f"0/2 nodes are available: 1 Insufficient {GPU}, 1 node(s) were unschedulable. preemption: none.",
+        f"0/2 nodes are available: 1 Insufficient {GPU}.shared, 1 Insufficient {GPU}. preemption: none.",
+        f"Insufficient {GPU}",
+    ],
+)
+def test_the_scheduler_names_a_lack_of_gpus_anywhere_in_its_message(said: str):
+    world = World()
+    world.pod(said=said)
+    assert world.foreign_pods.refresh(NOW)
+
+
 NOT_ASKED_FOR: dict[str, dict[str, Any]] = {
     "it lacks cpu": {"said": "0/2 nodes are available: 2 Insufficient cpu."},
+    "it lacks a resource whose name begins like a GPU": {
+        "said": f"0/2 nodes are available: 2 Insufficient {GPU}.shared."
+    },
+    "it lacks a resource whose name goes on": {
+        "said": f"0/2 nodes are available: 2 Insufficient {GPU}-a, 1 Insufficient cpu."
+    },
     "its claim is not bound": {"said": "0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims."},
     "nobody looked at it yet": {"said": ""},
     "another scheduler's": {"schedulerName": "other"},
@@ -362,6 +384,21 @@ def test_what_the_scheduler_promised_is_kept_though_the_pod_could_not_be_nominat
     world.pod(nominated="n1")
     pod = world.look()
     assert (pod.nominated, pod.has_reservation, pod.unplannable) == ("n1", True, "")
+
+
+BINDS_WITHOUT_US: dict[str, dict[str, Any]] = {
+    "another scheduler's": {"schedulerName": "other"},
+    "Kueue admits it": {"labels": {"kueue.x-k8s.io/queue-name": "q"}},
+    "its place cannot be known": UNPLANNABLE["required podAntiAffinity"],
+}
+
+
+@pytest.mark.parametrize("why", BINDS_WITHOUT_US)
+def test_the_room_of_a_nominated_pod_is_its_own_though_the_operator_would_make_no_room_for_the_pod(why: str):
+    """Its scheduler has preempted pods for it. A pod that the operator created in that room would be preempted, too."""
+    world = World()
+    world.pod(nominated="n1", **BINDS_WITHOUT_US[why])
+    assert world.look().nominated == "n1"
 
 
 def test_what_did_not_change_is_the_same_pending_pod():

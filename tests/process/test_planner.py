@@ -31,8 +31,11 @@ from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.plan import demands
 from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, EvictionLimits, PodShape
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
 from elastic_operator.plan.facts.decisions import Slot
+from elastic_operator.plan.facts.demand import PreemptionBar
+from elastic_operator.plan.facts.eviction_limits import EvictionLimits
+from elastic_operator.plan.facts.requirements import PodShape
 from elastic_operator.plan.facts.team import DEFAULT_POLICY, Flavor, Quota
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.last_plans import LastPlan
@@ -48,6 +51,7 @@ from elastic_operator.tools.cluster_snapshot import snapshot_of
 from elastic_operator.tools.decisions import decide
 from tests.api.jobs import make_job, make_template, with_gpus
 from tests.api.policies import make_flavor, make_policy
+from tests.build.objects import Owner
 from tests.cluster_unit.build import node, owner, pod
 from tests.kit.calls import calls_of
 
@@ -67,6 +71,13 @@ class Unlimited:
 
     def seconds_until_capacity(self, _allocation: Allocation) -> float:
         return inf
+
+
+def pinned_to(node_name: str) -> dict[str, Any]:
+    """The part of a pod's spec that allows that node only."""
+    pin = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node_name]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [pin]}}
+    return {"affinity": {"nodeAffinity": required}}
 
 
 class Sight(NamedTuple):
@@ -99,8 +110,11 @@ class World:
         reader = Reader(self.stores, self.ledger, self.settings, clock=clock, quarantine=quarantine.Quarantine())
         logs = FailureLogs(None, lambda _: "pytorch", self.ledger.dirty_jobs, lambda: None)
         passed = {
-            "may_preempt": lambda job: job.name not in self.refused,
-            "may_not_preempt": lambda: (frozenset(f"uid-{name}" for name in self.refused), frozenset()),
+            "preemption_bar": lambda job: PreemptionBar.PODS_REFUSED if job.name in self.refused else None,
+            "barred": lambda: (
+                frozenset((f"uid-{name}", PreemptionBar.PODS_REFUSED) for name in self.refused),
+                frozenset(),
+            ),
         }
         return StoreView(reader, logs.with_logs, self.failed_writes, **passed)
 
@@ -151,6 +165,9 @@ class World:
         self.stores.jobs.observe(objects.decode(body | {"status": status}, objects.CustomObject))
 
     def pod(self, job: str, place: str, where: str, phase: str, deleting: bool, ours: bool) -> None:
+        """A pod appears or changes. `where` is its node, "" without one; "@n1" if it is pinned to n1, and not bound."""
+        _, pinned, pin = where.partition("@")
+        where, spec = ("", pinned_to(pin)) if pinned else (where, {})
         meta = {"labels": {"elastic-pytorch.dev/incarnation": "1"}}
         if deleting:
             meta |= {"deletionTimestamp": STARTED, "deletionGracePeriodSeconds": 30}
@@ -169,6 +186,7 @@ class World:
                 gpus=1,
                 phase=phase,
                 owners=(owner(f"uid-{job}", name=job),) if ours else (),
+                spec=spec,
                 status={"conditions": [scheduled]},
                 **meta,
             )
@@ -199,14 +217,8 @@ class World:
 
     def creation(self, job: str, place: str, where: str) -> None:
         role, _, index = place.partition("-")
-        uid, name = f"uid-{job}", f"{job}-{place}"
-        self.ledger.assumed.add(
-            job_uid=uid,
-            namespace="default",
-            name=name,
-            slot=Slot(role, int(index), where or None, ready=True),
-            shape=PodShape({GPU: 1}, gpus=1),
-        )
+        slot = Slot(role, int(index), where or None, ready=True)
+        self.ledger.assumed.add(Owner("default", job, f"uid-{job}"), slot, PodShape({GPU: 1}, gpus=1))
 
     def creation_ends(self, job: str, place: str) -> None:
         self.ledger.assumed.await_seen("default", f"{job}-{place}")
@@ -292,7 +304,7 @@ phases, flags = st.sampled_from(("Pending", "Running", "Succeeded", "Failed")), 
 happenings = st.one_of(
     st.tuples(st.just("job"), jobs, st.integers(1, 4), st.sampled_from(STATUSES), st.sampled_from(("", "c1"))),
     st.tuples(st.just("goes"), st.just("jobs"), jobs),
-    st.tuples(st.just("pod"), jobs, places, where, phases, flags, flags),
+    st.tuples(st.just("pod"), jobs, places, st.one_of(where, st.sampled_from(("@n1", "@n2"))), phases, flags, flags),
     st.tuples(st.just("goes"), st.just("pods"), st.builds("{}-{}".format, jobs, places)),
     st.tuples(st.just("node"), nodes, st.integers(0, 4), flags, flags),
     st.tuples(st.just("goes"), st.just("nodes"), nodes),
@@ -329,6 +341,7 @@ def two_jobs(*, masters: bool) -> World:
 @example([("creation", "first", "worker-0", "n1"), ("creation_fails", "first", "worker-0")])
 @example([("creation", "first", "worker-0", "n1"), ("creation_ends", "first", "worker-0"), ("time_passes", 61.0)])
 @example([("trouble", "first"), ("trouble_ends", "first")])
+@example([("pod", "first", "worker-0", "@n2", "Pending", False, True), ("node", "n2", 1, True, False)])
 def test_a_look_that_remembers_sees_what_a_fresh_look_sees(history):
     world = two_jobs(masters=True)
     for what, *how in history:
@@ -468,6 +481,20 @@ def test_a_job_whose_status_is_not_written_yet_is_observed_once_a_second():
     assert [one is before for before, one in pairwise(seen)] == [True, True, False]
 
 
+def test_all_jobs_are_read_again_when_the_api_server_drops_other_fields_of_statuses():
+    """The definition is upgraded: a job beside the written one wrote its status for the old one until its next news."""
+    world = World()
+    world.job("a", 4, {}, "")
+    world.job("b", 4, {}, "")
+    pruned_fields = world.stored.reader.pruned_fields
+    pruned_fields.compare({"failedSize": {"size": 2}}, {})
+    assert {obs.job.context.pruned_status_fields for obs in world.look().obs.values()} == {
+        frozenset({"failedSize", "failedSize.size"})
+    }
+    pruned_fields.compare({"failedSize": {"size": 2}}, {"failedSize": {"size": 2}})
+    assert {obs.job.context.pruned_status_fields for obs in world.look().obs.values()} == {frozenset()}
+
+
 def test_a_job_whose_object_is_another_one_but_says_the_same_is_not_observed_again():
     world = World()
     world.node("n1", 4, True, False)
@@ -490,7 +517,7 @@ def test_a_job_whose_pods_are_refused_and_that_has_ended_changes_nothing_from_pa
     world.pod("first", "worker-0", "n1", "Running", False, True)
     world.refused.add("first")
     (demand,) = world.look().inputs.jobs
-    assert not demand.may_preempt
+    assert demand.preemption_bar is PreemptionBar.GETS_NO_PODS
     world.time_passes(1.0)
     before, since = world.look(), world.stored.reader.external_changes.since
     world.time_passes(1.0)
@@ -505,9 +532,9 @@ def test_a_job_that_raised_takes_from_others_again_as_soon_as_its_time_is_over(m
     world.look()
     world.stored.quarantine("uid-first", ValueError("no"), at_grant=True)
     time.passed += quarantine.FIRST_FAULT_SECONDS
-    assert [demand.may_preempt for demand in world.look().inputs.jobs] == [False, True]
+    assert [demand.preemption_bar for demand in world.look().inputs.jobs] == [PreemptionBar.INTERNAL_ERROR, None]
     time.passed += quarantine.NO_PREEMPTION_SECONDS
-    assert [demand.may_preempt for demand in world.look().inputs.jobs] == [True, True]
+    assert [demand.preemption_bar for demand in world.look().inputs.jobs] == [None, None]
 
 
 def test_pods_of_a_quarantined_job_without_demand_count_as_used(monkeypatch, caplog):
@@ -695,6 +722,43 @@ def test_a_pod_that_does_not_go_is_used_in_the_next_look_after_its_time():
     assert (node.leaving, node.used[GPU], node.used_by) == ({}, 1, {"default": {GPU: 1}})
 
 
+def node_loses_a_gpu(world: World) -> None:
+    world.node("n2", 2, True, False)
+
+
+def plain_pod_is_bound(world: World) -> None:
+    world.pod("plain", "worker-0", "n2", "Running", False, False)
+
+
+def pod_of_another_job_is_bound(world: World) -> None:
+    world.pod("second", "worker-1", "n2", "Running", False, True)
+
+
+def leaving_pod_is_overdue(world: World) -> None:
+    world.time_passes(30)
+
+
+@pytest.mark.parametrize(
+    "fill",
+    [node_loses_a_gpu, plain_pod_is_bound, pod_of_another_job_is_bound, leaving_pod_is_overdue],
+    ids=lambda fill: fill.__name__,
+)
+def test_a_refused_pod_is_misplaced_as_soon_as_its_node_is_full(fill):
+    """Also if kube-scheduler has refused the pod before, for another reason (142)."""
+    world = two_jobs(masters=True)
+    world.node("n2", 2 if fill is leaving_pod_is_overdue else 3, True, False)
+    world.pod("second", "worker-0", "n2", "Running", fill is leaving_pod_is_overdue, True)
+    world.time_passes(OVERDUE_SECONDS)
+    world.pod("first", "worker-0", "@n2", "Pending", False, True)
+    for _ in range(2):
+        assert world.look().obs["uid-first"].job.context.misplaced == {}
+        world.time_passes(0.01)
+    fill(world)
+    assert world.look().obs["uid-first"].job.context.misplaced == {
+        "uid-first-worker-0": f"other pods use the {GPU} of node n2"
+    }
+
+
 def test_the_claim_and_the_volume_of_a_job_are_looked_at_anew_when_they_change():
     world = world_with_a_job()
     world.job("first", 3, STATUSES[2], "c1")
@@ -800,7 +864,9 @@ def test_a_job_that_cannot_be_read_any_more_has_its_pods_as_members_and_asks_for
     world.look()
     world.job("first", 3, STATUSES[2], "", minReplicas=9)
     inputs = world.look().inputs
-    assert [(len(job.members), job.sizes, job.may_preempt) for job in inputs.jobs] == [(1, (1,), False)]
+    assert [(len(job.members), job.sizes, job.preemption_bar) for job in inputs.jobs] == [
+        (1, (1,), PreemptionBar.GETS_NO_PODS)
+    ]
     assert not inputs.nodes[0].used.get(GPU, 0)
 
 

@@ -83,7 +83,7 @@ def quota(guaranteed: int) -> list[dict[str, Any]]:
 
 async def test_after_a_pass_every_policy_has_its_status(here: World):
     here.apply("a", namespaces=["a"], flavors=quota(1))
-    here.apply("b", namespaces=["b"], flavors=quota(1))
+    here.apply("b", namespaces=["b"], flavors=quota(7))
     here.run_pass()
     await at_rest()
     total = {"guaranteed": 1, "used": 2, "borrowed": 1, "lent": 0, "pending": 0}

@@ -14,7 +14,7 @@ from elastic_operator.cluster.stores import Stores
 from elastic_operator.loop.reclaim.admission_check import AdmissionCheck, AdmissionChecker
 from elastic_operator.loop.writes.create import Creator
 from elastic_operator.loop.writes.master import Masters, changed_route
-from elastic_operator.plan.facts.decisions import CreatePod, Route, Slot
+from elastic_operator.plan.facts.decisions import CreatePod, Route
 from elastic_operator.pods.launcher_target import target_of
 from elastic_operator.read.shapes import Shapes
 from elastic_operator.settings import Settings
@@ -23,9 +23,9 @@ from tests.build.objects import env_of
 from tests.plan.jobs import TEMPLATE, group, make_grant, make_job, make_spec, plan, see
 
 ON_NODE = {"spec": {**TEMPLATE["spec"], "hostNetwork": True}}
+GPU = "nvidia.com/gpu"
 MODES = [{"mode": "Elastic"}, {"mode": "Torchrun"}]
-SLOTS = (Slot(role, 0, None, True) for role in ("master", "worker"))
-CREATES = tuple(CreatePod(slot, 1, (2, 4), 1, '{"wish":1}') for slot in SLOTS)
+CREATES = tuple(CreatePod(role, 0, None, True, 1, (2, 4), 1, '{"wish":1}') for role in ("master", "worker"))
 BUILD = BuildSettings(worker_image="registry.example/worker:1")
 
 
@@ -125,6 +125,18 @@ def test_the_planner_knows_the_ports_that_masters_will_declare():
     assert shape.master.host_ports == {("", "TCP", port), ("", "TCP", port + 1)}
     assert shape.worker.host_ports == frozenset()
     assert shapes.shape_of(make_job(namespace="a", uid="other")).master.host_ports == frozenset()
+
+
+def test_roles_with_the_same_template_share_one_shape_and_others_have_their_own():
+    flavors = ({"name": "a", "resources": [GPU], "nodeSelector": {"pool": "a"}},)
+    shapes = Shapes(Settings(flavors=flavors), claims=Store(), volumes=Store(), classes=Store())
+    template = {"spec": {"containers": [{**TEMPLATE["spec"]["containers"][0], "resources": {"limits": {GPU: 1}}}]}}
+    shared = shapes.shape_of(make_job(spec=make_spec(template=template)))
+    assert shared.master is shared.worker
+    assert shared.master.node_selector == {"pool": "a"}
+    larger = {"spec": {"containers": [{**template["spec"]["containers"][0], "resources": {"limits": {GPU: 2}}}]}}
+    apart = shapes.shape_of(make_job(uid="other", spec=make_spec(template=template, master={"template": larger})))
+    assert (apart.master.gpus, apart.worker.gpus) == (2, 1)
 
 
 @pytest.mark.parametrize("declares", [True, False], ids=["its-own", "of-an-older-release"])

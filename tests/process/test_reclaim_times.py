@@ -7,10 +7,12 @@ from dataclasses import replace
 from elastic_operator.loop.reclaim.reclaim_times import ReclaimTimes
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocation.allocate import allocate
+from elastic_operator.plan.facts.text import Reason
 from tests.metrics.stats import parse
 from tests.plan.allocate.world import carried_out, make_inputs, make_job, make_node, make_team
 from tests.plan.quota.cases import make_foreign_pod, on
 
+STOPPED = Reason("Paused", "No GPUs are reclaimed.")
 TEAMS = (make_team("a", 2), make_team("b", 2))
 
 
@@ -24,8 +26,9 @@ class Watched:
 
     def allocate(self, *, reclaiming=True, after=10.0):
         """Allocates; nothing of it is carried out, but time goes by."""
-        granted = allocate(replace(self.inputs, reclaiming=reclaiming))
-        self.times.note_allocation(replace(self.inputs, reclaiming=reclaiming), granted)
+        inputs = replace(self.inputs, reclaim_stopped=None if reclaiming else STOPPED)
+        granted = allocate(inputs)
+        self.times.note_allocation(inputs, granted)
         self.now += after
         return granted
 

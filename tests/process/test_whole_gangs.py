@@ -6,7 +6,7 @@ from math import ceil
 
 import pytest
 
-from elastic_operator.plan.facts.allocation_inputs import ForeignPod
+from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.read.foreign.gang_key import gang_of, may_be_split
 from elastic_operator.read.foreign.whole_gangs import (
     MAX_GROWING_SECONDS,

@@ -20,9 +20,13 @@ from elastic_operator.plan.allocation.preemption.candidates import Candidates, V
 from elastic_operator.plan.allocation.preemption.rules import PreemptionCheck
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts import pod_order
-from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, ForeignPod, JobDemand, Node, PodShape
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
 from elastic_operator.plan.facts.decisions import Nomination, Plan
+from elastic_operator.plan.facts.demand import JobDemand
+from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.job import Job
+from elastic_operator.plan.facts.node import Node
+from elastic_operator.plan.facts.requirements import PodShape
 from elastic_operator.plan.facts.team import Quota, Team
 from elastic_operator.plan.job import reconcile
 from elastic_operator.plan.job.quarantined import plan_in_quarantine
@@ -148,8 +152,8 @@ def _always(*_args: Any, **_more: Any) -> bool:
 
 def _only_for_guarantees(check: PreemptionCheck, victim_account: Account, _gpus: int, **_more: Any) -> bool:
     ours, theirs = diverging_paths(check.preemptor, victim_account)
-    within = all(account.used_soon + check.need <= account.guaranteed for account in ours)
-    return within and all(account.used_soon > account.guaranteed for account in theirs)
+    within = all(account.used + check.need <= account.guaranteed for account in ours)
+    return within and all(account.used > account.guaranteed for account in theirs)
 
 
 def _nothing_is_done(*_args: Any) -> None:
@@ -162,7 +166,7 @@ def _nothing_is_done(*_args: Any) -> None:
 class _Unasked(PreemptionCheck):
     """May take whatever there is."""
 
-    def may(self, *_args: Any, **_more: Any) -> bool:
+    def allows(self, *_args: Any, **_more: Any) -> bool:
         """Always."""
         return True
 
@@ -259,12 +263,12 @@ MUTANTS: Mapping[str, Mutant] = {
     "weights are ignored": _quotas(lambda quota: replace(quota, weight=1)),
     "the tiers of teams are ignored": _teams(lambda team: replace(team, priority=0)),
     "namespaces without a policy are teams of their own": _with_inputs(_without_the_default_policy),
-    "nothing is taken for a fair share": _instead((PreemptionCheck, "may", _only_for_guarantees)),
+    "nothing is taken for a fair share": _instead((PreemptionCheck, "allows", _only_for_guarantees)),
     "jobs that are not preemptible are": _jobs(lambda job: replace(job, preemptible=True)),
     "any size will do": _jobs(_of_any_size),
     "a job starts with less than its minimum": _instead((reconcile, "_can_start", _always)),
     "the order of the input decides": _with_inputs(_as_old_as_they_come),
-    "everybody may take from everybody": _instead((PreemptionCheck, "may", _always)),
+    "everybody may take from everybody": _instead((PreemptionCheck, "allows", _always)),
     "whole jobs are taken whatever their priority": _instead(
         (candidates.Candidates, "_may_be_preempted_whole", _always)
     ),

@@ -120,7 +120,7 @@ class Operator:
 
     async def run_pass(self) -> float:
         """One pass, and what it started, to its end; returns the seconds until the next is due by itself."""
-        wait, _ = self.controller.run_pass()
+        wait = self.controller.run_pass().due_monotonic - self.server.clock.monotonic()
         for _ in range(MOST_TURNS):
             loop, admission_checks = self.controller, self.controller.admission_checks._running
             if not (

@@ -45,7 +45,7 @@ STATIONS = {
     "parse": Station(kinds.JOBS, specs, "parse_spec"),
     "facts": Station(kinds.JOBS, jobs.Jobs, "inputs"),
     "observe": Station(kinds.JOBS, planner, "observe"),
-    "shape": Station(kinds.JOBS, shapes, "shape_of"),
+    "shape": Station(kinds.JOBS, shapes.Shapes, "_shape"),
     "demand": Station(kinds.JOBS, demands, "demand_of"),
     "allocate": Station(kinds.JOBS, allocate.Allocator, "allocate"),
     "reconcile": Station(kinds.JOBS, planner, "reconcile"),

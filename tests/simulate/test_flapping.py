@@ -14,7 +14,8 @@ import pytest
 from elastic_operator.metrics.jobs import job_families
 from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, JobDemand
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
+from elastic_operator.plan.facts.demand import JobDemand
 from elastic_operator.read import job_contexts
 from tests.simulate import server as kinds
 from tests.simulate.server import Body

@@ -48,11 +48,11 @@ def test_every_memory_of_jobs_is_in_the_list_that_each_pass_goes_through() -> No
 
 
 def things_in(thing: Any) -> Iterator[tuple[str, Any]]:
-    """What hangs on the thing, by its name there: attributes, items, and what a function works with."""
+    """What hangs on the thing, by its name there: attributes and items, and what a function works with."""
     if isinstance(thing, Mapping):
         for key, value in list(thing.items()):
             yield from ((f"[{key!r}]", value), ("key", key))
-    elif isinstance(thing, (list, tuple, Set, deque)):
+    if isinstance(thing, (list, tuple, Set, deque)):
         yield from (("[]", one) for one in list(thing))
     elif isinstance(thing, partial):
         yield from (("of", one) for one in (thing.func, *thing.args, *thing.keywords.values()))

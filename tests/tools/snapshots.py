@@ -8,8 +8,10 @@ from typing import Any
 
 from elastic_api.job import JobSpec
 from elastic_api.status import JobStatus
-from elastic_operator.plan.facts.allocation_inputs import AllocationSettings, JobDemand, Member, Node
+from elastic_operator.plan.facts.allocation_inputs import AllocationSettings
+from elastic_operator.plan.facts.demand import JobDemand, Member
 from elastic_operator.plan.facts.job import Job, JobContext, MainContainer, OwnPod, Provisioning
+from elastic_operator.plan.facts.node import Node
 from elastic_operator.plan.facts.times import status_time
 from elastic_operator.tools.cluster_snapshot import ClusterSnapshot, SnapshotJob, without_contents
 from elastic_operator.tools.decisions import decide

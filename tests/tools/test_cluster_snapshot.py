@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import inf
 
 from elastic_api.status import LastFailure
-from elastic_operator.plan.facts.allocation_inputs import EvictionLimit, EvictionLimits, PreemptorKey
+from elastic_operator.plan.facts.eviction_limits import EvictionLimit, EvictionLimits, PreemptorKey
 from elastic_operator.plan.facts.job import LastOutput
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.facts.times import status_time

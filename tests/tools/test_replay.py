@@ -8,7 +8,7 @@ import sys
 from dataclasses import replace
 
 from elastic_operator.command_line import main
-from elastic_operator.plan.facts.allocation_inputs import ForeignPod
+from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.text import Reason
 from tests.api.policies import make_flavor
 from tests.plan.allocate.world import NOW, make_job, make_node, make_shape
@@ -117,7 +117,10 @@ def lost():
 
 def test_of_a_lost_pod_it_is_told_what_was_observed_why_pods_are_deleted_and_what_follows(desk):
     lines = desk.says("replay", desk.snapshot(lost())).splitlines()
-    assert "  observed: NodeLost: Lost a-worker-0 (node n2 is out of service); not counted as a failure." in lines
+    assert (
+        "  observed: NodeLost: The job lost a-worker-0 (node n2 is out of service). This does not count as a failure."
+        in lines
+    )
     assert [line for line in lines if line.startswith(("  delete", "  create a", "  condition"))] == [
         "  delete a-worker-0 by force: node n2 is out of service",
         "  delete a-master-0: incarnation 1 is over",
@@ -168,7 +171,7 @@ def test_a_job_without_pods_is_told_too(desk):
     suspended = replace(job, facts=replace(job.facts, spec=job.facts.spec.model_copy(update={"suspend": True})))
     lines = desk.says("replay", desk.snapshot(make_cluster_snapshot([make_node("n1")], [suspended]))).splitlines()
     assert lines[1].split() == ["team-a/a", "namespace", "team-a", "1", "->", "0", "1", "->", "0"]
-    assert "  observed: ScaledDown: Suspended: 1 pod stopped." in lines
+    assert "  observed: ScaledDown: 1 pod is deleted, because spec.suspend is true." in lines
     assert "  delete a-master-0: incarnation 1 is over" in lines
 
 

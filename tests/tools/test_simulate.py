@@ -7,8 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from elastic_operator.cluster import objects
+from elastic_operator.cluster.store import Store
 from elastic_operator.plan.facts.team import DEFAULT_POLICY, Quota, Team
 from elastic_operator.plan.planner import Planner
+from elastic_operator.read.shapes import Shapes
 from elastic_operator.settings import Settings
 from elastic_operator.tools.apply_changes import apply_changes
 from elastic_operator.tools.cluster_snapshot import SnapshotJob
@@ -122,33 +125,96 @@ def test_a_list_as_kubectl_prints_it_counts_as_its_items(desk):
     assert effects(desk, full(), "--change", desk.manifests(listed))["new"] == ("starts", 0, 2)
 
 
-def test_the_priority_of_a_new_job_stands_in_the_changes(desk):
-    new = job("new", low=4, high=4, priorityClassName="high")
-    assert effects(desk, full(), "--change", desk.manifests(new, PRIORITY_CLASS))["new"] == ("starts", 0, 4)
-    [line] = desk.refuses("simulate", desk.snapshot(full()), "--change", desk.manifests(new))
-    assert "spec.priorityClassName: 'high': must be a PriorityClass that stands in the changes too" in line
+def test_the_class_of_a_new_job_is_in_the_snapshot_or_in_the_changes(desk):
+    new = desk.manifests(job("new", low=4, high=4, priorityClassName="high"))
+    assert effects(desk, replace(full(), priority_classes=(make_class("high", 100),)), "--change", new)["new"] == (
+        "starts",
+        0,
+        4,
+    )
+    new = desk.manifests(job("new", low=4, high=4, priorityClassName="high"), PRIORITY_CLASS)
+    assert effects(desk, full(), "--change", new)["new"] == ("starts", 0, 4)
 
 
-def of_class(name):
-    """A snapshot of one job of priority 1000, by the PriorityClass of that name."""
-    (known,) = make_cluster_snapshot([], [make_job("old", 1, 4, priority=1000)]).jobs
-    spec = known.facts.spec.model_copy(update={"priority_class_name": name})
-    return make_cluster_snapshot([make_node("n1", 4)], [SnapshotJob(replace(known.facts, spec=spec), known.shape)])
+def test_a_job_whose_class_does_not_exist_has_priority_0_and_a_note_says_so(desk):
+    file = desk.manifests(job("new", low=4, high=4, priorityClassName="high"))
+    said = json.loads(desk.says("simulate", desk.snapshot(full()), "-o", "json", "--change", file))
+    assert [e["effect"] for e in said["jobs"] if e["name"] == "new"] == ["same"]
+    [note] = said["notes"]
+    assert note.startswith("team-a/new: spec.priorityClassName is 'high', and there is no such PriorityClass.")
 
 
-@pytest.mark.parametrize(("before", "after", "priority"), [("high", "high", 1000), ("high", "", 0), ("", "", 1000)])
-def test_an_edited_job_keeps_its_priority_with_its_class_only(desk, before, after, priority):
-    more = {"priorityClassName": after} if after else {}
-    snapshot = of_class(before)
-    changes = read_changes(desk.manifests(job("old", high=2, **more)), (), gpu_resources=(GPU,))
-    (edited,) = apply_changes(snapshot, changes, Settings()).snapshot.jobs
+def make_class(name, value, policy="Never", *, default=False):
+    """A PriorityClass."""
+    return objects.PriorityClass(objects.ClassMeta(name, f"uid-{name}", "1"), value, default, policy)
+
+
+def changed_job(desk, manifest, *classes, settings=None, known=()):
+    """That job after its manifest is applied to a snapshot with these classes."""
+    snapshot = replace(make_cluster_snapshot([make_node("n1", 4)], known), priority_classes=classes)
+    changes = read_changes(desk.manifests(manifest), (), gpu_resources=(GPU,))
+    (changed,) = apply_changes(snapshot, changes, settings or Settings()).snapshot.jobs
+    return changed
+
+
+@pytest.mark.parametrize(("after", "priority"), [("high", 100), ("low", -5), ("", 7)])
+def test_an_edited_job_has_the_priority_of_the_class_that_it_names(desk, after, priority):
+    classes = make_class("high", 100), make_class("low", -5), make_class("usual", 7, default=True)
+    edited = changed_job(
+        desk,
+        job("old", high=2, **({"priorityClassName": after} if after else {})),
+        *classes,
+        known=[make_job("old", 1, 4, priority=100)],
+    )
     assert edited.facts.context.priority == priority
 
 
-def test_the_priority_of_another_class_of_a_known_job_stands_in_the_changes(desk):
-    low = job("old", high=2, priorityClassName="low")
-    [line] = desk.refuses("simulate", desk.snapshot(of_class("high")), "--change", desk.manifests(low))
-    assert "spec.priorityClassName: 'low': must be a PriorityClass that stands in the changes too" in line
+CLASSES = (
+    make_class("elastic-pytorch-master", 11),
+    make_class("calm", 50),
+    make_class("rude", 60, "PreemptLowerPriority"),
+    make_class("usual", 7, default=True),
+)
+
+
+def with_pods(**pod):
+    """A job's manifest with these fields in the spec of its pods."""
+    made = job("new", high=2)
+    made["spec"]["template"]["spec"].update(pod)
+    return made
+
+
+@pytest.mark.parametrize("known", [(), [make_job("new", 1, 4)]])
+@pytest.mark.parametrize(
+    ("manifest", "settings", "expected"),
+    [
+        (with_pods(), Settings(), {"priorities": (11, 0)}),
+        (with_pods(priorityClassName="calm"), Settings(), {"priorities": (50, 50)}),
+        (with_pods(priorityClassName="rude"), Settings(), {"priorities": (11, 0)}),
+        (
+            with_pods(),
+            Settings(master_priority_class_name="", worker_priority_class_name="calm"),
+            {"priorities": (7, 50)},
+        ),
+        (
+            with_pods(initContainers=[{"name": "big", "image": "x", "resources": {"requests": {"cpu": "3"}}}]),
+            Settings(),
+            {"cpu": 3000},
+        ),
+        (job("new", high=2, runtime={"mode": "Elastic"}), Settings(), {"cpu": 10}),
+        (with_pods(hostNetwork=True), Settings(), {"ports": 1}),
+    ],
+)
+def test_a_changed_jobs_pods_have_the_shapes_that_the_operator_gives_them(desk, manifest, settings, expected, known):
+    changed = changed_job(desk, manifest, *CLASSES, settings=settings, known=known)
+    classes = Store()
+    for each in CLASSES:
+        classes.observe(each)
+    operators = Shapes(settings, claims=Store(), volumes=Store(), classes=classes).shape_of(changed.facts)
+    assert changed.shape == operators
+    master = operators.master
+    values = {"priorities": operators.priorities, "cpu": master.requests.get("cpu"), "ports": len(master.host_ports)}
+    assert {key: values[key] for key in expected} == expected
 
 
 @pytest.mark.parametrize(

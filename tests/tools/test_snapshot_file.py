@@ -14,19 +14,11 @@ from hypothesis import strategies as st
 from elastic_api.job import JobSpec
 from elastic_api.policy import PolicySpec
 from elastic_api.status import Condition, ConditionType, JobStatus, LastFailure, Retry, RetryCause
-from elastic_operator.plan.facts.allocation_inputs import (
-    AllocationSettings,
-    EvictionLimit,
-    EvictionLimits,
-    ForeignPod,
-    JobShape,
-    Member,
-    Node,
-    PodShape,
-    PreemptorKey,
-    Taint,
-    Toleration,
-)
+from elastic_operator.cluster.objects import ClassMeta, PriorityClass
+from elastic_operator.plan.facts.allocation_inputs import AllocationSettings
+from elastic_operator.plan.facts.demand import Member, PreemptionBar
+from elastic_operator.plan.facts.eviction_limits import EvictionLimit, EvictionLimits, PreemptorKey
+from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.group_report import Goodput, GroupChange, GroupReport
 from elastic_operator.plan.facts.job import (
     FlapWindow,
@@ -40,7 +32,9 @@ from elastic_operator.plan.facts.job import (
     Quarantined,
     TorchrunGroup,
 )
+from elastic_operator.plan.facts.node import Node, Taint
 from elastic_operator.plan.facts.node_outage import NodeOutage
+from elastic_operator.plan.facts.requirements import JobShape, PodShape, Toleration
 from elastic_operator.plan.facts.team import Flavor, Quota, Team
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.policies.resolve import Namespace, Policy
@@ -69,6 +63,8 @@ def _drawn(hint):
     for kind, strategy in SIMPLE.items():
         if hint in (kind, kind | None):
             return strategy if hint is kind else st.none() | strategy
+    if hint == PreemptionBar | None:
+        return st.none() | st.sampled_from(PreemptionBar)
     if hint == frozenset[str]:
         return st.frozensets(WORDS, max_size=2)
     if "Mapping" in str(hint):
@@ -160,6 +156,7 @@ RECORDINGS = facts(
     jobs=some(facts(SnapshotJob, facts=JOBS, shape=maybe(JOB_SHAPES), assumed=some(MEMBERS))),
     policies=some(POLICIES),
     namespaces=some(facts(Namespace)),
+    priority_classes=some(st.builds(PriorityClass, st.builds(ClassMeta, WORDS, WORDS, WORDS), NUMBERS)),
     foreign_pods=some(facts(ForeignPod, shape=SHAPES)),
     stopped=maybe(facts(Reason)),
     eviction_limits=EVICTION_LIMITS,
@@ -187,7 +184,7 @@ def test_sets_are_written_in_order_so_that_equal_snapshots_have_equal_files():
 
 def test_a_file_says_what_it_is_and_leaves_out_what_goes_without_saying():
     document = json.loads(snapshot_file.encode(make_cluster_snapshot([make_node("n1")], [])))
-    assert (document["kind"], document["version"]) == ("ClusterSnapshot", 9)
+    assert (document["kind"], document["version"]) == ("ClusterSnapshot", 10)
     assert document["cluster"]["nodes"][0]["name"] == "n1"
     assert "unschedulable" not in document["cluster"]["nodes"][0]
 
@@ -234,11 +231,11 @@ def with_job(**fields):
             "f: kind: 'World': is version 7 of a snapshot, of an older release: must be ClusterSnapshot; take it again",
         ),
         (lambda _: {"kind": ["World"]}, "f: kind: ['World']: must be ClusterSnapshot"),
-        (lambda d: d | {"version": 2}, "f: version: 2: must be 9; take the snapshot with this version"),
-        (lambda d: d | {"version": True}, "f: version: True: must be 9"),
+        (lambda d: d | {"version": 2}, "f: version: 2: must be 10; take the snapshot with this version"),
+        (lambda d: d | {"version": True}, "f: version: True: must be 10"),
         (lambda _: [1], "f: kind: None: must be ClusterSnapshot"),
         (lambda d: d | {"more": 1}, "f: is no snapshot: Object contains unknown field `more`"),
-        (lambda d: {"kind": d["kind"], "version": 9}, "missing required field `cluster`"),
+        (lambda d: {"kind": d["kind"], "version": 10}, "missing required field `cluster`"),
         (lambda d: d | {"cluster": d["cluster"] | {"now": "noon"}}, "f: is no snapshot: cluster.now: Expected"),
         (lambda d: d | {"cluster": d["cluster"] | {"nodez": []}}, "f: cluster.nodez: must be absent"),
         (

@@ -77,7 +77,7 @@ def test_job_that_crashes_every_eleven_minutes_fails_after_max_restarts(seed: in
         for failure in range(1, 6):
             require(not is_over(world), f"it is over before failure {failure}")
             await crashes(world)
-        message = "failure 5 in all, and recovery.maxRestarts is 4"
+        message = "The job has failed 5 times in all, and recovery.maxRestarts is 4."
         require(condition("toy", "Failed", "RestartLimitReached", message)(world), f"{world.status('toy')}")
 
     run_world(seed, scenario)

@@ -55,7 +55,7 @@ def test_a_node_that_refuses_pods_is_avoided_and_the_job_is_whole_elsewhere(seed
         delete_pod("toy-worker-1")(world)
         await world.advance(120)
         require(0 < len(set(tried)) - before <= 3 * MOST_MADE, f"{len(set(tried)) - before} pods were refused")
-        is_avoided = condition("toy", "FullSize", "InsufficientNodes", "The job avoids for now: n")
+        is_avoided = condition("toy", "FullSize", "InsufficientNodes", "The job avoids node n")
         await world.until("it says what it avoids", lambda: is_avoided(world), seconds=60)
         world.machines.refusing.clear()
         await world.until("it is whole again", lambda: world.settled("toy", 4), seconds=180)

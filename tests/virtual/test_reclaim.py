@@ -17,7 +17,7 @@ SHORT, PASSES = 3.0, 130.0
 """The latter is longer than everything is left undecided."""
 
 
-STEPS = {"nominated": nominates, "written-down": writes_job_status, "told-to-go": deletes_a_pod}
+STEPS = {"nominated": nominates, "told-to-go": deletes_a_pod, "written-down": writes_job_status}
 
 
 class Losses:
@@ -47,7 +47,7 @@ def test_leader_killed_during_a_reclaim_evicts_no_second_pod(step: str, seed: in
         await world.until("a job that has everything", lambda: world.settled("toy", 8), seconds=SHORT)
         older = world.add_foreign(GUEST, gpus=1, pool="a")
         await world.until("one that waits", lambda: lacks_gpus(world.pod(name_of(older))), seconds=SHORT)
-        losses, known = Losses(world), len(world.status("toy")["history"])
+        losses, known, resizes = Losses(world), len(world.status("toy")["history"]), world.status("toy")["resizes"]
         world.machines.let_go = False
         died: list[float] = []
 
@@ -65,7 +65,7 @@ def test_leader_killed_during_a_reclaim_evicts_no_second_pod(step: str, seed: in
         await world.until("a death", lambda: died, seconds=SHORT)
         reserved = [e.request for e in first.line.log if e.status == 200 and nominates(e.request)]
         node = reserved[0].body["status"]["nominatedNodeName"]
-        require(len(losses.names) == (1 if step == "told-to-go" else 0), f"{losses.names}")
+        require(len(losses.names) == (0 if step == "nominated" else 1), f"{losses.names}")
         second = world.start()
         await world.until("another leader", lambda: second.leads, seconds=20)
         await world.until("a victim", lambda: losses.names, seconds=SHORT)
@@ -84,8 +84,10 @@ def test_leader_killed_during_a_reclaim_evicts_no_second_pod(step: str, seed: in
         await world.advance(PASSES)
         require(len(losses.names) == 1, f"{losses.names}")
         require(not node_of(world.pod(name_of(older))), "who came before got what was not made free for him")
-        history = world.status("toy")["history"]
-        require([change["to"] for change in history[: len(history) - known]] == [7], f"{history}")
+        status = world.status("toy")
+        new = status["history"][: len(status["history"]) - known]
+        require([(change["to"], change["reason"]) for change in new] == [(7, "QuotaReclaimed")], f"{new}")
+        require((status["resizes"], status.get("restarts", 0)) == (resizes + 1, 0), f"{status}")
 
     run_world(seed, scenario)
 

@@ -224,7 +224,7 @@ def no_scheduler(runs: bool) -> Callable[[ProcessWorld], None]:
 def unseen(name: str, who: str) -> Condition:
     """The job says that nobody looks at its pods, and who should."""
     message = (
-        f"0 of 2 pods run. {name}-master-0, {name}-worker-0: no scheduler has tried it within {UNSEEN_SECONDS:.0f} s."
+        f"0 of 2 pods run. No scheduler has tried {name}-master-0, {name}-worker-0 within {UNSEEN_SECONDS:.0f} s."
         f" Check that {who} runs."
     )
     return condition(name, "Ready", "Starting", message)

@@ -13,7 +13,6 @@ from typing import Any
 
 from elastic_api.elastic import MEMBERSHIP_VOLUME, RUNTIME_VOLUME, SCRATCH_FOLDER, SCRATCH_VOLUME, injector
 from elastic_api.job import JobSpec
-from elastic_api.pod_names import pod_name
 from elastic_api.ports import status_port
 from elastic_api.template import nproc_of
 from elastic_operator.build.launch import launched
@@ -120,7 +119,7 @@ def _identity(job: Owner, create: CreatePod) -> dict[str, object]:
         contract.ENV_ROLE: create.role,
         contract.ENV_INDEX: create.index,
         contract.ENV_INCARNATION: create.incarnation,
-        contract.ENV_POD_NAME: pod_name(job.name, create.role, create.index),
+        contract.ENV_POD_NAME: create.pod_name(job.name),
         contract.ENV_MASTER_EPOCH: create.master_epoch,
     }
 

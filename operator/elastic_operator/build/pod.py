@@ -13,7 +13,6 @@ from typing import Any
 
 from elastic_api.job import JobSpec
 from elastic_api.launch_line import as_run
-from elastic_api.pod_names import pod_name
 from elastic_api.ports import declared_ports
 from elastic_api.template import fingerprint, main_container
 from elastic_operator.build import elastic_pod
@@ -114,7 +113,7 @@ def _metadata(job: Owner, spec: JobSpec, create: CreatePod, *, users: Mapping[st
         **(elastic_pod.own_annotations(job, create) if spec.is_elastic else {}),
     }
     return {
-        "name": pod_name(job.name, create.role, create.index),
+        "name": create.pod_name(job.name),
         "namespace": job.namespace,
         "labels": {**(users.get("labels") or {}), **labels},
         "annotations": {**(users.get("annotations") or {}), **annotations},

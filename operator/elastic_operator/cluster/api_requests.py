@@ -56,8 +56,8 @@ async def create_pod(session: Session, manifest: Mapping[str, Any], *, job_uid: 
         try:
             pod = decode(await session.get(f"{collection}/{name}"), Pod)
         except NotFound as error:
-            raise NameTaken(f"pod {name} was only just deleted", name=name, deleting=True) from error
-    _require_ours("pod", pod.metadata, manifest, job_uid)
+            raise NameTaken(f"Pod {name} was only just deleted.", name=name, deleting=True) from error
+    _require_ours("Pod", pod.metadata, manifest, job_uid)
     return pod
 
 
@@ -355,18 +355,18 @@ def _require_ours(kind: str, meta: Meta, manifest: Mapping[str, Any], job_uid: s
     if controller is None or controller.uid != job_uid:
         holder = f"belongs to {controller.kind} {controller.name}" if controller else "has no owner"
         if meta.deletion_timestamp is None:
-            remedy = f"delete that {kind}, or give the job another name"
+            text = f"{kind} {meta.name} exists and {holder}. Delete that {kind}, or give the job another name."
             if controller is None:
-                remedy = f"{remedy}. {_left_by_a_namesake(manifest['metadata'], job_uid)}"
-            raise NameTaken(f"{kind} {meta.name} exists and {holder}: {remedy}", name=meta.name, deleting=False)
+                text = f"{text} {_left_by_a_namesake(manifest['metadata'], job_uid)}"
+            raise NameTaken(text, name=meta.name, deleting=False)
     if meta.deletion_timestamp is not None:
-        raise NameTaken(f"{kind} {meta.name} is still being deleted", name=meta.name, deleting=True)
+        raise NameTaken(f"{kind} {meta.name} is still being deleted.", name=meta.name, deleting=True)
 
 
 def _left_by_a_namesake(wanted: Mapping[str, Any], job_uid: str) -> str:
     """A sentence on how to remove the object, if an earlier job of the same name was deleted without it (82)."""
     command = removal(wanted["namespace"], wanted.get("labels", {}).get(LABEL_JOB_NAME, ""), job_uid)
-    return f"To delete what jobs of this name left behind, run: {command}"
+    return f"This command deletes what jobs of this name left behind: `{command}`."
 
 
 def _delete_options(uid: str) -> dict[str, Any]:

@@ -65,7 +65,9 @@ class Fenced(ClusterError):
 
 
 class NameTaken(ClusterError):
-    """The name of an object of ours belongs to one that is not ours, or is being deleted. The text is for the user."""
+    """The name of an object of ours belongs to one that is not ours, or is being deleted. The text is for the user, in
+    whole sentences.
+    """
 
     def __init__(self, message: str, *, name: str, deleting: bool) -> None:
         super().__init__(message)
@@ -92,7 +94,7 @@ class ApiError(ClusterError):
 
 
 class BadRequest(ApiError):
-    """400; strict field validation also answers unknown fields with it."""
+    """400; strict field validation also answers unknown fields with this status."""
 
 
 class Unauthorized(ApiError):
@@ -186,6 +188,7 @@ class PodRefused(ClusterError):
         super().__init__(str(error))
         self.own_variables = own_variables
         self.error = error
+        self.retry_after = error.retry_after
         self.role = role
         # A webhook or an admission policy may change its mind, whatever code it answers with.
         may_change = any(sign in error.message for sign in _MAY_CHANGE)

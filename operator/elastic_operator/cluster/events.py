@@ -52,12 +52,10 @@ class Subject:
 
 
 def job_subject(namespace: str, name: str, uid: str) -> Subject:
-    """A job as the object of an event."""
     return Subject(API_VERSION, KIND, namespace, name, uid)
 
 
 def pod_subject(pod: Pod) -> Subject:
-    """A pod as the object of an event."""
     return Subject("v1", "Pod", pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)
 
 

@@ -25,13 +25,13 @@ class Installation:
 
     def elsewhere(self) -> str:
         """Why the operator does not decide, and the remedy; "" if it decides."""
-        marked = [each for each in self._classes if _owner(each)]
+        marked = [priority_class for priority_class in self._classes if _owner(priority_class)]
         oldest = min(
-            marked, key=lambda each: (each.metadata.creation_timestamp or "", each.metadata.name), default=None
+            marked, key=lambda found: (found.metadata.creation_timestamp or "", found.metadata.name), default=None
         )
         if oldest is None or _owner(oldest) == self._namespace:
             return ""
-        names = " ".join(sorted(each.metadata.name for each in marked if _owner(each) != self._namespace))
+        names = " ".join(sorted(found.metadata.name for found in marked if _owner(found) != self._namespace))
         return (
             f"PriorityClass {oldest.metadata.name} belongs to the operator in namespace {_owner(oldest)!r}. This"
             f" operator, in namespace {self._namespace!r}, stands by. Uninstall one of the two, or let this one decide:"

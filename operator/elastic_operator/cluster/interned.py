@@ -14,24 +14,24 @@ V = TypeVar("V")
 
 
 class Interned(dict[K, V]):
-    """The first thing with each key.
+    """The first value with each key.
 
-    At more than `limit` things, the older half is forgotten, because their users are unknown. Things that are read one
-    after the other, such as the pods of a job, are one object nevertheless.
+    At more than `limit` values, the older half is forgotten, because the users of a value are unknown. Equal values
+    that are read in quick succession, such as those in the pods of a job, are a single object nevertheless.
     """
 
     def __init__(self, limit: int = 10_000) -> None:
         super().__init__()
         self._limit = limit
 
-    def intern(self, key: K, thing: V) -> V:
-        """The first thing with that key: `thing`, if there is none yet."""
-        shared = self.setdefault(key, thing)
+    def intern(self, key: K, value: V) -> V:
+        """The first value with that key: `value`, if the key is new."""
+        shared = self.setdefault(key, value)
         self.keep_limit()
         return shared
 
     def keep_limit(self) -> None:
-        """Forget the older half of the things if there are too many."""
+        """Forget the older half of the values if there are too many."""
         drop_older_half(self, self._limit)
 
 

@@ -12,8 +12,6 @@ class Struct(msgspec.Struct, frozen=True, rename="camel", gc=False):
 
 
 class OwnerReference(Struct, frozen=True):
-    """metadata.ownerReferences[]."""
-
     uid: str
     kind: str = ""
     api_version: str = ""

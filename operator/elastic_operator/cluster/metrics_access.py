@@ -85,7 +85,7 @@ class MetricsAccess:
         self._verdicts.pop(digest, None)
         self._verdicts[digest] = verdict, time.monotonic()
         while len(self._verdicts) > MAX_TOKENS:
-            refused = (one for one, (verdict, _) in self._verdicts.items() if verdict != ALLOWED)
+            refused = (token for token, (verdict, _) in self._verdicts.items() if verdict != ALLOWED)
             del self._verdicts[next(refused, next(iter(self._verdicts)))]
 
     async def _ask(self, token: str) -> AccessDecision:

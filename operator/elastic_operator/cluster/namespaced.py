@@ -29,34 +29,33 @@ class Namespaced(Generic[T]):
         is_gone: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self.store: Store[T] = Store()
-        self._each = [
+        self._reflectors = [
             Reflector(session, path, type_, namespace=namespace, store=self.store, params=params, is_gone=is_gone)
             for namespace in dict.fromkeys(namespaces)
         ]
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The collections that are read."""
-        return tuple(path for reflector in self._each for path in reflector.paths)
+        return tuple(path for reflector in self._reflectors for path in reflector.paths)
 
     @property
     def stats(self) -> Stats:
         """The sums of their counters."""
-        each = [asdict(reflector.stats) for reflector in self._each]
-        return Stats(**{name: sum(counted[name] for counted in each) for name in each[0]})
+        counters = [asdict(reflector.stats) for reflector in self._reflectors]
+        return Stats(**{name: sum(counted[name] for counted in counters) for name in counters[0]})
 
     def age(self) -> float:
         """Seconds since the last news of the namespace with the oldest news."""
-        return max(reflector.age() for reflector in self._each)
+        return max(reflector.age() for reflector in self._reflectors)
 
     async def run(self) -> None:
         """List and watch until cancelled."""
         async with asyncio.TaskGroup() as group:
-            for reflector in self._each:
+            for reflector in self._reflectors:
                 group.create_task(reflector.run())
 
     async def catch_up(self, since: float | None = None) -> None:
         """Make the store at least as new as `since` (monotonic), by default this call; tries until the server
         answers.
         """
-        await asyncio.gather(*(reflector.catch_up(since) for reflector in self._each))
+        await asyncio.gather(*(reflector.catch_up(since) for reflector in self._reflectors))

@@ -15,7 +15,7 @@ from elastic_api.job import GROUP
 from elastic_api.what_if import ANNOTATION_WHAT_IF
 from elastic_operator.cluster.meta import Condition, LabelledMeta, Meta, Struct
 from elastic_operator.cluster.pod import Pod
-from elastic_operator.plan.facts.allocation_inputs import Taint
+from elastic_operator.plan.facts.node import Taint
 from elastic_worker.contract import MASTER_PORT
 
 __all__ = [
@@ -40,22 +40,16 @@ ANNOTATION_OPERATOR_NAMESPACE = f"{GROUP}/operator-namespace"
 
 
 class NodeSpec(Struct, frozen=True):
-    """spec of a node."""
-
     taints: tuple[Taint, ...] | None = None
     unschedulable: bool = False
 
 
 class NodeStatus(Struct, frozen=True):
-    """status of a node."""
-
     allocatable: dict[str, str | int | float] = msgspec.field(default_factory=dict)
     conditions: tuple[Condition, ...] | None = None
 
 
 class Node(Struct, frozen=True):
-    """v1 Node."""
-
     metadata: LabelledMeta
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
@@ -66,8 +60,6 @@ class Node(Struct, frozen=True):
 
 
 class Namespace(Struct, frozen=True):
-    """v1 Namespace."""
-
     metadata: LabelledMeta
 
     def has_same_content(self, other: Namespace) -> bool:
@@ -88,8 +80,6 @@ class ClassMeta(Meta, frozen=True):
 
 
 class PriorityClass(Struct, frozen=True):
-    """scheduling.k8s.io/v1 PriorityClass."""
-
     metadata: ClassMeta
     value: int
     global_default: bool = False
@@ -97,20 +87,14 @@ class PriorityClass(Struct, frozen=True):
 
 
 class ClaimSpec(Struct, frozen=True):
-    """spec of a claim."""
-
     volume_name: str = ""
 
 
 class ClaimStatus(Struct, frozen=True):
-    """status of a claim."""
-
     phase: str = "Pending"
 
 
 class PersistentVolumeClaim(Struct, frozen=True):
-    """v1 PersistentVolumeClaim."""
-
     metadata: Meta
     spec: ClaimSpec = ClaimSpec()
     status: ClaimStatus = ClaimStatus()
@@ -128,60 +112,44 @@ class VolumeSpec(Struct, frozen=True):
 
 
 class PersistentVolume(Struct, frozen=True):
-    """v1 PersistentVolume."""
-
     metadata: Meta
     spec: VolumeSpec = VolumeSpec()
 
 
 class DeviceClassSpec(Struct, frozen=True):
-    """spec of a class of devices."""
-
     extended_resource_name: str | None = None
 
 
 class DeviceClass(Struct, frozen=True):
-    """resource.k8s.io/v1 DeviceClass."""
-
     metadata: Meta
     spec: DeviceClassSpec = DeviceClassSpec()
 
 
 class ServicePort(Struct, frozen=True):
-    """ports[] of a service or a slice."""
-
     port: int = 0
 
 
 class ServiceSpec(Struct, frozen=True):
-    """spec of a service."""
-
     cluster_ip: str = msgspec.field(name="clusterIP", default="")
     ports: tuple[ServicePort, ...] | None = None
 
 
 class Service(Struct, frozen=True):
-    """v1 Service."""
-
     metadata: Meta
     spec: ServiceSpec = ServiceSpec()
 
     @property
     def port(self) -> int:
-        """The first port; ours have one."""
+        """The first port; a Service of ours has a single port."""
         return next((port.port for port in self.spec.ports or ()), MASTER_PORT)
 
 
 class Endpoint(Struct, frozen=True):
-    """endpoints[] of a slice."""
-
     addresses: tuple[str, ...] = ()
     node_name: str | None = None
 
 
 class EndpointSlice(Struct, frozen=True):
-    """discovery.k8s.io/v1 EndpointSlice."""
-
     metadata: Meta
     endpoints: tuple[Endpoint, ...] | None = None
     ports: tuple[ServicePort, ...] | None = None

@@ -8,7 +8,7 @@ import msgspec
 
 from elastic_operator.cluster.interned import intern_fields
 from elastic_operator.cluster.meta import Condition, Meta, Struct
-from elastic_operator.plan.facts.allocation_inputs import Toleration
+from elastic_operator.plan.facts.requirements import Toleration
 from elastic_worker import contract
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
@@ -46,8 +46,6 @@ class PodAnnotations(Struct, frozen=True, rename=None):
 
 
 class PodMeta(Meta, frozen=True):
-    """metadata of a pod."""
-
     labels: PodLabels = PodLabels()
     annotations: PodAnnotations = PodAnnotations()
     deletion_grace_period_seconds: int | None = None
@@ -66,16 +64,12 @@ class ResourceRequirements(Struct, frozen=True):
 
 
 class ContainerPort(Struct, frozen=True):
-    """A container's port."""
-
     host_port: int = 0
     host_ip: str = msgspec.field(name="hostIP", default="")
     protocol: str = "TCP"
 
 
 class Container(Struct, frozen=True):
-    """A container or init container."""
-
     name: str
     resources: ResourceRequirements = ResourceRequirements()
     ports: tuple[ContainerPort, ...] | None = None
@@ -87,22 +81,18 @@ class AnyJson(Struct, frozen=True):
 
 
 class Requirement(Struct, frozen=True):
-    """A node selector requirement."""
-
     key: str
     operator: str
     values: tuple[str, ...] | None = None
 
 
 class SelectorTerm(Struct, frozen=True):
-    """A node selector term."""
-
     match_expressions: tuple[Requirement, ...] | None = None
     match_fields: tuple[Requirement, ...] | None = None
 
 
 class NodeSelector(Struct, frozen=True):
-    """Terms, one of which must match."""
+    """The terms; a node must match at least one term."""
 
     node_selector_terms: tuple[SelectorTerm, ...] | None = None
 
@@ -111,35 +101,27 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 class NodeAffinity(Struct, frozen=True):
-    """affinity.nodeAffinity."""
-
     required: NodeSelector | None = msgspec.field(name=_REQUIRED, default=None)
 
 
 class PodAffinity(Struct, frozen=True):
-    """affinity.podAffinity or podAntiAffinity: only whether any of it is required."""
+    """affinity.podAffinity or podAntiAffinity: only whether any term is required."""
 
     required: tuple[AnyJson, ...] | None = msgspec.field(name=_REQUIRED, default=None)
 
 
 class Affinity(Struct, frozen=True):
-    """affinity."""
-
     node_affinity: NodeAffinity | None = None
     pod_affinity: PodAffinity | None = None
     pod_anti_affinity: PodAffinity | None = None
 
 
 class SpreadConstraint(Struct, frozen=True):
-    """A topology spread constraint."""
-
     topology_key: str = ""
     when_unsatisfiable: str = "DoNotSchedule"
 
 
 class ClaimSource(Struct, frozen=True):
-    """persistentVolumeClaim of a volume."""
-
     claim_name: str = ""
 
 
@@ -170,8 +152,6 @@ class SchedulingGate(Struct, frozen=True):
 
 
 class PodSpec(Struct, frozen=True):
-    """spec of a pod."""
-
     containers: tuple[Container, ...]
     init_containers: tuple[Container, ...] | None = None
     node_name: str = ""
@@ -208,21 +188,15 @@ class PodSpec(Struct, frozen=True):
 
 
 class Running(Struct, frozen=True):
-    """state.running."""
-
     started_at: str | None = None
 
 
 class Waiting(Struct, frozen=True):
-    """state.waiting."""
-
     reason: str = ""
     message: str = ""
 
 
 class Terminated(Struct, frozen=True):
-    """state.terminated."""
-
     exit_code: int
     reason: str = ""
     message: str = ""
@@ -230,7 +204,7 @@ class Terminated(Struct, frozen=True):
 
 
 class ContainerState(Struct, frozen=True):
-    """Exactly one of them is set; none means waiting."""
+    """Exactly one of these states is set; a container without a state waits."""
 
     running: Running | None = None
     waiting: Waiting | None = None
@@ -238,8 +212,6 @@ class ContainerState(Struct, frozen=True):
 
 
 class ContainerStatus(Struct, frozen=True):
-    """status.containerStatuses[]."""
-
     name: str
     state: ContainerState = ContainerState()
 
@@ -248,8 +220,6 @@ class ContainerStatus(Struct, frozen=True):
 
 
 class PodStatus(Struct, frozen=True):
-    """status of a pod."""
-
     phase: str = "Pending"
     reason: str = ""
     message: str = ""
@@ -265,8 +235,6 @@ class PodStatus(Struct, frozen=True):
 
 
 class Pod(Struct, frozen=True):
-    """v1 Pod."""
-
     metadata: PodMeta
     spec: PodSpec
     status: PodStatus = PodStatus()

@@ -41,7 +41,7 @@ class PrunedFields:
 
 
 def _paths(value: Any, at: str) -> Iterator[str]:
-    """The paths of all fields in it."""
+    """The paths of all fields in the value."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
             path = f"{at}.{name}" if at else name
@@ -53,7 +53,7 @@ def _paths(value: Any, at: str) -> Iterator[str]:
 
 
 def _outermost(paths: frozenset[str]) -> list[str]:
-    """The paths that are not inside another one of them."""
+    """The paths that are not inside another of these paths."""
     return sorted(path for path in paths if not any(path.startswith((f"{outer}.", f"{outer}[]")) for outer in paths))
 
 

@@ -122,7 +122,7 @@ class Reflector(Generic[T]):
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The collection that it reads."""
+        """The collection that the reflector reads."""
         return (self.path,)
 
     def age(self) -> float:
@@ -297,7 +297,7 @@ class Reflector(Generic[T]):
         else:
             meta = decode_bare(event.object).metadata
             if event.type == "DELETED":
-                self.store.observe_deleted(meta.uid, meta.resource_version)
+                self.store.observe_deleted(meta.uid, meta.resource_version, namespace=meta.namespace)
         self._advance(meta.resource_version)
 
     def _read(self, raw: msgspec.Raw) -> tuple[Meta | BareMeta, T | None]:

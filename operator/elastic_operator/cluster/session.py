@@ -60,7 +60,7 @@ class _Body(aiohttp.BytesPayload):
         self._remaining = remaining
 
     async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
-        """Send it, if this process may still write."""
+        """Send the body, if this process may still write."""
         if self._remaining() <= 0:
             raise Fenced(NOT_OURS)
         await super().write_with_length(writer, content_length)

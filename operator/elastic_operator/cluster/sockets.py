@@ -13,8 +13,6 @@ CLOSE_SECONDS = 1.0
 
 
 class Sockets:
-    """Makes the sockets of one session."""
-
     def __init__(self) -> None:
         self._made: WeakSet[socket.socket] = WeakSet()
 
@@ -29,5 +27,5 @@ class Sockets:
         """Wait until all sockets are closed, but no longer than CLOSE_SECONDS."""
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
-                while any(one.fileno() >= 0 for one in self._made):  # noqa: ASYNC110 # no event says that a socket is closed
+                while any(made.fileno() >= 0 for made in self._made):  # noqa: ASYNC110 # no event says so
                     await asyncio.sleep(0.01)

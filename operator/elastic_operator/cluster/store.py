@@ -3,7 +3,8 @@ informer's cache, an Indexer).
 
 News arrives from several sources and out of order: a write's answer may overtake the watch, a list may be older than
 both. The object with the highest resourceVersion wins; within a kind these compare as integers. A deletion is
-remembered for some minutes, so that late news does not restore the object.
+remembered for `TOMBSTONE_SECONDS`, so that late news does not restore the object. The number of remembered deletions
+has no other limit.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from elastic_operator.cluster.meta import Meta
 from elastic_operator.cluster.wire import BareMeta
@@ -20,6 +21,7 @@ from elastic_operator.cluster.wire import BareMeta
 log = logging.getLogger(__name__)
 
 TOMBSTONE_SECONDS = 300.0
+"""A deletion is remembered for this long. The first news after this time forgets it."""
 _ANY_REVISION = float("inf")
 
 
@@ -40,6 +42,16 @@ An error that it raises is logged and counted, and does not affect other listene
 """
 
 
+class _Tombstone(NamedTuple):
+    """A deletion: states of the object up to `revision` are ignored until `until` (monotonic). `namespace` is "" if
+    nothing named it.
+    """
+
+    revision: float
+    until: float
+    namespace: str
+
+
 class Store(Generic[T]):
     """Objects of one kind by uid and by (namespace, name). `now` is a monotonic clock."""
 
@@ -47,7 +59,7 @@ class Store(Generic[T]):
         self._now = now
         self._by_uid: dict[str, T] = {}
         self._by_name: dict[tuple[str, str], T] = {}
-        self._tombstones: dict[str, tuple[float, float]] = {}
+        self._tombstones: dict[str, _Tombstone] = {}
         self._listeners: list[Listener[T]] = []
         self.revision = 0
         """Raised with each change."""
@@ -66,7 +78,6 @@ class Store(Generic[T]):
         return uid in self._by_uid
 
     def get(self, uid: str) -> T | None:
-        """The object with that uid."""
         return self._by_uid.get(uid)
 
     def named(self, name: str, namespace: str = "") -> T | None:
@@ -94,6 +105,7 @@ class Store(Generic[T]):
 
     def observe(self, obj: T) -> None:
         """Take an object from a list, a watch or a write's answer. States older than the known one are ignored."""
+        self._drop_old_tombstones()
         meta = obj.metadata
         if self.is_current(meta):
             return
@@ -107,13 +119,14 @@ class Store(Generic[T]):
         self._by_uid[meta.uid] = self._by_name[_name(obj)] = obj
         self._notify(old, obj)
 
-    def observe_deleted(self, uid: str, resource_version: str | None = None) -> None:
+    def observe_deleted(self, uid: str, resource_version: str | None = None, *, namespace: str = "") -> None:
         """Take a deletion.
 
         `resource_version` is the version of the deletion. Without it, for example after a DELETE answered with 404, no
-        later news of the object is expected.
+        later news of the object is expected. `namespace` is needed for an object that may be unknown.
         """
-        self._add_tombstone(uid, int(resource_version) if resource_version else _ANY_REVISION)
+        self._drop_old_tombstones()
+        self._add_tombstone(uid, int(resource_version) if resource_version else _ANY_REVISION, namespace)
         self._remove(uid)
 
     def observe_list(self, seen: Collection[str], resource_version: str, *, within: str = "") -> None:
@@ -153,7 +166,11 @@ class Store(Generic[T]):
         listener sees a state in between.
         """
         listed = {obj.metadata.uid: obj for obj in objects}
-        self._tombstones.clear()
+        self._tombstones = {
+            uid: tombstone
+            for uid, tombstone in self._tombstones.items()
+            if within and tombstone.namespace != within and uid not in listed
+        }
         for uid in {obj.metadata.uid for obj in self._of(within)} - listed.keys():
             self._remove(uid)
         for uid, obj in listed.items():
@@ -167,15 +184,20 @@ class Store(Generic[T]):
 
     def _has_tombstone(self, meta: Meta | BareMeta) -> bool:
         tombstone = self._tombstones.get(meta.uid)
-        return tombstone is not None and int(meta.resource_version) <= tombstone[0]
+        return tombstone is not None and int(meta.resource_version) <= tombstone.revision
 
-    def _add_tombstone(self, uid: str, revision: float) -> None:
-        now = self._now()
-        # Insertion order is time order, so the expired ones are in front.
-        while self._tombstones and next(iter(self._tombstones.values()))[1] <= now:
+    def _add_tombstone(self, uid: str, revision: float, namespace: str) -> None:
+        known, old = self._tombstones.pop(uid, None), self._by_uid.get(uid)
+        if known is not None:
+            revision, namespace = max(known.revision, revision), known.namespace or namespace
+        if old is not None:
+            namespace = old.metadata.namespace
+        self._tombstones[uid] = _Tombstone(revision, self._now() + TOMBSTONE_SECONDS, namespace)
+
+    def _drop_old_tombstones(self) -> None:
+        """Forget the deletions of which `TOMBSTONE_SECONDS` have passed. The oldest come first."""
+        while self._tombstones and next(iter(self._tombstones.values())).until <= self._now():
             del self._tombstones[next(iter(self._tombstones))]
-        known = self._tombstones.pop(uid, (0.0, 0.0))[0]
-        self._tombstones[uid] = (max(known, revision), now + TOMBSTONE_SECONDS)
 
     def _remove(self, uid: str) -> None:
         old = self._by_uid.pop(uid, None)

@@ -6,8 +6,6 @@ import msgspec
 
 
 class ListMeta(msgspec.Struct, rename="camel"):
-    """metadata of a list."""
-
     resource_version: str
     continue_: str = msgspec.field(name="continue", default="")
 
@@ -20,8 +18,6 @@ class List(msgspec.Struct):
 
 
 class WatchEvent(msgspec.Struct):
-    """One line of a watch."""
-
     type: str
     object: msgspec.Raw
 

@@ -32,7 +32,6 @@ class WriteQueue:
 
     @asynccontextmanager
     async def turn(self, urgency: Urgency) -> AsyncIterator[None]:
-        """Wait for a turn, and hold it."""
         await self._take(self._waiting[urgency])
         try:
             yield
@@ -48,7 +47,7 @@ class WriteQueue:
         return sum(urgent) > self._count
 
     async def until_not_backed_up(self) -> None:
-        """Wait while it is backed up."""
+        """Wait while the queue is backed up."""
         while self.is_backed_up:
             await self._moved.wait()
 

@@ -79,7 +79,7 @@ def make_controller(
     planner = Planner(metrics.allocate.time)
 
     def requeue(uid: str) -> None:
-        planner.plans.forget(uid)
+        planner.plans.requeue(uid)
         awake.set()
 
     def on_pods_created(uid: str) -> None:
@@ -99,8 +99,8 @@ def make_controller(
         answered=poller.last_answer_at,
         group=survivors.group,
         pods_are_asked=True,
-        may_preempt=admission_checks.may_preempt,
-        may_not_preempt=admission_checks.may_not_preempt,
+        preemption_bar=admission_checks.preemption_bar,
+        barred=admission_checks.barred,
         job_read=admission_checks.answers.job_read,
     )
     dispatcher = Dispatcher(

@@ -52,9 +52,9 @@ BETWEEN_SLICES_SECONDS = 1.0
 
 
 class WakeUp(NamedTuple):
-    """The next pass: in how many seconds it is due if no event wakes it, and why."""
+    """The next pass: when it is due (monotonic) if no event wakes it, and why."""
 
-    seconds: float
+    due_monotonic: float
     reason: PassReason
 
 
@@ -65,7 +65,6 @@ class Controller:
         awake: Set when something has changed.
         on_decisions: Called at the end of each pass with its decisions; with None after a failed pass, when earlier
             decisions must not be read any more.
-        of_jobs: All memories of jobs.
         until_not_backed_up: Waits while more deletions and changes are queued than may be in flight (181).
     """
 
@@ -130,7 +129,7 @@ class Controller:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(MAX_BACKED_UP_SECONDS):
                         await self._until_not_backed_up()
-                await wait_with_timeout(self._awake, wake_up.seconds)
+                await wait_with_timeout(self._awake, wake_up.due_monotonic - time.monotonic())
                 woken_by = PassReason.EVENT if self._awake.is_set() else wake_up.reason
                 log.debug("the next pass begins, reason=%s", woken_by)
         finally:
@@ -191,18 +190,18 @@ class Controller:
     def _next_wake_up(self, decisions: PassDecisions, *, began_monotonic: float, began_epoch: float) -> WakeUp:
         """When the next pass is due without an event. A new source of such times adds a line here."""
         reader, now_monotonic = self.view.reader, time.monotonic()
-        seconds = {
-            PassReason.ALLOCATION: decisions.until_epoch - began_epoch,
-            PassReason.FOREIGN_PODS: reader.foreign_pods.again_at_epoch - began_epoch,
-            PassReason.PLAN: self.reconciler.next_due_monotonic(began_monotonic) - now_monotonic,
-            PassReason.QUARANTINE: reader.quarantine.next_try_monotonic(since=began_monotonic) - now_monotonic,
-            PassReason.DRY_RUN: self.admission_checks.next_try_monotonic() - now_monotonic,
-            PassReason.RESYNC: self._resync_at_monotonic - now_monotonic,
-            PassReason.LEDGER: self._ledger.seconds_until_expiry(),
-            PassReason.LONGEST_WAIT: LONGEST_WAIT_SECONDS,
+        due = {
+            PassReason.ALLOCATION: began_monotonic + (decisions.until_epoch - began_epoch),
+            PassReason.FOREIGN_PODS: began_monotonic + (reader.foreign_pods.again_at_epoch - began_epoch),
+            PassReason.PLAN: self.reconciler.next_due_monotonic(began_monotonic),
+            PassReason.QUARANTINE: reader.quarantine.next_try_monotonic(since=began_monotonic),
+            PassReason.DRY_RUN: self.admission_checks.next_try_monotonic(),
+            PassReason.RESYNC: self._resync_at_monotonic,
+            PassReason.LEDGER: now_monotonic + self._ledger.seconds_until_expiry(),
+            PassReason.LONGEST_WAIT: now_monotonic + LONGEST_WAIT_SECONDS,
         }
-        reason = min(seconds, key=seconds.__getitem__)
-        return WakeUp(max(LEAST_WAIT_SECONDS, seconds[reason]), reason)
+        reason = min(due, key=due.__getitem__)
+        return WakeUp(max(now_monotonic + LEAST_WAIT_SECONDS, due[reason]), reason)
 
     def _report_safely(self, report: Callable[[], None]) -> None:
         """Report the decisions. An error in a report must not keep any job from its pods (88)."""
@@ -250,8 +249,8 @@ class Controller:
             self._present = None
         most = reconciler.MAX_PLANS
         some, self._to_resync = self._to_resync[:most], self._to_resync[most:]
-        self.view.forget_some(some)
-        self.planner.forget_some(some)
+        self.view.read_again(some)
+        self.planner.requeue(some)
         self._resync_at_monotonic = time.monotonic() + (BETWEEN_SLICES_SECONDS if self._to_resync else RESYNC_SECONDS)
 
     def forget(self) -> None:

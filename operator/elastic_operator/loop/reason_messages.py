@@ -35,7 +35,6 @@ class ReasonMessages:
         self._stale.pop(uid, None)
 
     def forget_deleted(self, present: Set[str]) -> None:
-        """Forget deleted jobs; `present` are the uids of the existing ones."""
         drop_absent(present, self._stale)
 
     def next_due_monotonic(self) -> float:

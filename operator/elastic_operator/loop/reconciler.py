@@ -185,10 +185,10 @@ class Reconciler:
         plan = replace(plan, status=self._with_forecast(obs, plan.status))
         body = self._stores.jobs.get(job.uid)
         assert body is not None, "a pass awaits nothing, so the job is still there"
-        evicts = grant is not None and (bool(grant.assignment.release) or not deferred.pods)
-        steps_before = partial(self.eviction_gate.steps_before, job.uid, plan) if evicts else _no_steps
+        has_steps = grant is not None and not grant.waits
+        steps_before = partial(self.eviction_gate.steps_before, job.uid, plan) if has_steps else _no_steps
         wait = self.dispatcher.start(body, job, plan, steps_before=steps_before)
-        wait = min(wait, NOT_FRESH_SECONDS if deferred.pods else inf)
+        wait = min(wait, NOT_FRESH_SECONDS if grant is not None and grant.deferred else inf)
         again = min(wait, plan.requeue_at - now if plan.requeue_at is not None else inf)
         self._note(LastPlan(obs, assignment, self._due_after(again, job), plan.status))
         self._poller.follow(job.uid, target_of(obs, plan, now))

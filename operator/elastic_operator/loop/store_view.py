@@ -10,32 +10,36 @@ from typing import NamedTuple
 from elastic_operator.cluster import objects
 from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.memory import KeyedCache, LastSeen, SingleCache
-from elastic_operator.plan.facts.allocation_inputs import ForeignPod, JobShape, Member, Node
+from elastic_operator.plan.facts.demand import Member, PreemptionBar
+from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.group_report import GroupReport
 from elastic_operator.plan.facts.job import Job, JobFeedback, OwnPod, TorchrunGroup
+from elastic_operator.plan.facts.node import Node
+from elastic_operator.plan.facts.requirements import JobShape
 from elastic_operator.plan.job.remaining_pods import flavor_in_use
 from elastic_operator.plan.policies.resolve import ResolvedPolicies
-from elastic_operator.read.jobs import InputsWithoutSpec, JobInputs
+from elastic_operator.read.jobs import JobInputs
 from elastic_operator.read.reader import Reader
 
 log = logging.getLogger(__name__)
 
+BarredJob = tuple[str, PreemptionBar]
 FEW_JOBS = 16
 """Up to this many new or changed jobs are read without letting other tasks run: a large template takes 10 ms."""
 
 
 class _PreemptionBars(NamedTuple):
     """The jobs (uids) and namespaces that may not preempt because of the API server's answers about their pods (139),
-    and the objects that may not preempt because of errors (88).
+    each job with its bar, and the objects that may not preempt because of errors (88).
     """
 
-    jobs: AbstractSet[str] = frozenset()
+    jobs: AbstractSet[BarredJob] = frozenset()
     namespaces: AbstractSet[str] = frozenset()
     quarantined: AbstractSet[tuple[str, bool]] = frozenset()
 
 
 class StoreView:
-    """The cluster as the stores showed it at the last `refresh`.
+    """The cluster as the stores showed it at the last `refresh`: a `ClusterView`, which describes its methods.
 
     Args:
         with_logs: Adds the content of their logs to the pods of a job (uid, namespace). Until its log was read, a
@@ -43,8 +47,8 @@ class StoreView:
         pods_are_asked: Whether masters are asked, and logs read, of jobs with a node that is not Ready.
         report, answered: By a job's uid, its master's report, and when the master last answered.
         group: By a job's uid, the group that its pods' logs show.
-        may_preempt: Whether the API server would accept the job's pods.
-        may_not_preempt: The jobs (uids) and the namespaces for which `may_preempt` is false.
+        preemption_bar: Why the job may not preempt, by the API server's answers; None if it may.
+        barred: The jobs (uids) and the namespaces that may not preempt, each job with its bar.
         job_read: Called with each job that is read and is not quarantined.
     """
 
@@ -58,17 +62,17 @@ class StoreView:
         answered: Callable[[str], float | None] = lambda _: None,
         group: Callable[[str], TorchrunGroup | None] = lambda _: None,
         pods_are_asked: bool = False,
-        may_preempt: Callable[[Job], bool] = lambda _: True,
-        may_not_preempt: Callable[[], tuple[AbstractSet[str], AbstractSet[str]]] = lambda: (frozenset(), frozenset()),
+        preemption_bar: Callable[[Job], PreemptionBar | None] = lambda _: None,
+        barred: Callable[[], tuple[AbstractSet[BarredJob], AbstractSet[str]]] = lambda: (frozenset(), frozenset()),
         job_read: Callable[[Job], object] = lambda _: None,
     ) -> None:
         self.reader, self._with_logs, self._failed_writes = reader, with_logs, failed_writes
-        self._report, self._answered, self._group, self._may_preempt = report, answered, group, may_preempt
-        self._pods_are_asked, self._may_not_preempt, self._job_read = pods_are_asked, may_not_preempt, job_read
+        self._report, self._answered, self._group, self._preemption_bar = report, answered, group, preemption_bar
+        self._pods_are_asked, self._barred, self._job_read = pods_are_asked, barred, job_read
         self._quarantine, self._stores, self._ledger = reader.quarantine, reader.stores, reader.ledger
         self.now = 0.0
         self.settings = reader.settings.allocation
-        self._known: KeyedCache[JobInputs | InputsWithoutSpec, Job] = KeyedCache()
+        self._known: KeyedCache[JobInputs, Job] = KeyedCache()
         self._last_bars: LastSeen[_PreemptionBars] = LastSeen()
         self._mine: SingleCache[int, AbstractSet[str]] = SingleCache()
         """The jobs (uids) that are served."""
@@ -91,7 +95,6 @@ class StoreView:
 
     @property
     def policies(self) -> ResolvedPolicies:
-        """The teams, by the quota policies."""
         return self.reader.policies.resolved
 
     def refresh(self, now: float) -> StoreView:
@@ -103,17 +106,15 @@ class StoreView:
         return self
 
     def forget_deleted(self, present: AbstractSet[str]) -> None:
-        """Forget deleted jobs; `present` are the uids of the existing ones."""
         self._known.drop_absent(present)
         self._held &= present
 
     def dirty(self) -> Collection[str] | None:
-        """The jobs (uids) that may have changed since the last refresh; None: any job may have changed."""
         return self._dirty
 
     def _take_dirty(self) -> Collection[str] | None:
         previous = self._last_bars.value or _PreemptionBars()
-        now = _PreemptionBars(*self._may_not_preempt(), self._quarantine.jobs_barred_from_preemption())
+        now = _PreemptionBars(*self._barred(), self._quarantine.jobs_barred_from_preemption())
         if self._last_bars.changed(now):
             self._mark_bar_changes(previous, now)
         if self._external_change_seen.changed(self.reader.external_changes.since):
@@ -126,8 +127,9 @@ class StoreView:
         return {*by_uid, *(job.metadata.uid for job in named if job is not None)}
 
     def _mark_bar_changes(self, previous: _PreemptionBars, now: _PreemptionBars) -> None:
-        """Mark the jobs for which pods may be preempted now, or not any more."""
-        jobs, namespaces = now.jobs ^ previous.jobs, now.namespaces ^ previous.namespaces
+        """Mark the jobs for which pods may be preempted now, or not any more, or not for another reason."""
+        jobs = {uid for uid, _ in now.jobs ^ previous.jobs}
+        namespaces = now.namespaces ^ previous.namespaces
         self._dirty_jobs.mark(*jobs, *(uid for uid, _ in now.quarantined ^ previous.quarantined))
         if namespaces:
             bodies = (body.metadata for body in self._stores.jobs.values())
@@ -136,7 +138,6 @@ class StoreView:
             self.reader.external_changes.note_answer()
 
     def refresh_contexts(self, now: float) -> StoreView:
-        """Read the context of the jobs."""
         self.now = now
         if self.reader.job_contexts.refresh(now):
             self._dirty_jobs.mark_all()
@@ -148,7 +149,7 @@ class StoreView:
         self._known = KeyedCache()
         self._dirty_jobs.mark_all()
 
-    def forget_some(self, uids: Iterable[str]) -> None:
+    def read_again(self, uids: Iterable[str]) -> None:
         """Read these jobs again."""
         for uid in uids:
             self._known.drop(uid)
@@ -157,7 +158,6 @@ class StoreView:
     # -- jobs ----------------------------------------------------------------------------------------------------------
 
     def jobs(self) -> AbstractSet[str]:
-        """The uids of all jobs."""
         return self._mine.get(self._stores.jobs.uids_revision, self._uids)
 
     def _uids(self) -> AbstractSet[str]:
@@ -176,8 +176,8 @@ class StoreView:
         meta = body.metadata
         fault = self._quarantine.fault(uid, meta.generation)
         if fault is not None or meta.deletion_timestamp is not None:
-            without_spec = InputsWithoutSpec(body, self._ledger.own_pods(uid), fault)
-            return self._known.get(uid, without_spec, self.reader.jobs.job_without_spec, without_spec)
+            inputs = self.reader.jobs.inputs_without_spec(body, self._ledger.own_pods(uid), fault)
+            return self._known.get(uid, inputs, self.reader.jobs.job, inputs)
         own, specs, failed = self._ledger.own_pods(uid), self.reader.specs, self._failed_writes.failed_write(uid)
         reads_no_log = specs.status(body).finished or specs.parse(body).reports_failures
         feedback = JobFeedback(
@@ -214,11 +214,9 @@ class StoreView:
         return self.reader.settings.watches(body.metadata.namespace)
 
     def shape(self, job: Job) -> JobShape:
-        """The requirements that the job's pods have of a node."""
         return self.reader.shapes.shape_of(job)
 
     def assumed(self, uid: str) -> tuple[Member, ...]:
-        """The pods of that job that are being created."""
         return tuple(assumed.member for assumed in self._ledger.assumed.of_job(uid))
 
     def flavor_in_use(self, pods: Sequence[OwnPod]) -> str | None:
@@ -229,26 +227,21 @@ class StoreView:
 
     # -- whether others may lose pods for a job ------------------------------------------------------------------------
 
-    def may_preempt(self, job: Job) -> bool:
-        """Whether pods may be preempted for the job, by the API server's answers about its own pods (139)."""
-        return self._may_preempt(job)
+    def preemption_bar(self, job: Job) -> PreemptionBar | None:
+        return self._preemption_bar(job)
 
     def may_preempt_after_faults(self, job: Job) -> bool:
-        """Whether pods may be preempted for the job, in spite of the errors that it has caused in the operator (88)."""
         return self._quarantine.may_preempt(job.uid, job.generation)
 
     # -- all else ------------------------------------------------------------------------------------------------------
 
-    def nodes(self, members: AbstractSet[str], leaving: Sequence[tuple[str, OwnPod]]) -> tuple[Node, ...]:
-        """All nodes with their use by pods, without `members`."""
-        return self.reader.nodes.all_with_use(members, leaving)
+    def nodes(self, members: AbstractSet[str], to_delete: Sequence[tuple[str, OwnPod]]) -> tuple[Node, ...]:
+        return self.reader.nodes.all_with_use(members, to_delete)
 
     def foreign_pods(self) -> tuple[ForeignPod, ...]:
-        """The foreign pods that wait for GPUs."""
         return self.reader.foreign_pods.refresh(self.now)
 
     def quarantine(self, uid: str, error: Exception, *, in_allocation: bool = False, at_grant: bool = False) -> bool:
-        """Quarantine a job at which the planner raised an error."""
         body = self._stores.jobs.get(uid)
         if body is None:
             log.error("planning a job failed, and the job has been deleted since uid=%s", uid, exc_info=error)
@@ -266,9 +259,7 @@ class StoreView:
         return True
 
     def note_unknown_demand(self, job: Job, error: Exception) -> None:
-        """Report that the pods of a quarantined job count as used by others because of this error."""
         log.debug("the pods of a quarantined job count as used by others job=%s", job.key, exc_info=error)
 
     def quarantine_pod(self, pod: ForeignPod, error: Exception) -> None:
-        """Quarantine a foreign pod at which the allocation raised an error."""
         self._quarantine.quarantine("pod", pod.uid, f"{pod.namespace}/{pod.name}", error, in_allocation=True)

@@ -42,7 +42,6 @@ class _Shown(Collector):
         self._stats = stats
 
     def collect(self) -> Iterable[Metric]:
-        """The families of the stats."""
         return families(self._stats)
 
 

@@ -73,7 +73,6 @@ class Counters:
         self.api_requests.labels(verb, code).inc()
 
     def count_job(self, changes: JobChanges) -> None:
-        """Count the news in a written status of a job."""
         for direction, reason in changes.resizes:
             self.resizes.labels(direction, reason).inc()
         self.restarts.labels("failure").inc(changes.failures)
@@ -127,7 +126,9 @@ class Counters:
         self.reconcile = self._histogram(
             "reconcile_seconds", "Time to carry out one plan for one job, API calls included.", WRITE
         )
-        self.reconcile_errors = self._counter("reconcile_errors", "Plans that failed.")
+        self.reconcile_errors = self._counter(
+            "reconcile_errors", "Plans that failed. Conflicts with other clients' writes do not count."
+        )
         self.pass_errors = self._counter("pass_errors", "Passes that failed by an error that no single object caused.")
         self.internal_errors = self._counter(
             "internal_errors",

@@ -76,12 +76,10 @@ class JobTimes:
         job.kind = None if accounted and kind != "waiting" else kind
 
     def note_plan(self, planned: LastPlan) -> None:
-        """Take a new plan of the job."""
         ready = planned.status.condition(ConditionType.READY)
         self.note(planned.obs.job.uid, ready.reason if ready else "", report_of(planned.obs))
 
     def forget_deleted(self, present: Set[str]) -> None:
-        """Forget deleted jobs; `present` are the uids of the existing ones."""
         for uid in self._jobs.keys() - present:
             del self._jobs[uid]
 

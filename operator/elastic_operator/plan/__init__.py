@@ -26,7 +26,8 @@ Of one job:
     membership      the pods that take part in an Elastic job; its master reads it from an annotation
 
 Of quotas:
-    flavor          a kind of GPU (kueue: ResourceFlavor)
+    flavor          a kind of GPU (kueue: ResourceFlavor). The setting flavors[].resources says what counts as a GPU:
+                    MIG slices, for example (`plan.facts.gpus`)
     team            a quota policy, or a namespace without one; teams form a tree (kueue: ClusterQueue, Cohort)
     account         the book of one team for one flavor: what it uses, and what it may use
     guarantee       the GPUs that a team gets whenever it wants them (kueue: nominalQuota)
@@ -46,9 +47,10 @@ Of one allocation:
     inputs          what an allocation decides from: nodes, demands, foreign pods, teams (kueue: Snapshot)
     foreign pod     a pod of no job of ours. An allocation plans a node for those that wait for GPUs; several may form
                     a gang: all of them or none
-    entry           a job, or a foreign pod, in a pass: the members it keeps, the seats it gets (kueue: entry)
+    plain pod       a pod that names no job of ours as its controller; a ResourceQuota may limit these (98)
+    entry           a job, or a foreign pod, in a pass: the members it keeps, the placements it gets (kueue: entry)
     equivalent      of entries: the same question about them has the same answer (`allocation.equivalence`)
-    rank            the place of an entry in the order in which jobs are served
+    position        the place of an entry in the order in which jobs are served
     serve           try to give an entry what it demands: its minimum, or more (kueue: a scheduling cycle's nominate and
                     admit)
     round           all entries are served once, under one entitlement. Rounds are repeated while they change anything
@@ -57,10 +59,10 @@ Of one allocation:
     board           the free room on each node: now, and soon, when all that leaves has left (kube-scheduler: NodeInfo)
     admit           give a job its minimum, as a whole (kueue: admit)
     grow            of a job: to get more than its minimum (API: scale up)
-    reserve         keep room for an entry that cannot use it yet: for a nominated foreign pod, or for the seats of a
-                    job that has waited too long (37; kube-scheduler: nominated pods count as if they were there)
-    seat            room on a node for a pod of a job that is to be created (kube-scheduler: assumed pod); a slot is a
-                    seat with a pod's index
+    reserve         keep room for an entry that cannot use it yet: for a nominated foreign pod, or for the placements of
+                    a job that has waited too long (37; kube-scheduler: nominated pods count as if they were there)
+    placement       room on a node for a pod of a job that is to be created (kube-scheduler: assumed pod); a slot is a
+                    placement with a pod's index
     assignment      a job's pods to keep, to release and to create (kueue: Admission); a grant is an assignment with
                     the reason why it is not larger (column LIMITED BY)
 
@@ -68,6 +70,9 @@ Of taking GPUs:
     preempt         decide to delete pods for a preemptor (kueue: preempt)
     futile          of a preemption: the preemptor did not use the room (112, 139)
     eviction        the deletion of a pod for another team or for a foreign pod (kueue: evict)
+    grace           the time that any deleted pod gets to end: at most reclaim.gracePeriodSeconds of the team's policy,
+                    else the setting (`grace_ceiling` in `read.job_contexts`). At a deletion `loop.writes.plan_executor`
+                    shortens it
     release         of a job: to give up members, for a preemptor or because it may not keep them
     defer           of a job: to release pods later, when it is known that their preemptors can use the room
     preemptor       the entry for which pods of others are preempted

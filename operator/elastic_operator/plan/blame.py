@@ -8,7 +8,9 @@ from dataclasses import replace
 from typing import TypeVar
 
 from elastic_operator.plan.allocation.allocate import allocate
-from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, ForeignPod, JobDemand
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
+from elastic_operator.plan.facts.demand import JobDemand
+from elastic_operator.plan.facts.foreign_pod import ForeignPod
 
 T = TypeVar("T")
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import inf
 
+from elastic_operator.memory import LastSeen
 from elastic_operator.plan.delay_queue import DelayQueue
-from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, JobDemand
-from elastic_operator.plan.facts.team import NO_POLICY, Team, Teams
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
+from elastic_operator.plan.facts.demand import JobDemand
+from elastic_operator.plan.facts.team import Team
 
 
 class ChangeTimes:
@@ -15,26 +17,24 @@ class ChangeTimes:
 
     def __init__(self) -> None:
         self._demands: dict[str, JobDemand] = {}
-        self._policies: tuple[object, ...] = ()
-        self._teams = Teams((), {}, NO_POLICY)
-        """The teams by these policies."""
         self._times = DelayQueue()
+        self._last_seen: LastSeen[object] = LastSeen()
+        """The policies and the settings."""
 
     def next(self, inputs: AllocationInputs) -> float:
         """The next time (epoch seconds) at which the allocation of the same input may change; infinity if there is
         none.
         """
-        policies = inputs.teams, inputs.team_of, inputs.settings
-        if policies != self._policies:
-            self._policies, self._teams = policies, inputs.find_teams()
+        if self._last_seen.changed((inputs.teams, inputs.team_of, inputs.settings)):
             self._demands, self._times = {}, DelayQueue()
         changed = {job.uid: job for job in inputs.jobs if self._demands.get(job.uid) is not job}  # by identity (23)
         self._demands.update(changed)
         if len(self._demands) > len(inputs.jobs):
             self._forget_all_but({job.uid for job in inputs.jobs})
+        teams = inputs.find_teams()
         for uid in {*changed, *self._times.due(inputs.now)}:
             job = self._demands[uid]
-            self._times.set(uid, _next_change(job, self._teams.team_of(job.namespace), inputs))
+            self._times.set(uid, _next_change(job, teams.team_of(job.namespace), inputs))
         return self._times.next()
 
     def _forget_all_but(self, present: set[str]) -> None:

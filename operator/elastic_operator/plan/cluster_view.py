@@ -7,15 +7,13 @@ from collections.abc import Set as AbstractSet
 from typing import Protocol
 
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.facts.allocation_inputs import (
-    AllocationSettings,
-    EvictionLimits,
-    ForeignPod,
-    JobShape,
-    Member,
-    Node,
-)
+from elastic_operator.plan.facts.allocation_inputs import AllocationSettings
+from elastic_operator.plan.facts.demand import Member, PreemptionBar
+from elastic_operator.plan.facts.eviction_limits import EvictionLimits
+from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.job import Job, OwnPod
+from elastic_operator.plan.facts.node import Node
+from elastic_operator.plan.facts.requirements import JobShape
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.policies.resolve import ResolvedPolicies
 
@@ -58,16 +56,18 @@ class ClusterView(Protocol):
     def flavor_in_use(self, pods: Sequence[OwnPod]) -> str | None:
         """The flavor of the GPUs that these pods hold; None if they hold none."""
 
-    def may_preempt(self, job: Job) -> bool:
-        """Whether pods may be preempted for the job, by the API server's answers about the job's own pods (139)."""
+    def preemption_bar(self, job: Job) -> PreemptionBar | None:
+        """Why no pods may be preempted for the job, by the API server's answers about the job's own pods; None if they
+        may (139).
+        """
 
     def may_preempt_after_faults(self, job: Job) -> bool:
         """Whether pods may be preempted for the job, in spite of the errors that it has caused in the operator (88)."""
 
-    def nodes(self, members: AbstractSet[str], leaving: Sequence[tuple[str, OwnPod]]) -> tuple[Node, ...]:
+    def nodes(self, members: AbstractSet[str], to_delete: Sequence[tuple[str, OwnPod]]) -> tuple[Node, ...]:
         """All nodes with their use by pods, without `members` (uids), which are in the demands of jobs.
 
-        `leaving` are pods that are about to be deleted, with their namespaces.
+        `to_delete` are pods that are about to be deleted, with their namespaces.
         """
 
     def foreign_pods(self) -> tuple[ForeignPod, ...]:

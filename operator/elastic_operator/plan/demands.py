@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from elastic_operator.plan.cluster_view import ClusterView
-from elastic_operator.plan.facts.allocation_inputs import JobDemand, JobShape, Member
+from elastic_operator.plan.facts.demand import JobDemand, Member, PreemptionBar
 from elastic_operator.plan.facts.job import Job, OwnPod
+from elastic_operator.plan.facts.requirements import JobShape
 from elastic_operator.plan.job.demand import demand_of, with_members
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.quarantined import demand_in_quarantine
@@ -28,8 +29,10 @@ def renew_demand(view: ClusterView, memory: JobMemory, obs: Observation) -> None
         memory.demanded.get((obs, flavor), _demand_of_held, job, pods, flavor)
         memory.good = None
         return
-    may_preempt = view.may_preempt(job) and view.may_preempt_after_faults(job)
-    key = obs, view.shape(job), view.assumed(job.uid), may_preempt
+    bar = view.preemption_bar(job)
+    if bar is None and not view.may_preempt_after_faults(job):
+        bar = PreemptionBar.INTERNAL_ERROR
+    key = obs, view.shape(job), view.assumed(job.uid), bar
     memory.good = memory.demanded.get(key, _demand_with, *key)
 
 
@@ -57,11 +60,13 @@ def _demand_of_held(job: Job, pods: Sequence[OwnPod], flavor: str | None) -> Job
     return None if flavor is None else demand_of_pods(job, pods, flavor)
 
 
-def _demand_with(obs: Observation, shape: JobShape, assumed: tuple[Member, ...], may_preempt: bool) -> JobDemand:
+def _demand_with(
+    obs: Observation, shape: JobShape, assumed: tuple[Member, ...], bar: PreemptionBar | None
+) -> JobDemand:
     """The demand of a job that may have pods; pods that are being created count as its members."""
     demand = demand_of(obs, shape)
     if assumed:
         demand = with_members(demand, assumed)
     if obs.job.needs_edit or obs.status.held_until:
         demand = frozen_demand(demand)
-    return demand if may_preempt else replace(demand, may_preempt=False)
+    return demand if bar is None else replace(demand, preemption_bar=bar)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from elastic_operator.memory import SingleCache
-from elastic_operator.plan.facts.allocation_inputs import JobDemand
+from elastic_operator.plan.facts.demand import JobDemand
 from elastic_operator.plan.job.observation import Observation
 
 

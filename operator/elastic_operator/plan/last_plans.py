@@ -57,7 +57,6 @@ class LastPlans:
         return self._last.get(uid)
 
     def all(self) -> Iterator[LastPlan]:
-        """The last plans of all jobs that have one."""
         return (planned for planned in self._last.values() if planned is not None)
 
     def next_due_monotonic(self) -> float:
@@ -94,7 +93,7 @@ class LastPlans:
         assignment = allocation.find_assignment(uid)  # an unchanged one is mostly the same object
         return known.assignment is assignment or known.assignment == assignment
 
-    def forget(self, uid: str) -> None:
+    def requeue(self, uid: str) -> None:
         """Plan for that job again. Until then, metrics show its last plan."""
         if uid not in self._last:
             return

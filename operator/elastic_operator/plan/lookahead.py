@@ -11,8 +11,8 @@ next pass:
 A decision that the next pass would undo is an error or a limit of the planner, so no job loses a pod for it. A decision
 by which no job loses a pod is not examined, because undoing it does no harm.
 
-The look ahead must not cost a job its rights. So after ten seconds a job is not left out any more, whatever the next
-pass would decide. If the job's size then changes again and again, the job is held (`flapping.py`).
+A job is withheld for ten seconds at most, so that an error of the look-ahead cannot starve it. If the job's size then
+changes again and again, the job is held (`flapping.py`).
 """
 
 from __future__ import annotations
@@ -25,16 +25,19 @@ from typing import NamedTuple
 
 from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, ForeignPod, JobDemand, Member, Node
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
 from elastic_operator.plan.facts.decisions import Assignment
+from elastic_operator.plan.facts.demand import JobDemand, Member
+from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.gpus import gpus_by_resource
+from elastic_operator.plan.facts.node import Node
 from elastic_operator.plan.facts.text import pods
 from elastic_operator.plan.job.demand import with_members
 from elastic_operator.plan.job.remaining_pods import frozen_demand
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 PATIENCE_SECONDS = 10.0
-"""A job is left out for this long at most, unless it would have two masters."""
+"""A job is withheld for this long at most, unless it would have two masters."""
 DOUBT_SECONDS = 60.0
 """The time of the first doubt about a job is forgotten this long after the last doubt."""
 TWO_MASTERS = "The job would have two masters."
@@ -43,14 +46,14 @@ _MAX_DECISIONS = 3
 
 
 class _DoubtedStep(NamedTuple):
-    """When a job was to be left out: for the first time, and for the last one (epoch seconds)."""
+    """When a job was to be withheld: for the first time, and for the last one (epoch seconds)."""
 
     since: float
     last: float
 
 
 class LookaheadAllocator:
-    """Allocates in each pass, like `Allocator`, and leaves out jobs for which the decision would not last.
+    """Allocates in each pass, like `Allocator`, and withholds jobs for which the decision would not last.
 
     `futile_preemptors` are the uids of preemptors for which the last allocation preempts a whole job in vain (112).
     """
@@ -60,7 +63,7 @@ class LookaheadAllocator:
         self._doubts: dict[str, _DoubtedStep] = {}
         """The jobs (uids) for which a decision would not have lasted."""
         self.again_at_epoch = inf
-        """When (epoch seconds) the first of the jobs that were left out is served again, if nothing else changes."""
+        """When (epoch seconds) the first of the jobs that were withheld is served again, if nothing else changes."""
 
     @property
     def futile_preemptors(self) -> frozenset[str]:
@@ -73,24 +76,24 @@ class LookaheadAllocator:
 
     def allocate(self, inputs: AllocationInputs) -> Allocation:
         """The allocation: the grants of all jobs. The allocation returned before must not be read any more."""
-        left_out: dict[str, str] = {}
+        withheld: dict[str, str] = {}
         self._forget_old(inputs.now)
         for tries in range(_MAX_DECISIONS):
-            allocation = self._now.allocate(_without(inputs, left_out))
+            allocation = self._now.allocate(_without(inputs, withheld))
             if not allocation.has_shrinking_jobs or tries == _MAX_DECISIONS - 1:
                 break
-            more = short_lived(inputs, allocation, self._next.allocate(carried_out(inputs, allocation)))
-            more = {uid: why for uid, why in more.items() if self._is_left_out(uid, why, inputs.now)}
-            if more.keys() <= left_out.keys():
+            more = would_not_last(inputs, allocation, self._next.allocate(carried_out(inputs, allocation)))
+            more = {uid: why for uid, why in more.items() if self._is_withheld(uid, why, inputs.now)}
+            if more.keys() <= withheld.keys():
                 break
-            left_out |= more
-        allocation.would_not_last = left_out
-        times = (self._doubts[uid].since + PATIENCE_SECONDS for uid in left_out)
+            withheld |= more
+        allocation.would_not_last = withheld
+        times = (self._doubts[uid].since + PATIENCE_SECONDS for uid in withheld)
         self.again_at_epoch = min((time for time in times if time > inputs.now), default=inf)
         return allocation
 
-    def _is_left_out(self, uid: str, why: str, now: float) -> bool:
-        """Whether the job is left out: for ten seconds at most, or for as long as it would have two masters."""
+    def _is_withheld(self, uid: str, why: str, now: float) -> bool:
+        """Whether the job is withheld: for ten seconds at most, or for as long as it would have two masters."""
         since = self._doubts[uid].since if uid in self._doubts else now
         self._doubts[uid] = _DoubtedStep(since, now)
         return why == TWO_MASTERS or now < since + PATIENCE_SECONDS
@@ -100,7 +103,7 @@ class LookaheadAllocator:
         self._doubts = {uid: doubt for uid, doubt in known if doubt.since <= now < doubt.last + DOUBT_SECONDS}
 
 
-def short_lived(inputs: AllocationInputs, first: Allocation, second: Allocation) -> dict[str, str]:
+def would_not_last(inputs: AllocationInputs, first: Allocation, second: Allocation) -> dict[str, str]:
     """The jobs (uids) that must get nothing in the `first` allocation, each with the reason in words.
 
     The `second` allocation is made from the input with the `first` carried out.
@@ -117,7 +120,7 @@ def short_lived(inputs: AllocationInputs, first: Allocation, second: Allocation)
             found[job.uid] = (
                 f"The job would get {pods(assignment.replicas)}, and lose {len(after.release)} of them at once."
             )
-        elif assignment.release and not assignment.create and after.create and not second.is_at_others_cost(job.uid):
+        elif assignment.release and not assignment.create and after.create and not second.has_victims(job.uid):
             name = f"{job.namespace}/{job.name}"
             lost = pods(len(assignment.release))
             text = f"{name} would lose {lost} for this job, and get {len(after.create)} back at once."
@@ -138,7 +141,7 @@ def _without(inputs: AllocationInputs, uids: Mapping[str, object]) -> Allocation
 
 
 def _frozen(job: JobDemand) -> JobDemand:
-    return frozen_demand(job) if job.members else replace(job, wants=False)
+    return frozen_demand(job) if job.members else replace(job, wants_pods=False)
 
 
 # -- carried out -------------------------------------------------------------------------------------------------------
@@ -185,8 +188,7 @@ def _applied(job: JobDemand, assignment: Assignment, now: float) -> JobDemand:
 
 def _made(job: JobDemand, assignment: Assignment) -> Iterator[Member]:
     for slot in assignment.create:
-        uid = f"{job.uid}/{slot.role}/{slot.index}"
-        yield Member.from_load(uid, slot.role, slot.index, slot.node, job.shape_of(slot.role))
+        yield Member.at(slot.pod_name(job.uid), slot, job.shape_of(slot.role))
 
 
 def _node_after(node: Node, came: list[ForeignPod], gpu_resources: tuple[str, ...]) -> Node:

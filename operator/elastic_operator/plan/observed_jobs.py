@@ -7,12 +7,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from elastic_operator.plan.facts.allocation_inputs import JobDemand
+from elastic_operator.plan.facts.demand import JobDemand
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job_memory import JobMemory
 
-LeavingPods = tuple[tuple[str, OwnPod], ...]
+PodsToDelete = tuple[tuple[str, OwnPod], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class ObservedJobs:
 
     `uids` is the view's own collection of all jobs. `obs` has the observation of each job, `demand_of` its
     demand; None if it may have no pods. `demands`: the demands in `demand_of` that are not None. `members`: the uids
-    of all their members. `leaving` are the pods that are about to be deleted, with their namespaces.
+    of all their members. `to_delete` are the pods that are about to be deleted, with their namespaces.
     """
 
     uids: Collection[str] | None = None
@@ -29,7 +29,7 @@ class ObservedJobs:
     demand_of: Mapping[str, JobDemand | None] = field(default_factory=dict)
     demands: tuple[JobDemand, ...] = ()
     members: frozenset[str] = frozenset()
-    leaving: LeavingPods = ()
+    to_delete: PodsToDelete = ()
 
     def renewed(
         self, uids: Collection[str], observed: Collection[str], memories: Mapping[str, JobMemory]
@@ -49,16 +49,18 @@ class ObservedJobs:
         return before._with(obs, demand_of)
 
     def _with(self, obs: Mapping[str, Observation], demand_of: Mapping[str, JobDemand | None]) -> ObservedJobs:
-        all_obs, demands, members, leaving = {**self.obs, **obs}, self.demands, self.members, self.leaving
+        all_obs, demands, members, to_delete = {**self.obs, **obs}, self.demands, self.members, self.to_delete
         if any(one.to_delete or (uid in self.obs and self.obs[uid].to_delete) for uid, one in obs.items()):
-            leaving = tuple((one.job.namespace, deletion.pod) for one in all_obs.values() for deletion in one.to_delete)
+            to_delete = tuple(
+                (one.job.namespace, deletion.pod) for one in all_obs.values() for deletion in one.to_delete
+            )
         all_demands = {**self.demand_of, **demand_of}
         if demand_of:
             demands = tuple(demand for demand in all_demands.values() if demand is not None)
             before = _members_of(self.demand_of[uid] for uid in demand_of if uid in self.demand_of)
             after = _members_of(demand_of.values())
             members = members if before == after else (members - before) | after
-        return ObservedJobs(self.uids, all_obs, all_demands, demands, members, leaving)
+        return ObservedJobs(self.uids, all_obs, all_demands, demands, members, to_delete)
 
 
 def _members_of(demands: Iterable[JobDemand | None]) -> frozenset[str]:

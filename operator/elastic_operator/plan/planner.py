@@ -21,16 +21,13 @@ from elastic_operator.plan.change_times import ChangeTimes
 from elastic_operator.plan.cluster_view import ClusterView, Reclaim
 from elastic_operator.plan.delay_queue import DelayQueue
 from elastic_operator.plan.demands import demand_while_quarantined, renew_demand
-from elastic_operator.plan.facts.allocation_inputs import (
-    AllocationInputs,
-    EvictionLimits,
-    ForeignPod,
-    JobDemand,
-    Node,
-    gpus_in,
-)
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, gpus_in
 from elastic_operator.plan.facts.decisions import Grant, Plan
+from elastic_operator.plan.facts.demand import JobDemand
+from elastic_operator.plan.facts.eviction_limits import EvictionLimits
+from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.job import Job
+from elastic_operator.plan.facts.node import Node
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.observe import observe
@@ -88,19 +85,19 @@ class Planner:
 
     def forget(self) -> None:
         """Forget all jobs and the last allocation, so that the next pass decides everything again."""
-        self.forget_some(self._jobs)
+        self.requeue(self._jobs)
         self._inputs.drop()
         self._observed_jobs = ObservedJobs()
         self.forget_allocation()
 
-    def forget_some(self, uids: Iterable[str]) -> None:
+    def requeue(self, uids: Iterable[str]) -> None:
         """Observe these jobs again, and plan for them again."""
         for uid in uids:
             if memory := self._jobs.get(uid):
                 memory.obs = None
                 memory.demanded.drop()
                 self._observe_at.set(uid, -inf)
-                self.plans.forget(uid)
+                self.plans.requeue(uid)
 
     def forget_allocation(self) -> None:
         """Forget the allocation's state: the next allocation begins from nothing."""
@@ -197,7 +194,7 @@ class Planner:
     def _take_inputs(self, view: ClusterView) -> AllocationInputs:
         """The input to allocate from; the same object while nothing but time differs."""
         jobs = self._observed_jobs
-        nodes, foreign_pods = view.nodes(jobs.members, jobs.leaving), view.foreign_pods()
+        nodes, foreign_pods = view.nodes(jobs.members, jobs.to_delete), view.foreign_pods()
         made_of = view.policies, jobs.demands, nodes, foreign_pods
         return self._inputs.get(made_of, _inputs_of, view, *made_of)
 
@@ -275,7 +272,7 @@ class Planner:
     ) -> tuple[Allocation | None, Exception | None]:
         """The allocation with the evictions that the mode DryRun only reports; None if it fails."""
         try:
-            asked = replace(inputs, reclaiming=True, eviction_limits=EvictionLimits())
+            asked = replace(inputs, reclaim_stopped=None, eviction_limits=EvictionLimits())
             return self._report_only_allocator.allocate(asked), error
         except Exception as raised:  # noqa: BLE001 - it is returned
             self._report_only_allocator = Allocator()
@@ -290,7 +287,6 @@ class Planner:
         return self.plans.may_need_one(decisions.obs, at)
 
     def plan(self, obs: Observation, grant: Grant | None, now: float) -> Plan:
-        """The job's plan, by its grant."""
         return reconcile(obs, grant, now=now)
 
     def plan_in_quarantine(self, job: Job, release: Collection[str], now: float) -> Plan:
@@ -319,7 +315,7 @@ def _inputs_of(
 def _to_allocate(inputs: AllocationInputs, now: float, reclaim: Reclaim) -> AllocationInputs:
     """The input of the allocation. The search for culprits uses the same input."""
     limits = reclaim.eviction_limits(gpus_in(inputs))
-    return replace(inputs, now=now, reclaiming=reclaim.stopped is None, eviction_limits=limits)
+    return replace(inputs, now=now, reclaim_stopped=reclaim.stopped, eviction_limits=limits)
 
 
 def _valid_until(obs: Observation, now: float) -> float:

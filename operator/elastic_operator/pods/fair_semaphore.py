@@ -39,7 +39,6 @@ class FairSemaphore:
             raise
 
     def release(self, namespace: str) -> None:
-        """Give the turn back."""
         self._held[namespace] -= 1
         if not self._held[namespace]:
             del self._held[namespace]

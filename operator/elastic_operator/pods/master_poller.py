@@ -72,7 +72,6 @@ class MasterPoller:
     Args:
         dirty_jobs: The jobs whose report has changed, or has ended, are marked there.
         now: Epoch seconds on the API server's clock.
-        on_change: Called when a report says something new.
         stepped: The sum of all steps of that clock so far, which must not count as silence (29).
     """
 
@@ -128,7 +127,6 @@ class MasterPoller:
                 polled.poll_now.set()
 
     def forget_deleted(self, present: Set[str]) -> None:
-        """Forget deleted jobs; `present` are the uids of the existing ones."""
         for uid in self._polled.keys() - present:
             self._forget(uid)
         for buckets in (self._of_job, self._of_namespace):

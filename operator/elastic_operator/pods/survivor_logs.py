@@ -84,7 +84,6 @@ class SurvivorLogs:
             reading.survivors = survivors
 
     def forget_deleted(self, present: Set[str]) -> None:
-        """Forget deleted jobs; `present` are the uids of the existing ones."""
         for uid in self._readings.keys() - present:
             self._forget(uid)
 

@@ -11,13 +11,14 @@ All parts:
 
 Jobs:
     jobs            a job as a fact
-    job_contexts    the facts outside a job that its plan depends on
-    specs           a job's spec and status, parsed
+    job_contexts    the facts outside a job that its plan depends on, and the longest grace of its pods
+    specs           a job's spec and status, parsed; warnings about parts of the spec
     shapes          the requirements of a job's pods
     priority        the priority of a job among jobs
     pod_priority    the PriorityClass of a job's pods
     uncounted_devices jobs that request devices which the operator does not count
     written_times   times in a status that a wrong clock wrote
+    unwritten_evictions evictions that a status does not have yet
 
 Nodes and teams:
     nodes           nodes with their use

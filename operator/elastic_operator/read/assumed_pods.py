@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterator, Set
 from dataclasses import replace
 from math import inf
 
-from elastic_operator.plan.facts.allocation_inputs import Member, PodShape
+from elastic_operator.build.names import Owner
 from elastic_operator.plan.facts.decisions import Slot
+from elastic_operator.plan.facts.demand import Member
+from elastic_operator.plan.facts.requirements import PodShape
 from elastic_operator.read.counted_pod import Assumed, assumed_uid
 from elastic_operator.read.sums import PodIndex
 
@@ -31,19 +33,19 @@ class AssumedPods:
         self._pods: dict[str, Assumed] = {}
         self._by_job, self._by_node = PodIndex(), PodIndex()
 
-    def add(self, *, job_uid: str, namespace: str, name: str, slot: Slot, shape: PodShape) -> str:
-        """Count a pod that is about to be created, until a pod of that name is seen. Returns the pod's uid until then
-        (48).
+    def add(self, job: Owner, slot: Slot, shape: PodShape) -> str:
+        """Count a pod that is about to be created for the job, until a pod of that name is seen. Returns the pod's uid
+        until then (48).
 
         The pod counts even if the creation takes long. Call `await_seen` at the end of the creation.
         """
-        self.forget(namespace, name)
-        uid = assumed_uid(namespace, name)
-        member = Member.from_load(uid, slot.role, slot.index, slot.node, shape)
-        self._pods[uid] = Assumed(member, job_uid, namespace, name, inf)
-        self._by_job.add(job_uid, uid)
+        name = slot.pod_name(job.name)
+        self.forget(job.namespace, name)
+        uid = assumed_uid(job.namespace, name)
+        self._pods[uid] = Assumed(Member.at(uid, slot, shape), job.uid, job.namespace, name, inf)
+        self._by_job.add(job.uid, uid)
         self._by_node.add(slot.node, uid)
-        self._on_change(job_uid, slot.node)
+        self._on_change(job.uid, slot.node)
         return uid
 
     def forget(self, namespace: str, name: str) -> None:

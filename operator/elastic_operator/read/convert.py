@@ -14,8 +14,9 @@ from elastic_operator.build.names import secret_name
 from elastic_operator.cluster.meta import Condition
 from elastic_operator.cluster.objects import Node
 from elastic_operator.cluster.pod import Pod, PodMeta, SelectorTerm, Waiting
-from elastic_operator.plan.facts import allocation_inputs as model
+from elastic_operator.plan.facts import node as model
 from elastic_operator.plan.facts.job import STARTS, LastOutput, MainContainer, OwnPod
+from elastic_operator.plan.facts.requirements import Load
 from elastic_worker import contract
 from elastic_worker.last_lines import parted
 
@@ -33,7 +34,7 @@ _CLUSTER_REASONS = frozenset(
     }
 )
 """The values of status.reason of pods that the kubelet ended or refused, and that did not end by themselves; `OutOf...`
-is one, too.
+is such a value, too.
 """
 
 EVICTED = "Evicted"
@@ -49,7 +50,7 @@ OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 _REFUSALS = frozenset(
     {"NodeAffinity", "NodePorts", "NodeShutdown", "TopologyAffinityError", "UnexpectedAdmissionError"}
 )
-"""The values of status.reason of pods that the kubelet did not admit; `OutOf...` is one, too."""
+"""The values of status.reason of pods that the kubelet did not admit; `OutOf...` is such a value, too."""
 
 SANDBOX_IS_READY = "PodReadyToStartContainers"
 """The condition of pods whose volumes and network are ready. Kubelets before 1.35 set it only after the first pull."""
@@ -163,12 +164,21 @@ def waits_for_node(pod: Pod) -> bool:
 
 
 def unschedulable(pod: Pod) -> str:
-    """kube-scheduler's message while it finds no node for the pod; "" if there is no such message.
+    """The scheduler's message while it finds no node for the pod; "" if there is no such message."""
+    return _message_if(pod, failed=False)
 
-    An error of the scheduler (`SchedulerError`) does not count, because more room would not help then.
+
+def scheduler_error(pod: Pod) -> str:
+    """The message of a scheduler that failed at the pod, and will try it again; "" if it did not fail.
+
+    Neither more room nor another pod would help (208).
     """
+    return _message_if(pod, failed=True)
+
+
+def _message_if(pod: Pod, *, failed: bool) -> str:
     tried = _not_placed(pod)
-    return (tried.message or tried.reason) if tried is not None and tried.reason == "Unschedulable" else ""
+    return (tried.message or tried.reason) if tried and (tried.reason == "SchedulerError") is failed else ""
 
 
 def is_untried(pod: Pod) -> bool:
@@ -250,7 +260,7 @@ def _waiting(pod: Pod, main: str, waiting: Waiting) -> MainContainer:
     is_busy = any(status.state.running for status in init if status.name not in sidecars)
     if not is_busy:  # it waits for an init container that cannot start
         troubles = ((status.name, status.state.waiting) for status in init if status.state.waiting)
-        name, waiting = next((it for it in troubles if it[1].reason not in STARTS), (main, waiting))
+        name, waiting = next((trouble for trouble in troubles if trouble[1].reason not in STARTS), (main, waiting))
     begun = (status.state.running.started_at for status in init if status.state.running)
     ended = (status.state.terminated.finished_at for status in init if status.state.terminated)
     staged = _condition(pod.status.conditions, SANDBOX_IS_READY)
@@ -286,7 +296,7 @@ def _clock_is_behind(pod: Pod) -> bool:
     return seen is not None and made is not None and seen < made
 
 
-def own_pod(pod: Pod, load: model.Load, *, role: str, index: int) -> OwnPod:
+def own_pod(pod: Pod, load: Load, *, role: str, index: int) -> OwnPod:
     """A pod of ours as a fact. The ledger has decided that it is ours, and has found its load, `role` and `index`.
 
     `deleting_since` is the time of the deletion's request; the API's deletionTimestamp is the end of the grace.
@@ -318,8 +328,9 @@ def own_pod(pod: Pod, load: model.Load, *, role: str, index: int) -> OwnPod:
         main=main_container(pod),
         disrupted=disruption(pod),
         refused=_was_refused(pod),
-        unschedulable=(tried.message or tried.reason) if tried is not None else "",
-        unschedulable_since=_time(tried.last_transition_time) if tried is not None else None,
+        unschedulable=(message := unschedulable(pod)),
+        unschedulable_since=_time(tried.last_transition_time) if message and tried is not None else None,
+        scheduler_error=scheduler_error(pod),
         gates=tuple(gate.name for gate in pod.spec.scheduling_gates or ()),
         nnodes=_nnodes(meta.annotations.nnodes),
         template=meta.annotations.template,

@@ -1,4 +1,4 @@
-"""One pod as the ledger counts it: an existing one, or one that is being created."""
+"""A pod as the ledger counts it: an existing pod, or a pod that is being created."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from elastic_api.job import GROUP, KIND
 from elastic_api.quantity import QuantityError, amount
 from elastic_operator.cluster.meta import OwnerReference
 from elastic_operator.cluster.pod import Pod
-from elastic_operator.plan.facts.allocation_inputs import Load, Member
+from elastic_operator.plan.facts.demand import Member
 from elastic_operator.plan.facts.job import OwnPod
+from elastic_operator.plan.facts.requirements import Load
 from elastic_operator.read import convert
 
 
@@ -22,7 +23,8 @@ class CountedPod:
     `node`: the node that it is bound or pinned to. `controller_uid`: the uid of the job that the pod names as its
     controller. `own`: the pod as a pod of that job; None if the claim is false. `waits`: the pod is foreign, requests
     GPUs, and has no node yet. `unread`: the pod could not be read. `orphan`: the pod was ours, and its job is deleted.
-    `nominated`: the pod is foreign and requests no GPUs, and kube-scheduler keeps room on the node for it.
+    `nominated`: the pod is foreign and requests no GPUs, and kube-scheduler keeps room on the node for it. `victims`:
+    the pods (uids) that were or will be evicted for this foreign pod (203).
     """
 
     pod: Pod
@@ -34,6 +36,7 @@ class CountedPod:
     unread: bool = False
     orphan: bool = False
     nominated: bool = False
+    victims: tuple[str, ...] = ()
 
     @property
     def uses_node(self) -> bool:
@@ -58,8 +61,8 @@ class CountedPod:
     def counts_like(self, other: CountedPod) -> bool:
         """Whether the two states of a pod count the same in all sums."""
         return (
-            (self.node, self.uses_node, self.controller_uid, self.own)
-            == (other.node, other.uses_node, other.controller_uid, other.own)
+            (self.node, self.uses_node, self.controller_uid, self.own, self.victims)
+            == (other.node, other.uses_node, other.controller_uid, other.own, other.victims)
             and self.plain is other.plain
             and self.load == other.load
             and self._waits_like(other)
@@ -96,7 +99,6 @@ def controlling_job(pod: Pod) -> OwnerReference | None:
 
 
 def unread(pod: Pod, load: Load) -> CountedPod:
-    """A pod that cannot be read."""
     claims = controlling_job(pod)
     return CountedPod(pod, pod.spec.node_name or None, load, claims.uid if claims else None, None, unread=True)
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
 from elastic_operator.memory import LastSeen
-from elastic_operator.plan.facts.allocation_inputs import Resources
+from elastic_operator.plan.facts.node import Resources
 from elastic_operator.plan.policies.resolve import ResolvedPolicies
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.nodes import NodeAvailability

@@ -7,8 +7,9 @@ moves by the same step. If a time is in the future, or more than a minute old, w
 moment of that first sight counts instead: the clock may have stepped, which the process notices only seconds later. In
 its first pass, a process believes the written times.
 
-No field says when a scheduler first failed to place a pod that had scheduling gates: the condition keeps the time of
-the pod's creation. For such a pod the moment of the first sight counts (176).
+No field says when a scheduler first found no node for a pod that had scheduling gates (176), or at which the scheduler
+itself had failed (208): the condition keeps its time while its status is False. For such a pod the moment of the first
+sight counts.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ class FirstSeen:
         """The times minus the clock's steps until then, so that later steps do not change them."""
         self._deletion_requested: dict[str, None] = {}
         """The pods that were being deleted while they ran."""
-        self._gated: dict[str, None] = {}
-        """The pods that had scheduling gates."""
+        self._untried: dict[str, None] = {}
+        """The pods that had scheduling gates, or at which a scheduler failed."""
 
     def begin_pass(self) -> None:
         """Begin a pass, which reads all news since the last one."""
@@ -71,14 +72,16 @@ class FirstSeen:
         if pod.phase != "Pending":
             return pod
 
-        if pod.gates:
-            _keep(self._gated, pod.uid, None)
+        if pod.gates or pod.scheduler_error:
+            _keep(self._untried, pod.uid, None)
 
         def since(written: float | None) -> float | None:
             return self.since(pod.uid, written) if written else written
 
-        was_gated = pod.unschedulable_since is None or pod.uid in self._gated
-        unschedulable_since = inf if pod.unschedulable and was_gated else pod.unschedulable_since  # inf: as first seen
+        was_untried = pod.unschedulable_since is None or pod.uid in self._untried
+        unschedulable_since = (
+            inf if pod.unschedulable and was_untried else pod.unschedulable_since
+        )  # inf: as first seen
         return replace(
             pod,
             main=replace(pod.main, waiting_since=since(pod.main.waiting_since)),
@@ -89,7 +92,7 @@ class FirstSeen:
 
 
 def _keep(memory: dict[K, V], key: K, value: V) -> None:
-    """Remember the value as the newest one. If there are too many, forget the least recently used half."""
+    """Remember the value as the newest value. If there are too many, forget the least recently used half."""
     memory.pop(key, None)
     memory[key] = value
     drop_older_half(memory, MAX_KEPT)

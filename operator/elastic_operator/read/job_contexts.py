@@ -8,20 +8,22 @@ from collections.abc import Callable, Mapping
 
 from elastic_api.status import ConditionType
 from elastic_operator.cluster import objects
+from elastic_operator.cluster.pruned_fields import PrunedFields
 from elastic_operator.cluster.stores import Stores
-from elastic_operator.memory import LastSeen, SingleCache
+from elastic_operator.memory import EMPTY_SET, LastSeen
 from elastic_operator.plan.facts.job import FlapWindow, JobContext, OwnPod
 from elastic_operator.plan.facts.team import Teams
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.facts.waits import may_flap
-from elastic_operator.plan.policies.resolve import ResolvedPolicies
 from elastic_operator.read.external_changes import ExternalChanges
+from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.nodes import Nodes
 from elastic_operator.read.pod_priority import PodPriorities
 from elastic_operator.read.policies import Policies
 from elastic_operator.read.priority import Priority, priority_of
 from elastic_operator.read.specs import ParsedSpec, Specs, class_named_by
 from elastic_operator.read.uncounted_devices import UncountedDevices
+from elastic_operator.read.unwritten_evictions import unwritten_evictions
 from elastic_operator.settings import Settings
 
 
@@ -33,17 +35,20 @@ class JobContexts:
         stores: Stores,
         settings: Settings,
         *,
+        pruned_fields: PrunedFields,
         specs: Specs,
         nodes: Nodes,
         policies: Policies,
         external_changes: ExternalChanges,
+        ledger: Ledger,
         now: Callable[[], float],
     ) -> None:
+        self._ledger = ledger
         self._classes, self._settings, self._now = stores.priority_classes, settings, now
         self._specs, self._nodes, self._policies, self._external_changes = specs, nodes, policies, external_changes
+        self._pruned_fields = pruned_fields
         self._uncounted = UncountedDevices(stores.device_classes)
-        self._pod_priorities = PodPriorities(stores.priority_classes)
-        self._teams: SingleCache[ResolvedPolicies, Teams] = SingleCache()
+        self._pod_priorities = PodPriorities(stores.priority_classes, settings)
         self._default_team = settings.allocation.default_team
         self._last_seen: LastSeen[object] = LastSeen()
 
@@ -52,8 +57,8 @@ class JobContexts:
         teams = self._policies.refresh()
         unready, availability = self._nodes.refresh_unready(now), self._nodes.availability()
         self._external_changes.refresh(availability, teams, now)
-        outage, class_of = self._nodes.outages.present, self._uncounted.class_of()
-        return self._last_seen.changed((self._classes.revision, unready, outage, availability, teams, class_of))
+        outage, class_of, pruned = self._nodes.outages.present, self._uncounted.class_of(), self._pruned_fields.fields
+        return self._last_seen.changed((self._classes.revision, unready, outage, availability, teams, class_of, pruned))
 
     def context_of(self, body: objects.CustomObject, pods: tuple[OwnPod, ...]) -> JobContext:
         """The context of one job with these pods."""
@@ -62,12 +67,14 @@ class JobContexts:
         return JobContext(
             priority=priority.value,
             unready={name: node.since for name, node in unready.items()},
-            out_of_service=frozenset(name for name, node in unready.items() if node.out_of_service),
+            out_of_service=frozenset(name for name, node in unready.items() if node.out_of_service) or EMPTY_SET,
             node_outage=self._nodes.outages.present if unready else None,
             misplaced=self._nodes.misplaced(pods),
+            evicted_for=unwritten_evictions(self._specs.status(body), pods, self._ledger),
             grace_ceiling=self.grace_ceiling(body.metadata.namespace),
             warnings=self._warnings(parsed, priority),
             flap_window=self._flap_window(body),
+            pruned_status_fields=self._pruned_fields.fields,
         )
 
     def _warnings(self, parsed: ParsedSpec, priority: Priority) -> Mapping[ConditionType, Reason]:
@@ -100,7 +107,6 @@ class JobContexts:
         """The last external change, if the job may flap (143)."""
         if not may_flap(self._specs.status(body), self._now()):
             return None
-        resolved, default = self._policies.resolved, self._default_team
-        teams = self._teams.get(resolved, Teams, resolved.teams, resolved.team_of, default)
-        team = teams.team_of(body.metadata.namespace)
+        resolved = self._policies.resolved
+        team = Teams(resolved.teams, resolved.team_of, self._default_team).team_of(body.metadata.namespace)
         return FlapWindow(self._external_changes.since, team.quantum_seconds is not None)

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from elastic_api.status import JobStatus
 from elastic_operator.cluster import objects
-from elastic_operator.cluster.pruned_fields import PrunedFields
 from elastic_operator.plan.facts.job import Job, JobContext, JobFeedback, OwnPod, Quarantined
 from elastic_operator.quarantine import Fault
 from elastic_operator.read import convert
@@ -27,21 +26,20 @@ class JobInputs(NamedTuple):
 
     body: objects.CustomObject
     pods: tuple[OwnPod, ...]
-    foreign_names: frozenset[str]
     context: JobContext
-    feedback: JobFeedback
+    foreign_names: frozenset[str] = frozenset()
+    feedback: JobFeedback = JobFeedback()
+    fault: Fault | None = None
+    """Set while the job is quarantined."""
 
-
-class InputsWithoutSpec(NamedTuple):
-    """The inputs of a job that is quarantined, or deleted and kept by a finalizer. Only its pods count."""
-
-    body: objects.CustomObject
-    pods: tuple[OwnPod, ...]
-    fault: Fault | None
+    @property
+    def has_spec(self) -> bool:
+        """False for a job that is quarantined, or deleted and kept by a finalizer: only its pods count."""
+        return self.fault is None and self.body.metadata.deletion_timestamp is None
 
 
 class Jobs:
-    """The jobs of the stores. `pruned_fields` are the fields of their statuses that the API server drops."""
+    """The jobs of the stores."""
 
     def __init__(
         self,
@@ -51,10 +49,8 @@ class Jobs:
         specs: Specs,
         contexts: JobContexts,
         first_seen: FirstSeen,
-        pruned_fields: PrunedFields,
     ) -> None:
         self._ledger, self._settings, self._first_seen = ledger, settings, first_seen
-        self._pruned_fields = pruned_fields
         self._specs, self._contexts = specs, contexts
 
     def inputs(self, body: objects.CustomObject, pods: tuple[OwnPod, ...], feedback: JobFeedback) -> JobInputs:
@@ -62,10 +58,17 @@ class Jobs:
         context = self._contexts.context_of(body, pods)
         if not context.unready:
             feedback = replace(feedback, pods_are_asked=False, last_answer_at=None, group=None)
-        return JobInputs(body, pods, self._ledger.foreign_names(body.metadata.uid), context, feedback)
+        return JobInputs(body, pods, context, self._ledger.foreign_names(body.metadata.uid), feedback)
+
+    def inputs_without_spec(
+        self, body: objects.CustomObject, pods: tuple[OwnPod, ...], fault: Fault | None
+    ) -> JobInputs:
+        """The inputs of a job that is quarantined, or deleted and kept by a finalizer."""
+        return JobInputs(body, pods, self._contexts.without_spec(body), fault=fault)
 
     def job(self, inputs: JobInputs) -> Job:
-        """One job, from its inputs."""
+        if not inputs.has_spec:
+            return self._job_without_spec(inputs)
         meta, context = inputs.body.metadata, inputs.context
         parsed = self._specs.parse(inputs.body)
         return Job(
@@ -82,15 +85,13 @@ class Jobs:
             fingerprints=parsed.fingerprints,
             provisioning=self._settings.node_provisioning,
             start_seconds=self._settings.start_timeout_seconds,
-            pruned_status_fields=self._pruned_fields.fields,
             what_if=meta.annotations.what_if,
             feedback=inputs.feedback,
             context=context,
         )
 
-    def job_without_spec(self, inputs: InputsWithoutSpec) -> Job:
-        """A job that is quarantined or deleted: its facts without the spec."""
-        body, pods, fault = inputs
+    def _job_without_spec(self, inputs: JobInputs) -> Job:
+        body, fault = inputs.body, inputs.fault
         meta = body.metadata
         try:
             created, status = convert.epoch(meta.creation_timestamp or ""), self._specs.status(body)
@@ -104,8 +105,8 @@ class Jobs:
             created=created,
             status=status,
             spec=None,
-            pods=pods,
+            pods=inputs.pods,
             quarantine=Quarantined(fault.message, fault.in_allocation) if fault else None,
-            context=self._contexts.without_spec(body),
+            context=inputs.context,
             deleted=meta.deletion_timestamp is not None,
         )

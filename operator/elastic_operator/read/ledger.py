@@ -20,13 +20,15 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.interned import Interned
 from elastic_operator.cluster.meta import OwnerReference
 from elastic_operator.cluster.pod import Pod
-from elastic_operator.memory import DirtyJobs, DirtySet
-from elastic_operator.plan.facts.allocation_inputs import HostPort, Load, Node, Resources
+from elastic_operator.memory import EMPTY_SET, DirtyJobs, DirtySet, SingleCache
 from elastic_operator.plan.facts.gpus import count_gpus
 from elastic_operator.plan.facts.job import OwnPod
+from elastic_operator.plan.facts.node import HostPort, Node, Resources
+from elastic_operator.plan.facts.requirements import Load
 from elastic_operator.read import convert
 from elastic_operator.read.assumed_pods import AssumedPods
 from elastic_operator.read.counted_pod import CountedPod, controlling_job, quantities_of, unread
+from elastic_operator.read.foreign.reservation import reservation_of
 from elastic_operator.read.sums import PodIndex, PodSum
 from elastic_operator.read.terminating_pods import TerminatingPods
 
@@ -41,7 +43,6 @@ class Ledger:
         parse: (job name, pod name) to (role, index), None if a job of that name has no such pod.
         gpu_resources: Extended resources that count as GPUs.
         on_change: Called when a change of a pod affects its node or a job.
-        on_error: Called for each pod that cannot be read.
         now: A monotonic clock.
     """
 
@@ -65,22 +66,27 @@ class Ledger:
         self._claims = PodIndex()
         self._own_by_job = PodIndex()
         self._own_by_node = PodIndex()
+        self._preemptors = PodIndex()
+        """Foreign pods by the pods that were or will be evicted for them (203)."""
         self._names = PodIndex()
         self._foreign: dict[str, PodSum] = {}
         self._plain: dict[str, PodSum] = {}
         """Pods of no job that request GPUs, by namespace."""
         self._waiting: dict[str, Pod] = {}
-        self._leaving = TerminatingPods(now)
+        self._terminating = TerminatingPods(now)
         self.assumed = AssumedPods(now, self._assumed_changed)
         self.revision = 0
         """This number grows with each change that may affect a node or a job."""
         self._revisions: dict[str | None, int] = {}
         """The revision of the last change of a node's pods, by node."""
         self.dirty_jobs: DirtyJobs = DirtySet()
-        """The one set of the process; all its parts mark jobs in it. It is here because the ledger is made first. The
-        ledger itself marks a job if a pod of the job may have changed, a pod that is being created included, or a
-        foreign pod with the name of a pod of the job.
+        """The one set of the process, in which all parts of the process mark jobs. The set is here because the ledger
+        is made first. The ledger itself marks a job if a pod of the job may have changed, a pod that is being created
+        included; a foreign pod with the name of a pod of the job; or the use of a node that has refused a pod of the
+        job.
         """
+        self._last_load: SingleCache[tuple[object, ...], Load] = SingleCache()
+        """The last load that was read. Pods of one template follow each other in a list."""
         self._loads: Interned[tuple[tuple[tuple[str, int], ...], frozenset[HostPort]], Load] = Interned()
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
@@ -99,7 +105,7 @@ class Ledger:
         if new is not None:
             self._add(entry)
         elif previous is not None:
-            self._leaving.forget(previous.pod.metadata.uid)
+            self._terminating.forget(previous.pod.metadata.uid)
         self._on_change()
 
     def job_changed(self, job_uid: str) -> None:
@@ -109,6 +115,15 @@ class Ledger:
             entry = self._entry(previous.pod, previous)
             self._drop(uid)
             self._add(entry)
+
+    def mark_refused(self, node: str) -> None:
+        """Mark the jobs with a pod that is pinned to the node, and that kube-scheduler has refused. If the node or its
+        use has changed, the node may be too full for this pod now (142).
+        """
+        for uid in self._own_by_node.get(node):
+            entry = self._entries[uid]
+            if entry.own is not None and entry.own.unschedulable and entry.controller_uid is not None:
+                self.dirty_jobs.mark(entry.controller_uid)
 
     def own_pods(self, job_uid: str) -> tuple[OwnPod, ...]:
         """The pods of a job, sorted by name. While a pod does not change, it is the same object."""
@@ -124,6 +139,11 @@ class Ledger:
         entry = self._entries.get(uid)
         return entry.pod.spec.node_name if entry is not None else ""
 
+    def preemptor_of(self, uid: str) -> Pod | None:
+        """The foreign pod for which the pod with that uid was or will be evicted (203)."""
+        preemptors = sorted(self._preemptors.get(uid))
+        return self._entries[preemptors[0]].pod if preemptors else None
+
     def plain_gpus(self) -> Mapping[str, Resources]:
         """The GPUs of plain pods, pods without a node included: namespace -> extended resource -> GPUs."""
         return {name: held.by_namespace()[name] for name, held in self._plain.items()}
@@ -132,15 +152,15 @@ class Ledger:
         """A number that changes whenever the use of the node by pods may change; 0 for a node without pods."""
         return self._revisions.get(node, 0)
 
-    def has_leaving_pods(self, node: str) -> bool:
+    def has_terminating_pods(self, node: str) -> bool:
         """Whether pods of ours are leaving the node, and their kubelet may still be busy with them (145)."""
-        return any(map(self._leaving.is_terminating_in_time, self._leaving_from(node)))
+        return any(map(self._terminating.is_terminating_in_time, self._terminating_on(node)))
 
     def overdue_within(self, node: str) -> float:
         """Seconds until the first of our pods that are leaving the node is overdue (40); infinity if no pod leaves."""
-        return min(map(self._leaving.overdue_within, self._leaving_from(node)), default=inf)
+        return min(map(self._terminating.overdue_within, self._terminating_on(node)), default=inf)
 
-    def _leaving_from(self, node: str) -> Iterator[str]:
+    def _terminating_on(self, node: str) -> Iterator[str]:
         entries = (self._entries[uid] for uid in self._own_by_node.get(node))
         return (entry.own.uid for entry in entries if entry.own and entry.own.deleting_since is not None)
 
@@ -155,9 +175,9 @@ class Ledger:
         """Names of the job's future pods that foreign pods use (82)."""
         job = self._job_of(job_uid)
         if job is None:
-            return frozenset()
+            return EMPTY_SET
         foreign = self._names.get((job.metadata.namespace, job.metadata.name)) - self._own_by_job.get(job_uid)
-        return frozenset(self._entries[uid].pod.metadata.name for uid in foreign)
+        return frozenset(self._entries[uid].pod.metadata.name for uid in foreign) or EMPTY_SET
 
     def with_use(
         self, node: Node, members: Set[str] = frozenset(), *, leaving: Iterable[tuple[str, OwnPod]] = ()
@@ -178,7 +198,7 @@ class Ledger:
             own = entry.own
             if own is None or own.ended or uid in members or _will_never_run(own):
                 continue
-            is_leaving = own.deleting_since is not None and not self._leaving.is_overdue(uid)
+            is_leaving = own.deleting_since is not None and not self._terminating.is_overdue(uid)
             (leaving_use if is_leaving else used).add(entry.pod.metadata.namespace, own)
         for assumed in self.assumed.at(node.name):
             if assumed.member.uid not in members:
@@ -201,12 +221,12 @@ class Ledger:
 
     def seconds_until_expiry(self) -> float:
         """Seconds until `expire` changes the use of a node; infinity if it will not."""
-        return min(self.assumed.next_expiry_monotonic(), self._leaving.next_due_monotonic()) - self._now()
+        return min(self.assumed.next_expiry_monotonic(), self._terminating.next_due_monotonic()) - self._now()
 
     def expire(self) -> None:
         """Forget pods whose creation was not confirmed for too long. Count the room of overdue pods as used (40)."""
         self.assumed.expire()
-        for uid in self._leaving.expire():
+        for uid in self._terminating.expire():
             self._node_changed(self._entries[uid].node)
 
     def _add(self, entry: CountedPod) -> None:
@@ -215,7 +235,7 @@ class Ledger:
         if entry.waits:
             self._waiting[entry.pod.metadata.uid] = entry.pod
         if entry.own is not None and entry.own.deleting_since is not None:
-            self._leaving.deletion_seen(entry.own.uid, entry.own.grace_seconds)
+            self._terminating.deletion_seen(entry.own.uid, entry.own.grace_seconds)
         for sums, key in self._sums_with(entry):
             sums.setdefault(key, PodSum(self._gpu_resources)).add(entry.pod.metadata.namespace, entry.load)
         self._node_changed(entry.node)
@@ -245,6 +265,8 @@ class Ledger:
         if entry.own is not None:
             change(self._own_by_job, entry.controller_uid, meta.uid)
             change(self._own_by_node, entry.node, meta.uid)
+        for victim in entry.victims:
+            change(self._preemptors, victim, meta.uid)
         job_name = meta.name.rsplit("-", 2)[0]
         if self._parse(job_name, meta.name) is not None:
             names = meta.namespace, job_name
@@ -256,12 +278,13 @@ class Ledger:
         self.dirty_jobs.mark(job_uid)
 
     def _node_changed(self, node: str | None) -> None:
-        """Note that the use of the node by pods has changed."""
         self.revision += 1
         if node in self._foreign or self._own_by_node.get(node) or self.assumed.uids_at(node):
             self._revisions[node] = self.revision
         else:
             self._revisions.pop(node, None)
+        if node is not None:
+            self.mark_refused(node)
 
     def _entry(self, pod: Pod, before: CountedPod | None) -> CountedPod:
         """The pod as it counts now; `before` is the same pod as it counted until now.
@@ -287,7 +310,7 @@ class Ledger:
         requests are kept.
         """
         same = before is not None and not before.unread and before.pod.spec == pod.spec
-        load = before.load if before and same else self._load(convert.requests_of(pod), convert.host_ports_of(pod))
+        load = before.load if before and same else self._load_of(pod)
         owner = controlling_job(pod)
         own = self._own(pod, owner, load)
         waits = owner is None and convert.waits_for_node(pod) and load.gpus > 0
@@ -297,7 +320,13 @@ class Ledger:
         nominated = own is None and not waits and not pod.spec.node_name and bool(pod.status.nominated_node_name)
         if nominated:
             node = pod.status.nominated_node_name
-        return CountedPod(pod, node, load, claims, own, waits, orphan=orphan, nominated=nominated)
+        victims = reservation_of(pod).victims if own is None else ()
+        return CountedPod(pod, node, load, claims, own, waits, orphan=orphan, nominated=nominated, victims=victims)
+
+    def _load_of(self, pod: Pod) -> Load:
+        spec = pod.spec
+        parts = spec.containers, spec.init_containers, spec.resources, spec.overhead
+        return self._last_load.get(parts, lambda: self._load(convert.requests_of(pod), convert.host_ports_of(pod)))
 
     def _own(self, pod: Pod, owner: OwnerReference | None, load: Load) -> OwnPod | None:
         """A pod of ours; None for foreign pods."""

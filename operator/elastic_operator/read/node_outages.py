@@ -67,7 +67,7 @@ class NodeOutages:
             log.info("nodes are given up again, one by one")
 
     def _step(self) -> None:
-        """Move the times that were found before a step of the clock along with it (29)."""
+        """Move the times that were found before a step of the clock along with the clock (29)."""
         by, self._stepped = self._clock.stepped - self._stepped, self._clock.stepped
         if by:
             self._back = {name: node.moved(by) for name, node in self._back.items()}

@@ -10,8 +10,8 @@ from typing import NamedTuple, TypeVar
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
 from elastic_operator.memory import KeyedCache, LastSeen, SingleCache
-from elastic_operator.plan.facts.allocation_inputs import Node
 from elastic_operator.plan.facts.job import OwnPod
+from elastic_operator.plan.facts.node import Node
 from elastic_operator.quarantine import Quarantine
 from elastic_operator.read import convert
 from elastic_operator.read.first_seen import FirstSeen
@@ -90,7 +90,8 @@ class Nodes:
         (142).
 
         A lack of room counts only after kube-scheduler has reported it: before, kube-scheduler may have placed the pod
-        already.
+        already. The use of the node is no key of the job's facts. When the use or the node changes,
+        `Ledger.mark_refused` marks the jobs for which the answer may differ.
         """
         if why := self.availability().why_closed(node):
             return f"node {node} accepts no more pods ({why})"
@@ -109,29 +110,30 @@ class Nodes:
         return self._stored.revision, self._quarantine.revision()
 
     def _judge(self, node: objects.Node) -> str | None:
-        """Why the node takes no new pods; None while it is quarantined."""
+        """Why the node takes no new pods; None while it is quarantined. Called when the node has changed."""
+        self._ledger.mark_refused(node.metadata.name)
         return self._attempt(node, lambda: convert.node_facts(node).why_closed)
 
     def _attempt(self, node: objects.Node, work: Callable[[], T]) -> T | None:
         return self._quarantine.attempt("node", node.metadata.uid, node.metadata.name, work)
 
-    def all_with_use(self, members: Set[str], leaving: Iterable[tuple[str, OwnPod]]) -> tuple[Node, ...]:
-        """All nodes with their use. `members` are the pods in the allocation's input, `leaving` are about to be
+    def all_with_use(self, members: Set[str], to_delete: Iterable[tuple[str, OwnPod]]) -> tuple[Node, ...]:
+        """All nodes with their use. `members` are the pods in the allocation's input, `to_delete` are about to be
         deleted.
 
-        `leaving` has the namespace of each; pods that are not bound yet hold nothing. An unchanged node is the same
+        `to_delete` has the namespace of each; pods that are not bound yet hold nothing. An unchanged node is the same
         object as before.
         """
-        leaving = tuple(leaving)
-        seen = self._revision(), self._ledger.revision, members, leaving
-        return self._all.get(seen, self._read_all, members, leaving)
+        to_delete = tuple(to_delete)
+        seen = self._revision(), self._ledger.revision, members, to_delete
+        return self._all.get(seen, self._read_all, members, to_delete)
 
-    def _read_all(self, members: Set[str], leaving: Iterable[tuple[str, OwnPod]]) -> tuple[Node, ...]:
+    def _read_all(self, members: Set[str], to_delete: Iterable[tuple[str, OwnPod]]) -> tuple[Node, ...]:
         by_node: dict[str, tuple[tuple[str, OwnPod], ...]] = {}
-        for namespace, pod in leaving:
+        for namespace, pod in to_delete:
             if pod.node and pod.bound and pod.active:
                 by_node[pod.node] = (*by_node.get(pod.node, ()), (namespace, pod))
-        given_up = {pod.uid for _, pod in leaving if pod.deleting_since is None}
+        given_up = {pod.uid for _, pod in to_delete if pod.deleting_since is None}
         counted_elsewhere = members | given_up if given_up else members
         stored = self._stored.values()
         looked_at = (self._read_node(node, counted_elsewhere, by_node.get(node.metadata.name, ())) for node in stored)
@@ -141,17 +143,17 @@ class Nodes:
         return nodes
 
     def _read_node(
-        self, stored: objects.Node, counted_elsewhere: Set[str], leaving: tuple[tuple[str, OwnPod], ...]
+        self, stored: objects.Node, counted_elsewhere: Set[str], to_delete: tuple[tuple[str, OwnPod], ...]
     ) -> Node | None:
-        node = self._attempt(stored, lambda: self._with_use(convert.node_facts, stored, counted_elsewhere, leaving))
-        return node if node is not None else self._closed(stored, counted_elsewhere, leaving)
+        node = self._attempt(stored, lambda: self._with_use(convert.node_facts, stored, counted_elsewhere, to_delete))
+        return node if node is not None else self._closed(stored, counted_elsewhere, to_delete)
 
     def _closed(
-        self, stored: objects.Node, counted_elsewhere: Set[str], leaving: tuple[tuple[str, OwnPod], ...]
+        self, stored: objects.Node, counted_elsewhere: Set[str], to_delete: tuple[tuple[str, OwnPod], ...]
     ) -> Node | None:
         """A quarantined node: its use by pods counts for their teams. None if even that cannot be read."""
         try:
-            return self._with_use(convert.closed_node, stored, counted_elsewhere, leaving)
+            return self._with_use(convert.closed_node, stored, counted_elsewhere, to_delete)
         except Exception:
             log.exception("cannot compute what the pods of a node use node=%s", stored.metadata.name)
             return None
@@ -161,14 +163,16 @@ class Nodes:
         as_fact: Callable[[objects.Node], Node],
         stored: objects.Node,
         counted_elsewhere: Set[str],
-        leaving: tuple[tuple[str, OwnPod], ...],
+        to_delete: tuple[tuple[str, OwnPod], ...],
     ) -> Node:
         """The node as the function `as_fact` reads it, with its use by pods. While neither changes, it is the same
         object.
         """
         name, ledger = stored.metadata.name, self._ledger
-        key = stored, as_fact, ledger.node_revision(name), ledger.own_pods_except(name, counted_elsewhere), leaving
-        return self._known.get(name, key, lambda: ledger.with_use(as_fact(stored), counted_elsewhere, leaving=leaving))
+        key = stored, as_fact, ledger.node_revision(name), ledger.own_pods_except(name, counted_elsewhere), to_delete
+        return self._known.get(
+            name, key, lambda: ledger.with_use(as_fact(stored), counted_elsewhere, leaving=to_delete)
+        )
 
     def refresh_unready(self, now: float) -> Unready:
         """Read which nodes are not Ready.

@@ -29,10 +29,9 @@ def priority_of(class_name: str, classes: Store[objects.PriorityClass], settings
     A missing class is no mistake of the job: somebody may have deleted the class while the job runs.
     """
     if not class_name:
-        default = next((priority_class for priority_class in classes.values() if priority_class.global_default), None)
-        return Priority(default.value if default else 0)
+        return Priority(default_priority(classes))
     if not settings.job_may_name(class_name):
-        return Priority(0, Reason("PriorityClassNotAllowed", not_allowed(class_name, settings)))
+        return Priority(0, Reason("PriorityClassNotAllowed", _not_allowed(class_name, settings)))
     named = classes.named(class_name)
     if named:
         return Priority(named.value)
@@ -43,7 +42,12 @@ def priority_of(class_name: str, classes: Store[objects.PriorityClass], settings
     return Priority(0, Reason("NoSuchPriorityClass", text))
 
 
-def not_allowed(class_name: str, settings: Settings) -> str:
+def default_priority(classes: Store[objects.PriorityClass]) -> int:
+    """The priority of whatever names no class: that of the cluster's default class, else 0."""
+    return next((priority_class.value for priority_class in classes.values() if priority_class.global_default), 0)
+
+
+def _not_allowed(class_name: str, settings: Settings) -> str:
     """The warning for a job that names a class which the settings do not allow."""
     allowed = settings.job_priority_class_names
     instead = f"one of {listed(allowed)}" if allowed else "one whose name does not begin with 'system-'"

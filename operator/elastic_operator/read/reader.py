@@ -43,7 +43,7 @@ class Reader:
         is_being_cleared: Callable[[str], bool] = lambda _node: False,
     ) -> None:
         self.stores, self.ledger, self.settings, self.quarantine = stores, ledger, settings, quarantine
-        self.first_seen = FirstSeen(clock)
+        self.first_seen, self.pruned_fields = FirstSeen(clock), pruned_fields or PrunedFields(PLURAL)
         self.specs = Specs(self.first_seen, settings.allocation.gpu_resources)
         self.shapes = Shapes(settings, claims=stores.claims, volumes=stores.volumes, classes=stores.priority_classes)
         flavors = [f.name for f in settings.flavors]
@@ -53,10 +53,12 @@ class Reader:
         self.job_contexts = JobContexts(
             stores,
             settings,
+            pruned_fields=self.pruned_fields,
             specs=self.specs,
             nodes=self.nodes,
             policies=self.policies,
             external_changes=self.external_changes,
+            ledger=ledger,
             now=clock.time,
         )
         self.jobs = Jobs(
@@ -65,7 +67,6 @@ class Reader:
             specs=self.specs,
             contexts=self.job_contexts,
             first_seen=self.first_seen,
-            pruned_fields=pruned_fields or PrunedFields(PLURAL),
         )
         self.foreign_pods = ForeignPods(
             ledger,

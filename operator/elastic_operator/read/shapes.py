@@ -5,25 +5,20 @@ A shape is kept until one of these changes, because it costs far more to read a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Set
-from dataclasses import replace
-from typing import Any, Literal, NamedTuple
+from collections.abc import Iterable, Iterator, Set
+from typing import Literal, NamedTuple
 
-from elastic_api.elastic import requested_template
 from elastic_api.job import JobSpec
-from elastic_api.ports import declared_ports, master_port
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
 from elastic_operator.memory import KeyedCache, LastSeen
-from elastic_operator.plan.facts.allocation_inputs import JobShape, PodShape
 from elastic_operator.plan.facts.job import Job
-from elastic_operator.plan.facts.job_shape import job_shape
-from elastic_operator.plan.facts.pod_shape import VolumeFacts, shape_of
+from elastic_operator.plan.facts.job_shape import claims_of, shape_of_spec
+from elastic_operator.plan.facts.pod_shape import VolumeFacts
+from elastic_operator.plan.facts.requirements import JobShape, PodShape
+from elastic_operator.read.pod_priority import PodPriorities
 from elastic_operator.settings import Settings
-from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
-
-WITHOUT_CLASSES = {ROLE_MASTER: 1, ROLE_WORKER: 0}
-"""The priorities of pods whose PriorityClass is not known (yet). They are those of the operator's own classes (9)."""
+from elastic_worker.contract import ROLE_MASTER
 
 
 class _Key(NamedTuple):
@@ -48,13 +43,12 @@ class Shapes:
         volumes: Store[objects.PersistentVolume],
         classes: Store[objects.PriorityClass],
     ) -> None:
-        self._settings, self._claims, self._volumes, self._classes = settings, claims, volumes, classes
-        self._gpu_resources, self._flavors = settings.allocation.gpu_resources, settings.allocation.flavors
+        self._settings, self._claims, self._volumes = settings.allocation, claims, volumes
+        self._priorities = PodPriorities(classes, settings)
         self._shapes: KeyedCache[_Key, JobShape] = KeyedCache()
         self._volumes_seen: LastSeen[tuple[int, int]] = LastSeen()
 
     def forget_deleted(self, present: Set[str]) -> None:
-        """Forget deleted jobs; `present` are the uids of the existing ones."""
         self._shapes.drop_absent(present)
 
     def take_moved(self) -> Iterator[str]:
@@ -77,9 +71,9 @@ class Shapes:
     def shape_of(self, job: Job) -> JobShape:
         """The shapes of the job's pods; the same object while they do not change."""
         last, _ = self._shapes.peek(job.uid) or (None, None)
-        claims = last.volumes if last is not None and last.generation == job.generation else _claims(job)
+        claims = last.volumes if last is not None and last.generation == job.generation else claims_of(_readable(job))
         volumes = self.volumes(job.namespace, claims)
-        priorities = self._priority_of(job, ROLE_MASTER), self._priority_of(job, ROLE_WORKER)
+        priorities = self._priorities.of_pods(_readable(job), has_own_class=job.context.has_own_class)
         key = _Key(job.generation, job.namespace, volumes, priorities)
         return self._shapes.get(job.uid, key, self._shape, job, volumes, priorities)
 
@@ -88,27 +82,7 @@ class Shapes:
         return {name: self._claim_state(namespace, name) for name in claims}
 
     def _shape(self, job: Job, volumes: VolumeFacts, priorities: tuple[int, int]) -> JobShape:
-        spec = _readable(job)
-        master, worker = (
-            shape_of(requested_template(spec, role), gpu_resources=self._gpu_resources, volumes=volumes)
-            for role in (ROLE_MASTER, ROLE_WORKER)
-        )
-        port = master_port(job.uid, spec)
-        ours = {("", "TCP", each) for each in declared_ports(port, ROLE_MASTER, is_elastic=spec.is_elastic)}
-        master = replace(master, host_ports=master.host_ports | ours)
-        return job_shape(master, worker, flavors=self._flavors, priorities=priorities)
-
-    def _priority_of(self, job: Job, role: str) -> int:
-        """The priority that the API server gives a pod of that role."""
-        settings = self._settings
-        ours = settings.master_priority_class_name if role == ROLE_MASTER else settings.worker_priority_class_name
-        theirs = "" if job.context.has_own_class else _class_name(_readable(job).template_of(role))
-        if class_name := theirs or ours:
-            named = self._classes.named(class_name)
-            return named.value if named else WITHOUT_CLASSES[role]
-        return next(
-            (priority_class.value for priority_class in self._classes.values() if priority_class.global_default), 0
-        )
+        return shape_of_spec(_readable(job), job.uid, settings=self._settings, volumes=volumes, priorities=priorities)
 
     def _claim_state(self, namespace: str, name: str) -> Literal["bound", "unbound", "zonal"]:
         claim = self._claims.named(name, namespace)
@@ -121,14 +95,3 @@ class Shapes:
 def _readable(job: Job) -> JobSpec:
     assert job.spec is not None, "only a job whose spec can be read has shapes"
     return job.spec
-
-
-def _claims(job: Job) -> frozenset[str]:
-    """The volume claims, in its namespace, that the job's templates name."""
-    templates = (_readable(job).template_of(role) for role in (ROLE_MASTER, ROLE_WORKER))
-    volumes = (volume for template in templates for volume in template["spec"].get("volumes") or ())
-    return frozenset(v["persistentVolumeClaim"]["claimName"] for v in volumes if v.get("persistentVolumeClaim"))
-
-
-def _class_name(template: Mapping[str, Any]) -> str:
-    return template["spec"].get("priorityClassName") or ""

@@ -66,7 +66,6 @@ class Specs:
         self._statuses: KeyedCache[tuple[str, int], JobStatus] = KeyedCache()
 
     def forget_deleted(self, present: Set[str]) -> None:
-        """Forget deleted jobs; `present` are the uids of the existing ones."""
         self._parsed.drop_absent(present)
         self._statuses.drop_absent(present)
 

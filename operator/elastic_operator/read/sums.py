@@ -8,8 +8,10 @@ from collections import Counter
 from collections.abc import Hashable, Sequence, Set
 from dataclasses import dataclass, field
 
-from elastic_operator.plan.facts.allocation_inputs import HostPort, Load, Resources
+from elastic_operator.memory import EMPTY_SET
 from elastic_operator.plan.facts.gpus import gpus_by_resource
+from elastic_operator.plan.facts.node import HostPort, Resources
+from elastic_operator.plan.facts.requirements import Load
 
 
 @dataclass(slots=True)
@@ -24,7 +26,6 @@ class PodSum:
     pods: int = 0
 
     def add(self, namespace: str, load: Load) -> None:
-        """Add a pod."""
         self.requests.update(load.requests)
         self.ports.update(load.host_ports)
         self.gpus.update(self._gpus(namespace, load.requests))
@@ -38,7 +39,6 @@ class PodSum:
         self.pods -= 1
 
     def copy(self) -> PodSum:
-        """A copy that changes on its own."""
         return PodSum(self.gpu_resources, self.requests.copy(), self.ports.copy(), self.gpus.copy(), self.pods)
 
     def by_namespace(self) -> dict[str, Resources]:
@@ -59,15 +59,12 @@ class PodIndex:
         self._members: dict[Hashable, set[str]] = {}
 
     def get(self, key: Hashable) -> Set[str]:
-        """All pods with that key."""
-        return self._members.get(key, frozenset())
+        return self._members.get(key, EMPTY_SET)
 
     def add(self, key: Hashable, uid: str) -> None:
-        """Put a pod in."""
         self._members.setdefault(key, set()).add(uid)
 
     def remove(self, key: Hashable, uid: str) -> None:
-        """Take a pod out."""
         members = self._members[key]
         members.remove(uid)
         if not members:

@@ -1,29 +1,28 @@
 """A snapshot as it would be after changes to jobs and quota policies, with all their pods created or deleted.
 
-A snapshot holds neither volumes nor PriorityClasses: the changes must contain those they need, or a note names what is
-missing.
+A snapshot holds no volumes: those of changed jobs count as bound.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 from elastic_api.job import JobSpec
-from elastic_api.status import JobStatus
-from elastic_operator.plan.facts.allocation_inputs import AllocationSettings, JobShape, PodShape
-from elastic_operator.plan.facts.job import Job, JobContext
-from elastic_operator.plan.facts.job_shape import job_shape
-from elastic_operator.plan.facts.pod_shape import shape_of
+from elastic_api.status import ConditionType, JobStatus
+from elastic_operator.cluster import objects
+from elastic_operator.cluster.store import Store
+from elastic_operator.plan.facts.allocation_inputs import AllocationSettings
+from elastic_operator.plan.facts.job import Job
+from elastic_operator.plan.facts.job_shape import claims_of, shape_of_spec
 from elastic_operator.plan.policies.resolve import Namespace, Policy
-from elastic_operator.read.priority import not_allowed
+from elastic_operator.read.pod_priority import PodPriorities
+from elastic_operator.read.priority import priority_of
 from elastic_operator.settings import Settings
 from elastic_operator.tools.cluster_snapshot import ClusterSnapshot, SnapshotJob
 from elastic_operator.tools.files import InputError
 from elastic_operator.tools.manifests import Changes
 from elastic_operator.tools.snapshot_view import SnapshotView
-from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 NAME_LABEL = "kubernetes.io/metadata.name"
 """Every namespace has it."""
@@ -42,16 +41,16 @@ def apply_changes(snapshot: ClusterSnapshot, changes: Changes, settings: Setting
 
     Raises InputError if the changes refer to an object that does not exist.
     """
-    notes = list(_drop_classes_not_allowed(changes, settings))
-    mistakes = [*_not_there(snapshot, changes), *_unknown_priorities(snapshot, changes)]
-    if mistakes:
+    if mistakes := list(_not_there(snapshot, changes)):
         raise InputError(mistakes)
     after = replace(
         snapshot,
-        jobs=tuple(_jobs(snapshot, changes)),
+        jobs=tuple(_jobs(snapshot, changes, settings)),
         policies=tuple(_policies(snapshot, changes)),
         namespaces=tuple(_namespaces(snapshot, changes)),
     )
+    changed = (job.facts for job in after.jobs if (job.facts.namespace, job.facts.name) in changes.jobs)
+    notes = [note for job in changed for note in _ignored(job)]
     if changes.policies or changes.deleted_policies:
         notes += _problems(after)
     return ChangedSnapshot(after, tuple(notes))
@@ -69,54 +68,30 @@ def _not_there(snapshot: ClusterSnapshot, changes: Changes) -> Iterator[str]:
 # -- jobs --------------------------------------------------------------------------------------------------------------
 
 
-def _drop_classes_not_allowed(changes: Changes, settings: Settings) -> Iterator[str]:
-    """A class that jobs may not name counts as 0, whatever its value; a note says so, as the job's condition would
-    (96).
-    """
-    for key, spec in changes.jobs.items():
-        name = spec.priority_class_name
-        if name and not settings.job_may_name(name):
-            changes.priority_classes[name] = 0
-            yield f"{'/'.join(key)}: {not_allowed(name, settings)}"
+def _classes(snapshot: ClusterSnapshot, changes: Changes) -> Store[objects.PriorityClass]:
+    """The PriorityClasses after the changes."""
+    classes: Store[objects.PriorityClass] = Store()
+    known = {each.metadata.name: each for each in snapshot.priority_classes}
+    for each in (known | changes.priority_classes).values():
+        classes.observe(each)
+    return classes
 
 
-def _unknown_priorities(snapshot: ClusterSnapshot, changes: Changes) -> Iterator[str]:
-    """A job's priority must be known. A job of the snapshot keeps its priority with its class."""
-    known = {(job.facts.namespace, job.facts.name): job.facts for job in snapshot.jobs}
-    for key, spec in changes.jobs.items():
-        keeps = key in known and _keeps_class(known[key], spec)
-        if spec.priority_class_name and not keeps and spec.priority_class_name not in changes.priority_classes:
-            yield (
-                f"ElasticPyTorchJob {'/'.join(key)}: spec.priorityClassName: {spec.priority_class_name!r}:"
-                " must be a PriorityClass that stands in the changes too: a snapshot does not know them"
-            )
-
-
-def _jobs(snapshot: ClusterSnapshot, changes: Changes) -> Iterator[SnapshotJob]:
+def _jobs(snapshot: ClusterSnapshot, changes: Changes, settings: Settings) -> Iterator[SnapshotJob]:
     """The jobs after the changes. Suspended jobs are among them, and want no pods."""
     known = {(job.facts.namespace, job.facts.name): job for job in snapshot.jobs}
+    classes = _classes(snapshot, changes)
     for key, job in known.items():
         if key not in changes.deleted_jobs and key not in changes.jobs:
             yield job
     for key, spec in changes.jobs.items():
-        if key not in changes.deleted_jobs:
-            yield _job(snapshot, known.get(key), key, spec, changes.priority_classes)
+        if key in changes.deleted_jobs:
+            continue
+        job = _edited(known[key], spec) if key in known else SnapshotJob(_new(snapshot, key, spec))
+        yield _read_again(job, spec, snapshot.settings, classes, settings)
 
 
-def _job(
-    snapshot: ClusterSnapshot,
-    known: SnapshotJob | None,
-    key: tuple[str, str],
-    spec: JobSpec,
-    priorities: Mapping[str, int],
-) -> SnapshotJob:
-    shape = _shape(spec, snapshot.settings)
-    if known is None:
-        return SnapshotJob(_new(snapshot, key, spec, priorities.get(spec.priority_class_name, 0)), shape)
-    return replace(known, facts=_edited(known.facts, spec, priorities), shape=_for_pods_like(known.shape, shape))
-
-
-def _new(snapshot: ClusterSnapshot, key: tuple[str, str], spec: JobSpec, priority: int) -> Job:
+def _new(snapshot: ClusterSnapshot, key: tuple[str, str], spec: JobSpec) -> Job:
     namespace, name = key
     return Job(
         namespace=namespace,
@@ -126,44 +101,56 @@ def _new(snapshot: ClusterSnapshot, key: tuple[str, str], spec: JobSpec, priorit
         created=snapshot.now,
         status=JobStatus(),
         spec=spec,
-        context=JobContext(priority=priority),
     )
 
 
-def _edited(job: Job, spec: JobSpec, priorities: Mapping[str, int]) -> Job:
+def _edited(known: SnapshotJob, spec: JobSpec) -> SnapshotJob:
     """The job after the edit, with its old pods and status. Errors of the old spec are dropped."""
-    context = job.context
-    unlisted = context.priority if _keeps_class(job, spec) else 0
-    return replace(
+    job = known.facts
+    facts = replace(
         job,
         spec=spec,
         generation=job.generation + 1,
-        context=replace(context, priority=priorities.get(spec.priority_class_name, unlisted)),
         feedback=replace(job.feedback, pods_rejected_until_edit="", pods_rejected=""),
         invalid="",
         quarantine=None,
     )
+    return replace(known, facts=facts)
 
 
-def _keeps_class(job: Job, spec: JobSpec) -> bool:
-    """Whether the edit leaves the job its PriorityClass. The class of a job with an unreadable spec is unknown."""
-    return job.spec is None or job.spec.priority_class_name == spec.priority_class_name
+def _read_again(
+    job: SnapshotJob,
+    spec: JobSpec,
+    allocation: AllocationSettings,
+    classes: Store[objects.PriorityClass],
+    settings: Settings,
+) -> SnapshotJob:
+    """The job with the priorities and the shape that the operator reads from the spec. Volume claims count as bound to
+    volumes that every node reaches.
+    """
+    priority, pods = priority_of(spec.priority_class_name, classes, settings), PodPriorities(classes, settings)
+    ignored = {
+        ConditionType.PRIORITY_IGNORED: priority.ignored,
+        ConditionType.POD_PRIORITY_IGNORED: pods.why_dropped(spec),
+    }
+    kept = {kind: reason for kind, reason in job.facts.context.warnings.items() if kind not in ignored}
+    warnings = kept | {kind: reason for kind, reason in ignored.items() if reason is not None}
+    context = replace(job.facts.context, priority=priority.value, warnings=warnings)
+    shape = shape_of_spec(
+        spec,
+        job.facts.uid,
+        settings=allocation,
+        volumes=dict.fromkeys(claims_of(spec), "bound"),
+        priorities=pods.of_pods(spec, has_own_class=context.has_own_class),
+    )
+    return replace(job, facts=replace(job.facts, context=context), shape=shape)
 
 
-def _for_pods_like(known: JobShape | None, shape: JobShape) -> JobShape:
-    return shape if known is None else replace(shape, priorities=known.priorities)
-
-
-def _shape(spec: JobSpec, settings: AllocationSettings) -> JobShape:
-    master, worker = (_pod_shape(spec.template_of(role), settings) for role in (ROLE_MASTER, ROLE_WORKER))
-    return job_shape(master, worker, flavors=settings.flavors)
-
-
-def _pod_shape(template: Mapping[str, Any], settings: AllocationSettings) -> PodShape:
-    """The shape of a template. Volume claims count as bound to volumes that every node reaches."""
-    volumes = [v.get("persistentVolumeClaim") or {} for v in template["spec"].get("volumes") or ()]
-    bound = {claim["claimName"]: "bound" for claim in volumes if claim}
-    return shape_of(template, gpu_resources=settings.gpu_resources, volumes=bound)  # type: ignore[arg-type]
+def _ignored(job: Job) -> Iterator[str]:
+    """The classes of the job that do not count, as its conditions would say it (96, 97)."""
+    for kind in (ConditionType.PRIORITY_IGNORED, ConditionType.POD_PRIORITY_IGNORED):
+        if kind in job.context.warnings:
+            yield f"{job.key}: {job.context.warnings[kind].message}"
 
 
 # -- policies ----------------------------------------------------------------------------------------------------------

@@ -12,17 +12,15 @@ from typing import Any
 
 from elastic_api.job import JobSpec, RoleSpec
 from elastic_api.status import JobStatus
+from elastic_operator.cluster import objects
 from elastic_operator.plan.cluster_view import ClusterView, Reclaim
-from elastic_operator.plan.facts.allocation_inputs import (
-    AllocationSettings,
-    EvictionLimits,
-    ForeignPod,
-    JobShape,
-    Member,
-    Node,
-    gpus_in,
-)
+from elastic_operator.plan.facts.allocation_inputs import AllocationSettings, gpus_in
+from elastic_operator.plan.facts.demand import Member, PreemptionBar
+from elastic_operator.plan.facts.eviction_limits import EvictionLimits
+from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.job import Job, OwnPod
+from elastic_operator.plan.facts.node import Node
+from elastic_operator.plan.facts.requirements import JobShape
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.planner import Planner
@@ -43,14 +41,17 @@ class SnapshotJob:
     shape: JobShape | None = None
     assumed: tuple[Member, ...] = ()
     may_preempt: bool = True
+    preemption_bar: PreemptionBar | None = None
+    """Why not, if `may_preempt` is False."""
     may_preempt_after_faults: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
     """The moment. The teams are made from `policies` and `namespaces`. `nodes` have their use by pods, without the pods
-    in the demands of jobs, as in `plan.facts.allocation_inputs`. `stopped`, `is_report_only` and `eviction_limits` are
-    the answers of `plan.cluster_view.Reclaim`.
+    in the demands of jobs, as in `plan.facts.node`. `stopped`, `is_report_only` and `eviction_limits` are
+    the answers of `plan.cluster_view.Reclaim`. `priority_classes` are as in the API; a pass reads them no more, since
+    each job and shape has its priorities.
     """
 
     now: float
@@ -59,6 +60,7 @@ class ClusterSnapshot:
     jobs: tuple[SnapshotJob, ...]
     policies: tuple[Policy, ...] = ()
     namespaces: tuple[Namespace, ...] = ()
+    priority_classes: tuple[objects.PriorityClass, ...] = ()
     foreign_pods: tuple[ForeignPod, ...] = ()
     stopped: Reason | None = None
     is_report_only: bool = False
@@ -66,7 +68,11 @@ class ClusterSnapshot:
 
 
 def snapshot_of(
-    view: ClusterView, reclaim: Reclaim, policies: Sequence[Policy], namespaces: Sequence[Namespace]
+    view: ClusterView,
+    reclaim: Reclaim,
+    policies: Sequence[Policy],
+    namespaces: Sequence[Namespace],
+    priority_classes: Sequence[objects.PriorityClass] = (),
 ) -> ClusterSnapshot:
     """The cluster at this moment. Its teams were made from `policies` and `namespaces`."""
     all_obs, inputs = Planner().observe(view)
@@ -77,6 +83,7 @@ def snapshot_of(
         jobs=tuple(_job(view, obs) for obs in all_obs.values()),
         policies=tuple(policies),
         namespaces=tuple(namespaces),
+        priority_classes=tuple(priority_classes),
         foreign_pods=inputs.foreign_pods,
         stopped=reclaim.stopped,
         is_report_only=reclaim.is_report_only,
@@ -95,7 +102,8 @@ def _job(view: ClusterView, obs: Observation) -> SnapshotJob:
         ),
         shape=view.shape(job) if obs.wants_pods and not job.quarantine else None,
         assumed=tuple(replace(pod, gpus=0) for pod in view.assumed(job.uid)),
-        may_preempt=view.may_preempt(job),
+        may_preempt=(bar := view.preemption_bar(job)) is None,
+        preemption_bar=bar,
         may_preempt_after_faults=view.may_preempt_after_faults(job),
     )
 

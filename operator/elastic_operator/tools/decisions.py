@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from elastic_operator.plan.facts.allocation_inputs import JobDemand, Member
 from elastic_operator.plan.facts.decisions import Grant, Nomination, Plan, Slot
+from elastic_operator.plan.facts.demand import JobDemand, Member
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.pod_order import master_first
 from elastic_operator.plan.facts.text import Reason

@@ -50,7 +50,9 @@ async def take_snapshot(connection: Connection, settings: Settings) -> ClusterSn
             raise InputError([f"{connection.base_url}: {problem}"]) from None
         view = _view(process).refresh(session.clock.time())
         # No pod has been evicted for others yet.
-        return snapshot_of(view, EvictionLimiter(settings.reclaim), *view.reader.policies.sources())
+        policies, namespaces = view.reader.policies.sources()
+        classes = process.stores.priority_classes.values()
+        return snapshot_of(view, EvictionLimiter(settings.reclaim), policies, namespaces, classes)
 
 
 async def _try_each_list(process: Process, session: Session) -> None:

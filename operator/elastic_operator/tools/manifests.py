@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 from pydantic import BaseModel, Field, ValidationError
@@ -18,6 +18,7 @@ from elastic_api.parse import parse_policy, parse_spec
 from elastic_api.policy import KIND as POLICY
 from elastic_api.policy import PLURAL as POLICIES
 from elastic_api.policy import PolicySpec
+from elastic_operator.cluster import objects
 from elastic_operator.tools.files import InputError, read_text
 
 _VERSIONS = {KIND: API_VERSION, POLICY: API_VERSION, "PriorityClass": "scheduling.k8s.io/v1", "Namespace": "v1"}
@@ -34,7 +35,7 @@ class Changes:
 
     jobs: dict[tuple[str, str], JobSpec] = field(default_factory=dict)
     policies: dict[str, PolicySpec] = field(default_factory=dict)
-    priority_classes: dict[str, int] = field(default_factory=dict)
+    priority_classes: dict[str, objects.PriorityClass] = field(default_factory=dict)
     namespaces: dict[str, Mapping[str, str]] = field(default_factory=dict)
     """Labels by name."""
     deleted_jobs: set[tuple[str, str]] = field(default_factory=set)
@@ -51,6 +52,10 @@ class _Manifest(BaseModel):
     metadata: _Meta
     spec: dict[str, Any] = Field(default_factory=dict)
     value: int = Field(default=0, strict=True)
+    global_default: bool = Field(default=False, strict=True, alias="globalDefault")
+    preemption_policy: Literal["Never", "PreemptLowerPriority"] = Field(
+        default="PreemptLowerPriority", alias="preemptionPolicy"
+    )
 
 
 def read_changes(file: str | None, delete: Sequence[str], *, gpu_resources: Sequence[str]) -> Changes:
@@ -100,7 +105,12 @@ def _file_under(kind: str, manifest: _Manifest, changes: Changes, gpu_resources:
     name, namespace = manifest.metadata.name, manifest.metadata.namespace
     match kind:
         case "PriorityClass":
-            changes.priority_classes[name] = manifest.value
+            changes.priority_classes[name] = objects.PriorityClass(
+                objects.ClassMeta(name, f"simulated/{name}", "0"),
+                manifest.value,
+                manifest.global_default,
+                manifest.preemption_policy,
+            )
         case "Namespace":
             changes.namespaces[name] = manifest.metadata.labels
         case "GPUQuotaPolicy":

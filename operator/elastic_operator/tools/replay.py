@@ -6,9 +6,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from elastic_api.pod_names import pod_name
-from elastic_operator.plan.facts.allocation_inputs import Member
 from elastic_operator.plan.facts.decisions import Event, Nomination, Plan, Slot
+from elastic_operator.plan.facts.demand import Member
 from elastic_operator.plan.facts.text import names_of
 from elastic_operator.tools.cluster_snapshot import ClusterSnapshot
 from elastic_operator.tools.decisions import JobDecision, ReplayedPass, decide, has_room, in_words
@@ -62,15 +61,13 @@ def _job(d: JobDecision) -> dict[str, Any]:
 
 
 def _plan(plan: Plan) -> dict[str, Any]:
-    """The plan, with the pods to delete by their names, and the pods to create without a nested slot."""
+    """The plan, with the pods to delete by their names, and the pods to create, which all are ready."""
     fields: dict[str, Any] = plain(plan)
     if plan.write_status_first:
         fields["commit_first"] = fields.pop("write_status_first")  # the key of older releases
     if plan.creates:
         fields["creates"] = [
-            {"role": one.role, "index": one.index, "node": one.node}
-            | {k: v for k, v in plain(one).items() if k != "slot"}
-            for one in plan.creates
+            {key: value for key, value in plain(one).items() if key != "ready"} for one in plan.creates
         ]
     if plan.deletes:
         fields["deletes"] = [
@@ -154,10 +151,7 @@ def _done(d: JobDecision, plan: Plan) -> Iterator[str]:
         f"delete {pod.name}{' by force' if pod.force else ''}: {_once(d, pod.reason) or 'as above'}"
         for pod in plan.deletes
     )
-    yield from (
-        f"create {pod_name(d.job.name, pod.role, pod.index)}{f' on {pod.node}' if pod.node else ''}"
-        for pod in plan.creates
-    )
+    yield from (f"create {pod.pod_name(d.job.name)}{f' on {pod.node}' if pod.node else ''}" for pod in plan.creates)
     if plan.delete_job:
         yield "delete the job"
     yield from _conditions(d, plan)

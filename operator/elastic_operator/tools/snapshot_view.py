@@ -8,9 +8,13 @@ from dataclasses import replace
 from math import inf
 
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.facts.allocation_inputs import EvictionLimits, ForeignPod, JobShape, Member, Node
+from elastic_operator.plan.facts.demand import Member, PreemptionBar
+from elastic_operator.plan.facts.eviction_limits import EvictionLimits
+from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.gpus import count_gpus
 from elastic_operator.plan.facts.job import Job, OwnPod, Quarantined
+from elastic_operator.plan.facts.node import Node
+from elastic_operator.plan.facts.requirements import JobShape
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.remaining_pods import flavor_in_use
 from elastic_operator.plan.policies.resolve import resolve
@@ -61,9 +65,10 @@ class SnapshotView:
         """The flavor of the GPUs that these pods hold, by the labels of their nodes; None if they hold none."""
         return flavor_in_use(pods, self._labels, self.settings.flavors)
 
-    def may_preempt(self, job: Job) -> bool:
-        """Whether pods could be preempted for it, by the API server's answers about its own pods."""
-        return self._jobs[job.uid].may_preempt
+    def preemption_bar(self, job: Job) -> PreemptionBar | None:
+        """Why no pods could be preempted for it, by the API server's answers about its own pods; None if they could."""
+        known = self._jobs[job.uid]
+        return known.preemption_bar or (None if known.may_preempt else PreemptionBar.PODS_REFUSED)
 
     def may_preempt_after_faults(self, job: Job) -> bool:
         """Whether pods could be preempted for it, by the errors that it had caused in the operator."""
@@ -72,7 +77,7 @@ class SnapshotView:
     def nodes(
         self,
         members: AbstractSet[str],  # noqa: ARG002 - unused: the snapshot has the nodes already
-        leaving: Sequence[tuple[str, OwnPod]],  # noqa: ARG002 - unused, too
+        to_delete: Sequence[tuple[str, OwnPod]],  # noqa: ARG002 - unused, too
     ) -> tuple[Node, ...]:
         """All nodes, as the planner saw them."""
         return self._nodes

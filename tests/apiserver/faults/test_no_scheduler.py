@@ -18,7 +18,7 @@ def test_pods_without_a_scheduler_are_reported_with_what_to_check(world: World, 
     job["spec"]["template"]["spec"]["schedulerName"] = "nobody"
     world.start(job)
     told = (
-        f"0 of 2 pods run. toy-master-0, toy-worker-0: no scheduler has tried it within {UNSEEN_SECONDS:.0f} s."
+        f"0 of 2 pods run. No scheduler has tried toy-master-0, toy-worker-0 within {UNSEEN_SECONDS:.0f} s."
         " Check that a scheduler called nobody (schedulerName) runs."
     )
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from elastic_operator.plan.allocation.fit import collide, matches_term, misfit, tolerated
-from elastic_operator.plan.facts.allocation_inputs import Taint, Toleration
+from elastic_operator.plan.facts.node import Taint
+from elastic_operator.plan.facts.requirements import Toleration
 from tests.plan.allocate.world import make_node, make_shape
 
 TAINT = Taint("team", "NoSchedule", "a")

@@ -11,7 +11,13 @@ from hypothesis import given
 
 from elastic_operator.plan.allocation import rounds
 from elastic_operator.plan.allocation.allocate import Allocator, allocate
-from elastic_operator.plan.lookahead import PATIENCE_SECONDS, TWO_MASTERS, LookaheadAllocator, carried_out, short_lived
+from elastic_operator.plan.lookahead import (
+    PATIENCE_SECONDS,
+    TWO_MASTERS,
+    LookaheadAllocator,
+    carried_out,
+    would_not_last,
+)
 from tests.plan.allocate.world import make_inputs, make_job, make_node, make_shape, make_team, notation
 from tests.plan.allocate.worlds import SHAPES, shared_inputs
 from tests.plan.quota.cases import make_foreign_pod
@@ -70,7 +76,7 @@ def test_who_was_left_out_for_ten_seconds_is_served_as_it_comes():
 
 def test_a_job_that_would_have_two_masters_is_left_out_for_ever():
     found = LookaheadAllocator()
-    assert all(found._is_left_out("one", TWO_MASTERS, now) for now in (0.0, 5.0, 50.0, 500.0))
+    assert all(found._is_withheld("one", TWO_MASTERS, now) for now in (0.0, 5.0, 50.0, 500.0))
 
 
 def test_others_get_what_is_theirs_in_the_same_pass():
@@ -88,7 +94,7 @@ def test_a_job_never_gets_two_masters():
     extra = replace(assignment, create=allocate(world(make_job("one", 1, team="red"))).assignment("one").create)
     second = allocate(inputs)
     with patch.object(type(first), "assignment", lambda self, _: extra if self is first else assignment):
-        assert short_lived(inputs, first, second) == {"one": "The job would have two masters."}
+        assert would_not_last(inputs, first, second) == {"one": "The job would have two masters."}
 
 
 @pytest.mark.parametrize("place", ["reserved", "nominated"])
@@ -110,7 +116,7 @@ def test_nothing_is_looked_at_twice_where_nobody_loses_anything():
 @given(shared_inputs(SHAPES))
 def test_an_allocation_that_comes_out_again_is_left_as_it_is(inputs):
     plain, found = allocate(inputs), LookaheadAllocator().allocate(inputs)
-    steady = not short_lived(inputs, plain, allocate(carried_out(inputs, plain)))
+    steady = not would_not_last(inputs, plain, allocate(carried_out(inputs, plain)))
     assert not steady or dict(found) == dict(plain)
 
 
@@ -121,4 +127,4 @@ def test_no_pod_is_preempted_for_a_change_that_would_be_undone_even_without_repe
         found = LookaheadAllocator().allocate(inputs)
         if found.has_shrinking_jobs:
             after = Allocator().allocate(carried_out(inputs, found))
-            assert not short_lived(inputs, found, after).keys() - found.would_not_last.keys()
+            assert not would_not_last(inputs, found, after).keys() - found.would_not_last.keys()

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from elastic_operator.plan.allocation.accounts import Entitlement
 from elastic_operator.plan.allocation.allocate import allocate
+from elastic_operator.plan.allocation.placement import place_all
 from elastic_operator.plan.allocation.preemption.preempt import fill_back
 from elastic_operator.plan.allocation.rounds import Admissions
-from elastic_operator.plan.allocation.seating import seat_all
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_worker.contract import ROLE_WORKER
 from tests.plan.allocate import worlds
@@ -150,7 +150,7 @@ def test_with_pods_of_all_shapes_it_comes_to_rest(clusters, data):
 
 @given(single_team_inputs())
 def test_no_minimum_takes_a_pod_that_it_does_not_need(inputs):
-    """Give any one worker that was taken for a minimum back, and what was seated can no longer all be seated."""
+    """Give any one worker that was taken for a minimum back, and what was placed can no longer all be placed."""
     state = AllocationState(inputs)
     minima = Admissions(state)
     for entitlement in Entitlement:
@@ -166,15 +166,16 @@ def test_no_minimum_takes_a_pod_that_it_does_not_need(inputs):
 
 def _assert_needed(state, entry, member):
     mark = state.journal.mark()
-    seats = [(other, seat) for other in state.queues.entries for seat in other.seats]
-    for other, seat in seats:
-        state.unseat(other, seat)
+    placements = [(other, placement) for other in state.queues.entries for placement in other.placements]
+    for other, placement in placements:
+        state.unplace(other, placement)
     state.fill_back(entry, member)
-    seated = all(
-        seat_all(state, other, master=s.role != ROLE_WORKER, workers=int(s.role == ROLE_WORKER)) for other, s in seats
+    placed = all(
+        place_all(state, other, master=s.role != ROLE_WORKER, workers=int(s.role == ROLE_WORKER))
+        for other, s in placements
     )
     state.journal.roll_back(mark)
-    assert not seated, f"{member.uid} was taken needlessly"
+    assert not placed, f"{member.uid} was taken needlessly"
 
 
 @given(single_team_inputs(SHAPES))
@@ -184,7 +185,7 @@ def test_a_minimum_that_was_not_given_does_not_fit_into_what_is_left(inputs):
     for job in inputs.jobs:
         if (
             granted[job.uid].assignment.replicas
-            or not job.wants
+            or not job.wants_pods
             or (job.failed is not None and job.sizes[0] >= job.failed.size)
         ):
             continue

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 
 import pytest
 
 from elastic_api.status import SizeReason
 from elastic_operator.plan.allocation.explain import Explainer
-from elastic_operator.plan.facts.allocation_inputs import FailedSize, Taint
-from tests.plan.allocate.world import NOW, grants, make_job, make_node, make_shape
+from elastic_operator.plan.facts.demand import FailedSize, PreemptionBar
+from elastic_operator.plan.facts.node import Taint
+from elastic_operator.plan.facts.pod_shape import excluding_nodes
+from elastic_operator.plan.facts.text import Reason
+from tests.plan.allocate.world import NOW, grants, make_job, make_node, make_shape, make_team
 
 FOUR, EIGHT = make_shape(4), make_shape(8)
 H100 = make_shape(1, node_selector={"gpu": "h100"})
 FULL = make_node("n1", 4, used=4)
+
+AVOIDS_N1 = "The job avoids node n1 until 2026-01-01T00:00:00Z."
 
 CASES = {
     "at its maximum": (
@@ -24,13 +30,13 @@ CASES = {
     ),
     "nobody makes way for it": (
         [FULL],
-        [make_job("a", 1, 2, may_preempt=False)],
+        [make_job("a", 1, 2, preemption_bar=PreemptionBar.PODS_REFUSED)],
         SizeReason.INSUFFICIENT_NODES,
         "The job gets 0 of 2 pods and needs at least 1. 1 more needs 1 nvidia.com/gpu on one node; 1 usable node has 0"
-        " of 4 GPUs free. Add a node, or wait. The operator evicts no pods for this job for now, because the job's pods"
-        " could not be created or scheduled the last time. Edit the job to retry at once, or wait.",
+        " of 4 GPUs free. Add a node, or wait. The operator evicts no pods for this job for now, because the API server"
+        " refused the job's pods in a dry run. Correct the job, or wait.",
     ),
-    "suspended": ([make_node("n1", 4)], [make_job("a", 1, 2, wants=False)], SizeReason.SUSPENDED, ""),
+    "suspended": ([make_node("n1", 4)], [make_job("a", 1, 2, wants_pods=False)], SizeReason.SUSPENDED, ""),
     "ending": (
         [make_node("n1", 4)],
         [make_job("a", sizes=(), on="n1")],
@@ -55,8 +61,28 @@ CASES = {
         [make_node("n1", 4)],
         [make_job("a", 1, 2, on="n1", failed=FailedSize(2, NOW + 9, "no volume in zone b."))],
         SizeReason.SCALE_UP_FAILED,
-        "The job gets 1 of 2 pods. An attempt with 2 pods failed: no volume in zone b. Edit the job, or wait until the"
-        " operator retries.",
+        "The job gets 1 of 2 pods. The last attempt failed: no volume in zone b. The operator retries at"
+        " 1970-01-01T00:16:49Z.",
+    ),
+    "it gets no more pods": (
+        [make_node("n1", 4)],
+        [make_job("a", 1, 2, on="n1", failed=FailedSize(2, inf))],
+        SizeReason.SCALE_UP_FAILED,
+        "The job gets 1 of 2 pods. It gets no more pods.",
+    ),
+    "it avoids the only node": (
+        [make_node("n1", 4)],
+        [make_job("a", shape=excluding_nodes(make_shape(), ["n1"]), avoided=(AVOIDS_N1,))],
+        SizeReason.INSUFFICIENT_NODES,
+        "The job gets 0 of 1 pod. 1 more needs 1 nvidia.com/gpu on one node; the only node does not suit the pods"
+        " (the job avoids it for now). Add a node, or wait. The job avoids node n1 until 2026-01-01T00:00:00Z.",
+    ),
+    "it avoids more nodes than are named": (
+        [FULL],
+        [make_job("a", avoided=(AVOIDS_N1,) * 5)],
+        SizeReason.INSUFFICIENT_NODES,
+        "The job gets 0 of 1 pod. 1 more needs 1 nvidia.com/gpu on one node; 1 usable node has 0 of 4 GPUs free. Add a"
+        f" node, or wait. {AVOIDS_N1} {AVOIDS_N1} {AVOIDS_N1} It avoids 2 more.",
     ),
     "the next allowed size is too large": (
         [make_node("n1", 4)],
@@ -172,6 +198,27 @@ def test_reason(fact):
     nodes, jobs, limit, message = CASES[fact]
     granted = grants(nodes, jobs)[jobs[-1].uid]
     assert (granted.size_reason.code, granted.message) == (limit, message)
+
+
+@pytest.mark.parametrize("bar", PreemptionBar)
+def test_a_job_for_which_no_pods_are_evicted_says_the_true_cause(bar):
+    told = grants([FULL], [make_job("a", preemption_bar=bar)])["a"].message
+    assert f"The operator evicts no pods for this job for now, because {bar}." in told
+    assert ("Correct the job" in told) is bar.is_lifted_by_edit
+
+
+def test_a_job_whose_pods_found_no_node_again_and_again_says_until_when_no_pods_are_evicted_for_it():
+    told = grants([FULL], [make_job("a", may_preempt_at=NOW + 9)])["a"].message
+    cause = "because kube-scheduler repeatedly found no node for the job's pods. Wait."
+    assert told.endswith(f"The operator evicts no pods for this job before 1970-01-01T00:16:49Z, {cause}")
+
+
+def test_a_job_within_its_guarantee_says_that_reclaim_is_stopped():
+    jobs = [make_job("borrower", 4, team="b", on="n1 n1 n1 n1"), make_job("owner", 2, team="a")]
+    teams = (make_team("a", 4), make_team("b"))
+    stopped = Reason("Paused", "No GPUs are reclaimed: reclaim.paused is set in the operator's settings.")
+    told = grants([make_node("n1", 4)], jobs, teams=teams, reclaim_stopped=stopped)["owner"].message
+    assert told.endswith(f"policy 'a' uses 0; its fair share is 2 (4 guaranteed). {stopped.message}")
 
 
 def test_a_sentence_does_not_change_with_the_clock_alone():

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from elastic_operator.plan.facts.allocation_inputs import FailedSize, HostPort, JobDemand, Node, Taint
+from elastic_operator.plan.facts.demand import FailedSize, JobDemand
+from elastic_operator.plan.facts.node import HostPort, Node, Taint
 from tests.plan.allocate.world import NOW, grants, make_job, make_node, make_shape, outcome
 
 TWO = (make_node("n1", 2), make_node("n2", 2))
@@ -75,7 +76,7 @@ STARTING = {
         {"a": "+m0@n1 +w0@n2"},
     ),
     "a suspended job releases everything": Case(
-        TWO, (make_job("a", 1, 3, on="n1 n1 n2", wants=False),), {"a": "-w1 -w0 -m0"}
+        TWO, (make_job("a", 1, 3, on="n1 n1 n2", wants_pods=False),), {"a": "-w1 -w0 -m0"}
     ),
     "a job without sizes gets nothing, and makes way pod by pod, without its master too": Case(
         TWO,

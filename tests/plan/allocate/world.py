@@ -6,16 +6,11 @@ from collections import Counter
 from dataclasses import replace
 
 from elastic_operator.plan.allocation.allocate import allocate
-from elastic_operator.plan.facts.allocation_inputs import (
-    AllocationInputs,
-    AllocationSettings,
-    JobDemand,
-    JobShape,
-    Member,
-    Node,
-    PodShape,
-)
-from elastic_operator.plan.facts.decisions import Grant
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, AllocationSettings
+from elastic_operator.plan.facts.decisions import Grant, Slot
+from elastic_operator.plan.facts.demand import JobDemand, Member
+from elastic_operator.plan.facts.node import Node
+from elastic_operator.plan.facts.requirements import JobShape, PodShape
 from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, NO_POLICY, Flavor, Quota, Team
 
 GPU = "nvidia.com/gpu"
@@ -54,7 +49,7 @@ def make_members(job, on, master, worker):
         shape = worker if role == "worker" else master
         if node != "-":
             where = None if node == "?" else node
-            members.append(Member.from_load(f"{job}-{role[0]}{number}", role, number, where, shape))
+            members.append(Member.at(f"{job}-{role[0]}{number}", Slot(role, number, where, True), shape))
     return tuple(members)
 
 
@@ -154,7 +149,7 @@ def _applied(job: JobDemand, grant: Grant, only_ready: bool) -> JobDemand:
     for slot in () if waits else slots[: reached[-1] - len(members)] if reached else slots:
         shape = job.shape_of(slot.role)
         uid = f"{job.uid}-{slot.role[0]}{slot.index}"
-        members.append(Member.from_load(uid, slot.role, slot.index, slot.node, shape))
+        members.append(Member.at(uid, slot, shape))
     return replace(
         job, members=tuple(members), undelayed_size=grant.assignment.replicas, is_admitted=grant.assignment.replicas > 0
     )

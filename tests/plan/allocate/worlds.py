@@ -8,18 +8,11 @@ from math import inf
 
 from hypothesis import strategies as st
 
-from elastic_operator.plan.facts.allocation_inputs import (
-    NO_LIMIT,
-    EvictionLimit,
-    EvictionLimits,
-    FailedSize,
-    ForeignPod,
-    JobDemand,
-    JobShape,
-    Member,
-    NodeRequest,
-    PreemptorKey,
-)
+from elastic_operator.plan.facts.decisions import Slot
+from elastic_operator.plan.facts.demand import FailedSize, JobDemand, Member, NodeRequest, PreemptionBar
+from elastic_operator.plan.facts.eviction_limits import NO_LIMIT, EvictionLimit, EvictionLimits, PreemptorKey
+from elastic_operator.plan.facts.foreign_pod import ForeignPod
+from elastic_operator.plan.facts.requirements import JobShape
 from elastic_operator.plan.job.demand import with_members
 from tests.plan.allocate.world import GPU, NOW, make_inputs, make_job, make_node, make_shape, make_team
 
@@ -126,7 +119,7 @@ def _perhaps_asking(draw, job):
     there = {(member.role, member.index) for member in job.members}
     places = [("master", 0), *(("worker", index) for index in range(9))]
     free = [place for place in places if place not in there][:missing]
-    pods = [Member.from_load(f"{job.uid}-{role[0]}{i}", role, i, None, job.shape_of(role)) for role, i in free]
+    pods = [Member.at(f"{job.uid}-{role[0]}{i}", Slot(role, i, None, True), job.shape_of(role)) for role, i in free]
     since = NOW - draw(st.sampled_from([0, -10]))
     return with_members(replace(job, node_request=NodeRequest(since)), pods)
 
@@ -146,7 +139,7 @@ def _jobs(draw, name, free, shapes, delays):
         if hosts:
             node = draw(st.sampled_from(hosts))
             free[node] -= Counter(shape.requests)
-            members.append(Member.from_load(f"{name}-{role[0]}{index}", role, index, node, shape))
+            members.append(Member.at(f"{name}-{role[0]}{index}", Slot(role, index, node, True), shape))
     delayed = delays and draw(st.integers(0, 3)) == 0
     failed = delays and draw(st.integers(0, 7)) == 0
     return JobDemand(
@@ -163,7 +156,7 @@ def _jobs(draw, name, free, shapes, delays):
         undelayed_size=draw(st.integers(0, 8)) if delayed else 99,
         may_grow_at=NOW + 20 if delayed else -inf,
         failed=FailedSize(draw(st.integers(1, 6)), NOW + 30) if failed else None,
-        wants=draw(st.integers(0, 9)) > 0,
+        wants_pods=draw(st.integers(0, 9)) > 0,
     )
 
 
@@ -225,7 +218,7 @@ _OF_JOBS = {
         JobShape(make_shape(2), make_shape(2)),
     ),
     "preemptible": (False,),
-    "may_preempt": (False,),
+    "preemption_bar": (PreemptionBar.PODS_REFUSED,),
     "failed": (FailedSize(1, NOW + 9), FailedSize(2, NOW + 9)),
     "waiting_since": (NOW - 1000,),
     "is_admitted": (True,),
@@ -235,7 +228,7 @@ _OF_GROWERS = {
     "sizes": ((1, 3), (2, 3)),
     "shape": (JobShape(make_shape(1), make_shape(2)),),
     "preemptible": (False,),
-    "may_preempt": (False,),
+    "preemption_bar": (PreemptionBar.PODS_REFUSED,),
     "may_preempt_at": (NOW + 9,),
     "failed": (FailedSize(2, NOW + 9),),
     "undelayed_size": (0,),
@@ -272,7 +265,7 @@ def _placed(draw, job, free, pods):
         if hosts:
             node = draw(st.sampled_from(hosts))
             free[node] -= Counter(shape.requests)
-            members.append(Member.from_load(f"{job.uid}-{role[0]}{index}", role, index, node, shape))
+            members.append(Member.at(f"{job.uid}-{role[0]}{index}", Slot(role, index, node, True), shape))
     since = draw(st.sampled_from([None, NOW - 100])) if members else None
     return replace(job, members=tuple(members), is_admitted=job.is_admitted or bool(members), running_since=since)
 

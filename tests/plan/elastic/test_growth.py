@@ -5,8 +5,9 @@ import pytest
 from elastic_api.status import MAX_HISTORY, Change, SizeReason, Training
 from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.change_times import next_change
-from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, PodShape
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
 from elastic_operator.plan.facts.job_shape import job_shape
+from elastic_operator.plan.facts.requirements import PodShape
 from elastic_operator.plan.facts.team import Flavor
 from elastic_operator.plan.job.demand import demand_of
 from tests.plan.allocate.world import make_job as make_demand

@@ -236,7 +236,7 @@ def test_a_worker_that_is_lost_while_the_master_is_planned_anew_is_the_only_loss
     assert (status.master_epoch, status.restarts) == (2, 1)
     assert (status.history[0].reason, status.history[0].message) == (
         "PodLost",
-        "Lost toy-worker-1; not counted as a failure.",
+        "The job lost toy-worker-1. This does not count as a failure.",
     )
 
 
@@ -399,7 +399,7 @@ def test_a_launcher_that_says_that_no_pod_fares_better_fails_the_job_with_its_wo
     pods[at_fault] = ended(pods[at_fault], EXIT_DO_NOT_RETRY, message="rank 3 failed 3 times: ValueError")
     planned = plan(make_elastic_job(pods), make_grant())
     assert reasons(planned)["Failed"] == ("True", "RestartLimitReached")
-    assert planned.status.condition("Failed").message == "rank 3 failed 3 times: ValueError"
+    assert planned.status.condition("Failed").message == "rank 3 failed 3 times: ValueError."
     assert planned.status.completion_time is not None
 
 
@@ -435,6 +435,19 @@ def test_a_master_without_a_place_gets_the_highest_worker_s_after_half_a_minute(
     assert "is deleted to make room for a new master" in late.status.history[0].message
     assert (late.status.replicas, late.status.target_replicas, late.status.incarnation) == (1, 1, 1)
     assert late.write_status_first
+
+
+def test_a_worker_that_makes_room_for_a_master_is_written_down_first_beside_an_eviction_for_a_foreign_pod():
+    """No reservation explains that worker to a later leader (203)."""
+    master = is_pending(make_master(master_epoch=2), node=None, bound=False, unschedulable="0/3 nodes are available.")
+    pods = (master, *(make_worker(i) for i in range(4)))
+    listed = [PodStatus(name=p.name, uid=p.uid, role=p.role, index=p.index, node=p.node, phase="Running") for p in pods]
+    job = make_elastic_job(pods, master_epoch=2, master_lost_time=at(100), pods=listed)
+    grant = make_grant(keep=["master-0", "worker-0", "worker-1", "worker-2"], release=["worker-3"])
+    grant = replace(grant, preemptors={"n": "owners/notebook"}, reclaimed=True, only_for_foreign_pods=True)
+    early, late = plan(job, grant, now=129), plan(job, grant, now=130)
+    assert (names(early.deletes), early.write_status_first) == (["toy-worker-3"], False)
+    assert (names(late.deletes), late.write_status_first) == (["toy-worker-3", "toy-worker-2"], True)
 
 
 def test_nobody_goes_where_the_rest_would_not_make_the_minimum():

@@ -202,9 +202,8 @@ def test_a_new_generation_is_told_with_its_pause_once():
     first = planned(report, membership_generation=4)
     (event,) = first.events
     assert event.reason == "GenerationFormed"
-    assert (
-        event.message == "Generation 5: 2 pods, 2 processes; because of Join; no step for 0.45 s; 2 steps are repeated."
-    )
+    formed = "Generation 5 has formed because of Join: 2 pods with 2 processes."
+    assert event.message == f"{formed} No step ran for 0.45 s. 2 steps are repeated."
     assert first.status.membership_generation == 5
     assert planned(report, membership_generation=5).events == ()
 

@@ -28,7 +28,10 @@ def test_a_line_is_in_the_order_of_priority_and_age_and_each_team_has_its_own():
 
 def test_jobs_that_run_want_nothing_or_have_no_clear_flavor_have_no_place_in_line():
     runs = make_job("runs", 2, on="n1 n1", team="red", priority=9)
-    ended, unclear = make_job("ended", 2, team="red", wants=False), make_job("x", 2, team="red", flavor_problem="two")
+    ended, unclear = (
+        make_job("ended", 2, team="red", wants_pods=False),
+        make_job("x", 2, team="red", flavor_problem="two"),
+    )
     assert places(runs, ended, unclear, make_job("waits", 2, team="red")) == {"waits": 1}
 
 

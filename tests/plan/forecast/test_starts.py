@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from elastic_api.status import Training
 from elastic_operator.plan.allocation.allocate import Allocator, allocate
-from elastic_operator.plan.facts.allocation_inputs import FailedSize
+from elastic_operator.plan.facts.demand import FailedSize
 from elastic_operator.plan.facts.times import status_time
 from elastic_operator.plan.forecast.ends import known_ends
 from elastic_operator.plan.forecast.starts import MAX_STEPS, confidence, start_times

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from elastic_api.job import JobSpec
-from elastic_operator.plan.facts.allocation_inputs import JobDemand, PodShape
+from elastic_operator.plan.facts.demand import JobDemand
 from elastic_operator.plan.facts.job_shape import job_shape
+from elastic_operator.plan.facts.requirements import PodShape
 from elastic_operator.plan.facts.team import Flavor
 from elastic_operator.plan.job.demand import demand_of
 from elastic_operator.plan.job.observe import observe

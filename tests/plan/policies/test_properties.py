@@ -5,7 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elastic_operator.plan.allocation.allocate import allocate
+from elastic_operator.plan.allocation.lending import lendable, lent_gpus
 from elastic_operator.plan.policies.resolve import Policy, resolve
+from tests.plan.allocate.worlds import shared_inputs
 from tests.plan.policies.builders import labelled, make_policy, parents
 
 NAMES = ("a", "b", "c", "d", "e")
@@ -86,3 +89,18 @@ def test_the_order_of_policies_and_namespaces_makes_no_difference(world, random)
     policies, spaces = world
     shuffled = [random.sample(things, len(things)) for things in world]
     assert resolve(*shuffled) == resolve(policies, spaces)
+
+
+@given(shared_inputs())
+def test_a_team_lends_no_more_than_it_can_and_all_teams_together_no_more_than_is_borrowed(inputs):
+    accounts = allocate(inputs).accounts
+    lent = lent_gpus(accounts, "default", lambda account: account.used_with_terminating)
+    assert all(0 <= gpus <= lendable(account, account.used_with_terminating) for account, gpus in lent.items())
+    groups = [accounts.tops("default")]
+    if all(
+        sum(child.guaranteed for child in parent.children) <= parent.guaranteed for parent in lent if parent.children
+    ):
+        groups.append([account for account in lent if not account.children])  # else a parent borrows for its children
+    for teams in groups:
+        borrowed = sum(max(0, account.used_with_terminating - account.guaranteed) for account in teams)
+        assert sum(lent[account] for account in teams) <= borrowed

@@ -9,7 +9,8 @@ import pytest
 from elastic_api.policy import PolicyConditionType, PolicyStatus
 from elastic_api.status import Condition
 from elastic_operator.plan.allocation.allocate import allocate
-from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, FailedSize
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
+from elastic_operator.plan.facts.demand import FailedSize
 from elastic_operator.plan.facts.team import Flavor, Quota
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.policies.resolve import resolve
@@ -18,7 +19,7 @@ from tests.plan.allocate.world import GPU, NOW, make_inputs, make_job, make_node
 from tests.plan.policies.builders import make_policy
 from tests.plan.quota.cases import make_foreign_pod, on
 
-N8 = (make_node("n1", 8),)
+N4, N5, N6, N8, N100 = ((make_node("n1", gpus),) for gpus in (4, 5, 6, 8, 100))
 Numbers = tuple[int, int, int, int, int, int | None]
 
 
@@ -61,24 +62,31 @@ CASES = {
     "nothing is used": (N8, TWO, (), "a", (2, 0, 0, 0, 0, None)),
     "within the guarantee": (N8, TWO, (elastic("a", 1, high=1),), "a", (2, 1, 0, 0, 0, None)),
     "a job that borrows": (N8, TWO, (elastic("a", 4, high=4),), "a", (2, 4, 2, 0, 0, None)),
-    "who lends": (N8, TWO, (elastic("a", 4, high=4),), "b", (2, 0, 0, 2, 0, None)),
-    "no more is lent than is borrowed": (N8, TWO, (elastic("a", 3, high=3),), "b", (2, 0, 0, 1, 0, None)),
+    "who lends": (N4, TWO, (elastic("a", 4, high=4),), "b", (2, 0, 0, 2, 0, None)),
+    "no more is lent than is borrowed": (N4, TWO, (elastic("a", 3, high=3),), "b", (2, 0, 0, 1, 0, None)),
+    "GPUs that are guaranteed to nobody are borrowed first": (
+        N100,
+        (make_team("a", 8), make_team("b", 8)),
+        (elastic("c", 20, high=20),),
+        "b",
+        (8, 0, 0, 0, 0, None),
+    ),
     "no more is lent than may be": (
-        N8,
+        N4,
         (make_team("a", 2), make_team("b", 2, lend=1)),
         (elastic("a", 4, high=4),),
         "b",
         (2, 0, 0, 1, 0, None),
     ),
     "what is in use is not lent": (
-        N8,
+        N5,
         TWO,
         (elastic("a", 4, high=4), elastic("b", 1, high=1)),
         "b",
         (2, 1, 0, 1, 0, None),
     ),
     "what a namespace without a policy uses is borrowed": (
-        N8,
+        N4,
         TWO,
         (elastic("c", 4, high=4),),
         "b",
@@ -128,7 +136,21 @@ CASES = {
         "p",
         (4, 3, 0, 0, 0, None),
     ),
-    "a child lends": (N8, FAMILY, (elastic("a", 3, high=3),), "b", (2, 0, 0, 2, 0, None)),
+    "a child lends what another takes beyond the GPUs that their parent gives to no child": (
+        N6,
+        FAMILY,
+        (elastic("a", 3, high=3),),
+        "b",
+        (2, 0, 0, 1, 0, None),
+    ),
+    "a parent lends to others": (N6, FAMILY, (elastic("q", 5, high=5),), "p", (4, 0, 0, 3, 0, None)),
+    "of these a child lends what its parent does not have without the children": (
+        N6,
+        FAMILY,
+        (elastic("q", 5, high=5),),
+        "b",
+        (2, 0, 0, 2, 0, None),
+    ),
 }
 """nodes, teams, jobs, the policy asked for, its numbers."""
 
@@ -137,6 +159,11 @@ CASES = {
 def test_the_numbers_of_a_policy(case):
     nodes, teams, jobs, name, expected = case
     assert numbers(make_inputs(nodes, jobs, teams=teams), name) == expected
+
+
+def test_all_teams_together_lend_no_more_than_is_borrowed():
+    inputs = make_inputs(N8, (elastic("c", 5, high=5),), teams=(make_team("a", 3), make_team("b", 3)))
+    assert [numbers(inputs, name)[3] for name in "ab"] == [1, 2]
 
 
 def test_a_pod_that_waits_and_is_no_job_s_is_pending():
@@ -163,7 +190,7 @@ def test_the_fair_share_is_told():
 
 
 def test_jobs_with_pods_run_and_jobs_that_wait_for_their_first_are_queued():
-    jobs = (elastic("a", 4), make_job("waits", 8, team="a"), make_job("over", 1, team="a", wants=False, on="n1"))
+    jobs = (elastic("a", 4), make_job("waits", 8, team="a"), make_job("over", 1, team="a", wants_pods=False, on="n1"))
     inputs = make_inputs(N8, (*jobs, make_job("other", 8, team="q")), teams=FAMILY)
     for name in ("a", "p"):
         told = report(inputs, name).jobs

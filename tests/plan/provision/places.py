@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from elastic_operator.plan.facts.allocation_inputs import Member, NodeRequest
+from elastic_operator.plan.facts.decisions import Slot
+from elastic_operator.plan.facts.demand import Member, NodeRequest
 from elastic_operator.plan.job.demand import with_members
 from tests.plan.allocate.world import NOW, make_job, make_members
 
@@ -18,7 +19,7 @@ def asking(name="j", low=2, high=None, *, waits="", since=0, **more):
 def waiting_pods(job, text):
     """Pods without a node, by role and index."""
     every = [*make_members(job.uid, "?", job.shape.master, job.shape.worker)]
-    every += [Member.from_load(f"{job.uid}-w{i}", "worker", i, None, job.shape.worker) for i in range(9)]
+    every += [Member.at(f"{job.uid}-w{i}", Slot("worker", i, None, True), job.shape.worker) for i in range(9)]
     by_name = {member.uid.removeprefix(f"{job.uid}-"): member for member in every}
     return tuple(by_name[word] for word in text.split())
 
@@ -33,7 +34,7 @@ def _with_pods(job, grant):
     for slot in grant.assignment.create:
         uid = f"{job.uid}-{slot.role[0]}{slot.index}"
         shape = job.shape_of(slot.role)
-        kept.append(Member.from_load(uid, slot.role, slot.index, slot.node, shape))
+        kept.append(Member.at(uid, slot, shape))
     made = replace(
         job,
         members=(),

@@ -8,7 +8,7 @@ from elastic_api.status import SizeReason
 from elastic_operator.plan.allocation import node_requests
 from elastic_operator.plan.allocation.allocate import Allocator, allocate
 from elastic_operator.plan.change_times import next_change
-from elastic_operator.plan.facts.allocation_inputs import NodeRequest
+from elastic_operator.plan.facts.demand import NodeRequest
 from tests.plan.allocate.world import (
     NOW,
     grants,
@@ -190,7 +190,7 @@ def test_pods_that_may_not_ask_any_more_keep_nobody_from_the_limit():
 
 
 def test_a_job_that_is_suspended_does_not_ask():
-    assert outcome([make_node("n1", 2)], [replace(asking(low=2, on="n1"), wants=False)]) == {"j": "-m0"}
+    assert outcome([make_node("n1", 2)], [replace(asking(low=2, on="n1"), wants_pods=False)]) == {"j": "-m0"}
 
 
 def test_who_did_not_ask_before_asks_in_the_pass_in_which_it_may():
@@ -384,4 +384,4 @@ def test_pods_that_wait_go_on_whatever_the_delay():
 
 
 def test_a_suspended_job_does_not_ask():
-    assert outcome(FULL, [asking("j", 2, wants=False)]) == {"j": ""}
+    assert outcome(FULL, [asking("j", 2, wants_pods=False)]) == {"j": ""}

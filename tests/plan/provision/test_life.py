@@ -7,10 +7,12 @@ from dataclasses import replace
 import pytest
 
 from elastic_api.status import ConditionType, Retry, RetryCause, SizeReason
-from elastic_operator.plan.facts.allocation_inputs import Load, Member
+from elastic_operator.plan.facts.decisions import Slot
+from elastic_operator.plan.facts.demand import Member
 from elastic_operator.plan.facts.job import MainContainer, Provisioning
 from elastic_operator.plan.facts.job_shape import job_shape
 from elastic_operator.plan.facts.pod_shape import shape_of
+from elastic_operator.plan.facts.requirements import Load
 from elastic_operator.plan.facts.team import Flavor
 from elastic_operator.plan.facts.times import seconds
 from elastic_operator.plan.job.demand import demand_of, with_members
@@ -45,9 +47,11 @@ PENDING = {
     "unschedulable": "0/1 nodes are available: 1 Insufficient nvidia.com/gpu.",
     "unschedulable_since": START + 100,
 }
-ASKS = make_grant(keep=["master-0", "worker-0"], limit=SizeReason.WAITING_FOR_NODES, message="asks for nodes")
-ASKS_FIRST = make_grant(create=["master-0", "worker-0"], limit=SizeReason.WAITING_FOR_NODES, message="asks for nodes")
-WAITS = make_grant(limit=SizeReason.INSUFFICIENT_NODES, message="no room")
+ASKS = make_grant(keep=["master-0", "worker-0"], limit=SizeReason.WAITING_FOR_NODES, message="The job asks for nodes.")
+ASKS_FIRST = make_grant(
+    create=["master-0", "worker-0"], limit=SizeReason.WAITING_FOR_NODES, message="The job asks for nodes."
+)
+WAITS = make_grant(limit=SizeReason.INSUFFICIENT_NODES, message="There is no room.")
 
 
 def waiting_job(pods=None, *, provisioning=RULE, **fields):
@@ -106,7 +110,7 @@ def test_after_nodes_were_asked_for_in_vain_they_are_not_before_the_back_off_is_
     status = make_status(target_replicas=0, replicas=0, failed_size=failed)
     job = waiting_job([], status=status)
     assert asks_from(job) == 500
-    assert (demand(job).wants, demand(job).failed) == (True, None)
+    assert (demand(job).wants_pods, demand(job).failed) == (True, None)
 
 
 # -- who waits ---------------------------------------------------------------------------------------------------------
@@ -142,7 +146,7 @@ def test_pods_that_the_planner_cannot_judge_wait_once_the_scheduler_has_judged_t
 
 def test_pods_that_are_being_created_wait_too():
     job = waiting_job([make_pod("master-0")], status=make_status(replicas=1))
-    new = Member.from_load("being-created", "worker", 3, None, Load({"nvidia.com/gpu": 1}, 1))
+    new = Member.at("being-created", Slot("worker", 3, None, True), Load({"nvidia.com/gpu": 1}, 1))
     found = with_members(demand(job), [new])
     assert ([m.uid for m in found.members], found.provisioning_pods) == (["uid-master-0"], (new,))
     assert found.used_indices == {3}
@@ -161,7 +165,9 @@ def test_asking_is_told_with_an_event_and_in_the_history():
     job = waiting_job([], status=make_status(target_replicas=0, replicas=0))
     planned = plan(job, ASKS_FIRST)
     assert [(create.role, create.index) for create in planned.creates] == [("master", 0), ("worker", 0)]
-    assert [(event.reason, event.message) for event in planned.events] == [("WaitingForNodes", "asks for nodes")]
+    assert [(event.reason, event.message) for event in planned.events] == [
+        ("WaitingForNodes", "The job asks for nodes.")
+    ]
     assert planned.status.history[0].reason == "WaitingForNodes"
     assert planned.status.turn_started is None
 
@@ -170,7 +176,7 @@ def test_a_job_whose_pods_wait_is_queued_and_says_what_it_waits_for():
     planned = plan(waiting_job(), ASKS)
     assert reasons(planned)["Ready"] == ("False", "Queued")
     assert reasons(planned)["FullSize"] == ("False", "WaitingForNodes")
-    assert planned.status.condition(ConditionType.READY).message == "asks for nodes"
+    assert planned.status.condition(ConditionType.READY).message == "The job asks for nodes."
 
 
 def test_a_group_that_runs_in_part_says_so():

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from elastic_operator.plan.allocation.allocate import allocate
-from elastic_operator.plan.facts.allocation_inputs import ForeignPod, JobDemand, Node
+from elastic_operator.plan.facts.demand import JobDemand
+from elastic_operator.plan.facts.foreign_pod import ForeignPod
+from elastic_operator.plan.facts.node import Node
 from elastic_operator.plan.facts.team import Team
 from tests.plan.allocate.world import NOW, carried_out, make_inputs, make_shape, notation
 

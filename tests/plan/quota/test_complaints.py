@@ -8,7 +8,7 @@ from itertools import permutations
 import pytest
 
 from elastic_operator.plan.allocation.allocate import allocate
-from elastic_operator.plan.facts.allocation_inputs import PodShape
+from elastic_operator.plan.facts.requirements import PodShape
 from tests.plan.allocate.world import (
     GPU,
     NOW,
@@ -117,7 +117,7 @@ def test_a_pod_stuck_terminating_counts_as_free():
 
 def test_quota_is_released_while_pods_still_run():
     teams = (make_team("a", 2, borrow=0),)
-    stopped = make_job("x", 2, team="a", on="n1 n1", wants=False)
+    stopped = make_job("x", 2, team="a", on="n1 n1", wants_pods=False)
     came_out = outcome(N8, [stopped, make_job("y", 2, team="a")], teams=teams)
     assert came_out == {"x": "-w0 -m0", "y": "~m0@n1 ~w0@n1"}
     still_there = [make_node("n1", 8, leaving=1, by="a")]

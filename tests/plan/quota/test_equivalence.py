@@ -18,15 +18,10 @@ from elastic_operator.plan.allocation.pass_memo import KnownInfeasible, PassMemo
 from elastic_operator.plan.allocation.preemption import options
 from elastic_operator.plan.allocation.rounds import serve
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.allocation_inputs import (
-    EvictionLimits,
-    FailedSize,
-    ForeignPod,
-    JobDemand,
-    Member,
-    NodeRequest,
-    PreemptorKey,
-)
+from elastic_operator.plan.facts.decisions import Slot
+from elastic_operator.plan.facts.demand import FailedSize, JobDemand, Member, NodeRequest
+from elastic_operator.plan.facts.eviction_limits import EvictionLimits, PreemptorKey
+from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from tests.plan.allocate.world import NOW, make_inputs, make_job, make_node, make_shape, make_team
 from tests.plan.allocate.worlds import crowds
 from tests.plan.quota.cases import make_foreign_pod, on
@@ -75,7 +70,8 @@ IN_A_KEY = {
     "resize_cost": "waits to grow",
     "changed_at": "waits to grow",
     "failed": "failed size; its reason is for texts only",
-    "may_preempt": "may_preempt",
+    "preemption_bar": "may_preempt; which bar it is, is for texts only",
+    "may_preempt": "may_preempt, of a foreign pod",
     "may_preempt_at": "may_preempt",
     "waiting_since": "starves",
     "provisioning_pods": "alone",
@@ -91,8 +87,8 @@ NOT_IN_A_KEY = {
     "created": "the order in which entries are served",
     "is_admitted": "the order in which entries are served",
     "used_indices": "the indices of its new pods, chosen after all places",
-    "wants": "an entry that wants nothing is not tried",
-    "unplannable": "such a pod has no entry",
+    "wants_pods": "an entry that wants nothing is not tried",
+    "unplannable": "such a pod has no entry, or is served before all keys",
     "nominated": "such a pod is served before all keys",
     "running_since": "whether its own pods may be preempted; not read of a preemptor",
     "node_request": "read of jobs with provisioning pods, which are alone, and after all places",
@@ -162,7 +158,7 @@ def test_a_job_grows_that_may_take_whole_jobs_although_one_before_it_may_not():
 
 def test_a_job_grows_although_one_before_it_leaves_the_limit_to_a_job_of_a_priority_in_between():
     elsewhere = make_shape(node_selector={"pool": "new"})
-    waits = Member.from_load("waits", "master", 0, None, elsewhere)
+    waits = Member.at("waits", Slot("master", 0, None, True), elsewhere)
     jobs = (
         make_job("low", 1, 3, team="red", on="n1"),
         make_job("high", 1, 3, team="red", on="n1 n1", priority=9),

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.allocation.eviction_limits import EvictionCount
-from elastic_operator.plan.facts.allocation_inputs import EvictionLimit, EvictionLimits, ForeignPod, PreemptorKey
+from elastic_operator.plan.facts.eviction_limits import EvictionLimit, EvictionLimits, PreemptorKey
+from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.team import Flavor, Quota
 from tests.plan.allocate.world import GPU, NOW, make_inputs, make_job, make_node, make_shape, make_team
 from tests.plan.quota.cases import on

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from elastic_operator.plan.facts.allocation_inputs import AllocationSettings, Node, PodShape
+from elastic_operator.plan.facts.allocation_inputs import AllocationSettings
+from elastic_operator.plan.facts.node import Node
+from elastic_operator.plan.facts.requirements import PodShape
 from elastic_operator.plan.facts.team import Flavor, Quota
 from tests.plan.allocate.world import GPU, make_job, make_node, make_shape, make_team
 from tests.plan.quota.cases import Case, came_out, make_foreign_pod, on

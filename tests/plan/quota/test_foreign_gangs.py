@@ -15,7 +15,7 @@ from elastic_operator.plan.allocation.gangs import MAX_GANG_PODS_PER_PASS
 from elastic_operator.plan.allocation.preemption.preempt import fill_back
 from elastic_operator.plan.allocation.rounds import serve
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.allocation_inputs import EvictionLimit, EvictionLimits, PreemptorKey
+from elastic_operator.plan.facts.eviction_limits import EvictionLimit, EvictionLimits, PreemptorKey
 from tests.plan.allocate.world import NOW, carried_out, make_inputs, make_job, make_node, make_shape, make_team
 from tests.plan.quota.cases import Case, came_out, make_foreign_pod, on
 

@@ -193,6 +193,20 @@ OTHERS = {
         {"r": "", "x": ""},
         waiting(make_foreign_pod(team="b", nominated="n1")),
     ),
+    "so is the room of a nominated pod for which no place can be planned": Case(
+        (make_node("n1", 8, used=7),),
+        (make_team("a", 4), make_team("b")),
+        (make_job("x", team="a", priority=9),),
+        {"r": "", "x": ""},
+        waiting(make_foreign_pod(team="b", nominated="n1", unplannable="it has inter-pod affinity")),
+    ),
+    "if the node is not there, no place is planned for that pod on another": Case(
+        (make_node("n2", 8, used=7),),
+        (make_team("a", 4), make_team("b")),
+        (make_job("x", team="a", priority=9),),
+        {"r": "", "x": "+m0@n2"},
+        waiting(make_foreign_pod(team="b", nominated="n1", unplannable="it has inter-pod affinity")),
+    ),
     "a nominated pod counts as use of its team": Case(
         (make_node("n1", 8, used=3, by="a"),),
         (make_team("a", 4, borrow=0), make_team("b")),
@@ -265,3 +279,19 @@ def test_what_is_free_on_a_node_that_a_pod_was_nominated_for_is_not_used_meanwhi
     found = allocate(make_inputs(nodes, jobs, teams=teams, foreign_pods=(make_foreign_pod(nominated="n1"),)))
     assert len(found["b"].assignment.release) == 1
     assert [slot.ready for slot in found["a"].assignment.create] == [False, False]
+
+
+def test_pods_that_leave_the_node_of_the_foreign_pod_leave_for_foreign_pods_only():
+    inputs = make_inputs(N8, [BORROWER], teams=TEAMS, foreign_pods=(make_foreign_pod(),))
+    assert allocate(inputs)["b"].only_for_foreign_pods
+
+
+def test_a_pod_that_leaves_another_node_for_a_foreign_pod_is_named_in_its_nomination_too():
+    """A job gets that room, because the foreign pod took other room. A later leader finds both evictions (203)."""
+    nodes = make_node("n0", 1), make_node("n1", 3), make_node("n2", 1)
+    jobs = make_job("j", 1, 3, team="a", on="n0 n1 n2"), make_job("w", 2, 4, team="b", age=5)
+    teams = make_team("a"), make_team("b", 1)
+    granted = allocate(make_inputs(nodes, jobs, teams=teams, foreign_pods=(make_foreign_pod(team="a"),)))
+    assert [(plan.node, plan.victims) for plan in granted.nominations] == [("n1", ("j-w1", "j-w0"))]
+    assert set(granted["j"].assignment.release) == {"j-w1", "j-w0"}
+    assert granted["j"].only_for_foreign_pods

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from elastic_operator.plan.allocation.allocate import allocate
-from elastic_operator.plan.facts.allocation_inputs import EvictionLimits, PreemptorKey
+from elastic_operator.plan.facts.eviction_limits import EvictionLimits, PreemptorKey
 from tests.plan.allocate.world import make_inputs, make_job, make_node, make_shape, make_team
 from tests.plan.quota.cases import Case, came_out, on
 
@@ -63,3 +63,17 @@ def test_it_moves_where_a_limit_lets_fewer_pods_go_for_the_preemptor():
     assert allocation["b"].assignment.release == ("b-w0",)
     assert allocation["c"].assignment.release == ()
     assert {preemptor.team for preemptor in allocation.evicted_for.values()} == {"a"}
+
+
+def test_a_preemptor_is_not_named_if_the_job_keeps_the_pods_that_were_preempted_for_it():
+    nodes = (make_node("n0", 4), make_node("n1", 8))
+    teams = (make_team("a", 2), make_team("b", 4), make_team("c", 4))
+    gone = make_job("gone", sizes=(2, 4), team="c", shape=make_shape(4), on="n0 n1", age=3)
+    shrinks = make_job("shrinks", 1, team="c", priority=1, on="n1 n1", age=1)
+    """Is beyond its largest size. All of it is preempted first; then it keeps its master."""
+    preemptor = make_job("preemptor", 1, 3, team="a", priority=1, shape=TWO_GPUS, age=4)
+    allocation = allocate(make_inputs(nodes, (gone, shrinks, preemptor), teams=teams))
+    assert allocation["shrinks"].assignment.release == ("shrinks-w0",)
+    assert (allocation["shrinks"].preemptors, allocation["shrinks"].reclaimed) == ({}, False)
+    assert allocation["gone"].preemptors == {"preemptor": "a/preemptor"}
+    assert allocation.evictions == {"gone": {"preemptor": "a/preemptor"}}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from elastic_operator.plan.facts.allocation_inputs import HostPort, Taint
+from elastic_operator.plan.facts.node import HostPort, Taint
 from tests.plan.allocate.world import make_job, make_node, make_shape, make_team
 from tests.plan.quota.cases import Case, came_out, on
 

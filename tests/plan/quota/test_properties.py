@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from elastic_operator.plan.allocation.allocate import Allocator, allocate
 from elastic_operator.plan.allocation.eviction_limits import preemptor_of
-from elastic_operator.plan.facts.allocation_inputs import EvictionLimits
+from elastic_operator.plan.facts.eviction_limits import EvictionLimits
 from tests.plan.allocate.test_properties import sizes_of
 from tests.plan.allocate.world import GPU, carried_out
 from tests.plan.allocate.worlds import SHAPES, shared_inputs
@@ -36,7 +36,7 @@ def test_no_job_takes_its_team_beyond_a_limit(now, inputs):
 def test_nothing_is_taken_from_a_job_that_is_not_preemptible(inputs):
     granted = allocate(inputs)
     for job in inputs.jobs:
-        if not job.preemptible and job.wants and len(job.members) in job.sizes and _has_master(job):
+        if not job.preemptible and job.wants_pods and len(job.members) in job.sizes and _has_master(job):
             assert not granted[job.uid].assignment.release
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from elastic_operator.plan.facts.demand import PreemptionBar
 from tests.plan.allocate.world import NOW, make_job, make_node, make_shape, make_team
 from tests.plan.quota.cases import Case, came_out, on
 
@@ -26,12 +27,19 @@ GUARANTEES = {
         {"a": "~m0@n1 ~w0@n1 ~w1@n1 ~w2@n1", "b": "m0 w0 w1 w2 -w6 -w5 -w4 -w3"},
     ),
     "a job for which nobody makes way gets what is idle": Case(
-        N8, GUARANTEED, (make_job("a", 1, 4, team="a", may_preempt=False), elastic_b(6)), {"a": 2, "b": 6}
+        N8,
+        GUARANTEED,
+        (make_job("a", 1, 4, team="a", preemption_bar=PreemptionBar.PODS_REFUSED), elastic_b(6)),
+        {"a": 2, "b": 6},
     ),
     "and another one of its team and shape takes all the same": Case(
         N8,
         GUARANTEED,
-        (make_job("a", 2, team="a", may_preempt=False, age=9), make_job("x", 2, 3, team="a"), elastic_b()),
+        (
+            make_job("a", 2, team="a", preemption_bar=PreemptionBar.PODS_REFUSED, age=9),
+            make_job("x", 2, 3, team="a"),
+            elastic_b(),
+        ),
         {"a": 0, "x": 3, "b": 5},
     ),
     "no more comes back than is asked for": Case(
@@ -47,7 +55,7 @@ GUARANTEES = {
         (make_node("n1", 8, used=2),),
         (make_team("a", 5), make_team("b", 3), make_team("z")),
         (
-            make_job("a", 1, 8, team="a", on="n1", may_preempt=False),
+            make_job("a", 1, 8, team="a", on="n1", preemption_bar=PreemptionBar.PODS_REFUSED),
             make_job("b", 1, 8, team="b", on="n1"),
             make_job("z", 1, 2, team="z", on="n1 n1", master=make_shape(0), shape=make_shape(4)),
         ),
@@ -57,7 +65,7 @@ GUARANTEES = {
         (make_node("n1", 8, used=1),),
         (make_team("a", 8), make_team("z")),
         (
-            make_job("x", 1, 8, team="a", on="n1", may_preempt=False),
+            make_job("x", 1, 8, team="a", on="n1", preemption_bar=PreemptionBar.PODS_REFUSED),
             make_job("y", 1, 8, team="a", on="n1 n1"),
             make_job("z", 1, 2, team="z", on="n1 n1", master=make_shape(0), shape=make_shape(4)),
         ),

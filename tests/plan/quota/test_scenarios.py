@@ -13,7 +13,10 @@ import pytest
 
 from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.allocation.fair_share import Claimant, divide
-from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, JobDemand, JobShape, Member
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
+from elastic_operator.plan.facts.decisions import Slot
+from elastic_operator.plan.facts.demand import JobDemand, Member
+from elastic_operator.plan.facts.requirements import JobShape
 from elastic_operator.plan.facts.team import Quota, Team
 from tests.plan.allocate.world import NOW, carried_out, make_inputs, make_job, make_node, make_shape
 
@@ -163,7 +166,7 @@ def _job(job, age):
     gang = job["minAvailable"]
     low = gang if isinstance(gang, int) else len(job["pods"])
     members = tuple(
-        Member.from_load(f"{job['name']}-{i}", "worker" if i else "master", max(0, i - 1), pod["node"], shape)
+        Member.at(f"{job['name']}-{i}", Slot("worker" if i else "master", max(0, i - 1), pod["node"], True), shape)
         for i, pod in enumerate(job["pods"])
         if pod["state"] == "Running"
     )

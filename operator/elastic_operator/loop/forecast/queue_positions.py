@@ -18,7 +18,7 @@ from elastic_api.status import QueuePosition
 from elastic_operator.cluster.rate_limit import TokenBucket
 from elastic_operator.memory import drop_absent
 from elastic_operator.metrics import Metrics
-from elastic_operator.plan.facts.allocation_inputs import JobDemand
+from elastic_operator.plan.facts.demand import JobDemand
 from elastic_operator.plan.facts.times import seconds
 from elastic_operator.plan.forecast.ends import known_ends
 from elastic_operator.plan.forecast.positions import positions, queued_jobs
@@ -91,7 +91,6 @@ class QueuePositions:
         return written if uid in self._line or not self._is_refreshed else None
 
     def forget_deleted(self, present: Set[str]) -> None:
-        """Forget deleted jobs."""
         drop_absent(present, self._line, self._known, self._to_lose)
 
     def started(self, uid: str, now: float) -> None:
@@ -101,7 +100,6 @@ class QueuePositions:
             self._metrics.start_estimate_ratio.observe(max(0.0, now - written_at) / max(1.0, start - written_at))
 
     def is_due(self) -> bool:
-        """Whether to refresh now."""
         return time.monotonic() >= self.next_at_monotonic()
 
     def next_at_monotonic(self) -> float:

@@ -67,7 +67,6 @@ class WhatIfs:
         self._answers.pop(uid, None)
 
     def forget_deleted(self, present: Set[str]) -> None:
-        """Forget deleted jobs."""
         drop_absent(present, self._namespaces, self._answers)
 
     def next(self) -> str | None:

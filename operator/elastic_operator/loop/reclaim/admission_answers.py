@@ -16,6 +16,7 @@ from math import inf
 
 from elastic_operator.loop.reclaim.admission_check import AdmissionCheck
 from elastic_operator.memory import drop_absent
+from elastic_operator.plan.facts.demand import PreemptionBar
 from elastic_operator.plan.facts.futility_backoff import FUTILE_TRIES, backoff_seconds
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.times import NEVER_FAILED, Attempts, doubled
@@ -54,7 +55,7 @@ class _JobAnswers:
 
     `refusals` are the dry runs in a row that refused its own pods. `refused_later` is how often in a row pods passed
     the dry run and were refused at their creation. `edits` counts the edits while its pods were refused. Until
-    `backoff_until` the job may not preempt, for other reasons than `refusals`.
+    `backoff_until` the job may not preempt, because of `backoff_bar`.
     """
 
     passed: _Passed | None = None
@@ -62,15 +63,23 @@ class _JobAnswers:
     refused_later: int = 0
     edits: int = 0
     backoff_until: float = 0.0
+    backoff_bar: PreemptionBar = PreemptionBar.PODS_REFUSED
 
     @property
     def may_preempt_at(self) -> float:
         """When the job may preempt again."""
         return max(self.refusals.until, self.backoff_until)
 
-    def back_off(self, until: float) -> None:
+    def preemption_bar(self, now: float) -> PreemptionBar | None:
+        """Why the job may not preempt now: the reason that lasts longest; None if the job may preempt."""
+        if now >= self.may_preempt_at:
+            return None
+        return self.backoff_bar if self.backoff_until >= self.refusals.until else PreemptionBar.PODS_REFUSED
+
+    def back_off(self, until: float, bar: PreemptionBar) -> None:
         """Let the job not preempt before `until`, nor before an earlier back-off ends."""
-        self.backoff_until = max(self.backoff_until, until)
+        if until > self.backoff_until:
+            self.backoff_until, self.backoff_bar = until, bar
 
 
 class AdmissionAnswers:
@@ -102,10 +111,9 @@ class AdmissionAnswers:
         backoff = backoff_seconds(FUTILE_TRIES + answers.edits - MAX_EDITS - 1)
         text = "the job preempts no pods for %.0f h: its spec was edited %d times while its pods were refused job=%s"
         log.warning(text, backoff / 3600, answers.edits, job.key)
-        answers.back_off(now + backoff)
+        answers.back_off(now + backoff, PreemptionBar.EDITED_TOO_OFTEN)
 
     def forget_deleted(self, present: Set[str]) -> None:
-        """Forget deleted jobs; `present` are the uids of the existing ones."""
         drop_absent(present, self._jobs, self._generations)
 
     # -- read ----------------------------------------------------------------------------------------------------------
@@ -114,10 +122,15 @@ class AdmissionAnswers:
         """When (monotonic) the job may preempt again, by the answers about its last seen generation."""
         return self._jobs[uid].may_preempt_at if uid in self._jobs else 0.0
 
-    def may_not_preempt(self) -> frozenset[str]:
-        """The jobs (uids) that may not preempt now."""
+    def preemption_bar(self, uid: str) -> PreemptionBar | None:
+        """Why the job may not preempt now, by the answers about its last seen generation; None if it may."""
+        return self._jobs[uid].preemption_bar(time.monotonic()) if uid in self._jobs else None
+
+    def barred(self) -> frozenset[tuple[str, PreemptionBar]]:
+        """The jobs (uids) that may not preempt now, each with its bar."""
         now = time.monotonic()
-        return frozenset(uid for uid, known in self._jobs.items() if now < known.may_preempt_at)
+        bars = ((uid, known.preemption_bar(now)) for uid, known in self._jobs.items())
+        return frozenset((uid, bar) for uid, bar in bars if bar is not None)
 
     def next_try_monotonic(self) -> float:
         """When (monotonic) the first job that may not preempt now may do so again; infinity if there is none."""
@@ -158,16 +171,16 @@ class AdmissionAnswers:
         now, answers = time.monotonic(), self._answers_about(check.job.uid)
         answers.passed = None
         if check.besides:
-            answers.back_off(now + doubled(FIRST_REFUSED_SECONDS, MAX_REFUSED_SECONDS, answers.refusals.times))
+            wait = doubled(FIRST_REFUSED_SECONDS, MAX_REFUSED_SECONDS, answers.refusals.times)
+            answers.back_off(now + wait, PreemptionBar.OTHERS_FILL_QUOTA)
         else:
             answers.refusals = answers.refusals.failed(now, FIRST_REFUSED_SECONDS, MAX_REFUSED_SECONDS)
 
-    def back_off(self, uid: str, seconds: float) -> None:
+    def back_off(self, uid: str, seconds: float, bar: PreemptionBar) -> None:
         """Let the job preempt no pods of others for at least this many seconds."""
-        self._answers_about(uid).back_off(time.monotonic() + seconds)
+        self._answers_about(uid).back_off(time.monotonic() + seconds, bar)
 
     def note_created(self, uid: str) -> None:
-        """Note that pods of the job were created."""
         if (answers := self._jobs.get(uid)) is not None:
             answers.passed, answers.refused_later = None, 0
 
@@ -183,7 +196,7 @@ class AdmissionAnswers:
         if backoff := backoff_seconds(answers.refused_later):
             text = "the job preempts no pods for %.0f h: its pods pass the dry run but are refused at creation job=%s"
             log.warning(text, backoff / 3600, job.key)
-            answers.back_off(time.monotonic() + backoff)
+            answers.back_off(time.monotonic() + backoff, PreemptionBar.REFUSED_AT_CREATION)
 
     def _answers_about(self, uid: str) -> _JobAnswers:
         return self._jobs.setdefault(uid, _JobAnswers())

@@ -50,7 +50,7 @@ class AdmissionCheck:
     job: Job
     creates: tuple[CreatePod, ...]
     besides: tuple[tuple[Job, tuple[str, ...]], ...] = ()
-    """Other jobs, each with the roles of the pods that it is still to get."""
+    """Other jobs, each with the roles of the pods that the job is still to get."""
     leaving: Callable[[], Iterable[objects.Pod]] = tuple
     needed: bool = True
     """Whether the job lacks its minimum without the pods for which others would be evicted."""

@@ -23,6 +23,7 @@ from elastic_operator.cluster.errors import ClusterError, PodRefused
 from elastic_operator.loop.reclaim.admission_answers import AdmissionAnswers
 from elastic_operator.loop.reclaim.admission_check import AdmissionCheck
 from elastic_operator.memory import drop_absent
+from elastic_operator.plan.facts.demand import PreemptionBar
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.times import NEVER_FAILED, Attempts
 
@@ -77,16 +78,18 @@ class AdmissionChecks:
         self._turns: dict[str, int] = {}
         """The number of the last turn of each namespace with questions; larger numbers are later."""
 
-    def may_preempt(self, job: Job) -> bool:
-        """Whether the job may preempt, by the answers about its last seen generation."""
+    def preemption_bar(self, job: Job) -> PreemptionBar | None:
+        """Why the job may not preempt, by the answers about its last seen generation; None if it may."""
         silence = self._without_answer.get(job.namespace, NEVER_FAILED)
-        return time.monotonic() >= max(self.answers.may_preempt_at(job.uid), silence.until)
+        if (bar := self.answers.preemption_bar(job.uid)) is not None:
+            return bar
+        return PreemptionBar.NO_ANSWER if time.monotonic() < silence.until else None
 
-    def may_not_preempt(self) -> tuple[frozenset[str], frozenset[str]]:
-        """The jobs (uids) that may not preempt, and the namespaces in which no job may."""
+    def barred(self) -> tuple[frozenset[tuple[str, PreemptionBar]], frozenset[str]]:
+        """The jobs (uids) that may not preempt, each with its bar, and the namespaces in which no job may."""
         now = time.monotonic()
         silent = frozenset(name for name, silence in self._without_answer.items() if now < silence.until)
-        return self.answers.may_not_preempt(), silent
+        return self.answers.barred(), silent
 
     def next_try_monotonic(self) -> float:
         """When (monotonic) the first job that may not preempt now may do so again; infinity if there is none."""
@@ -95,10 +98,10 @@ class AdmissionChecks:
         return min(self.answers.next_try_monotonic(), *(until for until in ends if until > now), inf)
 
     def forget_deleted(self, present: Set[str]) -> None:
-        """Forget deleted jobs; `present` are the uids of the existing ones."""
         drop_absent(present, self._questions)
         long_ago = time.monotonic() - MAX_NO_ANSWER_SECONDS
-        self._without_answer = {name: one for name, one in self._without_answer.items() if one.until > long_ago}
+        silences = self._without_answer.items()
+        self._without_answer = {name: silence for name, silence in silences if silence.until > long_ago}
 
     def answered_or_running(self) -> frozenset[str]:
         """The jobs (uids) with an answer or a question under way. A dry run for another job counts their pods first."""
@@ -127,7 +130,7 @@ class AdmissionChecks:
         now, passed = time.monotonic(), self.answers.passed()
         self._questions = {uid: question for uid, question in self._questions.items() if now < question.until}
         places: dict[str, list[_Question]] = {}
-        new_first = sorted(self._questions.values(), key=lambda one: (one.job.uid in passed, one.order))
+        new_first = sorted(self._questions.values(), key=lambda question: (question.job.uid in passed, question.order))
         for question in new_first:
             places.setdefault(question.job.namespace, []).append(question)
         here = {question.job.namespace for question, _ in self._running.values()}
@@ -192,7 +195,7 @@ class AdmissionChecks:
     def note_fault(self, job: Job) -> None:
         """Note an error of the operator's own at the job's pods: nothing is preempted for the job for a while."""
         log.exception("the admission dry run of a job's pods failed job=%s", job.key)
-        self.answers.back_off(job.uid, MAX_NO_ANSWER_SECONDS)
+        self.answers.back_off(job.uid, MAX_NO_ANSWER_SECONDS, PreemptionBar.INTERNAL_ERROR)
 
     def _note_no_answer(self, namespace: str, error: ClusterError) -> None:
         attempts, patience = self._without_answer.get(namespace, NEVER_FAILED), error.retry_after or 0.0

@@ -98,7 +98,6 @@ class EvictionGate:
         self._obs, self._allocation, self._fresh = obs, allocation, fresh
 
     def forget_deleted(self, present: Set[str]) -> None:
-        """Forget deleted jobs; `present` are the uids of the existing ones."""
         drop_absent(present, self._waits_since)
 
     def deferred_release(self, uid: str) -> DeferredRelease:
@@ -152,7 +151,6 @@ class EvictionGate:
 
     @property
     def _now(self) -> Allocation:
-        """The allocation of this pass."""
         assert self._allocation is not None, "a pass has begun"
         return self._allocation
 
@@ -194,7 +192,7 @@ class EvictionGate:
         return AdmissionCheck(
             job,
             creates,
-            besides=tuple((one, tuple(create.role for create in made)) for one, made in besides if made),
+            besides=tuple((other, tuple(create.role for create in made)) for other, made in besides if made),
             leaving=partial(self._leaving, job.namespace, self._now.preempted_pods),
             needed=len(assignment.keep) + ready < obs.job.spec.minimum,
         )

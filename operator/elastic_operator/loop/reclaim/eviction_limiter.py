@@ -6,14 +6,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from functools import cached_property
 from itertools import takewhile
 from math import inf
 from typing import NamedTuple
 
 from elastic_operator.plan.allocation.eviction_limits import preemptor_of
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.facts.allocation_inputs import EvictionLimit, EvictionLimits, PreemptorKey
+from elastic_operator.plan.facts.eviction_limits import EvictionLimit, EvictionLimits, PreemptorKey
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.settings import ReclaimMode, ReclaimSettings
 
@@ -68,7 +67,7 @@ class EvictionLimiter:
         self._settings, self._evicted = settings, evicted
         self._last_minute = LastMinute()
         self._waiting: dict[PreemptorKey, _HeldUp] = {}
-        """The preemptors that the cluster's limit holds up, although it is large enough for each of them."""
+        """The preemptors that the cluster's limit holds up, although the limit allows each preemptor alone."""
 
     @property
     def stopped(self) -> Reason | None:
@@ -92,7 +91,7 @@ class EvictionLimiter:
         return EvictionLimits(
             *limits,
             evicted_last_minute=self._last_minute.evicted(),
-            configured=self._configured,
+            configured=_configured(self._settings),
             longest_waiting=first,
             reserved_evictions=kept,
         )
@@ -106,19 +105,13 @@ class EvictionLimiter:
             return None, 0
         return first, self._waiting[first].pods
 
-    @cached_property
-    def _configured(self) -> frozenset[EvictionLimit]:
-        limits = (EvictionLimit.PER_TEAM, self._settings.max_evictions_per_decision)
-        limits_per_cluster = (EvictionLimit.PER_CLUSTER, self._settings.max_evictions_per_minute)
-        return frozenset(name for name, limit in (limits, limits_per_cluster) if limit is not None)
-
     def seconds_until_capacity(self, allocation: Allocation) -> float:
         """Seconds until the limits allow more evictions to an entry that waits for them; infinity if no entry waits, or
         if there were no evictions.
         """
         if not allocation.held_up:
             return inf
-        turns = (one.since + MINUTE - time.monotonic() for one in self._waiting.values())
+        turns = (held_up.since + MINUTE - time.monotonic() for held_up in self._waiting.values())
         return min(self._last_minute.seconds_until_relief(), *(turn for turn in turns if turn > 0), inf)
 
     def note_evictions(self, pods: Mapping[str, PreemptorKey]) -> None:
@@ -128,11 +121,18 @@ class EvictionLimiter:
     def note_waiting(self, allocation: Allocation) -> None:
         """Record which preemptors wait. A preemptor whose turn it is keeps the turn until its pods are evicted."""
         now, before, taking = time.monotonic(), self._waiting, allocation.evicted_for.values()
-        per_cluster = (one for one in allocation.held_up if one[1].exceeded is EvictionLimit.PER_CLUSTER)
+        hits = ((entry, hit) for entry, hit in allocation.held_up if hit.exceeded is EvictionLimit.PER_CLUSTER)
         self._waiting = {
-            preemptor: _HeldUp(before[preemptor].since if preemptor in before else now, one.wanted)
-            for entry, one in per_cluster
-            if not (one.needs_higher_limit or one.is_behind) and (preemptor := preemptor_of(entry))
+            preemptor: _HeldUp(before[preemptor].since if preemptor in before else now, hit.wanted)
+            for entry, hit in hits
+            if not (hit.needs_higher_limit or hit.is_behind) and (preemptor := preemptor_of(entry))
         }
         served = before.keys() - self._waiting.keys()
         self._waiting |= {preemptor: before[preemptor] for preemptor in (served.intersection(taking) if served else ())}
+
+
+def _configured(settings: ReclaimSettings) -> frozenset[EvictionLimit]:
+    """The limits that the settings have."""
+    per_team = (EvictionLimit.PER_TEAM, settings.max_evictions_per_decision)
+    per_cluster = (EvictionLimit.PER_CLUSTER, settings.max_evictions_per_minute)
+    return frozenset(name for name, limit in (per_team, per_cluster) if limit is not None)

@@ -171,7 +171,9 @@ class Nominator:
         if has_run_out:
             before = before.ran_out(now)
         until = now + self._grace_seconds(nomination.victims) + self._keeps_seconds
-        if not await self._write(pod, Reservation(nomination.node, now, until, before.avoid)):
+        if not await self._write(
+            pod, Reservation(nomination.node, now, until, before.avoid, victims=nomination.victims)
+        ):
             return False
         if has_run_out:
             self._tell_expired(pod)
@@ -283,9 +285,9 @@ class Nominator:
         return True
 
 
-async def _false_after(other: asyncio.Future[bool]) -> bool:
-    """Wait for the end of `other`; always False."""
-    await asyncio.wait([other])
+async def _false_after(write: asyncio.Future[bool]) -> bool:
+    """Wait for the end of `write`; always False."""
+    await asyncio.wait([write])
     return False
 
 

@@ -13,16 +13,16 @@ from elastic_operator.cluster.store import Store
 from elastic_operator.loop.reclaim.reclaim_times import ReclaimTimes
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, ForeignPod, JobDemand
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
 from elastic_operator.plan.facts.decisions import Event
+from elastic_operator.plan.facts.demand import JobDemand
+from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.text import listed, names_of, pods
 
 log = logging.getLogger(__name__)
 
 
 class ReclaimReporter:
-    """Reports on reclaim in events, metrics and the log."""
-
     def __init__(
         self,
         jobs: Store[objects.CustomObject],
@@ -59,14 +59,14 @@ class ReclaimReporter:
     def _report_held_up(self, allocation: Allocation) -> None:
         """Report each entry that a limit on evictions holds up, once per wait."""
         previous = self._held_up
-        self._held_up = frozenset((entry.demand.uid, one.needs_higher_limit) for entry, one in allocation.held_up)
+        self._held_up = frozenset((entry.demand.uid, hit.needs_higher_limit) for entry, hit in allocation.held_up)
         self._metrics.waiting_for_limit.set(len(allocation.held_up))
-        self._metrics.too_large.set(sum(one.needs_higher_limit for _, one in allocation.held_up))
-        for entry, one in allocation.held_up:
+        self._metrics.too_large.set(sum(hit.needs_higher_limit for _, hit in allocation.held_up))
+        for entry, hit in allocation.held_up:
             demand = entry.demand
-            if (demand.uid, one.needs_higher_limit) in previous:
+            if (demand.uid, hit.needs_higher_limit) in previous:
                 continue
-            why = one.reason
+            why = hit.reason
             kind = "pod" if entry.foreign_pod else "job"
             log.warning(
                 "a preemptor waits for a limit on evictions %s=%s/%s reason=%r",
@@ -77,7 +77,7 @@ class ReclaimReporter:
             )
             pod = self._pods.get(demand.uid) if entry.foreign_pod else None
             subject = pod_subject(pod) if pod is not None else self._job_of(demand.uid)
-            if subject is not None and one.needs_higher_limit:
+            if subject is not None and hit.needs_higher_limit:
                 self._events.record(subject, Event(why.code, why.message, "Warning"))
 
     def would_reclaim(self, allocation: Allocation) -> None:

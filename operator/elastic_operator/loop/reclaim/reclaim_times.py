@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, JobDemand
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
+from elastic_operator.plan.facts.demand import JobDemand
 
 
 @dataclass(slots=True)
@@ -99,7 +100,7 @@ class ReclaimTimes:
 
 
 def _lacks_minimum(job: JobDemand) -> bool:
-    return job.wants and job.lacks_minimum and _missing(job) > 0
+    return job.wants_pods and job.lacks_minimum and _missing(job) > 0
 
 
 def _missing(job: JobDemand) -> int:

@@ -1,7 +1,7 @@
 """Hands plans to the executor: one at a time per job, and only if it has writes and the job's next try is due
 (controller-runtime: the workqueue, with one worker per key).
 
-A plan that cannot be handed over now is not queued: `start` returns after how many seconds to decide on the job again.
+`start` does not queue a plan that it cannot begin. It returns the delay in seconds until the job is planned again.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
 
-from elastic_api.pod_names import pod_name
 from elastic_operator.cluster import objects
-from elastic_operator.cluster.errors import ApiError, ClusterError, PodRefused, RetryPolicy, ServerError
+from elastic_operator.cluster.errors import ApiError, ClusterError, PodRefused, ServerError
 from elastic_operator.cluster.pruned_fields import PrunedFields
-from elastic_operator.loop.writes.failed_writes import EVENT_ATTEMPTS, FailedWrites
+from elastic_operator.loop.writes.failed_writes import EVENT_ATTEMPTS, FailedWrites, in_words
 from elastic_operator.loop.writes.plan_executor import PlanExecutor
 from elastic_operator.loop.writes.status_times import StatusTimes
 from elastic_operator.metrics import Metrics
@@ -66,8 +65,6 @@ class Dispatcher:
         is_fresh: Whether the stores are recent enough to create pods.
         on_done: Called with a job's uid when its plan is carried out or has failed.
         on_internal_error: Called with a job's uid and an error of the operator's own that made its plan fail.
-        on_pods_created: Called with a job's uid when pods of the job were created.
-        on_pod_rejected: Called with a job when the API server refused one of its pods.
     """
 
     def __init__(
@@ -97,7 +94,6 @@ class Dispatcher:
         self.status_times = StatusTimes(pruned_fields)
 
     def busy(self, uid: str) -> bool:
-        """Whether a plan of that job is under way."""
         return uid in self._busy
 
     def backing_off(self) -> Set[str]:
@@ -178,8 +174,6 @@ class Dispatcher:
         return inf
 
     def _begin(self, work: _Work) -> None:
-        if work.writes_status:
-            self.status_times.written(work.job.uid, creates=bool(work.plan.creates))
         task = self._busy[work.job.uid] = asyncio.create_task(self._carry_out(work))
         task.add_done_callback(lambda _: self._end(work))
 
@@ -188,27 +182,24 @@ class Dispatcher:
         job = work.job
         self._busy.pop(job.uid, None)
         for create in work.plan.creates:
-            name = pod_name(job.name, create.role, create.index)
+            name = create.pod_name(job.name)
             assumed = self.ledger.assumed
             (assumed.await_seen if name in work.sent else assumed.forget)(job.namespace, name)
         self.on_done(job.uid)
 
     def _assume(self, job: Job, plan: Plan) -> None:
         """Count the pods that are to be created as used, whatever the API server will answer (48)."""
-        for create in plan.creates:
-            self.ledger.assumed.add(
-                job_uid=job.uid,
-                namespace=job.namespace,
-                name=pod_name(job.name, create.role, create.index),
-                slot=create.slot,
-                shape=self.shapes.shape(job, create.role),
-            )
+        shapes = [self.shapes.shape(job, create.role) for create in plan.creates]  # first: one of them may raise
+        for create, shape in zip(plan.creates, shapes, strict=True):
+            self.ledger.assumed.add(job, create, shape)
 
     async def _carry_out(self, work: _Work) -> None:
         job = work.job
         try:
             if work.steps_before is not None and not await work.steps_before():
                 return
+            if work.writes_status:
+                self.status_times.written(job.uid, creates=bool(work.plan.creates))
             with self.metrics.reconcile.time():
                 await self.executor.carry_out(
                     job,
@@ -234,17 +225,19 @@ class Dispatcher:
                 self.on_pods_created(job.uid)
 
     def note(self, job: Job, error: ClusterError) -> None:
-        """Count a failed try. Some of these get a log line, and one an event."""
-        self.metrics.reconcile_errors.inc()
+        """Count a failed try. Some of these get a warning in the log, and one an event, unless the error must not be
+        reported.
+        """
         failed = self.failed_writes.add(job, error, time.monotonic())
-        if error.retry_policy is RetryPolicy.DECIDE_AGAIN:
-            log.info("the job changed after the decision; the operator decides again job=%s reason=%s", job.key, error)
+        if not error.retry_policy.is_reported:
+            log.info("the plan ends early; the leader decides again job=%s reason=%s", job.key, error)
             return
+        self.metrics.reconcile_errors.inc()
         tries = failed.attempts.times
         if tries in (1, EVENT_ATTEMPTS) or tries % LOGGED_ATTEMPTS == 0:
             log.warning("a write failed job=%s attempt=%d error=%s", job.key, tries, error)
         if tries == EVENT_ATTEMPTS and _is_about_the_job(error):
-            self.executor.record_events(job, [Event("WriteFailed", f"{error}. The operator retries.", "Warning")])
+            self.executor.record_events(job, [Event("WriteFailed", in_words(error), "Warning")])
 
 
 def _is_about_the_job(error: ClusterError) -> bool:

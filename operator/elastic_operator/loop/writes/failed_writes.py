@@ -14,6 +14,7 @@ from elastic_api.refusal import pod_blocked, pod_refusal
 from elastic_operator.cluster.errors import ClusterError, NameTaken, PodRefused, RetryPolicy
 from elastic_operator.memory import DirtyJobs, drop_absent
 from elastic_operator.plan.facts.job import Job
+from elastic_operator.plan.facts.text import joined
 from elastic_operator.plan.facts.times import NEVER_FAILED, Attempts
 
 FIRST_WRITE_RETRY_SECONDS = 0.2
@@ -64,7 +65,6 @@ class FailedWrites:
         self._jobs: dict[str, FailedWrite] = {}
 
     def forget_deleted(self, present: Set[str]) -> None:
-        """Forget deleted jobs; `present` are the uids of the existing ones."""
         drop_absent(present, self._jobs)
 
     def uids(self) -> Set[str]:
@@ -103,10 +103,17 @@ class FailedWrites:
         )
         is_lasting = not error.retry_policy.is_transient or record.attempts.times >= EVENT_ATTEMPTS
         if error.retry_policy.is_reported and is_lasting:
-            record.message = str(error)
+            record.message = in_words(error)
         if isinstance(error, PodRefused):
             _take_refusal(record, job, error)
         return record
+
+
+def in_words(error: ClusterError) -> str:
+    """The failed write in words for the user: whole sentences."""
+    if isinstance(error, NameTaken):
+        return str(error)
+    return joined(f"A write for this job failed: {error}", "The operator retries.")
 
 
 def _take_refusal(record: FailedWrite, job: Job, refusal: PodRefused) -> None:

@@ -63,7 +63,6 @@ class StatusTimes:
         self._known: dict[str, _Times] = {}
 
     def forget_deleted(self, present: Set[str]) -> None:
-        """Forget deleted jobs; `present` are the uids of the existing ones."""
         drop_absent(present, self._known)
 
     def write_delay(self, body: objects.CustomObject, plan: Plan) -> float:
@@ -126,7 +125,6 @@ def decisive(status: dict[str, Any]) -> dict[str, Any]:
 
 
 def _phase(status: dict[str, Any]) -> str:
-    """The reason of Ready."""
     conditions = (
         condition for condition in status.get("conditions", []) if condition.get("type") == ConditionType.READY
     )

@@ -11,13 +11,14 @@ The order of service:
 
 Quotas:
     accounts        the GPUs that each team uses, and may use
+    lending         the GPUs of its idle guarantee that each team lends to others
     quota_refusal   which rule keeps a team from using more: for decisions, and for the sentence that users read
 
 Places:
     admit           gives a job its minimum, or nothing
     grow            gives a job its next size
     gangs           gives all foreign pods of a gang their places, or none of them
-    seating         seats pods in free room
+    placement       places pods in free room
     node_board      what is free on each node, now and soon
     free_resources  what a pod requires, and whether a node has that
     fit             kube-scheduler's requirements of a node apart from free room: labels, taints, affinity
@@ -37,7 +38,7 @@ Which pods are evicted:
 
 The state of a pass:
     state           board, accounts and entries; it makes every change
-    entry           the members that a job or foreign pod keeps, and the seats that it gets
+    entry           the members that a job or foreign pod keeps, and the placements that it gets
     journal         the changes, each with its undoing
     pass_state      the part that is new in each pass
     pass_memo       answers that hold within a pass or a round

@@ -2,8 +2,8 @@
 
 Teams form a forest. An account is one team's book for one flavor, and a charge to it is charged to all accounts above
 it. To other teams, all namespaces without a policy are one team; their own shares count only among themselves (111).
-`used_soon` counts every GPU that a bound pod holds or a planned pod will hold. Pods of ours that leave count in
-`leaving`.
+`used` counts every GPU that a bound pod holds or a planned pod will hold. Pods of ours that leave count in
+`terminating`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from math import inf
 
 from elastic_operator.plan.allocation.fair_share import Claimant, divide
 from elastic_operator.plan.allocation.node_board import NodeBoard
-from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, Node
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
+from elastic_operator.plan.facts.node import Node
 from elastic_operator.plan.facts.team import Quota, Team
 
 UNLIMITED = 1 << 60
@@ -31,13 +32,13 @@ class Entitlement(IntEnum):
 class Account:
     """One team's book for one flavor, in GPUs.
 
-    `used_soon` is the team's use once all leaving pods have left, `used_now` its use until then, and `leaving` the GPUs
-    of the pods that are leaving already. `not_yet_held` is the part of `used_soon` that no pod holds yet (166).
-    `on_new_nodes` are the GPUs for pods that request new nodes: they count under limits only, from the end of the pass
-    on (49). `fixed` are the GPUs that cannot be taken back (of foreign pods, and of jobs that are not preemptible);
-    `foreign` are those of pods that belong to none of our jobs. `wanted_by_jobs` are the GPUs that our jobs want in
-    all, `requested` is the team's use if all its wishes were granted, `share` its fair share. `path` leads from this
-    account to the top; `path_seen_by_others` is the part of the path that counts for other teams (111).
+    `used` is the team's use once all leaving pods have left, `used_with_terminating` its use until then, and
+    `terminating` the GPUs of the pods that are leaving already. `not_yet_held` is the part of `used` that no pod holds
+    yet (166). `on_new_nodes` are the GPUs for pods that request new nodes: they count under limits only, from the end
+    of the pass on (49). `non_preemptible` are the GPUs that cannot be taken back (of foreign pods, and of jobs that are
+    not preemptible); `foreign` are those of pods that belong to none of our jobs. `requested_by_jobs` are the GPUs that
+    our jobs want in all, `requested` is the team's use if all its wishes were granted, `share` its fair share. `path`
+    leads from this account to the top; `path_seen_by_others` is the part of the path that counts for other teams (111).
     """
 
     def __init__(self, team: Team, flavor: str, parent: Account | None) -> None:
@@ -53,17 +54,16 @@ class Account:
         self.own_path: tuple[Account, ...] = (self,)
         self.path_seen_by_others = self.path[1:] if parent and not team.has_policy else self.path
         self.paths_to: dict[Account, tuple[tuple[Account, ...], tuple[Account, ...]]] = {}
-        self.used_soon = self.used_now = self.leaving = self.not_yet_held = self.on_new_nodes = self.fixed = (
-            self.foreign
-        ) = 0
-        self.wanted_by_jobs = self.requested = self.share = 0
+        self.used = self.used_with_terminating = self.terminating = self.not_yet_held = 0
+        self.on_new_nodes = self.non_preemptible = self.foreign = 0
+        self.requested_by_jobs = self.requested = self.share = 0
 
-    def charge(self, gpus: int, *, fixed: bool = False, not_yet_held: bool = False) -> None:
+    def add_usage(self, gpus: int, *, non_preemptible: bool = False, not_yet_held: bool = False) -> None:
         """Count that many GPUs more (negative: fewer) as used, here and in all accounts above."""
         for account in self.path:
-            account.used_soon += gpus
-            if fixed:
-                account.fixed += gpus
+            account.used += gpus
+            if non_preemptible:
+                account.non_preemptible += gpus
             if not_yet_held:
                 account.not_yet_held += gpus
 
@@ -73,7 +73,7 @@ class Account:
         """
         entitlement = Entitlement.GUARANTEED
         for account in self.path_seen_by_others:
-            after = account.used_soon + need
+            after = account.used + need
             if after > account.share and after > account.guaranteed:
                 return Entitlement.BORROWED
             if after > account.guaranteed:
@@ -119,7 +119,6 @@ class Accounts:
         self._lends_all = {
             name: all(team.quotas.get(name, Quota()).lend_limit is None for team in every) for name in self._flavors
         }
-        self._by_namespace: dict[tuple[str, str], Account] = {}
         self.capacity = dict.fromkeys(self._flavors, 0)
         self.flavor_of = self._find_flavors(inputs, board)
         for team in inputs.teams:
@@ -131,17 +130,13 @@ class Accounts:
 
     def account_of(self, namespace: str, flavor: str) -> Account:
         """The account that pods of that namespace are charged to."""
-        key = (namespace, flavor)
-        if key not in self._by_namespace:
-            self._by_namespace[key] = self._account(self.team_of(namespace), flavor)
-        return self._by_namespace[key]
+        return self._account(self.team_of(namespace), flavor)
 
     def team_of(self, namespace: str) -> str:
         """The name of the team that the namespace belongs to."""
         return self.teams.name_of(namespace)
 
     def all(self, flavor: str) -> list[Account]:
-        """Every account of that flavor."""
         return list(self._known[flavor].values())
 
     def tops(self, flavor: str) -> list[Account]:
@@ -179,13 +174,13 @@ class Accounts:
             for namespace, held in node.used_by.items():
                 if gpus := sign * held.get(resource, 0):
                     account = self.account_of(namespace, flavor)
-                    account.charge(gpus, fixed=True)
+                    account.add_usage(gpus, non_preemptible=True)
                     account.foreign += gpus
                     self._without_jobs[flavor] += 0 if is_open else gpus
             for namespace, held in node.leaving_by.items():
                 if gpus := sign * held.get(resource, 0):
                     for account in self.account_of(namespace, flavor).path:
-                        account.leaving += gpus
+                        account.terminating += gpus
 
     def renew_node(self, number: int, before: Node, after: Node, *, is_open: bool) -> None:
         """Count a node again whose use has changed, and nothing else."""
@@ -195,13 +190,13 @@ class Accounts:
     def note_use(self) -> None:
         """Record the use at the beginning of a pass, before the first decision."""
         for account in self._everybody():
-            account.used_now = account.used_soon + account.leaving
+            account.used_with_terminating = account.used + account.terminating
 
     def begin_division(self) -> None:
         """Set `capacity` and `requested` to the parts that do not depend on our jobs' places."""
         self.capacity = dict(self._without_jobs)
         for account in self._everybody():
-            account.requested = account.foreign + account.wanted_by_jobs
+            account.requested = account.foreign + account.requested_by_jobs
 
     def divide(self) -> None:
         """Compute the fair shares from `capacity` and the `requested` of accounts without children (31)."""
@@ -226,7 +221,7 @@ class Accounts:
 def _promised(account: Account, path: Sequence[Account], more: int) -> int:
     """The largest of: GPUs used, GPUs withheld from lending (guarantee - lend limit), and the sum over the children."""
     kept = account.guaranteed - account.quota.lend_limit if account.quota.lend_limit is not None else 0
-    used = account.used_soon + (more if account in path else 0)
+    used = account.used + (more if account in path else 0)
     return max(used, kept, sum(_promised(child, path, more) for child in account.children))
 
 

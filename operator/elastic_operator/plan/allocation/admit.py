@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.equivalence import refusal_key
-from elastic_operator.plan.allocation.node_board import Seat
+from elastic_operator.plan.allocation.node_board import Placement
 from elastic_operator.plan.allocation.node_requests import is_requested_by_others, may_request_nodes
+from elastic_operator.plan.allocation.placement import find_placement, place_all
 from elastic_operator.plan.allocation.preemption.candidates import Candidates, UnitKind
 from elastic_operator.plan.allocation.preemption.preempt import preempt
 from elastic_operator.plan.allocation.quota_refusal import IDLE, Rule
-from elastic_operator.plan.allocation.seating import find_seat, seat_all
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.allocation.supply import Supplies
-from elastic_operator.plan.facts.allocation_inputs import Load
+from elastic_operator.plan.facts.requirements import Load
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 MAX_NOMINATIONS_PER_PASS = 32
@@ -34,7 +34,7 @@ def admit(state: AllocationState, entry: Entry) -> None:
         _fill_back_minimum(state, entry)
     state.set_admitted(entry, entry.has_minimum or _complete(state, entry))
     if entry.admitted:
-        state.set_reserved_seats(entry, False)
+        state.set_reserved_placements(entry, False)
     elif entry.preempted:
         state.release_all(entry)
 
@@ -60,7 +60,7 @@ def _complete(state: AllocationState, entry: Entry) -> bool:
     if entry.demand.provisioning_pods and not (entry.master.shape.pinnable and entry.worker.shape.pinnable):
         return False  # kube-scheduler has reported that the room does not suit
     master, workers = entry.missing(entry.demand.minimum)
-    if (refused is None or entry.is_foreign_pod) and seat_all(state, entry, master=master, workers=workers):
+    if (refused is None or entry.is_foreign_pod) and place_all(state, entry, master=master, workers=workers):
         return True
     if entry.demand.provisioning_pods or not entry.may_preempt(state.now):
         return False
@@ -112,10 +112,10 @@ def _keep_where_reserved(state: AllocationState, entry: Entry) -> bool:
     if node is None or not entry.gang or not state.inputs.reclaiming:
         return False
     loads: list[Load] = [member for one, member in state.residents[node].values() if one.demand.preemptible]
-    loads += [one.requirements(seat.role).shape for one, seat in state.seated[node] if not one.held_node]
+    loads += [one.requirements(placement.role).shape for one, placement in state.placed[node] if not one.held_node]
     if not state.board.fits_without(entry.master, node, loads):
         return False
-    state.seat(entry, Seat(ROLE_MASTER, node, ready=False))
+    state.place(entry, Placement(ROLE_MASTER, node, ready=False))
     return True
 
 
@@ -125,7 +125,7 @@ def _may_use_idle(state: AllocationState, entry: Entry, need: int) -> bool:
 
 
 def _orders(entry: Entry) -> list[list[str]]:
-    """The orders in which to seat the missing pods. If the master has another shape, it may take room that workers
+    """The orders in which to place the missing pods. If the master has another shape, it may take room that workers
     need, so both orders are tried.
     """
     master, workers = entry.missing(entry.demand.minimum)
@@ -149,7 +149,9 @@ def reserve_for_starving(state: AllocationState, entry: Entry) -> None:
     if account and any(one.foreign + need > one.limit for one in account.path):
         return
     for role in [ROLE_MASTER] * master + [ROLE_WORKER] * workers:
-        seat = find_seat(state, entry, role) if _may_use_idle(state, entry, entry.requirements(role).gpus) else None
-        if seat is not None:
-            state.set_reserved_seats(entry, True)
-            state.seat(entry, seat)
+        placement = (
+            find_placement(state, entry, role) if _may_use_idle(state, entry, entry.requirements(role).gpus) else None
+        )
+        if placement is not None:
+            state.set_reserved_placements(entry, True)
+            state.place(entry, placement)

@@ -70,7 +70,7 @@ def _futile_preemptors(state: AllocationState) -> frozenset[str]:
     """The preemptors (uids) for which a whole job is preempted in vain."""
     found = set[Entry]()
     for entry in (entry for entry in state.this_pass.preempted if entry.preempted and entry.loses_members):
-        as_before = not any(preemptor.seats or preemptor.loses_members for preemptor in entry.preemptors)
+        as_before = not any(preemptor.placements or preemptor.loses_members for preemptor in entry.preemptors)
         found.update(preemptor for preemptor in entry.preemptors if as_before or not preemptor.size)
     return frozenset(preemptor.demand.uid for preemptor in found)
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 
-from elastic_operator.plan.facts.allocation_inputs import JobDemand
 from elastic_operator.plan.facts.decisions import Assignment
+from elastic_operator.plan.facts.demand import JobDemand
 from elastic_worker.contract import ROLE_MASTER
 
 

@@ -1,4 +1,6 @@
-"""One job while a pass is decided: the members that it keeps, the members that it gives up, the seats for new pods."""
+"""One job while a pass is decided: the members that it keeps, the members that it gives up, the placements for new
+pods.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,10 @@ from typing import NamedTuple
 
 from elastic_operator.plan.allocation.accounts import Account
 from elastic_operator.plan.allocation.free_resources import PodRequirements
-from elastic_operator.plan.allocation.node_board import Seat
-from elastic_operator.plan.facts.allocation_inputs import ForeignPod, JobDemand, Member
+from elastic_operator.plan.allocation.node_board import Placement
 from elastic_operator.plan.facts.decisions import Assignment
+from elastic_operator.plan.facts.demand import JobDemand, Member, PreemptionBar
+from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_worker.contract import ROLE_MASTER
 
 
@@ -24,7 +27,7 @@ class Victim(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """One job, or one foreign pod, in this pass: the members that it keeps, and the seats that it gets.
+    """One job, or one foreign pod, in this pass: the members that it keeps, and the placements that it gets.
 
     A foreign pod is treated as a job of one pod.
     """
@@ -48,19 +51,19 @@ class Entry:
     """The members that the entry may keep by its own limits, in the order of preference."""
     kept: tuple[Member, ...] = ()
     """The members that the entry keeps."""
-    seats: tuple[Seat, ...] = ()
+    placements: tuple[Placement, ...] = ()
     admitted: bool = False
     """Whether the entry has its minimum, or keeps its pods without having it."""
     preempted: bool = False
     """Whether all its pods are preempted."""
-    has_reserved_seats: bool = False
-    """Whether the entry does not have its minimum, and seats are held for it (37)."""
+    has_reserved_placements: bool = False
+    """Whether the entry does not have its minimum, and placements are held for it (37)."""
     requests_nodes: bool = False
     """Whether the entry requests new nodes for the missing pods of its minimum (49)."""
     times_preempted: int = 0
     """The number of times that another team preempted pods of the entry in this pass."""
     preemptors: tuple[Entry, ...] = ()
-    """The entries for which pods of this entry are preempted."""
+    """The entries for which pods of this entry were preempted, even if the entry keeps these pods after all."""
     victims: tuple[Victim, ...] = ()
     """The pods that were preempted for this entry. `Victims.taken_for` omits those that are kept after all."""
     foreign_pod: ForeignPod | None = None
@@ -93,7 +96,7 @@ class Entry:
         """The node that is reserved for the foreign pod, by the operator's nomination or another one; "" for none."""
         return self.foreign_pod.reserved or self.foreign_pod.nominated if self.foreign_pod is not None else ""
 
-    def has_kube_scheduler_preempt(self, other: Entry) -> bool:
+    def scheduler_may_preempt(self, other: Entry) -> bool:
         """Whether the entry is a foreign pod for which kube-scheduler itself would preempt a pod of that job."""
         preempts = self.foreign_pod is not None and self.foreign_pod.preempts
         return preempts and self.demand.priority > min(other.demand.shape.priorities)
@@ -101,7 +104,7 @@ class Entry:
     @property
     def size(self) -> int:
         """The number of pods that the entry keeps and gets."""
-        return len(self.kept) + len(self.seats)
+        return len(self.kept) + len(self.placements)
 
     @property
     def loses_members(self) -> bool:
@@ -111,7 +114,9 @@ class Entry:
     @property
     def has_master(self) -> bool:
         """Whether the entry keeps a master or gets one."""
-        return bool(self.kept and self.kept[0].role == ROLE_MASTER) or any(s.role == ROLE_MASTER for s in self.seats)
+        return bool(self.kept and self.kept[0].role == ROLE_MASTER) or any(
+            s.role == ROLE_MASTER for s in self.placements
+        )
 
     @property
     def replaces_master(self) -> bool:
@@ -119,7 +124,7 @@ class Entry:
         its master (13).
         """
         had_master = bool(self.keepable) and self.keepable[0].role == ROLE_MASTER
-        return had_master and self.loses_members and any(seat.role == ROLE_MASTER for seat in self.seats)
+        return had_master and self.loses_members and any(placement.role == ROLE_MASTER for placement in self.placements)
 
     @property
     def has_minimum(self) -> bool:
@@ -156,9 +161,15 @@ class Entry:
         at = bisect_right(self.sizes, self.size)
         return self.sizes[at] if at < len(self.sizes) else None
 
+    def preemption_bar(self, now: float) -> PreemptionBar | None:
+        """Why no pods of others may be preempted for the entry; None if they may (139)."""
+        if self.demand.preemption_bar is None and now < self.demand.may_preempt_at:
+            return PreemptionBar.NOT_PLACED
+        return self.demand.preemption_bar
+
     def may_preempt(self, now: float) -> bool:
         """Whether pods of others may be preempted for the entry (139)."""
-        return self.demand.may_preempt and now >= self.demand.may_preempt_at
+        return self.preemption_bar(now) is None
 
     def is_failed_size(self, size: int, now: float) -> bool:
         """Whether that size has failed and its back-off is not over."""
@@ -184,14 +195,13 @@ class Entry:
         return self.size + count + (not self.has_master) <= self.demand.sizes[-1]
 
     def requirements(self, role: str) -> PodRequirements:
-        """The requirements of a pod of that role."""
         return self.master if role == ROLE_MASTER else self.worker
 
     @property
     def occupied_nodes(self) -> frozenset[int]:
         """The numbers of the nodes on which the entry has or gets pods."""
         return frozenset(
-            [self.node_of[m.uid] for m in self.kept if m.uid in self.node_of] + [s.node_number for s in self.seats]
+            [self.node_of[m.uid] for m in self.kept if m.uid in self.node_of] + [s.node_number for s in self.placements]
         )
 
     @property

@@ -27,7 +27,7 @@ and why the answer depends on each; "alone" are entries that share their key wit
 
 (1) `individually_limited` jobs are added to the queues of growers one by one in each pass, because groups live longer
 than a pass.
-(2) If one job of a group cannot grow, only those that rank after it are given up (`scale_up_queues`).
+(2) If one job of a group cannot grow, only those that come after it are given up (`scale_up_queues`).
 """
 
 from __future__ import annotations

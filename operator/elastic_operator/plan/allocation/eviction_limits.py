@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from elastic_api.status import SizeReason
 from elastic_operator.plan.allocation.accounts import Entitlement
 from elastic_operator.plan.allocation.entry import Entry
-from elastic_operator.plan.facts.allocation_inputs import EvictionLimit, EvictionLimits, PreemptorKey
+from elastic_operator.plan.facts.eviction_limits import EvictionLimit, EvictionLimits, PreemptorKey
 from elastic_operator.plan.facts.text import Reason, pods
 
 

@@ -1,7 +1,8 @@
 """Says why a job is not bigger, or does not run: the reason and the sentence that users read.
 
 Each message states what the job requests, what is free, which limit applies, and one action. A message does not change
-while only time passes. This module reads the final state and decides nothing.
+while only time passes. This module reads the final state and decides nothing. Reasons from the job's own state, such
+as a back-off, are in `plan.job.conditions`.
 """
 
 from __future__ import annotations
@@ -9,18 +10,22 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import inf
 
-from elastic_api.status import SizeReason
+from elastic_api.status import SizeReason, rfc3339
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.equivalence import equivalence_key
 from elastic_operator.plan.allocation.eviction_limits import EvictionLimitHit
 from elastic_operator.plan.allocation.explain_nodes import why_waiting, with_time_of_request
 from elastic_operator.plan.allocation.explain_quota import used_by_others, why_no_flavor, why_quota, why_too_large
+from elastic_operator.plan.allocation.fit import AVOIDED
 from elastic_operator.plan.allocation.node_requests import may_request_nodes
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.allocation.supply import Supplies, Supply
-from elastic_operator.plan.facts.allocation_inputs import CORDONED
-from elastic_operator.plan.facts.text import Reason, gpus, listed, pods
+from elastic_operator.plan.facts.demand import FailedSize, JobDemand
+from elastic_operator.plan.facts.node import CORDONED
+from elastic_operator.plan.facts.text import Reason, gpus, joined, listed, pods, sentence
+from elastic_operator.plan.facts.times import status_time
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 _SHOWN = 3
@@ -46,10 +51,6 @@ _GROWS_LATER = (
     "the job grows elasticity.scaleUpDelaySeconds after its last change of size is complete. Lower that to grow sooner,"
     " or wait."
 )
-_MAY_NOT_PREEMPT = (
-    "The operator evicts no pods for this job for now, because the job's pods could not be created or scheduled the"
-    " last time. Edit the job to retry at once, or wait."
-)
 _GROWS_LESS = (
     "the job delays its growth, because each change of size sends it back to its last checkpoint. To avoid the delay,"
     " run it in Elastic mode with the library or with elasticity.checkpointPath, or set"
@@ -68,7 +69,7 @@ class Explainer:
         """Why the job gets this size and no larger one, and when (epoch seconds) that may change without any other
         change; None: never.
         """
-        if not entry.demand.wants:
+        if not entry.demand.wants_pods:
             return Reason(SizeReason.SUSPENDED, ""), None
         if not entry.demand.sizes:
             text = f"The job is ending: it keeps {pods(entry.size)} and gets no new ones."
@@ -95,10 +96,7 @@ class Explainer:
     def _why_no_more(self, entry: Entry, size: int) -> tuple[Reason, float | None]:
         demand, failed = entry.demand, entry.demand.failed
         if failed is not None and failed.delays(size, self._state.now):
-            reason = failed.reason.rstrip(".") or "its pods found no place"
-            tried = f"An attempt with {pods(size)} failed: {reason}."
-            text = f"{_head(entry)} {tried} Edit the job, or wait until the operator retries."
-            return Reason(SizeReason.SCALE_UP_FAILED, text), failed.until
+            return Reason(SizeReason.SCALE_UP_FAILED, joined(_head(entry), *_why_failed(failed))), failed.until
         need = self._need(entry, size)
         if entry.admitted and entry.is_delayed_size(size, self._state.now) and need.supply.fitting >= need.count:
             later = _GROWS_LESS if demand.resize_cost and demand.changed_at is not None else _GROWS_LATER
@@ -111,10 +109,7 @@ class Explainer:
             return Reason(why.code, f"{_wanted(need)}. {why.message}"), None
         lacking = self._why_no_room(need)
         text, requeue_at = with_time_of_request(entry, lacking.message, self._state.now)
-        if demand.avoided:
-            text = f"{text} The job avoids for now: {'; '.join(demand.avoided[:_SHOWN])}."
-        if not entry.may_preempt(self._state.now):
-            text = f"{text} {_MAY_NOT_PREEMPT}"
+        text = joined(text, *_avoided(demand), _why_no_preemption(entry, self._state.now))
         return Reason(lacking.code, text), requeue_at
 
     def _eviction_limit_hit(self, entry: Entry) -> EvictionLimitHit | None:
@@ -158,13 +153,43 @@ class Explainer:
             return _nodes(need)
         if self._supplies.without_others(need.entry, supply.requirements, team=need.entry.team) >= need.count:
             return _other_jobs(need)
-        return used_by_others(need.entry, need.size, _wanted(need), _usable(need))
+        stopped = self._state.inputs.reclaim_stopped
+        return used_by_others(need.entry, need.size, _wanted(need), _usable(need), reclaim_stopped=stopped)
+
+
+def _why_failed(failed: FailedSize) -> tuple[str, ...]:
+    """Why the job is not tried with more pods, and when it is. Which size was tried is not known."""
+    if failed.until == inf:
+        return ("It gets no more pods.",)
+    tried = f"The last attempt failed: {failed.reason}" if failed.reason else "The last attempt failed."
+    return sentence(tried), f"The operator retries at {rfc3339(status_time(failed.until))}."
+
+
+def _avoided(demand: JobDemand) -> tuple[str, ...]:
+    """A sentence on each node that the job avoids; if there are many, only some are named."""
+    left = len(demand.avoided) - _SHOWN
+    return (*demand.avoided[:_SHOWN], f"It avoids {left} more." if left > 0 else "")
+
+
+def _why_no_preemption(entry: Entry, now: float) -> str:
+    """Why the operator evicts no pods for the job, and what its user can do."""
+    bar = entry.preemption_bar(now)
+    if bar is None:
+        return ""
+    until = entry.demand.may_preempt_at
+    when = f"before {rfc3339(status_time(until))}" if now < until < inf else "for now"
+    action = "Correct the job, or wait." if bar.is_lifted_by_edit else "Wait."
+    return f"The operator evicts no pods for this job {when}, because {bar}. {action}"
 
 
 def _no_such_node(need: _Need) -> Reason:
     reasons = [f"{n} of them: {reason}" for reason, n in need.supply.misfits]
     nodes = sum(n for _, n in need.supply.misfits)
     found = f"none of the {nodes} nodes suits the pods ({listed(reasons, _SHOWN)})" if nodes else "there are no nodes"
+    if nodes == 1:
+        found = f"the only node does not suit the pods ({need.supply.misfits[0][0]})"
+    if any(reason == AVOIDED for reason, _ in need.supply.misfits):
+        return Reason(SizeReason.INSUFFICIENT_NODES, f"{_wanted(need)}; {found}. Add a node, or wait.")
     text = f"{_wanted(need)}; {found}. Change the template's nodeSelector, affinity or tolerations, or add a node."
     return Reason(SizeReason.NODE_SELECTOR_UNSATISFIED, text)
 

@@ -43,8 +43,8 @@ def why_quota(state: AllocationState, entry: Entry, size: int, wanted: str) -> R
         case Rule.GUARANTEE:
             text = (
                 f"{wanted}; a job that is not preemptible may use only guaranteed GPUs. The guarantee of"
-                f" {policy(over)} is {gpus(over.guaranteed)}; pods that cannot be reclaimed use {over.fixed}. Set"
-                " preemptible to true, or raise the guarantee."
+                f" {policy(over)} is {gpus(over.guaranteed)}; pods that cannot be reclaimed use {over.non_preemptible}."
+                " Set preemptible to true, or raise the guarantee."
             )
             return Reason(SizeReason.QUOTA_EXHAUSTED, text)
         case Rule.LIMIT:
@@ -60,7 +60,7 @@ def why_quota(state: AllocationState, entry: Entry, size: int, wanted: str) -> R
 def _over_quota(entry: Entry, over: Account, wanted: str, need: int) -> Reason:
     """The team would use more than the limit, alone or with the pods that wait for new nodes (49)."""
     borrow, name, uses = over.quota.borrow_limit, policy(over), f"uses {_used(over)}{_on_new_nodes(over)}"
-    is_outranked = over is entry.account and over.used_soon + need <= over.limit and not entry.admitted
+    is_outranked = over is entry.account and over.used + need <= over.limit and not entry.admitted
     action = "Wait, or give the job a higher priority." if is_outranked else ""
     if not over.team.has_policy:
         text = f"{wanted}; {name} may use {gpus(over.limit)} and {uses}. {action or no_policy(entry)}"
@@ -76,19 +76,23 @@ def _over_quota(entry: Entry, over: Account, wanted: str, need: int) -> Reason:
     return Reason(SizeReason.BORROWING_LIMIT_REACHED, f"{text} {action or 'Raise borrowing.limit there, or wait.'}")
 
 
-def used_by_others(entry: Entry, size: int, wanted: str, usable: str) -> Reason:
+def used_by_others(entry: Entry, size: int, wanted: str, usable: str, *, reclaim_stopped: Reason | None) -> Reason:
     """The reason if only pods of other teams stand in the way of that size.
 
-    The sentence names the team whose fair share it would pass: the first one on the path that other teams judge by.
+    The sentence names the team whose fair share it would pass: the first one on the path that other teams judge by. If
+    it would pass none, it could take GPUs from these teams, unless reclaim is stopped or their pods are protected.
     """
     account = entry.account
     if account is None:
         text = f"{wanted}; {usable}, and pods of other teams use the rest. Wait."
         return Reason(SizeReason.HIGHER_PRIORITY_JOBS, text)
     need, judged = entry.gpus_missing(size), (*account.path_seen_by_others, account)
-    beyond = next((one for one in judged if one.used_soon + need > max(one.share, one.guaranteed)), account)
-    use = f"uses {_used(beyond)}; its fair share is {beyond.share} ({beyond.guaranteed} guaranteed)"
-    text = f"{wanted}; {usable}, and pods of other teams use the rest; {policy(beyond)} {use}."
+    beyond = next((one for one in judged if one.used + need > max(one.share, one.guaranteed)), None)
+    team = beyond or account
+    use = f"uses {_used(team)}; its fair share is {team.share} ({team.guaranteed} guaranteed)"
+    text = f"{wanted}; {usable}, and pods of other teams use the rest; {policy(team)} {use}."
+    if beyond is None and reclaim_stopped is not None:
+        return Reason(SizeReason.QUOTA_EXHAUSTED, f"{text} {reclaim_stopped.message}")
     if not account.team.has_policy:
         return Reason(SizeReason.NO_QUOTA_POLICY, f"{text} {no_policy(entry)}")
     return Reason(SizeReason.QUOTA_EXHAUSTED, f"{text} Raise its guarantee or weight, or wait until GPUs are idle.")
@@ -97,9 +101,7 @@ def used_by_others(entry: Entry, size: int, wanted: str, usable: str) -> Reason:
 def _used(account: Account) -> str:
     """The team's use. For all namespaces without a policy together, also the part of plain pods."""
     foreign = account.foreign_below if account.children and not account.team.has_policy else 0
-    return (
-        f"{account.used_soon}, {foreign} of them by pods that belong to no job" if foreign else str(account.used_soon)
-    )
+    return f"{account.used}, {foreign} of them by pods that belong to no job" if foreign else str(account.used)
 
 
 def _on_new_nodes(account: Account) -> str:

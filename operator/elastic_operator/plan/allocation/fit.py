@@ -10,8 +10,11 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from elastic_operator.plan.facts.allocation_inputs import HostPort, Node, PodShape, Taint, Toleration
+from elastic_operator.plan.facts.node import HostPort, Node, Taint
+from elastic_operator.plan.facts.requirements import PodShape, Toleration
 
+AVOIDED = "the job avoids it for now"
+"""The misfit of a node whose kubelet refused pods of the job (137): it ends without an edit."""
 _INTEGER = re.compile(r"([+-]?)0*([0-9]{1,19})")
 _INT64 = range(-(2**63), 2**63)
 
@@ -28,7 +31,7 @@ def misfit(shape: PodShape, node: Node) -> str:
     if shape.affinity and not any(matches_term(term, node) for term in shape.affinity):
         return "node affinity"
     if node.name in shape.avoided_nodes:
-        return "node affinity"
+        return AVOIDED
     return ""
 
 

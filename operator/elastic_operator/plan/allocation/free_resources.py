@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterable, Iterator, Set
 from dataclasses import dataclass
 
 from elastic_operator.plan.allocation.fit import collide
-from elastic_operator.plan.facts.allocation_inputs import HostPort, Load, PodShape, Resources
+from elastic_operator.plan.facts.node import HostPort, Resources
+from elastic_operator.plan.facts.requirements import Load, PodShape
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,7 +65,6 @@ class FreeResources:
         self.ports = list(ports)
 
     def fits(self, requirements: PodRequirements) -> bool:
-        """Whether one such pod has room."""
         free = self.free
         for name, need in requirements.needs:
             if free.get(name, 0) < need:
@@ -73,11 +73,9 @@ class FreeResources:
         return not (ports and self.ports and collide(ports, self.ports))
 
     def add_usage(self, load: Load) -> None:
-        """Count a load as used."""
         self._add(load.requests, load.host_ports)
 
     def remove_usage(self, load: Load) -> None:
-        """Count a load as free again."""
         self._remove(load.requests, load.host_ports)
 
     def _add(self, requests: Resources, ports: Iterable[HostPort]) -> None:

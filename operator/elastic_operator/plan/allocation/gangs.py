@@ -24,7 +24,7 @@ def serve_gang(state: AllocationState, gang: Sequence[Entry]) -> bool:
     """Give each of these pods a place, or change nothing.
 
     Answers of this try that pods do not fit are forgotten afterwards: the pods may not fit only because a part of the
-    gang is seated.
+    gang is placed.
     """
     name, this_pass = gang[0].gang, state.this_pass
     over_budget = this_pass.tried_gangs and this_pass.tried_pods + len(gang) > MAX_GANG_PODS_PER_PASS

@@ -9,9 +9,9 @@ from elastic_operator.plan.allocation.accounts import Entitlement
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.equivalence import refusal_key
 from elastic_operator.plan.allocation.node_requests import is_requested_by_others
+from elastic_operator.plan.allocation.placement import place_all
 from elastic_operator.plan.allocation.preemption.candidates import Candidates
 from elastic_operator.plan.allocation.preemption.preempt import preempt
-from elastic_operator.plan.allocation.seating import seat_all
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
@@ -56,7 +56,7 @@ def grow(state: AllocationState, entry: Entry, entitlement: Entitlement) -> bool
         return False
     if refused is None and _grow_freely(state, entry, size):
         return True
-    return entry.may_preempt(state.now) and _grow_at_others_cost(state, entry, size)
+    return entry.may_preempt(state.now) and _grow_by_preemption(state, entry, size)
 
 
 def may_borrow_again(entry: Entry, right: Entitlement) -> bool:
@@ -68,17 +68,17 @@ def _grow_freely(state: AllocationState, entry: Entry, size: int) -> bool:
     """Grow into free room. The job keeps released members again before it gets new pods."""
     if not entry.loses_members or entry.replaces_master:
         master, workers = entry.missing(size)
-        return seat_all(state, entry, master=master, workers=workers)
+        return place_all(state, entry, master=master, workers=workers)
     mark = state.journal.mark()
     state.fill_back_to(entry, size)
     master, workers = entry.missing(size)
-    if seat_all(state, entry, master=master, workers=workers):
+    if place_all(state, entry, master=master, workers=workers):
         return True
     state.journal.roll_back(mark)
     return False
 
 
-def _grow_at_others_cost(state: AllocationState, entry: Entry, size: int) -> bool:
+def _grow_by_preemption(state: AllocationState, entry: Entry, size: int) -> bool:
     """Grow by preemption of other teams' pods, if the job's team is entitled to these (33).
 
     Each round tries again what the last round refused, because a preemption since then may have entitled the team to

@@ -18,17 +18,18 @@ from elastic_operator.plan.allocation.fit import collide, misfit
 from elastic_operator.plan.allocation.free_resources import AllBut, FreeResources, PodRequirements, less, total_of
 from elastic_operator.plan.allocation.journal import Journal
 from elastic_operator.plan.allocation.pass_memo import KnownInfeasible
-from elastic_operator.plan.facts.allocation_inputs import HostPort, Load, Node, PodShape
 from elastic_operator.plan.facts.gpus import count_gpus
+from elastic_operator.plan.facts.node import HostPort, Node
+from elastic_operator.plan.facts.requirements import Load, PodShape
 
 _FEW_NODES = 16
 """Up to this many suitable nodes are sorted; more are looked up in the index of free GPUs."""
 
 
-class Seat(NamedTuple):
+class Placement(NamedTuple):
     """A place for a pod that is to be created: the node's number, and whether its room is free now.
 
-    It is a tuple because the seats of large jobs are compared very often.
+    It is a tuple because the placements of large jobs are compared very often.
     """
 
     role: str
@@ -68,7 +69,7 @@ class NodeBoard:
         self._journal = journal
         self._infeasible = KnownInfeasible()
         """Each change makes a new object, so that undoing the change brings the old one back. It is void only when room
-        is freed; a `PassMemo` would be void with each pod that is seated.
+        is freed; a `PassMemo` would be void with each pod that is placed.
         """
 
     # -- reading -----------------------------------------------------------------------------------------------------
@@ -136,17 +137,17 @@ class NodeBoard:
             after.remove_usage(load)
         return after.fits(requirements)
 
-    def find(self, role: str, requirements: PodRequirements, near: Collection[int] = ()) -> Seat | None:
-        """The best seat for one such pod. In this order, the best node is free now, is in `near`, has the fewest free
-        GPUs, has the first name.
+    def find(self, role: str, requirements: PodRequirements, near: Collection[int] = ()) -> Placement | None:
+        """The best placement for one such pod. In this order, the best node is free now, is in `near`, has the fewest
+        free GPUs, has the first name.
         """
         soon = None
         for node in self._in_order(requirements, near):
             if self._soon[node].fits(requirements):
                 if self._now[node].fits(requirements):
-                    return Seat(role, node, ready=True)
+                    return Placement(role, node, ready=True)
                 soon = node if soon is None else soon
-        return None if soon is None else Seat(role, soon, ready=False)
+        return None if soon is None else Placement(role, soon, ready=False)
 
     def _in_order(self, requirements: PodRequirements, near: Collection[int]) -> Iterator[int]:
         """Nodes that may have room for such a pod, best first."""
@@ -163,11 +164,11 @@ class NodeBoard:
     def _preference(self, node: int) -> tuple[int, int]:
         return self._gpus[node], node
 
-    def seats(self, role: str, requirements: PodRequirements, near: Collection[int] = ()) -> list[Seat]:
-        """All seats for one such pod, best first."""
+    def placements(self, role: str, requirements: PodRequirements, near: Collection[int] = ()) -> list[Placement]:
+        """All placements for one such pod, best first."""
         fitting = [i for i in self._in_order(requirements, near) if self._soon[i].fits(requirements)]
-        found = [Seat(role, i, ready=self._now[i].fits(requirements)) for i in fitting]
-        return sorted(found, key=lambda seat: not seat.ready)
+        found = [Placement(role, i, ready=self._now[i].fits(requirements)) for i in fitting]
+        return sorted(found, key=lambda placement: not placement.ready)
 
     # -- changing ----------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ A job requests nodes for the missing pods of its minimum, if the job got nothing
 The requests are decided at the end of each pass, in the order of jobs. The pods of a request are provisioning pods.
 They hold no room, and nothing is preempted for them. Their GPUs count under the limits of their team, so the team's
 other jobs cannot use this part of the limits. Once there is room for the minimum, on new nodes or old ones, the job has
-its seats there, and kube-scheduler binds the pods.
+its placements there, and kube-scheduler binds the pods.
 
 kube-scheduler binds a provisioning pod wherever it fits. So no provisioning pod is created while it would fit into room
 that is meant for other pods.
@@ -18,14 +18,14 @@ from collections.abc import Collection, Sequence
 
 from elastic_operator.plan.allocation.accounts import Account
 from elastic_operator.plan.allocation.entry import Entry
-from elastic_operator.plan.allocation.node_board import Seat
+from elastic_operator.plan.allocation.node_board import Placement
 from elastic_operator.plan.allocation.quota_refusal import Rule
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.allocation_inputs import Member
+from elastic_operator.plan.facts.demand import Member
 from elastic_operator.plan.facts.pod_order import keep_order
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
-_Places = Sequence[tuple[int, Collection[tuple[Entry, Seat]]]]
+_Places = Sequence[tuple[int, Collection[tuple[Entry, Placement]]]]
 """The nodes with room that is meant for planned pods, each with these pods."""
 
 
@@ -60,7 +60,7 @@ def may_request_nodes(state: AllocationState, entry: Entry) -> bool:
     nodes.
     """
     demand = entry.demand
-    if demand.node_request is None or not demand.wants or entry.admitted or entry.seats:
+    if demand.node_request is None or not demand.wants_pods or entry.admitted or entry.placements:
         return False
     if entry.is_failed_size(entry.demand.minimum, state.now) or not (
         demand.provisioning_pods or state.now >= demand.node_request.begins_at
@@ -73,13 +73,13 @@ def request_nodes(state: AllocationState) -> None:
     """Decide which entries request nodes. All entries must have been served before."""
     may_lack = state.queues.unserved | state.this_pass.changed
     entries = [entry for entry in may_lack if entry.demand.node_request is not None]
-    places = [(node, seated) for node, seated in enumerate(state.seated) if seated] if entries else []
+    places = [(node, placed) for node, placed in enumerate(state.placed) if placed] if entries else []
     for entry in sorted(entries, key=lambda entry: entry.position):
-        if may_request_nodes(state, entry) and not _would_rob(state, entry, places):
+        if may_request_nodes(state, entry) and not _would_take_reserved_room(state, entry, places):
             state.request_nodes(entry)
 
 
-def _would_rob(state: AllocationState, entry: Entry, to_come: _Places) -> bool:
+def _would_take_reserved_room(state: AllocationState, entry: Entry, to_come: _Places) -> bool:
     """Whether any missing pod of the entry would fit into room that is meant for planned pods, or into GPUs that are
     kept for the teams that own them.
 
@@ -91,8 +91,12 @@ def _would_rob(state: AllocationState, entry: Entry, to_come: _Places) -> bool:
     keeps = state.quota_refusal(entry, entry.gpus_missing(entry.demand.minimum), Rule.LENDING)
     if keeps and any(state.board.fits(requirements, node) for requirements in missing for node in requirements.nodes):
         return True
-    for node, seated in to_come:
-        coming = [other.requirements(seat.role).shape for other, seat in seated if not (seat.ready and all_wait)]
+    for node, placed in to_come:
+        coming = [
+            other.requirements(placement.role).shape
+            for other, placement in placed
+            if not (placement.ready and all_wait)
+        ]
         if coming and any(state.board.fits_without(requirements, node, coming) for requirements in missing):
             return True
     return False
@@ -120,21 +124,23 @@ def new_roles(entry: Entry) -> list[str]:
     return [*lacking.elements()]
 
 
-def seats_without_pods(entry: Entry) -> list[Seat]:
-    """The seats for which pods are to be created. The scheduler binds provisioning pods to the other seats."""
+def placements_without_pods(entry: Entry) -> list[Placement]:
+    """The placements for which pods are to be created. The scheduler binds provisioning pods to the other
+    placements.
+    """
     there = [pod.role for pod in still_provisioning(entry)]
     remaining = []
-    for seat in entry.seats:
-        if seat.role in there:
-            there.remove(seat.role)
+    for placement in entry.placements:
+        if placement.role in there:
+            there.remove(placement.role)
         else:
-            remaining.append(seat)
+            remaining.append(placement)
     return remaining
 
 
 def _roles_to_come(entry: Entry) -> list[str]:
     """The roles of all pods that the entry gets, the master first if nodes are requested."""
     if not entry.requests_nodes:
-        return [seat.role for seat in entry.seats]
+        return [placement.role for placement in entry.placements]
     master, workers = entry.missing(entry.demand.minimum)
     return [ROLE_MASTER] * master + [ROLE_WORKER] * workers

@@ -8,8 +8,9 @@ the next round. Within a round, preemption hardly ever gets easier; if it does, 
     NodeBoard: KnownInfeasible  no room is freed                a load that goes or is renewed    undoing the change
     PassState.infeasible        the round, or a gang's turn     the next round, the turn's end     -
     PassState.options           the round                       an undone preemption; on one      -
-                                                                node, a preemption there; a use
-                                                                of the preemptor's that fell
+                                                                node, a preemption there; lower
+                                                                usage of the preemptor's
+                                                                account (189)
 
 Where the last column says so, undoing a change brings back the answers of the state before the change. For this
 purpose each change replaces the `KnownInfeasible` with a new object, and the journal has the old one.
@@ -64,7 +65,6 @@ class KnownInfeasible:
         self._refused.add((key, count))
 
     def copy(self) -> KnownInfeasible:
-        """An independent copy."""
         other = KnownInfeasible()
         other._fewest, other._refused = dict(self._fewest), set(self._refused)
         return other

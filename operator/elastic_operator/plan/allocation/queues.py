@@ -9,8 +9,11 @@ from elastic_operator.plan.allocation.accounts import Account, Accounts
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.node_board import NodeBoard
 from elastic_operator.plan.allocation.scale_up_queues import ScaleUpQueues
-from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, ForeignPod, JobDemand, JobShape
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
+from elastic_operator.plan.facts.demand import JobDemand, PreemptionBar
+from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.pod_order import keep_order
+from elastic_operator.plan.facts.requirements import JobShape
 
 Order = tuple[int, bool, float, str]
 
@@ -52,7 +55,9 @@ class Queues:
         entry, `join` with all new ones.
         """
         foreign_pods = {
-            foreign_pod.uid: foreign_pod for foreign_pod in inputs.foreign_pods if not foreign_pod.unplannable
+            foreign_pod.uid: foreign_pod
+            for foreign_pod in inputs.foreign_pods
+            if not foreign_pod.unplannable or foreign_pod.nominated in self._board.number  # it holds its room (206)
         }
         jobs: dict[str, JobDemand | ForeignPod] = {job.uid: job for job in inputs.jobs} | foreign_pods
         known = self._by_uid
@@ -72,7 +77,6 @@ class Queues:
             entry.position = rank
 
     def entry_of(self, uid: str) -> Entry:
-        """The entry of a job."""
         return self._by_uid[uid]
 
     def find(self, uid: str) -> Entry | None:
@@ -122,13 +126,13 @@ class Queues:
 
     def _classify(self, entry: Entry, now: float) -> None:
         demand = entry.demand
-        entry.admitted = not demand.sizes or (bool(entry.sizes) and demand.wants and entry.has_minimum)
+        entry.admitted = not demand.sizes or (bool(entry.sizes) and demand.wants_pods and entry.has_minimum)
         if _is_handled_first(entry):
             self.handled_first.add(entry)
         if demand.provisioning_pods and entry.account and demand.sizes:
             self.provisioning.setdefault(entry.account, set()).add(entry)
             self.provisioning_gpus[entry.account] += entry.demand.gpus_of_size(entry.demand.minimum)
-        if not (demand.wants and entry.sizes):
+        if not (demand.wants_pods and entry.sizes):
             return
         if not entry.admitted:
             self.unserved.add(entry)
@@ -161,7 +165,7 @@ def _is_handled_first(entry: Entry) -> bool:
         return True
     demand = entry.demand
     too_many = bool(demand.sizes) and len(entry.kept) > demand.sizes[-1] - (not entry.has_master)
-    return bool(entry.kept) and (not demand.wants or too_many or any(member.node is None for member in entry.kept))
+    return bool(entry.kept) and (not demand.wants_pods or too_many or any(member.node is None for member in entry.kept))
 
 
 def _order(job: JobDemand, *, in_turns: bool) -> Order:
@@ -175,7 +179,6 @@ def _order(job: JobDemand, *, in_turns: bool) -> Order:
 
 
 def _as_job(foreign_pod: ForeignPod) -> JobDemand:
-    """A foreign pod as a job of one pod."""
     return JobDemand(
         uid=foreign_pod.uid,
         namespace=foreign_pod.namespace,
@@ -185,5 +188,5 @@ def _as_job(foreign_pod: ForeignPod) -> JobDemand:
         sizes=(1,),
         shape=JobShape(foreign_pod.shape, foreign_pod.shape, foreign_pod.flavor),
         undelayed_size=1,
-        may_preempt=foreign_pod.may_preempt,
+        preemption_bar=None if foreign_pod.may_preempt else PreemptionBar.GANG_INCOMPLETE,
     )

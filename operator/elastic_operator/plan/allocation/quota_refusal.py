@@ -56,11 +56,11 @@ def quota_refusal(accounts: Accounts, entry: Entry, need: int, *rules: Rule) -> 
 def _beyond_guarantee(_accounts: Accounts, entry: Entry, account: Account, need: int) -> Account | None:
     if entry.demand.preemptible:
         return None
-    return next((one for one in account.path if one.fixed + need > one.guaranteed), None)
+    return next((one for one in account.path if one.non_preemptible + need > one.guaranteed), None)
 
 
 def _beyond_limit(_accounts: Accounts, _entry: Entry, account: Account, need: int) -> Account | None:
-    return next((one for one in account.path if one.used_soon + one.on_new_nodes + need > one.limit), None)
+    return next((one for one in account.path if one.used + one.on_new_nodes + need > one.limit), None)
 
 
 def _kept_for_owners(accounts: Accounts, _entry: Entry, account: Account, need: int) -> Account | None:

@@ -14,8 +14,9 @@ from elastic_operator.plan.allocation.entry import Entry, Victim
 from elastic_operator.plan.allocation.eviction_limits import EvictionLimitHit
 from elastic_operator.plan.allocation.explain import Explainer
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, PreemptorKey
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
 from elastic_operator.plan.facts.decisions import Assignment, Grant, Nomination
+from elastic_operator.plan.facts.eviction_limits import PreemptorKey
 from elastic_operator.plan.facts.text import Reason
 
 _KEEPS = "The job keeps its pods until the next change."
@@ -50,7 +51,7 @@ class Allocation(Mapping[str, Grant]):
         if uid not in self._grants:
             entry = self._entries[uid]
             assignment = self.assignment(uid)
-            preemptors = entry.preemptors if assignment.release else ()
+            preemptors = self._preemptors(uid)
             size_reason, requeue_at = self._why(entry)
             self._grants[uid] = Grant(
                 assignment,
@@ -58,6 +59,7 @@ class Allocation(Mapping[str, Grant]):
                 requeue_at,
                 preemptors=_named(preemptors),
                 reclaimed=any(map(entry.is_eviction_by, preemptors)),
+                only_for_foreign_pods=self._are_victims_of_nominations(assignment.release),
                 victim_jobs=_named(
                     victim.victim_job
                     for victim in self._state.victims.taken_for(entry)
@@ -104,29 +106,34 @@ class Allocation(Mapping[str, Grant]):
         """Places for foreign pods that have none yet and whose team is entitled to one (41)."""
         if not self._state.inputs.foreign_pods:
             return ()
-        placed = (entry for entry in self._state.queues.entries if entry.is_foreign_pod and entry.seats)
+        placed = (entry for entry in self._state.queues.entries if entry.is_foreign_pod and entry.placements)
         return tuple(_nomination(self._state, e) for e in placed if e.held_node == e.reserved_node)
+
+    def _are_victims_of_nominations(self, released: Sequence[str]) -> bool:
+        """Whether all of these pods (uids), at least one, make room for nominated foreign pods."""
+        return bool(released) and self._victims_of_nominations.issuperset(released)
+
+    @cached_property
+    def _victims_of_nominations(self) -> frozenset[str]:
+        """The pods (uids) that make room for nominated foreign pods."""
+        return frozenset(victim for nomination in self.nominations for victim in nomination.victims)
 
     @cached_property
     def evictions(self) -> Mapping[str, Mapping[str, str]]:
         """The jobs (uids) that release pods for other teams or for foreign pods, in the order in which jobs are served.
         Each has these preemptors: uid to name.
         """
-        losing = sorted(
-            (e for e in self._state.this_pass.changed if e.loses_members and e.preemptors),
-            key=lambda entry: entry.position,
-        )
-        found = ((e.demand.uid, _named(filter(e.is_eviction_by, e.preemptors))) for e in losing)
-        return {uid: preemptors for uid, preemptors in found if preemptors and self.assignment(uid).release}
+        losing = sorted((self._entries[uid] for uid in self._victims), key=lambda entry: entry.position)
+        found = ((e.demand.uid, _named(filter(e.is_eviction_by, self._preemptors(e.demand.uid)))) for e in losing)
+        return {uid: preemptors for uid, preemptors in found if preemptors}
 
-    @cached_property
+    @property
     def evicted_for(self) -> Mapping[str, PreemptorKey]:
         """The pods (uids) that are evicted for another team or for a foreign pod, each with its preemptor."""
         return self._state.victims.evictions.evicted
 
     @cached_property
     def preempted_pods(self) -> frozenset[str]:
-        """All preempted pods (uids)."""
         return frozenset(victim.pod.uid for victims in self._victims.values() for victim in victims)
 
     @cached_property
@@ -147,12 +154,15 @@ class Allocation(Mapping[str, Grant]):
         """The gangs of foreign pods for which the pass looked for places."""
         return frozenset(self._state.this_pass.tried_gangs)
 
+    def _preemptors(self, uid: str) -> list[Entry]:
+        """The entries for which pods of that job are preempted, in the order in which they are served. A preemptor
+        whose victims the job keeps after all is not among them.
+        """
+        return sorted({victim.preemptor for victim in self._victims.get(uid, ())}, key=lambda entry: entry.position)
+
     def job_preemptors(self, uid: str) -> tuple[str, ...]:
         """The jobs (uids) for which pods of that job are preempted, in the order in which jobs are served."""
-        preemptors = {victim.preemptor for victim in self._victims.get(uid, ())}
-        return tuple(
-            one.demand.uid for one in sorted(preemptors, key=lambda one: one.position) if not one.is_foreign_pod
-        )
+        return tuple(one.demand.uid for one in self._preemptors(uid) if not one.is_foreign_pod)
 
     def has_pending_preemptors(self, uid: str) -> bool:
         """Whether pods of that job are preempted for foreign pods."""
@@ -165,7 +175,7 @@ class Allocation(Mapping[str, Grant]):
         preemptors = {victim.pod.uid: victim.preemptor.demand.uid for victim in self._victims.get(uid, ())}
         return pods_to_defer(self._entries[uid].demand, self.assignment(uid), preemptors, waiting)
 
-    def is_at_others_cost(self, uid: str) -> bool:
+    def has_victims(self, uid: str) -> bool:
         """Whether pods of other jobs are preempted for the job."""
         return any(True for _ in self._state.victims.taken_for(self._entries[uid]))
 
@@ -191,7 +201,7 @@ class Allocation(Mapping[str, Grant]):
 
 
 def _nomination(state: AllocationState, entry: Entry) -> Nomination:
-    node = entry.seats[0].node_number
+    node = entry.placements[0].node_number
     victims = tuple(state.victims.taken_for(entry))
     return Nomination(
         uid=entry.demand.uid,
@@ -205,5 +215,4 @@ def _nomination(state: AllocationState, entry: Entry) -> Nomination:
 
 
 def _named(entries: Iterable[Entry]) -> Mapping[str, str]:
-    """Their uids and names."""
     return {entry.demand.uid: f"{entry.demand.namespace}/{entry.demand.name}" for entry in entries}

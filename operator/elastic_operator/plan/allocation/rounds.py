@@ -15,7 +15,7 @@ from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.equivalence import individually_limited, minimum_key
 from elastic_operator.plan.allocation.gangs import gangs_being_cleared_for, serve_gang
 from elastic_operator.plan.allocation.grow import grow, may_borrow_again, round_sizes_down
-from elastic_operator.plan.allocation.preemption.candidates import given_within_team, gives_within_team
+from elastic_operator.plan.allocation.preemption.candidates import preemptible_gpus, preemptible_gpus_of_team
 from elastic_operator.plan.allocation.preemption.preempt import fill_back
 from elastic_operator.plan.allocation.scale_up_queues import ScaleUpQueue
 from elastic_operator.plan.allocation.state import AllocationState
@@ -44,8 +44,8 @@ def serve(state: AllocationState) -> None:
             break
         state.divide()
     for entry in state.this_pass.changed:
-        if entry.has_reserved_seats:
-            state.journal.set(entry, "seats", ())  # the room stays held until the end of the pass
+        if entry.has_reserved_placements:
+            state.journal.set(entry, "placements", ())  # the room stays held until the end of the pass
 
 
 class Admissions:
@@ -58,7 +58,7 @@ class Admissions:
 
     def serve(self, entitlement: Entitlement) -> None:
         """One round: first gangs whose nodes are being cleared (171); then jobs that run or were started, and the jobs
-        that rank before these in their teams; then all others.
+        that come before these in their teams; then all others.
 
         An entry that is preempted in this round is tried again.
         """
@@ -78,7 +78,7 @@ class Admissions:
                 _take_turns(state, some, lambda entry: self._serve(entry, entitlement))
 
     def _serve(self, entry: Entry, entitlement: Entitlement) -> None:
-        """Serve the entry once in this round, after the preempted entries of its team that rank before it."""
+        """Serve the entry once in this round, after the preempted entries of its team that come before it."""
         if entry in self._tried:
             return
         self._tried.add(entry)
@@ -95,8 +95,8 @@ class Admissions:
         key = minimum_key(self._state, entry)
         if key and self._state.this_pass.answers.get("refused", (entitlement, key)):
             return
-        right = _right(self._state, entry, entry.gpus_missing(entry.demand.minimum))
-        if right <= entitlement and (may_borrow_again(entry, right) or self._makes_do(entry)):
+        right = _entitlement_for(self._state, entry, entry.gpus_missing(entry.demand.minimum))
+        if right <= entitlement and (may_borrow_again(entry, right) or self._own_pods_suffice(entry)):
             admit(self._state, entry)
             if not entry.admitted and right == entitlement:
                 self._reserve(entry)
@@ -123,7 +123,7 @@ class Admissions:
         need = Counter[Account | None]()
         for entry in gang:
             need[entry.account] += entry.gpus_missing(entry.demand.minimum)
-        right = max(_right(state, entry, need[entry.account]) for entry in gang)
+        right = max(_entitlement_for(state, entry, need[entry.account]) for entry in gang)
         may_be_split = all(entry.may_be_split for entry in gang)
         if right is Entitlement.GUARANTEED or not may_be_split:
             if right <= entitlement and may_borrow_again(gang[0], right):
@@ -135,9 +135,9 @@ class Admissions:
         elif key and not gang[0].admitted:
             state.this_pass.answers.put("refused", (entitlement, key))
 
-    def _makes_do(self, entry: Entry) -> bool:
+    def _own_pods_suffice(self, entry: Entry) -> bool:
         """Whether the GPUs of the entry's own pods are enough for its minimum."""
-        return gives_within_team(self._state, entry, entry) >= entry.gpus_missing(entry.demand.minimum)
+        return preemptible_gpus(self._state, entry, entry) >= entry.gpus_missing(entry.demand.minimum)
 
     def _reserve(self, entry: Entry) -> None:
         """Hold room that becomes free for the entry, if it is the first waiting entry of its team and flavor and has
@@ -150,7 +150,7 @@ class Admissions:
                 reserve_for_starving(self._state, entry)
 
 
-def _right(state: AllocationState, entry: Entry, need: int) -> Entitlement:
+def _entitlement_for(state: AllocationState, entry: Entry, need: int) -> Entitlement:
     """The right by which the team could use `need` more GPUs, after the preemption of its other jobs for the entry."""
     if entry.account is None:
         return Entitlement.GUARANTEED
@@ -158,13 +158,13 @@ def _right(state: AllocationState, entry: Entry, need: int) -> Entitlement:
     if right is Entitlement.GUARANTEED:
         return right
     if state.starves(entry):  # GPUs of its team's jobs are held for it once they are free
-        return entry.account.entitlement(need - (entry.account.used_soon - entry.account.foreign))
-    given = given_within_team(state, entry)
+        return entry.account.entitlement(need - (entry.account.used - entry.account.foreign))
+    given = preemptible_gpus_of_team(state, entry)
     return entry.account.entitlement(need - given) if given else right
 
 
 def _waits(entry: Entry) -> bool:
-    return bool(entry.sizes) and entry.demand.wants and not entry.admitted
+    return bool(entry.sizes) and entry.demand.wants_pods and not entry.admitted
 
 
 def _grow_all(state: AllocationState, entitlement: Entitlement) -> None:

@@ -43,7 +43,6 @@ class ScaleUpQueues:
         self._orders: dict[Entry, tuple[Hashable, ScaleUpOrder]] = {}
 
     def add(self, entry: Entry, now: float) -> None:
-        """Add a job."""
         key, order = growth_key(entry, now), scale_up_order(entry)
         self._orders[entry] = key, order
         insort(self._groups.setdefault(entry.account, {}).setdefault(key, []), _Ordered(order, entry), key=_by_order)
@@ -60,7 +59,6 @@ class ScaleUpQueues:
             del groups[key]
 
     def accounts(self) -> Iterable[Account | None]:
-        """The accounts with such jobs."""
         return (account for account, groups in self._groups.items() if groups)
 
     def queue(self, account: Account | None, changed: Set[Entry]) -> ScaleUpQueue:

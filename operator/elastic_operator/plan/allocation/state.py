@@ -2,7 +2,7 @@
 
 `AllocationState` makes every change. It keeps the three consistent and can undo any change, so one state serves pass
 after pass, and the cost of a pass grows with the changes since the last pass (38). `admit` and `grow` decide which
-members and seats a job gets.
+members and placements a job gets.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ from functools import partial
 from elastic_operator.plan.allocation.accounts import Accounts
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.journal import Journal
-from elastic_operator.plan.allocation.node_board import NodeBoard, Seat
+from elastic_operator.plan.allocation.node_board import NodeBoard, Placement
 from elastic_operator.plan.allocation.pass_state import PassState
 from elastic_operator.plan.allocation.queues import Queues
 from elastic_operator.plan.allocation.quota_refusal import QuotaRefusal, Rule, quota_refusal
 from elastic_operator.plan.allocation.victims import Victims
-from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, Load, Member
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
+from elastic_operator.plan.facts.demand import Member
 from elastic_operator.plan.facts.pod_order import keep_order
+from elastic_operator.plan.facts.requirements import Load
 from elastic_worker.contract import ROLE_MASTER
 
 
@@ -43,7 +45,7 @@ class AllocationState:
         self.accounts = Accounts(inputs, self.board)
         self.queues = Queues(self.board, self.accounts)
         self.residents: list[dict[str, tuple[Entry, Member]]] = [{} for _ in self.board.nodes]
-        self.seated: list[list[tuple[Entry, Seat]]] = [[] for _ in self.board.nodes]
+        self.placed: list[list[tuple[Entry, Placement]]] = [[] for _ in self.board.nodes]
         self.futile_preemptors = frozenset[str]()
         self.split_gangs = frozenset[str]()
         self._start(inputs)
@@ -106,10 +108,10 @@ class AllocationState:
         self._want(entry, -1)
 
     def _want(self, entry: Entry, sign: int) -> None:
-        if entry.account and entry.demand.wants:
+        if entry.account and entry.demand.wants_pods:
             most = entry.demand.sizes[-1] if entry.demand.sizes else len(entry.kept)
             held = sum([member.gpus for member in entry.kept[:most]])
-            entry.account.wanted_by_jobs += sign * max(
+            entry.account.requested_by_jobs += sign * max(
                 entry.demand.gpus_of_size(entry.sizes[-1]) if entry.sizes else 0, held
             )
 
@@ -120,13 +122,13 @@ class AllocationState:
         for member in entry.kept:
             if member.node is not None:
                 continue
-            seat = self.board.find(member.role, entry.requirements(member.role), entry.occupied_nodes)
-            if seat is not None:
+            placement = self.board.find(member.role, entry.requirements(member.role), entry.occupied_nodes)
+            if placement is not None:
                 self.journal.do(
-                    partial(self._count_at, entry, member, seat.node_number),
-                    undo=partial(self._uncount_at, entry, member, seat.node_number),
+                    partial(self._count_at, entry, member, placement.node_number),
+                    undo=partial(self._uncount_at, entry, member, placement.node_number),
                 )
-                self.board.add_usage(member, seat.node_number, now=True)
+                self.board.add_usage(member, placement.node_number, now=True)
 
     def _count_at(self, entry: Entry, member: Member, node: int) -> None:
         entry.node_of[member.uid] = node
@@ -137,7 +139,7 @@ class AllocationState:
 
     def _trim(self, entry: Entry) -> None:
         """Release the members that a job must not keep: all members, or those beyond its largest size."""
-        if not entry.demand.wants:
+        if not entry.demand.wants_pods:
             self.release_all(entry)
         elif entry.demand.sizes:
             self.shrink(entry, entry.demand.sizes[-1] - (not entry.has_master))
@@ -157,33 +159,33 @@ class AllocationState:
         self.accounts.divide()
 
     def _hold_promised(self, entry: Entry) -> None:
-        """Seat a foreign pod on the node that it is nominated for.
+        """Place a foreign pod on the node that it is nominated for.
 
-        If kube-scheduler or another program nominated the pod, it is seated even without room. If the operator did, the
-        pod is seated once there is room now or soon (41). Until then the pod is served like any entry, and preempts the
+        If kube-scheduler or another program nominated the pod, it is placed even without room. If the operator did, the
+        pod is placed once there is room now or soon (41). Until then the pod is served like any entry, and preempts the
         pods on that node.
         """
         node = self.board.number.get(entry.held_node)
         if node is None or (entry.reserved_node and not self.board.fits(entry.master, node)):
             return
-        self.seat(entry, Seat(ROLE_MASTER, node, ready=self.board.is_free(entry.master, node)))
+        self.place(entry, Placement(ROLE_MASTER, node, ready=self.board.is_free(entry.master, node)))
         self.set_admitted(entry, True)
 
     def quota_refusal(self, entry: Entry, need: int, *rules: Rule) -> QuotaRefusal | None:
         """The rule that keeps the job's team from using `need` more GPUs for it: see `quota_refusal`."""
         return quota_refusal(self.accounts, entry, need, *rules)
 
-    def charge(self, entry: Entry, gpus: int, *, not_yet_held: bool = False) -> None:
+    def add_usage(self, entry: Entry, gpus: int, *, not_yet_held: bool = False) -> None:
         """Count that many GPUs more (or fewer) as used by the job's team."""
         if entry.account:
-            entry.account.charge(gpus, fixed=not entry.demand.preemptible, not_yet_held=not_yet_held)
+            entry.account.add_usage(gpus, non_preemptible=not entry.demand.preemptible, not_yet_held=not_yet_held)
 
     def _charge_member(self, entry: Entry, member: Member, sign: int) -> None:
         """Charge a member, unless its node is deleted: a pod without its node holds no GPUs, although the pod's object
         still exists (35).
         """
         if member.node is None or member.node in self.board.number:
-            self.charge(entry, sign * member.gpus)
+            self.add_usage(entry, sign * member.gpus)
 
     def _release(self, load: Load, node: int, *, now: bool) -> None:
         """Count a load as leaving."""
@@ -208,10 +210,10 @@ class AllocationState:
         if entry.admitted is not admitted:
             self.journal.set(entry, "admitted", admitted)
 
-    def set_reserved_seats(self, entry: Entry, has_reserved_seats: bool) -> None:
-        """Record whether the entry is not served, and its seats are held because it has waited too long (37)."""
-        if entry.has_reserved_seats is not has_reserved_seats:
-            self.journal.set(entry, "has_reserved_seats", has_reserved_seats)
+    def set_reserved_placements(self, entry: Entry, has_reserved_placements: bool) -> None:
+        """Record whether the entry is not served, and its placements are held because it has waited too long (37)."""
+        if entry.has_reserved_placements is not has_reserved_placements:
+            self.journal.set(entry, "has_reserved_placements", has_reserved_placements)
 
     def request_nodes(self, entry: Entry) -> None:
         """Let the entry request new nodes: the missing part of its minimum counts under the limits of its team from now
@@ -223,7 +225,9 @@ class AllocationState:
         )
         for account in entry.account.path if entry.account else ():
             self.journal.set(account, "on_new_nodes", account.on_new_nodes + gpus)
-            self.journal.set(account, "fixed", account.fixed + (0 if entry.demand.preemptible else gpus))
+            self.journal.set(
+                account, "non_preemptible", account.non_preemptible + (0 if entry.demand.preemptible else gpus)
+            )
 
     def _set_requests_nodes(self, entry: Entry, requests_nodes: bool) -> None:
         entry.requests_nodes = requests_nodes
@@ -257,26 +261,25 @@ class AllocationState:
         self._note_change(entry)
 
     def release_all(self, entry: Entry) -> None:
-        """Give up all members of the entry."""
         for member in reversed(entry.kept):
             self.release(entry, member)
 
     def preempt_job(self, entry: Entry) -> None:
-        """Preempt the whole job: release all its members and remove its seats. The job may get them back later in the
-        pass, if room is left.
+        """Preempt the whole job: release all its members and remove its placements. The job may get them back later in
+        the pass, if room is left.
         """
         self.journal.set(entry, "preempted", True)
         self.this_pass.preempted.add(entry)
         self.set_admitted(entry, False)
-        for seat in entry.seats[::-1]:
-            self.unseat(entry, seat)
+        for placement in entry.placements[::-1]:
+            self.unplace(entry, placement)
         self.release_all(entry)
 
     def shrink(self, entry: Entry, size: int) -> None:
         """Release workers, the highest indices first, until the job has that size."""
-        for seat in entry.seats[::-1]:
-            if entry.size > size and seat.role != ROLE_MASTER:
-                self.unseat(entry, seat)
+        for placement in entry.placements[::-1]:
+            if entry.size > size and placement.role != ROLE_MASTER:
+                self.unplace(entry, placement)
         for member in entry.kept[::-1]:
             if entry.size <= size or member.role == ROLE_MASTER:
                 return
@@ -319,30 +322,33 @@ class AllocationState:
         kept = {m.uid for m in entry.kept}
         return (m for m in entry.keepable if m.uid not in kept)
 
-    # -- seats -------------------------------------------------------------------------------------------------------
+    # -- placements --------------------------------------------------------------------------------------------------
 
-    def seat(self, entry: Entry, seat: Seat) -> None:
-        """Give the job a seat, whose room is held from here on."""
-        self._change_seats(entry, seat, (*entry.seats, seat), +1)
+    def place(self, entry: Entry, placement: Placement) -> None:
+        """Give the job a placement, whose room is held from here on."""
+        self._change_placements(entry, placement, (*entry.placements, placement), +1)
 
-    def unseat(self, entry: Entry, seat: Seat) -> None:
-        """Remove a seat again."""
-        after = list(entry.seats)
-        after.remove(seat)
-        self._change_seats(entry, seat, tuple(after), -1)
+    def unplace(self, entry: Entry, placement: Placement) -> None:
+        after = list(entry.placements)
+        after.remove(placement)
+        self._change_placements(entry, placement, tuple(after), -1)
 
-    def _change_seats(self, entry: Entry, seat: Seat, seats: tuple[Seat, ...], sign: int) -> None:
-        change, requirements = partial(self._seat, entry, seat), entry.requirements(seat.role)
-        (self.board.add_usage if sign > 0 else self._release)(requirements.shape, seat.node_number, now=seat.ready)
-        self.journal.do(partial(change, seats, sign), undo=partial(change, entry.seats, -sign))
+    def _change_placements(
+        self, entry: Entry, placement: Placement, placements: tuple[Placement, ...], sign: int
+    ) -> None:
+        change, requirements = partial(self._place, entry, placement), entry.requirements(placement.role)
+        (self.board.add_usage if sign > 0 else self._release)(
+            requirements.shape, placement.node_number, now=placement.ready
+        )
+        self.journal.do(partial(change, placements, sign), undo=partial(change, entry.placements, -sign))
 
-    def _seat(self, entry: Entry, seat: Seat, seats: tuple[Seat, ...], sign: int) -> None:
-        entry.seats = seats
+    def _place(self, entry: Entry, placement: Placement, placements: tuple[Placement, ...], sign: int) -> None:
+        entry.placements = placements
         if sign > 0:
-            self.seated[seat.node_number].append((entry, seat))
+            self.placed[placement.node_number].append((entry, placement))
         else:
-            self.seated[seat.node_number].remove((entry, seat))
-        self.charge(entry, sign * entry.requirements(seat.role).gpus, not_yet_held=not entry.held_node)
+            self.placed[placement.node_number].remove((entry, placement))
+        self.add_usage(entry, sign * entry.requirements(placement.role).gpus, not_yet_held=not entry.held_node)
         self._note_change(entry)
 
 
@@ -352,5 +358,5 @@ def _same_frame(before: AllocationInputs, after: AllocationInputs) -> bool:
         (before.settings is after.settings or before.settings == after.settings)
         and (before.teams is after.teams or before.teams == after.teams)
         and (before.team_of is after.team_of or before.team_of == after.team_of)
-        and before.reclaiming is after.reclaiming
+        and before.reclaim_stopped == after.reclaim_stopped
     )

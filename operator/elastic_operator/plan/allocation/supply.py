@@ -13,7 +13,7 @@ from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.fit import collide, misfit
 from elastic_operator.plan.allocation.free_resources import PodRequirements, total_of
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.allocation_inputs import Node, Resources
+from elastic_operator.plan.facts.node import Node, Resources
 
 UNBOUNDED = 1 << 30
 """The number for a shape that requests nothing of a kind: more pods than any cluster holds."""
@@ -53,7 +53,6 @@ class Supplies:
         self._counts_alone: dict[tuple[str | None, PodRequirements], Mapping[int, int]] = {}
 
     def supply_for(self, requirements: PodRequirements) -> Supply:
-        """The supply for pods of that shape."""
         if requirements not in self._known:
             self._known[requirements] = self._count(requirements)
         return self._known[requirements]
@@ -145,6 +144,6 @@ def _usage_of(entries: Iterable[Entry]) -> UsageByNode:
         for member in entry.kept:
             if member.uid in entry.node_of:
                 loads.setdefault(entry.node_of[member.uid], []).append(member.requests)
-        for seat in entry.seats:
-            loads.setdefault(seat.node_number, []).append(entry.requirements(seat.role).shape.requests)
+        for placement in entry.placements:
+            loads.setdefault(placement.node_number, []).append(entry.requirements(placement.role).shape.requests)
     return {node: total_of(held) for node, held in loads.items()}

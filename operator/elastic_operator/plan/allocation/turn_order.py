@@ -58,11 +58,11 @@ def _below_parent(account: Account | None) -> _SortKey:
         return _FIRST
     team = account.team
     tie = -team.priority, *by_age(team), account.flavor
-    return (share_value(account.used_soon, account.share),), tie
+    return (share_value(account.used, account.share),), tie
 
 
 def _of_first(parent: Account | None, heap: list[_Queued]) -> _SortKey:
     """The place of the first account of the heap, from the top down."""
     (values, tie), _ = heap[0]
-    above = tuple(share_value(one.used_soon, one.share) for one in reversed(parent.path)) if parent else ()
+    above = tuple(share_value(one.used, one.share) for one in reversed(parent.path)) if parent else ()
     return (*above, *values), tie

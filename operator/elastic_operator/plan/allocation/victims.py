@@ -10,7 +10,8 @@ from functools import partial
 from elastic_operator.plan.allocation.entry import Entry, Victim
 from elastic_operator.plan.allocation.eviction_limits import EvictionCount, EvictionLimitHit, check_limits, preemptor_of
 from elastic_operator.plan.allocation.journal import Journal
-from elastic_operator.plan.facts.allocation_inputs import EvictionLimits, Member
+from elastic_operator.plan.facts.demand import Member
+from elastic_operator.plan.facts.eviction_limits import EvictionLimits
 
 
 class Victims:
@@ -102,9 +103,7 @@ class Victims:
         return check_limits(self._limits, new_preemptor, self.evictions, len(passed), ahead=None) is None
 
     def limits_on(self, preemptor: Entry) -> Hashable:
-        """A key of everything that decides whether a limit on evictions stops this preemptor, apart from facts that are
-        equal for its whole team.
-        """
+        """The preemptor's part of a key: whether an eviction limit stops it. Team-wide facts are left out."""
         waits = self._ahead_of(preemptor) is not None
         if not (preemptor.victims or preemptor.gang or preemptor.demand.uid in self.known_preemptors):
             return waits
@@ -163,6 +162,5 @@ class Victims:
         self._count(taken, evicted=self._stands(taken))
 
     def _count(self, taken: Victim, *, evicted: bool) -> None:
-        """Count the pod if its deletion is an eviction."""
         is_eviction = evicted and taken.victim_job.is_eviction_by(taken.preemptor)
         self.evictions.put(taken.pod.uid, preemptor_of(taken.preemptor) if is_eviction else None)

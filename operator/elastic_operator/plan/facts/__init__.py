@@ -1,1 +1,33 @@
-"""The planner's input and output as frozen dataclasses, and the rules that all packages of `plan` share."""
+"""The planner's input and output as frozen dataclasses, and the rules that all packages of `plan` share.
+
+Input:
+    job             a job with its pods; `JobContext`: the facts outside the job that its plan depends on
+    node            a node with its use, and whether it takes pods
+    team            teams and flavors, with their quotas and rules
+    foreign_pod     a foreign pod
+    requirements    what pods require of a node
+    pod_shape       the same, from a pod template
+    job_shape       the same, from a job's spec, with its flavor
+    group_report    the report of an Elastic job's master
+    demand          a job as the allocation sees it
+    allocation_inputs all that an allocation decides from
+
+Output:
+    decisions       assignments, grants and nominations; plans, with all kinds of writes
+
+Rules:
+    gpus            counts GPUs. Which resources count is no code: it is the setting flavors[].resources (`GpuFlavor` in
+                    `settings`), for example nvidia.com/mig-1g.10gb for MIG slices
+    pod_order       which of its own pods a job keeps first
+    resize_cost     what a change of size costs a job
+    node_outage     whether too many nodes are not Ready at once
+    eviction_limits how many pods may be evicted at once, and within a minute
+
+Times:
+    waits           the back-offs and waits that a job's status keeps; any other stands in the module that waits
+    futility_backoff the back-off of a preemptor that could not use the room
+    times           times of statuses and conditions; `Attempts`: a wait that doubles
+
+Sentences:
+    text            reasons, and counts and names in them
+"""

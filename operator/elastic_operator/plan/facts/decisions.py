@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 
+from elastic_api.pod_names import pod_name
 from elastic_api.status import JobStatus
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.text import Reason
@@ -20,6 +21,10 @@ class Slot:
     index: int
     node: str | None
     ready: bool
+
+    def pod_name(self, job_name: str) -> str:
+        """The name of that pod of the job."""
+        return pod_name(job_name, self.role, self.index)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +49,8 @@ class Grant:
     `SizeReason`. `requeue_at`: when (epoch seconds) time alone may change this reason.
 
     The job releases pods for the `preemptors`. The `victim_jobs` are other teams' jobs that lose pods for the job. Both
-    map uid to name. `reclaimed`: some preemptors are of other teams.
+    map uid to name. `reclaimed`: some preemptors are of other teams. `only_for_foreign_pods`: each released pod is
+    evicted for a foreign pod, whose reservation names it before.
     """
 
     assignment: Assignment
@@ -52,14 +58,24 @@ class Grant:
     requeue_at: float | None = None
     preemptors: Mapping[str, str] = field(default_factory=dict)
     reclaimed: bool = False
+    only_for_foreign_pods: bool = False
     victim_jobs: Mapping[str, str] = field(default_factory=dict)
+    deferred: frozenset[str] = frozenset()
+    """The kept pods (uids) whose release is decided and deferred, because their preemptors may be unable to use the
+    room (139).
+    """
+
+    @property
+    def waits(self) -> bool:
+        """Whether the whole release is deferred: no pod of the job is deleted for others yet."""
+        return bool(self.deferred) and not self.assignment.release
 
     @property
     def message(self) -> str:
         """The sentence of the `size_reason`."""
         return self.size_reason.message
 
-    def deferring(self, deferred: Set[str], size: int, waiting: Set[str] = frozenset()) -> Grant:
+    def deferring(self, deferred: frozenset[str], size: int, waiting: Set[str] = frozenset()) -> Grant:
         """The grant while the release of the pods `deferred` is deferred, with `size` pods as the target. The
         preemptors `waiting` (uids) get nothing meanwhile (139).
 
@@ -72,13 +88,11 @@ class Grant:
         create = tuple(soonest[: max(0, max(size, before.replicas) - len(keep))])
         if release:
             preemptors = {uid: name for uid, name in self.preemptors.items() if uid not in waiting}
-            return replace(
-                self, assignment=Assignment(len(keep) + len(create), keep, release, create), preemptors=preemptors
-            )
+            assignment = Assignment(len(keep) + len(create), keep, release, create)
+            return replace(self, assignment=assignment, preemptors=preemptors, deferred=deferred)
         create = tuple(slot for slot in create if slot.ready)
-        return replace(
-            self, assignment=Assignment(size or before.replicas, keep, (), create), preemptors={}, victim_jobs={}
-        )
+        assignment = Assignment(size or before.replicas, keep, (), create)
+        return replace(self, assignment=assignment, preemptors={}, victim_jobs={}, deferred=deferred)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +118,7 @@ class Nomination:
 
 
 @dataclass(frozen=True, slots=True)
-class CreatePod:
+class CreatePod(Slot):
     """Create the pod of that slot for `incarnation`, with `nnodes` in its environment.
 
     In Elastic mode the pod's environment also has the `master_epoch`, and the master's pod has the annotation
@@ -112,28 +126,12 @@ class CreatePod:
     the operator's PriorityClass instead of the template's (97).
     """
 
-    slot: Slot
     incarnation: int
     nnodes: tuple[int, int]
     master_epoch: int = 0
     membership: str = ""
     old_secret: bool = False
     own_class: bool = False
-
-    @property
-    def role(self) -> str:
-        """The pod's role."""
-        return self.slot.role
-
-    @property
-    def index(self) -> int:
-        """The pod's index among the pods of its role."""
-        return self.slot.index
-
-    @property
-    def node(self) -> str | None:
-        """The node that the pod is pinned to; None: kube-scheduler chooses (10)."""
-        return self.slot.node
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,12 +144,10 @@ class DeletePod:
 
     @property
     def name(self) -> str:
-        """The pod's name."""
         return self.pod.name
 
     @property
     def uid(self) -> str:
-        """The pod's uid."""
         return self.pod.uid
 
 

@@ -1,4 +1,6 @@
-"""Counts the GPUs in amounts of resources: whole devices of all extended resources that count as GPUs."""
+"""Counts the GPUs in amounts of resources: whole devices of all extended resources that count as GPUs. The setting
+flavors[].resources names these resources (`settings.GpuFlavor`).
+"""
 
 from __future__ import annotations
 

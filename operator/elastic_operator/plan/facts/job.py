@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from elastic_api.job import JobSpec
 from elastic_api.status import ConditionType, JobStatus
 from elastic_api.what_if import KEEP, ONCE
-from elastic_operator.plan.facts.allocation_inputs import Load
 from elastic_operator.plan.facts.group_report import GroupReport
 from elastic_operator.plan.facts.node_outage import NodeOutage
+from elastic_operator.plan.facts.requirements import Load
 from elastic_operator.plan.facts.text import Reason
+from elastic_worker.contract import ROLE_WORKER
 
 STARTS = ("", "ContainerCreating", "PodInitializing")
 """The kubelet's reasons for a container that starts without trouble."""
@@ -72,8 +73,8 @@ class OwnPod(Load):
 
     `disrupted` says in words how the cluster ended the pod ("" = it did not): eviction, preemption, shutdown,
     admission. `refused`: the kubelet did not admit the pod. `unschedulable` is the scheduler's message while it finds
-    no node, `unschedulable_since` when it first found none. `gates` are the scheduling gates that must be removed first
-    (176).
+    no node, `unschedulable_since` when it first found none. `scheduler_error` is its message while it fails at the pod
+    and tries again (208). `gates` are the scheduling gates that must be removed first (176).
 
     `nnodes` is the `min:max` in the pod's environment, `template` the fingerprint of the template that the pod was made
     from (19); both are "" if the pod has none. The master of an Elastic job has a `master_epoch`, and `membership` as
@@ -99,6 +100,7 @@ class OwnPod(Load):
     refused: bool = False
     unschedulable: str = ""
     unschedulable_since: float | None = None
+    scheduler_error: str = ""
     gates: tuple[str, ...] = ()
     nnodes: tuple[int, int] | None = None
     template: str = ""
@@ -139,7 +141,6 @@ class Survivors:
 
     @property
     def uids(self) -> frozenset[str]:
-        """The pods' uids."""
         return frozenset(pod.uid for pod in self.pods)
 
 
@@ -198,6 +199,10 @@ class JobContext:
     """Set if so many nodes are not Ready that none of them is given up (86)."""
     misplaced: Mapping[str, str] = field(default_factory=dict)
     """The unbound pods (uids) whose planned node takes them no more, each with the reason (142)."""
+    evicted_for: Mapping[str, str] = field(default_factory=dict)
+    """The pods (uids) that were evicted for foreign pods, and that the status still lists as alive, each with the name
+    of the foreign pod (203).
+    """
     grace_ceiling: int | None = None
     """The longest grace of a leaving pod of the job (seconds). It limits the grace in the job's spec."""
     warnings: Mapping[ConditionType, Reason] = field(default_factory=dict)
@@ -207,6 +212,8 @@ class JobContext:
     """
     flap_window: FlapWindow | None = None
     """None unless the job is held, or its size has changed often enough to be held (143)."""
+    pruned_status_fields: frozenset[str] = frozenset()
+    """Fields of jobs' statuses that the API server drops, because the CRD is of an older release."""
 
     @property
     def has_own_class(self) -> bool:
@@ -251,8 +258,6 @@ class Job:
     """The rules by which the job's pods may request new nodes; None if they may not (49)."""
     start_seconds: int = 0
     """How long the job's pods have to start on a node, in seconds; 0 for no limit (136)."""
-    pruned_status_fields: frozenset[str] = frozenset()
-    """Fields of the job's status that the API server drops, because the CRD is of an older release."""
     what_if: str = ""
     """The value of the annotation by which a suspended job asks what it would get (160)."""
 
@@ -268,10 +273,15 @@ class Job:
 
     @property
     def key(self) -> str:
-        """`namespace/name`."""
         return f"{self.namespace}/{self.name}"
 
     @property
     def needs_edit(self) -> str:
         """Why the job gets no pods before somebody edits it; "" if there is no such reason."""
         return self.invalid or self.feedback.pods_rejected_until_edit
+
+
+def listed_workers(status: JobStatus) -> frozenset[str]:
+    """The workers (uids) that the status lists as alive."""
+    alive = (pod.uid for pod in status.pods if pod.role == ROLE_WORKER and pod.phase in ("Pending", "Running"))
+    return frozenset(uid for uid in alive if uid is not None)

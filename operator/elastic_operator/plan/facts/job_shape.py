@@ -1,12 +1,44 @@
-"""Makes the shape of a job: finds the one flavor that all its pods can use, and limits the pods to its nodes."""
+"""Makes the shape of a job from its spec: finds the one flavor that all its pods can use, and limits the pods to its
+nodes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from elastic_operator.plan.facts.allocation_inputs import JobShape, PodShape
+from elastic_api.elastic import requested_template
+from elastic_api.job import JobSpec
+from elastic_api.ports import declared_ports, master_port
+from elastic_operator.plan.facts.allocation_inputs import AllocationSettings
+from elastic_operator.plan.facts.pod_shape import VolumeFacts, shape_of
+from elastic_operator.plan.facts.requirements import JobShape, PodShape
 from elastic_operator.plan.facts.team import Flavor
+from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
+
+
+def shape_of_spec(
+    spec: JobSpec, uid: str, *, settings: AllocationSettings, volumes: VolumeFacts, priorities: tuple[int, int]
+) -> JobShape:
+    """The shapes of the pods of the job with that spec and uid, with all that the operator adds to the templates.
+
+    `volumes` are the facts on the `claims_of` the spec.
+    """
+    of_master, of_worker = (requested_template(spec, role) for role in (ROLE_MASTER, ROLE_WORKER))
+    master = worker = shape_of(of_master, gpu_resources=settings.gpu_resources, volumes=volumes)
+    if of_worker != of_master:
+        worker = shape_of(of_worker, gpu_resources=settings.gpu_resources, volumes=volumes)
+    port = master_port(uid, spec)
+    if ours := {("", "TCP", number) for number in declared_ports(port, ROLE_MASTER, is_elastic=spec.is_elastic)}:
+        master = replace(master, host_ports=master.host_ports | ours)
+    return job_shape(master, worker, flavors=settings.flavors, priorities=priorities)
+
+
+def claims_of(spec: JobSpec) -> frozenset[str]:
+    """The volume claims, in the job's namespace, that the templates of the spec name."""
+    templates = (spec.template_of(role) for role in (ROLE_MASTER, ROLE_WORKER))
+    volumes = (volume for template in templates for volume in template["spec"].get("volumes") or ())
+    return frozenset(v["persistentVolumeClaim"]["claimName"] for v in volumes if v.get("persistentVolumeClaim"))
 
 
 def job_shape(
@@ -28,7 +60,8 @@ def job_shape(
             master, worker, "", _problem(sorted(requested), suitable or counting, bool(suitable)), priorities
         )
     flavor = suitable[0]
-    return JobShape(_kept_to(master, flavor), _kept_to(worker, flavor), flavor.name, "", priorities)
+    kept = _kept_to(master, flavor)
+    return JobShape(kept, kept if worker is master else _kept_to(worker, flavor), flavor.name, "", priorities)
 
 
 def _gpu_resources(shape: PodShape, flavors: Sequence[Flavor]) -> set[str]:

@@ -46,6 +46,6 @@ def keep_order(pod: _Pod) -> tuple[bool, int, str]:
     return *master_first(pod), pod.uid
 
 
-def leaving_order(pods: Iterable[P]) -> list[P]:
+def release_order(pods: Iterable[P]) -> list[P]:
     """The pods in the order in which the job gives them up: the highest worker index first, the master last."""
     return sorted(pods, key=keep_order, reverse=True)

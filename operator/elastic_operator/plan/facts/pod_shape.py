@@ -11,8 +11,10 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from elastic_api.template import requests_of
-from elastic_operator.plan.facts.allocation_inputs import HostPort, PodShape, Toleration, host_port
+from elastic_operator.memory import EMPTY_SET
 from elastic_operator.plan.facts.gpus import count_gpus
+from elastic_operator.plan.facts.node import HostPort, host_port
+from elastic_operator.plan.facts.requirements import PodShape, Toleration
 
 VolumeFacts = Mapping[str, Literal["bound", "unbound", "zonal"]]
 """Claim name -> "bound" (to a volume reachable from every node), "unbound", or "zonal" (its volume has node affinity).
@@ -61,7 +63,7 @@ def shape_of(template: Mapping[str, Any], *, gpu_resources: Sequence[str], volum
         node_selector=dict(pod.get("nodeSelector") or {}),
         affinity=_affinity_terms(pod),
         tolerations=tuple(_toleration(t) for t in pod.get("tolerations") or []),
-        host_ports=frozenset(_host_ports(pod)),
+        host_ports=frozenset(_host_ports(pod)) or EMPTY_SET,
         pinnable=not because,
         unpinned_because=because,
     )

@@ -96,7 +96,6 @@ class Teams:
     def __init__(self, teams: Iterable[Team], team_of: Mapping[str, str], default: Team) -> None:
         self._listed = {team.name: team for team in teams}
         self._team_of, self._default = team_of, default
-        self._others: dict[str, Team] = {}
 
     def __contains__(self, name: object) -> bool:
         return name in self._listed
@@ -108,12 +107,7 @@ class Teams:
 
     def named(self, name: str) -> Team:
         """The team of that name; if none is listed, a team of that name like the default."""
-        if name in self._listed:
-            return self._listed[name]
-        if name not in self._others:
-            self._others[name] = replace(self._default, name=name)
-        return self._others[name]
+        return self._listed[name] if name in self._listed else replace(self._default, name=name)
 
     def team_of(self, namespace: str) -> Team:
-        """The team that the namespace belongs to."""
         return self.named(self.name_of(namespace))

@@ -21,9 +21,28 @@ def pods(count: int) -> str:
     return "1 pod" if count == 1 else f"{count} pods"
 
 
+def pods_are(count: int) -> str:
+    """The number of pods with its verb, as the begin of a sentence."""
+    return f"{pods(count)} {'is' if count == 1 else 'are'}"
+
+
 def gpus(count: int) -> str:
     """The number of GPUs, in words."""
     return "1 GPU" if count == 1 else f"{count} GPUs"
+
+
+def sentence(text: str) -> str:
+    """The text with a period at its end, so that another sentence can follow; "" stays "".
+
+    Texts of Kubernetes and of users may end in any way.
+    """
+    text = text.rstrip()
+    return text if not text or text.endswith((".", "!", "?")) else f"{text}."
+
+
+def joined(*sentences: str) -> str:
+    """One text of these sentences, without the empty ones."""
+    return " ".join(filter(None, map(sentence, sentences)))
 
 
 def names_of(named: Mapping[str, str]) -> tuple[str, ...]:

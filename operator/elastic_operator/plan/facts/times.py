@@ -27,7 +27,6 @@ def status_time(seconds: float) -> datetime:
 
 
 def round_up(seconds: float) -> int:
-    """The next whole second."""
     return ceil(seconds - _ROUNDING_SECONDS)
 
 

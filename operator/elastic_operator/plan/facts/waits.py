@@ -1,9 +1,8 @@
 """How long a job waits: for kube-scheduler to place a pod, and until the next try. The job's status keeps the ends of
 these waits, so that the next leader reads them there (`read.written_times`).
 
-Any other time stands at the top of the module that waits. Waits that only this leader knows are in `plan.lookahead`,
-`quarantine`, and in `loop.reclaim` in `admission_answers` and `nominator`. The condition of a foreign pod keeps the
-waits of that pod (`read.foreign.reservation`).
+Any other time stands at the top of the module that waits, in most cases with `Attempts` of `plan.facts.times`.
+docs/internals.md has a row for each wait before a retry, with its module.
 """
 
 from __future__ import annotations

@@ -9,11 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from elastic_api.status import MAX_LENDERS, SizeReason
-from elastic_operator.plan.allocation.accounts import Account, Accounts
+from elastic_operator.plan.allocation.accounts import Accounts
+from elastic_operator.plan.allocation.lending import lendable, lent_gpus
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, JobDemand, JobShape
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
+from elastic_operator.plan.facts.demand import JobDemand
+from elastic_operator.plan.facts.requirements import JobShape
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.forecast.positions import positions, queued_jobs
 from elastic_operator.plan.forecast.starts import Steps, confidence, start_times
@@ -78,7 +82,6 @@ def with_job(inputs: AllocationInputs, job: JobDemand) -> AllocationInputs:
 
 
 def answer(job: JobDemand, allocation: Allocation) -> Answer:
-    """The answer for the job by this allocation."""
     grant = allocation[job.uid]
     needs_nodes = grant.size_reason.code == SizeReason.WAITING_FOR_NODES
     size = 0 if needs_nodes else grant.assignment.replicas
@@ -103,27 +106,21 @@ def _borrowed(job: JobDemand, gpus: int, accounts: Accounts) -> int:
     if not gpus:
         return 0
     own = accounts.account_of(job.namespace, job.shape.flavor)
-    return min(gpus, max(0, own.used_soon - own.guaranteed))
+    return min(gpus, max(0, own.used - own.guaranteed))
 
 
 def _lenders(job: JobDemand, borrowed: int, accounts: Accounts) -> Iterator[tuple[str, int]]:
     """The teams that would lend GPUs to this job, the largest lender first, each with the most GPUs that it would lend.
 
-    Unguaranteed GPUs are used first. Which team lends the rest is not decided: any with idle GPUs may.
+    Which team lends them is not decided: any with idle GPUs may.
     """
     if not borrowed:
         return
     own = accounts.account_of(job.namespace, job.shape.flavor)
-    leaves = [account for account in accounts.all(job.shape.flavor) if not account.children]
-    beyond = sum(max(0, account.used_soon - account.guaranteed) for account in leaves)
-    nobodys = max(0, accounts.capacity[job.shape.flavor] - sum(account.guaranteed for account in leaves))
-    most = min(borrowed, beyond - nobodys)
-    idle = {account.team.name: _lendable(account) for account in leaves if account is not own}
+    lent = lent_gpus(accounts, job.shape.flavor, attrgetter("used"))
+    leaves = [account for account in lent if not account.children]
+    most = min(borrowed, sum(lent[account] for account in leaves))
+    idle = {account.team.name: lendable(account, account.used) for account in leaves if account is not own}
     for name, gpus in sorted(idle.items(), key=lambda one: (-one[1], one[0])):
         if most > 0 and gpus > 0:
             yield name, min(gpus, most)
-
-
-def _lendable(account: Account) -> int:
-    idle = max(0, account.guaranteed - account.used_soon)
-    return idle if account.quota.lend_limit is None else min(idle, account.quota.lend_limit)

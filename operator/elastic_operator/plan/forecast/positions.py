@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.facts.allocation_inputs import JobDemand
+from elastic_operator.plan.facts.demand import JobDemand
 
 EXACT = 10
 """Positions up to this one are shown exactly."""
@@ -47,4 +47,4 @@ def rounded(position: int) -> int:
 
 
 def _waits(job: JobDemand) -> bool:
-    return job.wants and bool(job.sizes) and not job.members and not job.shape.flavor_problem
+    return job.wants_pods and bool(job.sizes) and not job.members and not job.shape.flavor_problem

@@ -18,7 +18,8 @@ from typing import TypeVar
 from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.change_times import ends_of_protection
-from elastic_operator.plan.facts.allocation_inputs import AllocationInputs, JobDemand
+from elastic_operator.plan.facts.allocation_inputs import AllocationInputs
+from elastic_operator.plan.facts.demand import JobDemand
 from elastic_operator.plan.facts.team import Team
 from elastic_operator.plan.forecast.ends import FARTHEST_SECONDS
 from elastic_operator.plan.lookahead import carried_out
@@ -144,6 +145,6 @@ def confidence(
     inputs: AllocationInputs, allocation: Allocation, ends: Mapping[str, float], flavor: str
 ) -> float | None:
     """Of the GPUs of that kind in use, the part that jobs with a known end use; None if none are in use."""
-    used = sum(top.used_now for top in allocation.accounts.tops(flavor)) if flavor else 0
+    used = sum(top.used_with_terminating for top in allocation.accounts.tops(flavor)) if flavor else 0
     known = sum(job.gpus for job in inputs.jobs if job.uid in ends and job.shape.flavor == flavor)
     return min(1.0, round(known / used, 2)) if used > 0 else None

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from elastic_api.status import MAX_AVOIDED, AvoidedNode, JobStatus, rfc3339
 from elastic_operator.plan.facts.job import OwnPod
+from elastic_operator.plan.facts.text import sentence
 from elastic_operator.plan.facts.times import end_of_wait, seconds
 from elastic_operator.plan.facts.waits import avoided_seconds
 from elastic_operator.plan.job.observation import Observation
@@ -46,7 +47,10 @@ def avoiding(obs: Observation, now: float) -> Observation:
     if not known:
         return obs
     avoided = {
-        node.name: f"{node.name} until {rfc3339(node.until)}, because it refused {node.reason}" for node in known
+        node.name: sentence(
+            f"The job avoids node {node.name} until {rfc3339(node.until)}, because its kubelet refused {node.reason}"
+        )
+        for node in known
     }
     return replace(obs, avoided=avoided, requeue_at=(*obs.requeue_at, *(seconds(node.until) for node in known)))
 

@@ -7,11 +7,12 @@ Flux and Argo CD understand them: a job that can get no further without a person
 from __future__ import annotations
 
 from elastic_api.leftovers import removal
-from elastic_api.status import ConditionType, JobStatus, Phase, RetryCause, SizeReason, Truth, rfc3339
+from elastic_api.status import ConditionType, JobStatus, Phase, Retry, RetryCause, SizeReason, Truth, rfc3339
 from elastic_operator.plan.facts.decisions import Grant
-from elastic_operator.plan.facts.text import Reason, listed, pods
+from elastic_operator.plan.facts.text import Reason, joined, listed, pods, pods_are, sentence
 from elastic_operator.plan.facts.times import round_up, status_time
 from elastic_operator.plan.job.flapping import why_held
+from elastic_operator.plan.job.lifecycle import edit_ends_backoff
 from elastic_operator.plan.job.losses import REASONS as LOSSES
 from elastic_operator.plan.job.master_report import awaits_first_report, is_whole, report_of
 from elastic_operator.plan.job.observation import Observation, is_running, set_condition
@@ -64,20 +65,20 @@ def _phase(obs: Observation, grant: Grant | None, now: float) -> Reason:
         stopping = sum(not pod.ended for pod in job.pods)
         return Reason(
             Phase.SUSPENDED,
-            f"{pods(stopping)} {'is' if stopping == 1 else 'are'} still stopping."
-            if stopping
-            else "Set spec.suspend to false to resume.",
+            f"{pods_are(stopping)} still stopping." if stopping else "Set spec.suspend to false to resume.",
         )
     if obs.is_in_backoff and status.failed_size:
-        return Reason(Phase.QUEUED, status.failed_size.reason)
+        return Reason(Phase.QUEUED, _why_in_backoff(obs, status.failed_size))
     if not obs.members and (held := why_held(status)):
         return Reason(Phase.QUEUED, held)
     if now < obs.no_pods_before and status.retry:
         wait = round_up(obs.no_pods_before - now)
-        again = f"{status.retry.reason} The operator retries in about {max(5, -(-wait // 5) * 5)} s."
+        again = joined(status.retry.reason, f"The operator retries in about {max(5, -(-wait // 5) * 5)} s.")
         return Reason(Phase.DEGRADED if _enough(obs) else Phase.RESTARTING, again)
     if job.feedback.write_error:
-        return Reason(Phase.DEGRADED if _enough(obs) else Phase.STARTING, _left_behind(obs) or job.feedback.write_error)
+        return Reason(
+            Phase.DEGRADED if _enough(obs) else Phase.STARTING, _left_behind(obs) or sentence(job.feedback.write_error)
+        )
     nodes_asked = (
         grant is not None
         and grant.size_reason.code == SizeReason.WAITING_FOR_NODES
@@ -85,7 +86,7 @@ def _phase(obs: Observation, grant: Grant | None, now: float) -> Reason:
     )
     if status.target_replicas == 0 or nodes_asked:
         texts = (grant.message if grant else "", _suspended_by(status), _left_behind(obs))
-        return Reason(Phase.QUEUED, " ".join(filter(None, texts)))
+        return Reason(Phase.QUEUED, joined(*texts))
     return _group_phase(obs, now)
 
 
@@ -98,19 +99,25 @@ def _suspended_by(status: JobStatus) -> str:
 def _why_it_needs_an_edit(obs: Observation) -> str:
     """The mistakes in the job's spec, and the fate of its pods until the spec is corrected."""
     if not obs.members:
-        return obs.job.needs_edit
-    return (
-        f"{obs.job.needs_edit.rstrip('.')}. Until the job is edited, it continues with {pods(len(obs.members))}"
-        " and gets no more."
+        return sentence(obs.job.needs_edit)
+    return joined(
+        obs.job.needs_edit,
+        f"Until the job is edited, it continues with {pods(len(obs.members))} and gets no more.",
     )
+
+
+def _why_in_backoff(obs: Observation, failed: Retry) -> str:
+    """Why a job without pods waits, until when, and whether an edit ends the wait."""
+    again = f"The operator retries at {rfc3339(failed.not_before)}"
+    return joined(failed.reason, f"{again}, or at once after an edit of the job." if edit_ends_backoff(obs) else again)
 
 
 def _group_phase(obs: Observation, now: float) -> Reason:
     """The phase of a job that has its grant: the progress of its group."""
     status = obs.status
     running = sum(is_running(pod) for pod in obs.members)
-    text = f"{running} of {pods(status.target_replicas)} run."
-    why_not_ready = "; ".join(filter(None, [*why_pods_wait(obs, now), _held_name(obs), _left_behind(obs)]))
+    text = f"{running} of {pods(status.target_replicas)} {'runs' if running == 1 else 'run'}."
+    why_not_ready = " ".join(filter(None, [*why_pods_wait(obs, now), _held_name(obs), _left_behind(obs)]))
     text = f"{text} {why_not_ready}".strip() + _kept(obs)
     if not _enough(obs):
         if running == 0:
@@ -121,7 +128,7 @@ def _group_phase(obs: Observation, now: float) -> Reason:
     if not _have_met(obs, now):
         report = report_of(obs)
         why = report.reason if report and report.reason else "The pods have not formed a group yet"
-        return Reason(Phase.RENDEZVOUSING, f"{text} {why.rstrip('.')}.")
+        return Reason(Phase.RENDEZVOUSING, joined(text, why))
     if _complete(obs, now):
         run = "runs" if status.target_replicas == 1 else "run"
         extra = f"{_failed_before(obs)}{_silence(obs)}{_kept(obs)}"
@@ -133,12 +140,17 @@ def _group_phase(obs: Observation, now: float) -> Reason:
 
 
 def _failed_before(obs: Observation) -> str:
-    """How the last start failed, until the failure is forgotten: running pods do not prove that the script works."""
+    """How the last start failed, until the failure is forgotten: running pods do not prove that the script works.
+
+    The last failure may be one that does not count (13), so it has no number.
+    """
     status, spec, retry = obs.status, obs.job.spec, obs.status.retry
     if spec is None or retry is None or retry.cause is not RetryCause.POD_FAILED or not status.failures:
         return ""
     limit = max(1, spec.recovery.max_failures_without_progress)
-    return f" Failure {status.failures} of {limit} without progress was: {retry.reason}"
+    times = "once" if status.failures == 1 else f"{status.failures} times"
+    so_far = f"The job has failed {times} without progress, and ends at {limit}."
+    return f" {joined(so_far, f'The last failure was: {retry.reason}')}"
 
 
 def _silence(obs: Observation) -> str:
@@ -205,7 +217,7 @@ def _held_name(obs: Observation) -> str:
     """Whether a start waits until the previous master's name is free."""
     held = [pod.name for pod in obs.job.pods if pod.role == ROLE_MASTER and pod.deleting_since is not None]
     return (
-        f"{held[0]} is still being deleted; the job continues when it is deleted." if held and not obs.members else ""
+        f"{held[0]} is still being deleted. The job continues when it is deleted." if held and not obs.members else ""
     )
 
 
@@ -217,8 +229,8 @@ def _left_behind(obs: Observation) -> str:
     one = "does not belong to this job, but has a name"
     what = one if len(names) == 1 else "do not belong to this job, but have names"
     return (
-        f"{listed(names)} {what} that this job needs. To delete what an earlier job of this name left behind, run:"
-        f" {removal(job.namespace, job.name, job.uid)}"
+        f"{listed(names)} {what} that this job needs. This command deletes what an earlier job of this name left"
+        f" behind: `{removal(job.namespace, job.name, job.uid)}`."
     )
 
 
@@ -247,6 +259,6 @@ def _full_size(obs: Observation, grant: Grant | None) -> tuple[bool, Reason]:
         return condition.status == "True", Reason(condition.reason, condition.message)
     failed = obs.status.failed_size
     if failed and obs.is_in_backoff:
-        return False, Reason(SizeReason.SCALE_UP_FAILED, failed.reason)
+        return False, Reason(SizeReason.SCALE_UP_FAILED, _why_in_backoff(obs, failed))
     assert grant is not None, "only suspended, backing-off and unreadable jobs have no grant"
     return grant.size_reason.code == SizeReason.AT_MAXIMUM, grant.size_reason

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from elastic_api.pod_names import pod_name
 from elastic_api.status import MAX_LISTED_PODS, JobStatus, PodStatus
 from elastic_api.template import nproc_of
 from elastic_operator.plan.facts.decisions import CreatePod
@@ -68,8 +67,9 @@ def with_created(status: JobStatus, job: Job, creates: Sequence[CreatePod], pods
 def _created(job: Job, create: CreatePod, pod: OwnPod | None) -> PodStatus:
     if pod is not None and pod.incarnation == create.incarnation:
         return _pod_status(pod, None, leaves=False)
-    name = pod_name(job.name, create.role, create.index)
-    return PodStatus(name=name, role=create.role, index=create.index, node=create.node, phase="Pending")
+    return PodStatus(
+        name=create.pod_name(job.name), role=create.role, index=create.index, node=create.node, phase="Pending"
+    )
 
 
 def _resizing(status: JobStatus) -> bool:

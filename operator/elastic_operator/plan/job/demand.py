@@ -8,8 +8,9 @@ from math import inf
 
 from elastic_api.pod_names import parse_pod_name
 from elastic_api.status import ConditionType, Retry, RetryCause
-from elastic_operator.plan.facts.allocation_inputs import FailedSize, JobDemand, JobShape, Member, NodeRequest
+from elastic_operator.plan.facts.demand import FailedSize, JobDemand, Member, NodeRequest
 from elastic_operator.plan.facts.pod_shape import excluding_nodes
+from elastic_operator.plan.facts.requirements import JobShape
 from elastic_operator.plan.facts.resize_cost import has_grown, resize_cost
 from elastic_operator.plan.facts.times import seconds
 from elastic_operator.plan.job.observation import Observation
@@ -43,7 +44,7 @@ def demand_of(obs: Observation, shape: JobShape) -> JobDemand:
         changed_at=seconds(status.history[0].time) if has_grown(status) and status.history else None,
         failed=_failed_size(failed, shape),
         may_preempt_at=may_preempt_at(failed),
-        wants=obs.wants_pods and not (obs.finishing and not obs.members),
+        wants_pods=obs.wants_pods and not (obs.finishing and not obs.members),
         preemptible=spec.preemptible,
         running_since=seconds(status.turn_started or status.running_since) or None,
         waiting_since=_since_not(obs, ConditionType.ADMITTED, ConditionType.SUSPENDED),

@@ -13,6 +13,7 @@ from dataclasses import replace
 from elastic_api.status import JobStatus
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import OwnPod
+from elastic_operator.plan.facts.text import joined
 from elastic_operator.plan.facts.times import seconds, status_time
 from elastic_operator.plan.job.failures import (
     count_failure,
@@ -117,7 +118,7 @@ def _replace_failed_master(obs: Observation, master: OwnPod, now: float) -> Obse
     if obs.status.finished:
         return obs
     if not obs.members:
-        event = Event("NewIncarnation", f"{text}; all pods are replaced after {wait} s.", "Warning")
+        event = Event("NewIncarnation", f"{text} All pods are replaced after {wait} s.", "Warning")
         return replace_all(obs, end_incarnation(obs.status), event)
     status = next_master(obs.status, now)
     status = status.model_copy(update={"replicas": len(others)})
@@ -133,5 +134,5 @@ def _had_master(obs: Observation) -> bool:
 
 
 def _replaced(why: str, status: JobStatus) -> Event:
-    text = f"{why.rstrip('.')}. The operator creates master {status.master_epoch}. The other pods stay."
+    text = joined(why, f"The operator creates master {status.master_epoch}.", "The other pods stay.")
     return Event("MasterReplaced", text, "Warning")

@@ -10,6 +10,7 @@ from elastic_api.status import JobStatus, LastFailure, Retry, RetryCause, Traini
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.pod_order import master_first
+from elastic_operator.plan.facts.text import sentence
 from elastic_operator.plan.facts.times import doubled, end_of_wait, seconds, status_time
 from elastic_operator.plan.facts.waits import MAX_BACKOFF_SECONDS
 from elastic_operator.plan.job.observation import Observation, end_incarnation, fail, present_pods, replace_all
@@ -45,7 +46,7 @@ def give_up_after_failure(obs: Observation, now: float) -> Observation:
     obs, text, wait = count_failure(obs, failed[0], now)
     if obs.status.finished:
         return obs
-    event = Event("NewIncarnation", f"{text}; all pods are replaced after {wait} s.", "Warning")
+    event = Event("NewIncarnation", f"{text} All pods are replaced after {wait} s.", "Warning")
     return replace_all(obs, end_incarnation(obs.status), event)
 
 
@@ -92,12 +93,12 @@ def fail_if_not_retryable(obs: Observation, failed: Sequence[OwnPod], now: float
     """The observation with the job's end, if one of these pods reports that another try would fail, too; else None."""
     last = next((pod for pod in failed if pod.main.exit_code == EXIT_DO_NOT_RETRY), None)
     if last is not None:
-        return fail(obs, now, "RestartLimitReached", last.main.message.strip() or describe_failure(last))
+        return fail(obs, now, "RestartLimitReached", sentence(last.main.message) or describe_failure(last))
     final = obs.spec.recovery.final_exit_codes
     last = next((pod for pod in failed if not pod.main.is_consequence and _exit_code(pod) in final), None)
     if last is None or _group_had_just_changed(obs, _known_at(last, now)):
         return None
-    return fail(obs, now, "FinalExitCode", f"{describe_failure(last)} (one of recovery.finalExitCodes)")
+    return fail(obs, now, "FinalExitCode", f"{describe_failure(last)} The exit code is one of recovery.finalExitCodes.")
 
 
 def _exit_code(pod: OwnPod) -> int | None:
@@ -115,9 +116,9 @@ def _exit_code(pod: OwnPod) -> int | None:
 def too_many_in_all(obs: Observation, failures: int) -> str:
     """A sentence if there were more failures than `maxRestarts` allows; else ""."""
     most = obs.spec.recovery.max_restarts
-    return (
-        f"failure {failures} in all, and recovery.maxRestarts is {most}" if most is not None and failures > most else ""
-    )
+    if most is None or failures <= most:
+        return ""
+    return f"The job has failed {failures} times in all, and recovery.maxRestarts is {most}."
 
 
 NO_PROGRESS_MARKS: dict[str, object] = {"checkpoint_at_failure": None, "step_at_failure": None}
@@ -159,7 +160,7 @@ def _progress_marks(status: JobStatus) -> dict[str, object]:
 def count_failure(obs: Observation, first: OwnPod, now: float) -> tuple[Observation, str, int]:
     """The job after that pod's failure: ended if there were too many (15), else to be tried again.
 
-    Returns also the sentence for the event, and how many seconds to wait.
+    Returns also the sentences for the event, and how many seconds to wait.
     """
     what = describe_failure(first)
     counts = not _group_had_just_changed(obs, _known_at(first, now))
@@ -174,13 +175,21 @@ def count_failure(obs: Observation, first: OwnPod, now: float) -> tuple[Observat
     }
     status = obs.status.model_copy(update=update)
     limit = obs.spec.recovery.max_failures_without_progress
-    over = f"failure {failures} in a row" if failures >= max(1, limit) else too_many_in_all(obs, in_all)
+    in_a_row = f"This is failure {failures} in a row without progress"
+    is_last = failures >= max(1, limit)
+    over = (
+        f"{in_a_row}, and recovery.maxFailuresWithoutProgress is {limit}." if is_last else too_many_in_all(obs, in_all)
+    )
     if counts and over:
-        return fail(replace(obs, status=status), now, "RestartLimitReached", f"{what} ({over})"), "", 0
+        return fail(replace(obs, status=status), now, "RestartLimitReached", f"{what} {over}"), "", 0
     wait = doubled(1, MAX_BACKOFF_SECONDS, attempt)
-    retry = Retry(reason=f"{what}.", not_before=end_of_wait(now + wait), attempt=attempt, cause=RetryCause.POD_FAILED)
-    kind = f"Failure {failures} of {max(1, limit)}" if counts else "Not counted as a failure (the group just changed)"
-    return replace(obs, status=status.model_copy(update={"retry": retry})), f"{what}. {kind}", wait
+    retry = Retry(reason=what, not_before=end_of_wait(now + wait), attempt=attempt, cause=RetryCause.POD_FAILED)
+    kind = (
+        f"{in_a_row}; the job ends at {max(1, limit)}."
+        if counts
+        else "It does not count as a failure, because pods joined or left shortly before."
+    )
+    return replace(obs, status=status.model_copy(update={"retry": retry})), f"{what} {kind}", wait
 
 
 def _attempts(status: JobStatus) -> int:
@@ -189,9 +198,9 @@ def _attempts(status: JobStatus) -> int:
 
 
 def describe_failure(pod: OwnPod) -> str:
-    """One failed pod in words: its name, how it failed, and the end of its message."""
+    """A sentence on one failed pod: its name, how it failed, and the end of its message."""
     detail = f": {pod.main.message.strip()}" if pod.main.message.strip() else ""
-    return f"{pod.name} {short_failure(pod)}{detail}"
+    return sentence(f"{pod.name} {short_failure(pod)}{detail}")
 
 
 def short_failure(pod: OwnPod) -> str:

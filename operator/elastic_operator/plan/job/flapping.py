@@ -71,10 +71,10 @@ def why_held(status: JobStatus) -> str:
     lately = _since(status, seconds(until) - HELD_SECONDS - FLAPPING_WINDOW_SECONDS)
     sizes = [change.to for change in lately if seconds(change.time) <= began][-MAX_CHANGES - 2 :]
     return (
-        f"Its size was changed again and again ({', '.join(map(str, sizes))} pods) though nothing changed from outside."
-        f" The job keeps its size until {rfc3339(until)}, but the operator still evicts its pods for others that"
-        " are entitled to their GPUs. An edit of the job ends this at once. If this happens again, report it with the"
-        " output of `elastic-operator snapshot`."
+        f"The job's size was changed again and again ({', '.join(map(str, sizes))} pods) though nothing changed"
+        f" from outside. The job keeps its size until {rfc3339(until)}, but the operator still evicts its pods for"
+        " others that are entitled to their GPUs. An edit of the job ends this at once. If this happens"
+        " again, report it with the output of `elastic-operator snapshot`."
     )
 
 

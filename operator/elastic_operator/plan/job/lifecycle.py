@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from elastic_api.status import ConditionType
 from elastic_operator.plan.facts.decisions import Event
-from elastic_operator.plan.facts.text import Reason, pods
+from elastic_operator.plan.facts.text import Reason, pods_are
 from elastic_operator.plan.facts.times import seconds, status_time
 from elastic_operator.plan.job.active_time import active_for, uses_nodes
 from elastic_operator.plan.job.failures import NO_FAILURES, NO_PROGRESS_MARKS, has_progressed, was_deleted_before_exit
@@ -40,7 +40,14 @@ def fail_after_deadline(obs: Observation, now: float) -> Observation:
     left = limit - active_for(obs.status, holds=holds, now=now)
     if left > 0:
         return replace(obs, requeue_at=(*obs.requeue_at, now + left)) if holds else obs
-    return fail(obs, now, "DeadlineExceeded", f"activeDeadlineSeconds ({limit}) passed; raise it to run longer.")
+    return fail(obs, now, "DeadlineExceeded", _deadline_passed(limit))
+
+
+def _deadline_passed(limit: int) -> str:
+    return (
+        f"The job has had pods on nodes for its activeDeadlineSeconds ({limit}). To run it longer, create it again with"
+        " a larger value."
+    )
 
 
 def complete_on_success(obs: Observation, now: float) -> Observation:
@@ -60,8 +67,8 @@ def suspend(obs: Observation, now: float) -> Observation:
     """Release all pods of a suspended job. Its next pods are of another incarnation."""
     if not obs.spec.suspend or not obs.members:
         return obs
-    status = add_change(obs.status, now, len(obs.members), 0, "Suspended", "spec.suspend is true")
-    event = Event("ScaledDown", f"Suspended: {pods(len(obs.members))} stopped.")
+    status = add_change(obs.status, now, len(obs.members), 0, "Suspended", "spec.suspend is true.")
+    event = Event("ScaledDown", f"{pods_are(len(obs.members))} deleted, because spec.suspend is true.")
     return replace_all(obs, end_incarnation(status, target_replicas=0, **NO_WAITS, **NO_PROGRESS_MARKS), event)
 
 
@@ -70,7 +77,7 @@ def replace_outdated_pods(obs: Observation, now: float) -> Observation:
     wanted = obs.job.fingerprints
     if not any(pod.template and pod.template != wanted.get(pod.role, pod.template) for pod in obs.members):
         return obs
-    status = add_change(obs.status, now, len(obs.members), 0, "Suspended", "the template was changed")
+    status = add_change(obs.status, now, len(obs.members), 0, "Suspended", "The template was changed.")
     event = Event("NewIncarnation", "The template was changed while the job was suspended; all pods are replaced.")
     return replace_all(obs, end_incarnation(status, target_replicas=0, **NO_WAITS, **NO_PROGRESS_MARKS), event)
 
@@ -107,16 +114,27 @@ def _forgets(obs: Observation, now: float, since: float, **fields: object) -> Ob
     return replace(obs, status=obs.status.model_copy(update=fields))
 
 
+def _waits_without_pods(obs: Observation) -> bool:
+    """Whether the job has no pods, and a size of it has failed."""
+    failed = obs.status.failed_size
+    return failed is not None and failed.size is not None and not obs.members
+
+
+def edit_ends_backoff(obs: Observation) -> bool:
+    """Whether the next edit ends the wait after a failed size (136)."""
+    return _waits_without_pods(obs) and (obs.status.waits_ended_by_edits or 0) < MAX_WAITS_ENDED
+
+
 def end_backoff_after_edit(obs: Observation, now: float) -> Observation:  # noqa: ARG001 - a rule like the others
     """End the wait after a failed size, if a job without pods was edited or suspended (136).
 
     Only a few edits have this effect, until the job has run for a while. Otherwise a program that keeps editing a job
     which cannot start would make the job create pods and hold GPUs forever.
     """
-    failed, ended = obs.status.failed_size, obs.status.waits_ended_by_edits or 0
-    if failed is None or failed.size is None or obs.members or obs.job.generation == obs.status.observed_generation:
+    ended = obs.status.waits_ended_by_edits or 0
+    if not _waits_without_pods(obs) or obs.job.generation == obs.status.observed_generation:
         return obs
-    if ended >= MAX_WAITS_ENDED:
+    if not edit_ends_backoff(obs):
         text = (
             f"The back-off continues. {ended} edits have already ended a back-off since the job last ran for ten"
             " minutes; further edits do not."

@@ -120,7 +120,7 @@ def _is_excused(obs: Observation, lost: int, now: float) -> bool:
     if node_is_lost(obs) or any(map(has_failed, gone)):
         return False
     known, refused = remembered(obs.status, now), refused_by(obs)
-    if refused and "avoidedNodes" in obs.job.pruned_status_fields:
+    if refused and "avoidedNodes" in obs.job.context.pruned_status_fields:
         return False
     if len(known.keys() | refused.keys()) > MAX_AVOIDED:
         return False
@@ -169,7 +169,7 @@ def _wait_if_repeated(status: JobStatus, now: float, why: str, *, reasons: tuple
     if excused or before < 2:
         return status
     wait = doubled(1, MAX_BACKOFF_SECONDS, before)
-    why = f"{before + 1} losses in two minutes. {why}"
+    why = f"There were {before + 1} losses in two minutes. {why}"
     retry = Retry(reason=why, not_before=end_of_wait(now + wait), attempt=before, cause=RetryCause.POD_LOST)
     return status.model_copy(update={"retry": retry})
 
@@ -199,7 +199,7 @@ def _why_lost(obs: Observation, lost: int) -> str:
     listed = [p.name for p in obs.status.pods if p.name not in alive and p.phase in ("Pending", "Running")]
     names = list(dict.fromkeys([*causes, *listed]))[:lost]
     texts = [f"{name} ({causes[name]})" if causes.get(name) else name for name in names]
-    why = f"Lost {', '.join(texts) or 'a pod'}; not counted as a failure."
+    why = f"The job lost {', '.join(texts) or 'a pod'}. This does not count as a failure."
     if node_is_lost(obs) and obs.survivors is not None and trains_on(obs.job, obs.survivors):
         return f"{why} A group of {pods(len(obs.survivors.pods))} trains on without that node, and is kept."
     return why

@@ -51,4 +51,4 @@ def _without(grant: Grant, worker: OwnPod) -> Grant:
     text = f"{worker.name} is deleted to make room for a new master; no other node has room for the master."
     why = Reason(grant.size_reason.code, text)
     without = Assignment(assignment.replicas - 1, kept, released, assignment.create)
-    return replace(grant, assignment=without, size_reason=why)
+    return replace(grant, assignment=without, size_reason=why, only_for_foreign_pods=False)

@@ -195,11 +195,11 @@ def _is_of(reported: GroupChange, change: Change) -> bool:
 
 def _formed(report: GroupReport, latest: GroupChange | None) -> Event:
     processes = "1 process" if report.world_size == 1 else f"{report.world_size} processes"
-    parts = [f"Generation {report.generation}: {pods(len(report.members))}, {processes}"]
-    if latest is not None:
-        parts.append(f"because of {latest.reason}")
-        if latest.pause_seconds is not None:
-            parts.append(f"no step for {latest.pause_seconds:g} s")
-        if latest.lost_steps:
-            parts.append("1 step is repeated" if latest.lost_steps == 1 else f"{latest.lost_steps} steps are repeated")
-    return Event("GenerationFormed", "; ".join(parts) + ".")
+    because = f" because of {latest.reason}" if latest is not None else ""
+    texts = [f"Generation {report.generation} has formed{because}: {pods(len(report.members))} with {processes}."]
+    if latest is not None and latest.pause_seconds is not None:
+        texts.append(f"No step ran for {latest.pause_seconds:g} s.")
+    if latest is not None and latest.lost_steps:
+        steps = "1 step is" if latest.lost_steps == 1 else f"{latest.lost_steps} steps are"
+        texts.append(f"{steps} repeated.")
+    return Event("GenerationFormed", " ".join(texts))

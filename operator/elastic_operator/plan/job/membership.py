@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from elastic_api.job import JobSpec
-from elastic_api.pod_names import pod_name
 from elastic_operator.plan.facts.decisions import Membership, Slot
 from elastic_operator.plan.job.observation import Observation, master_of
 
@@ -48,7 +47,7 @@ def first_membership(obs: Observation, release: Collection[str], slots: Sequence
     if spec is None or not spec.is_elastic:
         return ""
     remaining = [(pod.name, pod.uid) for pod in obs.members if pod.uid not in release]
-    coming = [(pod_name(obs.job.name, slot.role, slot.index), "") for slot in slots]
+    coming = [(slot.pod_name(obs.job.name), "") for slot in slots]
     return _text(1, _content(spec, [*remaining, *coming]))
 
 

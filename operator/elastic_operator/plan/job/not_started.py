@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from elastic_api.status import ConditionType, RetryCause
 from elastic_operator.plan.facts.job import STARTS, OwnPod
-from elastic_operator.plan.facts.text import Reason
+from elastic_operator.plan.facts.text import Reason, sentence
 from elastic_operator.plan.job.observation import Observation, set_condition
 from elastic_operator.plan.job.unplaceable import back_off, is_awaited
 
@@ -61,10 +61,12 @@ def _start_seconds(obs: Observation, pod: OwnPod) -> int:
 def _why_not_started(obs: Observation, due: list[OwnPod]) -> str:
     """A sentence with the first pod, the container and the reason."""
     pod, main = due[0], due[0].main
-    more = f" ({len(due) - 1} more have not started)" if len(due) > 1 else ""
+    others = len(due) - 1
+    more = f" ({others} more {'has' if others == 1 else 'have'} not started)" if others else ""
     if main.waiting_reason in STARTS:
-        why = f"{main.waiting_reason or 'ContainerCreating'}. Its events say more: kubectl describe pod {pod.name}"
+        why = f"{main.waiting_reason or 'ContainerCreating'}. Its events say more (kubectl describe pod {pod.name})"
     else:
         why = f"{main.waiting_reason}: {main.waiting_message}".rstrip(": ")
     container = f"container {main.waiting_container}: " if main.waiting_container else ""
-    return f"{pod.name} has not started on node {pod.node} in {_start_seconds(obs, pod)} s{more}: {container}{why}"
+    text = f"{pod.name} has not started on node {pod.node} in {_start_seconds(obs, pod)} s{more}: {container}{why}"
+    return sentence(text)

@@ -40,7 +40,7 @@ class Observation:
     survivors: Survivors | None = None
     """The pods of a Torchrun job whose logs are read, to see whether they train on (146)."""
     avoided: Mapping[str, str] = field(default_factory=dict)
-    """Nodes on which no pod is created now, with reason and time in words (137)."""
+    """Nodes on which no pod is created now, each with a sentence that says why and until when (137)."""
     no_pods_before: float = 0.0
     """No pods are created before this time."""
     is_in_backoff: bool = False
@@ -61,11 +61,9 @@ class Observation:
         return self.job.spec
 
     def deletion(self, pod: OwnPod, reason: str) -> DeletePod:
-        """The deletion of that pod, for that reason in words."""
         return DeletePod(pod, reason, force=pod.node in self.lost_nodes)
 
     def of_ended_incarnation(self, pod: OwnPod) -> DeletePod:
-        """The deletion of a pod whose incarnation is over."""
         return self.deletion(pod, f"incarnation {pod.incarnation} is over")
 
     @property

@@ -21,6 +21,7 @@ from elastic_operator.plan.job.losses import record_lost_pods
 from elastic_operator.plan.job.lost_nodes import find_lost_nodes
 from elastic_operator.plan.job.not_started import delete_pods_not_started
 from elastic_operator.plan.job.observation import Observation
+from elastic_operator.plan.job.resize import record_unwritten_evictions
 from elastic_operator.plan.job.unplaceable import (
     back_off_after_rejection,
     delete_rejected_pods,
@@ -83,6 +84,7 @@ _TORCHRUN = (
     hold_if_flapping,
     warn,
     recreate_misplaced_pods,
+    record_unwritten_evictions,
     record_lost_pods,
     delete_rejected_pods,
     back_off_after_rejection,
@@ -101,6 +103,7 @@ _ELASTIC = (
     hold_if_flapping,
     warn,
     recreate_misplaced_pods,
+    record_unwritten_evictions,
     elastic_rules.record_lost_pods,
     elastic_rules.end_without_master,
     delete_rejected_pods,

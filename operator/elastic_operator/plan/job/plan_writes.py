@@ -8,7 +8,7 @@ from dataclasses import replace
 from elastic_api.status import JobStatus
 from elastic_operator.plan.facts.decisions import CreatePod, DeletePod, Grant, Plan, Route
 from elastic_operator.plan.facts.job import OwnPod
-from elastic_operator.plan.facts.pod_order import leaving_order
+from elastic_operator.plan.facts.pod_order import release_order
 from elastic_operator.plan.job.conditions import with_conditions
 from elastic_operator.plan.job.counts import with_counts
 from elastic_operator.plan.job.observation import Observation
@@ -27,8 +27,10 @@ def make_plan(
     """The plan with these deletions and creations, and the status that follows from them and from the observation."""
     obs = replace(obs, planned_deletions=frozenset(pod.uid for pod in deletes))
     status = _for_older_crd(
-        with_conditions(replace(obs, status=with_counts(obs, now)), grant, now), obs.job.pruned_status_fields
+        with_conditions(replace(obs, status=with_counts(obs, now)), grant, now), obs.job.context.pruned_status_fields
     )
+    if status == obs.job.status:
+        status = obs.job.status  # a leader keeps the statuses of all jobs and of their last plans: one object (191)
     due = (*obs.requeue_at, *scheduler_deadlines(obs), obs.no_pods_before, grant.requeue_at if grant else None)
     wakes = [w for w in due if w and w > now]
     return Plan(
@@ -59,7 +61,7 @@ def deletes_of(obs: Observation) -> tuple[DeletePod, ...]:
 
 def deletes_of_released(pods: Iterable[OwnPod], release: Collection[str], why: str) -> tuple[DeletePod, ...]:
     """The deletions of the released pods (uids): highest worker index first, the master last."""
-    return tuple(DeletePod(pod, why) for pod in leaving_order(pod for pod in pods if pod.uid in release))
+    return tuple(DeletePod(pod, why) for pod in release_order(pod for pod in pods if pod.uid in release))
 
 
 def reclaimed(obs: Observation, grant: Grant | None) -> tuple[DeletePod, ...]:

@@ -21,7 +21,10 @@ def pods_to_create(obs: Observation, slots: Iterable[Slot], *, membership: str =
     nnodes = next((pod.nnodes for pod in obs.members if pod.nnodes), None) or frozen_nnodes(obs.job.spec)
     return tuple(
         CreatePod(
-            slot,
+            slot.role,
+            slot.index,
+            slot.node,
+            slot.ready,
             obs.status.incarnation,
             nnodes,
             obs.status.master_epoch or 0,

@@ -10,8 +10,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from elastic_api.status import ConditionType, JobStatus, Phase
-from elastic_operator.plan.facts.allocation_inputs import JobDemand
 from elastic_operator.plan.facts.decisions import Plan
+from elastic_operator.plan.facts.demand import JobDemand
 from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.observation import add_change, end_incarnation, set_condition
@@ -44,6 +44,9 @@ def plan_in_quarantine(job: Job, release: Collection[str], now: float) -> Plan:
     error = Reason(Phase.INTERNAL_ERROR, job.quarantine.message)
     status = set_condition(job.status, ConditionType.READY, "False", error, job.generation, now)
     if deletes:
+        leave = {deletion.uid for deletion in deletes if deletion.pod.role == ROLE_WORKER}
+        listed = [p.model_copy(update={"phase": "Terminating"}) if p.uid in leave else p for p in status.pods]
+        status = status.model_copy(update={"pods": listed})
         status = _of_size(status, len(job.active_pods) - len(deletes), why, now)
     return Plan(status=status, write_status_first=bool(deletes), deletes=deletes)
 

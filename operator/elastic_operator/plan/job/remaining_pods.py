@@ -13,8 +13,9 @@ from math import inf
 
 from elastic_api.job import CleanPodPolicy
 from elastic_api.status import ConditionType
-from elastic_operator.plan.facts.allocation_inputs import FailedSize, JobDemand, JobShape, Member, PodShape
+from elastic_operator.plan.facts.demand import FailedSize, JobDemand, Member, PreemptionBar
 from elastic_operator.plan.facts.job import Job, OwnPod
+from elastic_operator.plan.facts.requirements import JobShape, PodShape
 from elastic_operator.plan.facts.team import Flavor
 from elastic_operator.plan.job.observation import Observation
 from elastic_worker.contract import ROLE_MASTER
@@ -67,7 +68,7 @@ def frozen_demand(demand: JobDemand) -> JobDemand:
         node_request=None,
         undelayed_size=count,
         failed=NEVER_LARGER,
-        may_preempt=False,
+        preemption_bar=PreemptionBar.GETS_NO_PODS,
     )
 
 
@@ -95,7 +96,7 @@ def demand_of_pods(job: Job, pods: Sequence[OwnPod], flavor: str) -> JobDemand:
         is_admitted=True,
         undelayed_size=len(pods),
         failed=NEVER_LARGER,
-        may_preempt=False,
+        preemption_bar=PreemptionBar.GETS_NO_PODS,
     )
 
 
@@ -112,8 +113,7 @@ def flavor_in_use(
 
 
 def member_of(pod: OwnPod) -> Member:
-    """The live pod as a member."""
-    return Member.from_load(pod.uid, pod.role, pod.index, pod.node, pod)
+    return Member.at(pod.uid, pod, pod)
 
 
 def _shape_of(pod: OwnPod) -> PodShape:

@@ -1,15 +1,17 @@
-"""Records a change of a job's size in its status and an event, before pods are deleted for it (25)."""
+"""Records a change of a job's size in its status and an event, in most cases before pods are deleted for it (25)."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import floor
 
 from elastic_api.status import SizeReason
 from elastic_operator.plan.facts.decisions import Event, Grant
-from elastic_operator.plan.facts.text import Reason, listed, names_of, pods
+from elastic_operator.plan.facts.job import listed_workers
+from elastic_operator.plan.facts.text import Reason, listed, names_of, pods, pods_are
 from elastic_operator.plan.facts.times import seconds, status_time
-from elastic_operator.plan.job.observation import Observation, add_change, end_incarnation
+from elastic_operator.plan.job.observation import Observation, add_change, end_incarnation, master_of
 
 
 def restart_if_needed(obs: Observation, grant: Grant) -> Observation:
@@ -56,7 +58,8 @@ def _is_starting(obs: Observation) -> bool:
 
 
 def record_change(obs: Observation, grant: Grant, now: float) -> Observation:
-    """Record a new target in the history, with an event. Shrinking is written down before it is done.
+    """Record a new target in the history, with an event. Shrinking is written down before it is done, unless all pods
+    are evicted for foreign pods (203).
 
     Growth is written down later (25): a replica that finds the new pods, but not the status, makes the same decision
     again, and no pod waits for a write.
@@ -74,23 +77,26 @@ def record_change(obs: Observation, grant: Grant, now: float) -> Observation:
         needs_nodes = grant.size_reason.code == SizeReason.WAITING_FOR_NODES
         update["start_time"] = status.start_time or status_time(now)
         update["turn_started"] = None if needs_nodes else status_time(now)
-        reason, event = "Started", Event("ScaledUp", f"Starts with {pods(after)}.")
+        reason, event = "Started", Event("ScaledUp", f"The job starts with {pods(after)}.")
         if needs_nodes:
             reason, event = SizeReason.WAITING_FOR_NODES, Event(SizeReason.WAITING_FOR_NODES, grant.message)
     elif after > before:
         update["resizes"] = status.resizes + 1
-        reason, event = "ScaledUp", Event("ScaledUp", f"Grows from {before} to {pods(after)}.")
+        reason, event = "ScaledUp", Event("ScaledUp", f"The job grows from {before} to {pods(after)}.")
     else:
         update["resizes"] = status.resizes + (1 if planned else 0)
         reason, why = why_smaller(grant)
-        what = "Preempted:" if after == 0 and grant.preemptors else f"Shrinks from {before} to {pods(after)}:"
-        event = Event(reason, f"{what} {why}")
+        is_preempted = after == 0 and grant.preemptors
+        what = "The job is preempted" if is_preempted else f"The job shrinks from {before} to {pods(after)}"
+        event = Event(reason, f"{what}: {why}")
     if after > before and grant.victim_jobs:
-        event = Event("QuotaReclaimed", f"{event.message} {listed(names_of(grant.victim_jobs))} give up pods for it.")
+        give = "gives" if len(grant.victim_jobs) == 1 else "give"
+        victims = f"{listed(names_of(grant.victim_jobs))} {give} up pods for it."
+        event = Event("QuotaReclaimed", f"{event.message} {victims}")
     message = event.message if grant.preemptors or grant.victim_jobs else grant.message
     withdrawn = after < before and not planned
     status = add_change(status.model_copy(update=update), now, before, after, reason, message, excused=withdrawn)
-    write_first = obs.write_status_first or after < before
+    write_first = obs.write_status_first or (after < before and not _is_found_again(obs, grant))
     return replace(obs, status=status, write_status_first=write_first, events=(*obs.events, event))
 
 
@@ -113,14 +119,52 @@ def _record_exchange(obs: Observation, grant: Grant, now: float) -> Observation:
     return replace(obs, status=status, events=(*obs.events, Event(*why)))
 
 
+def record_unwritten_evictions(obs: Observation, now: float) -> Observation:
+    """Record pods that were evicted for foreign pods before the status said so: the write failed, or the leader ended
+    (203). The pods are not lost.
+
+    Without a master the rules about lost masters apply.
+    """
+    evicted = {pod.uid: obs.job.context.evicted_for.get(pod.uid or "") for pod in obs.status.pods}
+    preemptors = [name for name in evicted.values() if name is not None]
+    if not preemptors or master_of(obs) is None or obs.finishing:
+        return obs
+    before = obs.status.target_replicas
+    why = _reclaimed(len(preemptors), sorted(set(preemptors)))
+    update = {
+        "pods": [pod for pod in obs.status.pods if evicted[pod.uid] is None],
+        "replicas": obs.status.replicas - len(preemptors),
+        "target_replicas": before - len(preemptors),
+        "resizes": obs.status.resizes + 1,
+    }
+    after = before - len(preemptors)
+    status = add_change(obs.status.model_copy(update=update), now, before, after, *why)
+    event = Event(why.code, f"The job shrinks from {before} to {pods(after)}: {why.message}")
+    return replace(obs, status=status, events=(*obs.events, event))
+
+
+def _is_found_again(obs: Observation, grant: Grant) -> bool:
+    """Whether a later leader finds out why the pods are gone, even if the status does not say so
+    (`record_unwritten_evictions`): the job keeps its master, and the status lists each of these workers.
+    """
+    if not grant.only_for_foreign_pods or master_of(obs) is None or obs.to_delete or obs.status.pods_not_listed:
+        return False
+    return listed_workers(obs.status).issuperset(grant.assignment.release)
+
+
 def why_smaller(grant: Grant) -> Reason:
     """The reason of the smaller size: the preemptors, if there are any."""
     if not grant.preemptors:
         return Reason("ScaledDown", grant.message)
-    deleted, which = len(grant.assignment.release), "which is" if len(grant.preemptors) == 1 else "which are"
-    what = (
-        f"{pods(deleted)} {'is' if deleted == 1 else 'are'} evicted for {listed(names_of(grant.preemptors))}, {which}"
-    )
+    released = len(grant.assignment.release)
     if grant.reclaimed:
-        return Reason("QuotaReclaimed", f"{what} entitled to the GPUs.")
-    return Reason("PreemptedByJob", f"{what} next in the team.")
+        return _reclaimed(released, names_of(grant.preemptors))
+    come = "comes" if len(grant.preemptors) == 1 else "come"
+    what = f"{pods_are(released)} evicted for {listed(names_of(grant.preemptors))}"
+    return Reason("PreemptedByJob", f"{what}, which {come} before this job in the team.")
+
+
+def _reclaimed(evicted: int, preemptors: Sequence[str]) -> Reason:
+    are = "is" if len(preemptors) == 1 else "are"
+    what = f"{pods_are(evicted)} evicted for {listed(preemptors)}, which {are} entitled to the GPUs."
+    return Reason("QuotaReclaimed", what)

@@ -37,8 +37,8 @@ def still_training(job: Job, status: JobStatus, due: Mapping[str, float], now: f
 
 
 def fresh_until(job: Job, now: float) -> float:
-    """Until when the master's last answer counts; -inf if it is not asked. If it is about to be asked, it has as long
-    to answer.
+    """The end of validity (epoch seconds) of the master's last answer; -inf if it is not polled. A master that is about
+    to be polled has FRESH_SECONDS to answer.
     """
     answered_at = job.feedback.last_answer_at
     if answered_at is None:

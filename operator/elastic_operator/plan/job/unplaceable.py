@@ -14,7 +14,7 @@ from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.futility_backoff import backoff_seconds
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.pod_order import master_in
-from elastic_operator.plan.facts.text import listed
+from elastic_operator.plan.facts.text import joined, listed, sentence
 from elastic_operator.plan.facts.times import doubled, end_of_wait, seconds
 from elastic_operator.plan.facts.waits import UNSCHEDULABLE_SECONDS, WAITS
 from elastic_operator.plan.job.elastic_rules import next_master
@@ -36,7 +36,7 @@ def recreate_misplaced_pods(obs: Observation, now: float) -> Observation:
         return obs
     them = "this pod, which" if len(going) == 1 else "these pods, which"
     again = f"The operator creates {them} had not started, elsewhere."
-    text = f"{listed([pod.name for pod in going])}: {why[going[0].uid]}. {again}"
+    text = joined(f"{listed([pod.name for pod in going])} cannot start: {why[going[0].uid]}", again)
     event, staying = Event("PodsPlannedAnew", text), tuple(pod for pod in obs.members if pod.uid not in why)
     counted = len(reported(obs)) - len(reported(replace(obs, members=staying)))
     names = {pod.name for pod in going}
@@ -61,7 +61,8 @@ def delete_rejected_pods(obs: Observation, now: float) -> Observation:  # noqa: 
         return obs
     if len(obs.members) >= obs.spec.minimum and master_of(obs) is not None:
         return obs
-    event = Event("ScaleUpBlocked", f"{obs.job.needs_edit} The job's other pods are deleted.", "Warning")
+    text = joined(obs.job.needs_edit, "The job's other pods are deleted, because they are fewer than its minimum.")
+    event = Event("ScaleUpBlocked", text, "Warning")
     return replace_all(obs, end_incarnation(obs.status, target_replicas=0), event)
 
 
@@ -95,7 +96,7 @@ def delete_unschedulable_pods(obs: Observation, now: float) -> Observation:
     if _requests_nodes(obs, due[0]):
         why = f"No node was added within {_patience(obs, due[0]):.0f} s for {due[0].name}: {due[0].unschedulable}"
         return back_off(obs, now, staying, RetryCause.NODES_NOT_PROVISIONED, why)
-    why = f"the scheduler cannot place {due[0].name}: {due[0].unschedulable}"
+    why = f"The scheduler cannot place {due[0].name}: {due[0].unschedulable}"
     return back_off(obs, now, staying, RetryCause.UNSCHEDULABLE, why)
 
 
@@ -151,7 +152,7 @@ def back_off(obs: Observation, now: float, staying: tuple[OwnPod, ...], cause: R
     starts_over = size < (1 if unplaced else obs.spec.minimum) or not (has_master or awaits_master)
     for_nodes = cause is RetryCause.NODES_NOT_PROVISIONED
     failed = Retry(
-        reason=why,
+        reason=sentence(why),
         not_before=end_of_wait(now + wait),
         attempt=attempt,
         size=None if for_nodes else 1 if starts_over else size + 1,
@@ -159,7 +160,7 @@ def back_off(obs: Observation, now: float, staying: tuple[OwnPod, ...], cause: R
         cause=cause,
     )
     status = obs.status.model_copy(update={"failed_size": failed, "replicas": len(staying)})
-    event = Event("ScaleUpBlocked", f"{why.rstrip('.')}. The operator retries in {wait:.0f} s.", "Warning")
+    event = Event("ScaleUpBlocked", joined(why, f"The operator retries in {wait:.0f} s."), "Warning")
     if starts_over:
         return replace_all(obs, end_incarnation(status, target_replicas=0), event)
     to_delete = (*obs.to_delete, *(obs.deletion(pod, why) for pod in obs.members if pod not in staying))

@@ -11,7 +11,7 @@ from dataclasses import replace
 from elastic_api.status import ConditionType, RetryCause, SizeReason, Truth
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import SET_BY_OPERATOR
-from elastic_operator.plan.facts.text import Reason, listed
+from elastic_operator.plan.facts.text import Reason, listed, sentence
 from elastic_operator.plan.job.flapping import why_held
 from elastic_operator.plan.job.master_report import report_of
 from elastic_operator.plan.job.observation import Observation, set_condition
@@ -31,7 +31,7 @@ KINDS = (
 
 def warn(obs: Observation, now: float) -> Observation:
     """The job with its present warning conditions, and an event for each condition that becomes True."""
-    reasons = dict(_reasons(obs))
+    reasons = {kind: Reason(why.code, sentence(why.message)) for kind, why in _reasons(obs)}
     warned = {
         condition.type for condition in obs.status.conditions if condition.type in KINDS and condition.status == "True"
     }

@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from elastic_operator.plan.facts.allocation_inputs import JobDemand, Resources
+from elastic_operator.plan.facts.demand import JobDemand
+from elastic_operator.plan.facts.node import Resources
 from elastic_operator.plan.facts.team import Flavor, Quota, Team
 
 Holdings = Mapping[str, Resources]

@@ -64,8 +64,6 @@ class ResolvedPolicies:
 
 
 class _Problems:
-    """The problems found so far."""
-
     def __init__(self) -> None:
         self._found: dict[str, tuple[Reason, ...]] = {}
 
@@ -74,7 +72,6 @@ class _Problems:
         self._found[uid] = (*self._found.get(uid, ()), Reason(code, message))
 
     def all(self) -> Mapping[str, tuple[Reason, ...]]:
-        """All problems, by policy uid."""
         return dict(self._found)
 
 

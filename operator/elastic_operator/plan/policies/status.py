@@ -2,7 +2,7 @@
 written.
 
 The numbers are those of the accounts after a pass. `resolve` finds the problems and words them. A parent's numbers are
-the sums of its children's.
+the sums of its children's; only what children lend to each other their parent does not lend.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import NamedTuple
 
 from elastic_api.policy import (
@@ -22,7 +23,8 @@ from elastic_api.policy import (
 )
 from elastic_api.status import Condition
 from elastic_operator.plan.allocation.accounts import Account, Accounts
-from elastic_operator.plan.facts.allocation_inputs import JobDemand
+from elastic_operator.plan.allocation.lending import lent_gpus
+from elastic_operator.plan.facts.demand import JobDemand
 from elastic_operator.plan.facts.text import Reason, listed
 from elastic_operator.plan.facts.times import condition
 
@@ -42,7 +44,6 @@ class _PolicyCondition(NamedTuple):
 class _Below:
     """Sums over the accounts without children at and below one account."""
 
-    borrowed: int = 0
     pending: int = 0
     foreign: int = 0
 
@@ -57,7 +58,7 @@ class PolicyUsage:
         self._stopped = stopped
         self._of: dict[str, list[Account]] = {}
         self._below: dict[Account, _Below] = {}
-        self._all_borrowed: Counter[str] = Counter()
+        self._lent: dict[Account, int] = {}
         self._guaranteed: Counter[str] = Counter()
         self._tops: dict[str, list[str]] = {}
         self._capacity: Mapping[str, int] = accounts.capacity
@@ -65,6 +66,7 @@ class PolicyUsage:
         self._queued: Counter[str] = Counter()
         for flavor in accounts.capacity:
             self._take_in(accounts.all(flavor))
+            self._lent |= lent_gpus(accounts, flavor, attrgetter("used_with_terminating"))
         self._count_jobs(accounts, jobs)
 
     def _take_in(self, accounts: Sequence[Account]) -> None:
@@ -82,12 +84,9 @@ class PolicyUsage:
 
     def _add(self, account: Account) -> None:
         """Count an account without children for itself and for all accounts above it."""
-        borrowed = max(0, account.used_now - account.guaranteed)
-        self._all_borrowed[account.flavor] += borrowed
         for one in account.path:
             below = self._below.setdefault(one, _Below())
-            below.borrowed += borrowed
-            below.pending += max(0, account.requested - account.used_now)
+            below.pending += max(0, account.requested - account.used_with_terminating)
             below.foreign += account.foreign
 
     def _count_jobs(self, accounts: Accounts, jobs: Iterable[JobDemand]) -> None:
@@ -96,7 +95,7 @@ class PolicyUsage:
             team = accounts.team_of(job.namespace)
             if job.members:
                 self._running.update(above.get(team, ()))
-            elif job.wants:
+            elif job.wants_pods:
                 self._queued.update(above.get(team, ()))
 
     def status(
@@ -119,16 +118,14 @@ class PolicyUsage:
         )
 
     def _amounts(self, account: Account) -> FlavorAmounts:
-        used, guaranteed, below = account.used_now, account.guaranteed, self._below[account]
-        idle = max(0, guaranteed - used)
-        lendable = idle if account.quota.lend_limit is None else min(idle, account.quota.lend_limit)
+        used, guaranteed = account.used_with_terminating, account.guaranteed
         return FlavorAmounts(
             name=account.flavor,
             guaranteed=guaranteed,
             used=used,
             borrowed=max(0, used - guaranteed),
-            lent=min(lendable, self._all_borrowed[account.flavor] - below.borrowed),
-            pending=below.pending,
+            lent=self._lent[account],
+            pending=self._below[account].pending,
             fair_share=account.share,
             limit=account.quota.limit,
         )
@@ -157,10 +154,10 @@ class PolicyUsage:
 
     def _foreign_over_limit(self, account: Account) -> str:
         foreign, limit = self._below[account].foreign, account.quota.limit
-        if limit is None or not foreign or account.used_soon <= limit:
+        if limit is None or not foreign or account.used <= limit:
             return ""
         return (
-            f"Flavor {account.flavor!r}: the pods of the policy's namespaces use {account.used_soon} GPUs and may use"
+            f"Flavor {account.flavor!r}: the pods of the policy's namespaces use {account.used} GPUs and may use"
             f" {limit}; {foreign} are used by pods that belong to no job, which no limit stops. Delete some of those"
             " pods, or raise borrowing.limit; until then the policy's jobs get no more."
         )

@@ -1,11 +1,13 @@
 """Decides whether the operator makes room for a foreign pod that waits for GPUs, and reads the pod's requirements.
 `foreign_pods` remembers the result.
 
-The operator makes room if the pod's scheduler honours nominations, and the pod lacks GPUs or has a promised node.
+The operator makes room if the pod's scheduler honours nominations, and the pod lacks GPUs or has a reserved node. The
+room of a pod that another program has nominated is the pod's own in any case (206).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from math import inf
 from typing import Any, NamedTuple
@@ -13,9 +15,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from elastic_operator.cluster import objects
-from elastic_operator.plan.facts.allocation_inputs import AllocationSettings, ForeignPod, PodShape
+from elastic_operator.plan.facts.allocation_inputs import AllocationSettings
+from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.job_shape import job_shape
 from elastic_operator.plan.facts.pod_shape import VolumeFacts, excluding_nodes, shape_of
+from elastic_operator.plan.facts.requirements import PodShape
 from elastic_operator.read import convert
 from elastic_operator.read.foreign.gang_key import may_be_split
 from elastic_operator.read.foreign.reservation import Reservation
@@ -54,11 +58,9 @@ class PodContext(NamedTuple):
 def foreign_pod_of(
     pod: objects.Pod, gang: str, reserved: Reservation, context: PodContext, settings: ForeignPodSettings, now: float
 ) -> tuple[ForeignPod | None, float]:
-    """The foreign pod, None if the operator makes no room for it; and until when (epoch seconds) that stays the
-    same.
-    """
+    """The foreign pod, None if no room is for it; and until when (epoch seconds) that stays the same."""
     holds, nominated = reserved.is_in_force(now), context.nominated if not reserved.node else ""
-    if not _is_ours_to_help(pod, settings, promised=holds or bool(nominated)):
+    if not nominated and not _is_ours_to_help(pod, settings, is_reserved=holds):
         return None, inf
     meta, backoff = pod.metadata, context.backoff
     own = job_shape(shape := _shape(pod, context.volumes, settings), shape, flavors=settings.allocation.flavors)
@@ -86,9 +88,9 @@ def foreign_pod_of(
     return foreign_pod, min((time for time in times if time > now), default=inf)
 
 
-def _is_ours_to_help(pod: objects.Pod, settings: ForeignPodSettings, *, promised: bool) -> bool:
-    """Whether the pod's scheduler honours nominations, and the pod lacks GPUs or has a node `promised`. False for a pod
-    with scheduling gates.
+def _is_ours_to_help(pod: objects.Pod, settings: ForeignPodSettings, *, is_reserved: bool) -> bool:
+    """Whether the pod's scheduler honours nominations, and the pod lacks GPUs or a node is reserved for it. False for a
+    pod with scheduling gates.
 
     If kube-scheduler does not report a lack of GPUs, something else keeps the pod from starting, and more GPUs would
     not help.
@@ -96,15 +98,20 @@ def _is_ours_to_help(pod: objects.Pod, settings: ForeignPodSettings, *, promised
     spec = pod.spec
     if spec.scheduler_name not in settings.nominate_for or spec.scheduling_gates or pod.metadata.labels.queue:
         return False
-    if promised:
+    if is_reserved:
         return True
     message = convert.unschedulable(pod)
-    return any(f"Insufficient {resource}" in message for resource in settings.allocation.gpu_resources)
+    return any(_is_lacking(resource, message) for resource in settings.allocation.gpu_resources)
+
+
+def _is_lacking(resource: str, message: str) -> bool:
+    """Whether kube-scheduler's message names the whole resource, and not one whose name only begins with it."""
+    return re.search(rf"Insufficient {re.escape(resource)}(?![\w/-]|\.\w)", message) is not None
 
 
 def _shape(pod: objects.Pod, volumes: VolumeFacts, settings: ForeignPodSettings) -> PodShape:
     spec: dict[str, Any] = msgspec.to_builtins(pod.spec)
-    # Checked before: the pod's scheduler honours nominations, like the default scheduler.
+    # The pod's scheduler honours nominations, like the default scheduler, or has nominated the pod.
     spec["schedulerName"] = ""
     return shape_of({"spec": spec}, gpu_resources=settings.allocation.gpu_resources, volumes=volumes)
 
@@ -120,7 +127,7 @@ def _problems(shape: PodShape, flavor_problem: str, backoff: PodBackoff | None, 
 
 
 def may_evict(pod: objects.Pod) -> bool:
-    """Whether kube-scheduler would evict pods of priority 0 for it."""
+    """Whether kube-scheduler would evict pods of priority 0 for the pod."""
     return pod.spec.preemption_policy != NEVER_PREEMPTS and (pod.spec.priority or 0) > 0
 
 

@@ -15,7 +15,7 @@ import msgspec
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.store import Store
-from elastic_operator.plan.facts.allocation_inputs import ForeignPod
+from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.quarantine import Quarantine
 from elastic_operator.read import convert
 from elastic_operator.read.foreign.foreign_pod import (
@@ -56,7 +56,7 @@ class _WaitingPod:
     until: float
     gang: str
     waits: bool
-    """Whether pods that are deleted for it still exist."""
+    """Whether pods that are deleted for the reservation still exist."""
 
 
 class ForeignPods:
@@ -187,7 +187,7 @@ class ForeignPods:
         written, gang = (seen.written, seen.gang) if seen else (reservation_of(pod), gang_of(pod))
         reserved = self._in_its_gang(gang, written)
         waits = bool(reserved.node) and (
-            self._ledger.has_leaving_pods(reserved.node) or self._is_being_cleared(reserved.node)
+            self._ledger.has_terminating_pods(reserved.node) or self._is_being_cleared(reserved.node)
         )
         key = (context, self._clock.stepped, waits, reserved.node)
         if seen and seen.key == key and now < seen.until:

@@ -24,7 +24,7 @@ MAX_AVOIDED_SECONDS = 3600.0
 _MAX_TIMES = 10
 """After this many reservations ran out on a node, the time does not grow any more."""
 MAX_AVOIDED = 16
-"""The most nodes that are remembered for one pod; the earliest ones are forgotten first."""
+"""The most nodes that are remembered for one pod; the earliest nodes are forgotten first."""
 MAX_ANNOTATION = 16_384
 """The longest annotation that is read: three times the length of the longest one that the operator wrote."""
 MAX_ANNOTATED_SECONDS = 600.0
@@ -38,7 +38,8 @@ class Reservation(msgspec.Struct, frozen=True, omit_defaults=True):
     """The node that is kept for a pod ("" = none), `since` and `until` when (epoch seconds), and the nodes to avoid:
     those on which a reservation of the pod ran out.
 
-    No node is reserved for the pod before `backoff_until` (139).
+    `victims` are the pods (uids) that make room for the pod (203). No node is reserved for the pod before
+    `backoff_until` (139).
     """
 
     node: str = ""
@@ -46,10 +47,10 @@ class Reservation(msgspec.Struct, frozen=True, omit_defaults=True):
     until: float = 0.0
     avoid: dict[str, Attempts] = {}
     backoff_until: float = msgspec.field(name="rests_until", default=0.0)
-    """The conditions of pods have it by its older name."""
+    """The conditions of pods have this time by its older name."""
+    victims: tuple[str, ...] = ()
 
     def is_in_force(self, now: float) -> bool:
-        """Whether the reservation is in force."""
         return bool(self.node) and self.since - BACKWARDS_SECONDS <= now < self.until
 
     def has_run_out(self, now: float) -> bool:
@@ -58,7 +59,8 @@ class Reservation(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def avoided(self, now: float) -> dict[str, float]:
         """The nodes to avoid now, and until when."""
-        return {node: one.until for node, one in self.avoid.items() if now < one.until <= now + MAX_AVOIDED_SECONDS}
+        times = {node: failed.until for node, failed in self.avoid.items()}
+        return {node: until for node, until in times.items() if now < until <= now + MAX_AVOIDED_SECONDS}
 
     def is_in_backoff(self, now: float) -> bool:
         """Whether the pod is in back-off: no node is reserved for it now."""
@@ -95,7 +97,7 @@ def reservation_of(pod: Pod) -> Reservation:
     return (
         found
         if pod.status.nominated_node_name in (found.node, "")
-        else msgspec.structs.replace(found, node="", since=0.0, until=0.0)
+        else msgspec.structs.replace(found, node="", since=0.0, until=0.0, victims=())
     )
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from math import ceil, inf
 
 from elastic_operator.memory import KeyedCache
-from elastic_operator.plan.facts.allocation_inputs import ForeignPod
+from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.times import NEVER_FAILED, Attempts
 
 SETTLED_SECONDS = 1.0
@@ -50,7 +50,7 @@ class _Gang:
 
     @property
     def settled_at(self) -> float:
-        """When it may be served as it is."""
+        """When the gang may be served, unless it changes."""
         settled_at = min(self.grown + SETTLED_SECONDS, self.first + MAX_GROWING_SECONDS)
         if not self.untried:
             return settled_at
@@ -143,5 +143,4 @@ def _can_be_served(pods: Collection[ForeignPod | None]) -> bool:
 
 
 def _without_gang(pod: ForeignPod, may_preempt: bool) -> ForeignPod:
-    """The pod as one without a gang."""
     return replace(pod, gang="", may_preempt=may_preempt)

@@ -8,19 +8,18 @@ from another team, and whole jobs of any priority. For growth, a job preempts po
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from functools import cache, partial
 
 from elastic_operator.plan.allocation.accounts import Account
 from elastic_operator.plan.allocation.entry import Entry
-from elastic_operator.plan.allocation.equivalence import equivalence_key
-from elastic_operator.plan.allocation.node_board import Seat
+from elastic_operator.plan.allocation.node_board import Placement
 from elastic_operator.plan.allocation.preemption.rules import PreemptionCheck
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.allocation_inputs import Load, Member
-from elastic_operator.plan.facts.pod_order import leaving_order
+from elastic_operator.plan.facts.demand import Member
+from elastic_operator.plan.facts.pod_order import release_order
+from elastic_operator.plan.facts.requirements import Load
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 _LAST = 1 << 30
@@ -32,8 +31,8 @@ class UnitKind(IntEnum):
 
     OWN = 0
     """A worker of the preemptor itself beyond its minimum, when its master is missing."""
-    RESERVED_SEAT = 1
-    """A seat that is held for a job that has waited too long (37)."""
+    RESERVED_PLACEMENT = 1
+    """A placement that is held for a job that has waited too long (37)."""
     SURPLUS = 2
     """A worker above its job's minimum."""
     INCOMPLETE = 3
@@ -46,7 +45,7 @@ class UnitKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class VictimUnit:
-    """Pods that are preempted together. `members` and `seats` are those on the node in question.
+    """Pods that are preempted together. `members` and `placements` are those on the node in question.
 
     `gpus` are all GPUs of the unit, `held_gpus` the part of these that pods hold already.
     """
@@ -54,31 +53,30 @@ class VictimUnit:
     kind: UnitKind
     entry: Entry
     members: tuple[Member, ...]
-    seats: tuple[Seat, ...]
+    placements: tuple[Placement, ...]
     gpus: int
     held_gpus: int
 
     @property
     def whole(self) -> bool:
-        """Whether the unit is a whole job."""
         return self.kind in (UnitKind.INCOMPLETE_JOB, UnitKind.JOB)
 
     @property
     def not_yet_held(self) -> bool:
-        """Whether the unit has seats only, and no pod."""
+        """Whether the unit has placements only, and no pod."""
         return not self.members and not self.held_gpus
 
     @property
     def loads(self) -> list[Load]:
         """The loads that would become free on the node."""
-        return [*self.members, *(self.entry.requirements(seat.role).shape for seat in self.seats)]
+        return [*self.members, *(self.entry.requirements(placement.role).shape for placement in self.placements)]
 
     @property
     def victim_order(self) -> tuple[int, float, int, bool, int]:
         """Sort key: jobs of lower priority first, then those that lose no work by a change of size (170), then younger
         ones; within a job workers, the highest index first, then the master.
         """
-        index = _LAST if self.seats else self.members[-1].index
+        index = _LAST if self.placements else self.members[-1].index
         is_master = bool(self.members) and self.members[-1].role == ROLE_MASTER
         return *victim_order(self.entry, whole=self.whole), is_master, -index
 
@@ -112,7 +110,8 @@ class Candidates:
         self._state, self._preemptor, self._growing, self._max_kind = state, preemptor, growing, max_kind
         check = self.check(need) if state.inputs.reclaiming else None
         if check and not growing and not check.is_within_guarantees:
-            given = given_within_team(state, preemptor)  # may come first: then its team uses less by as much (189)
+            # may come first: then its team uses less by as much (189)
+            given = preemptible_gpus_of_team(state, preemptor)
             check.count_victims(check.preemptor, pods=given, not_yet_held=0)
         self._victim_accounts = check.victim_accounts(state.queues.by_account) if check else frozenset[Account]()
 
@@ -126,77 +125,77 @@ class Candidates:
         account = self._preemptor.account
         return PreemptionCheck(account, need, growing=self._growing) if account else None
 
-    def may_have_any(self) -> bool:
+    def may_exist(self) -> bool:
         """Whether there may be a candidate. False is certain, True is not."""
         if self._victim_accounts:
             return True
-        team = [] if self._growing else self._state.queues.by_team[self._preemptor.team]
-        return any(gives_within_team(self._state, entry, self._preemptor) for entry in team)
+        return not self._growing and _team_gives_any(self._state, self._preemptor)
 
     def nodes_with_victims(self, check: PreemptionCheck | None) -> set[int]:
-        """The nodes on which at least one unit may be preempted, if only the units' accounts are examined.
+        """The nodes on which at least one unit may be preempted, if only the units' accounts are examined."""
+        able = self._jobs_with_gpus_to_give(check) if check else []
+        able += [] if self._growing else self._state.queues.by_team[self._preemptor.team]
+        return {node for entry in able if entry.size and self._has_candidates(entry) for node in entry.occupied_nodes}
+
+    def weakest_first(self, check: PreemptionCheck, gpus: int) -> list[Entry]:
+        """Jobs of other teams that can spare a worker with that many GPUs, in the order of preemption."""
+        able = [
+            entry
+            for entry in self._jobs_with_gpus_to_give(check)
+            if entry.worker.gpus >= gpus
+            and entry.spare_workers
+            and entry.has_minimum
+            and entry.team != self._preemptor.team
+            and self._has_candidates(entry)
+        ]
+        return sorted(
+            able, key=lambda entry: (-check.share_value(entry.account) if entry.account else 0.0, victim_order(entry))
+        )
+
+    def _jobs_with_gpus_to_give(self, check: PreemptionCheck) -> list[Entry]:
+        """The jobs whose accounts may give at least one GPU.
 
         An account that cannot give one GPU gives no larger unit either. While many jobs wait for planned pods, most
         teams have no more GPUs to give, and this question about their accounts saves a look at each unit (185). A pod
         without GPUs is a unit of 0 GPUs.
         """
-        state, able = self._state, list[Entry]()
-        for account in self._victim_accounts if check else ():
-            assert check is not None
-            may = cache(partial(check.may, account))
-            able += (
-                entry
-                for entry in state.queues.by_account[account]
-                if may(min(1, entry.master.gpus, entry.worker.gpus), not_yet_held=bool(entry.seats))
-            )
-        able += [] if self._growing else state.queues.by_team[self._preemptor.team]
-        return {node for entry in able if entry.size and self._may_give(entry) for node in entry.occupied_nodes}
-
-    def weakest_first(self, check: PreemptionCheck, gpus: int) -> list[Entry]:
-        """Jobs of other teams that can spare a worker with that many GPUs, in the order of preemption."""
-        entries = [
-            entry
-            for account in self._victim_accounts
-            for entry in self._state.queues.by_account[account]
-            if entry.worker.gpus >= gpus
-        ]
-        able = [
-            entry
-            for entry in entries
-            if entry.spare_workers and entry.has_minimum and entry.team != self._preemptor.team
-        ]
-        able = [entry for entry in able if self._may_give(entry)]
-        return sorted(
-            able, key=lambda entry: (-check.share_value(entry.account) if entry.account else 0.0, victim_order(entry))
-        )
+        able, answers = list[Entry](), dict[tuple[Account, int, bool], bool]()
+        for account in self._victim_accounts:
+            for entry in self._state.queues.by_account[account]:
+                question = account, min(1, entry.master.gpus, entry.worker.gpus), bool(entry.placements)
+                if question not in answers:
+                    answers[question] = check.allows(account, question[1], not_yet_held=question[2])
+                if answers[question]:
+                    able.append(entry)
+        return able
 
     def on_node(self, node: int) -> Iterator[VictimUnit]:
         """The units on one node that may be preempted, each judged alone. The caller checks which of them may be
         preempted together.
         """
-        here: dict[Entry, tuple[list[Member], list[Seat]]] = {}
+        here: dict[Entry, tuple[list[Member], list[Placement]]] = {}
         for entry, member in self._state.residents[node].values():
             here.setdefault(entry, ([], []))[0].append(member)
-        for entry, seat in self._state.seated[node]:
-            here.setdefault(entry, ([], []))[1].append(seat)
-        for entry, (members, seats) in here.items():
-            if self._may_give(entry):
-                yield from (unit for unit in self._units(entry, members, seats) if unit.kind <= self._max_kind)
+        for entry, placement in self._state.placed[node]:
+            here.setdefault(entry, ([], []))[1].append(placement)
+        for entry, (members, placements) in here.items():
+            if self._has_candidates(entry):
+                yield from (unit for unit in self._units(entry, members, placements) if unit.kind <= self._max_kind)
 
     def below_account(self, account: Account) -> list[Entry]:
         """The jobs with candidates that are charged to that account or to one below it."""
         charged = (entry for entry in self._state.queues.entries if entry.account and account in entry.account.path)
-        return [entry for entry in charged if entry.size and self._may_give(entry)]
+        return [entry for entry in charged if entry.size and self._has_candidates(entry)]
 
     def single_pods(self, entry: Entry) -> list[VictimUnit]:
         """The job's pods that are preempted one by one, on all nodes, in the order of preemption."""
-        units = self._single_pods(entry, leaving_order(entry.kept), entry.seats)
+        units = self._single_pods(entry, release_order(entry.kept), entry.placements)
         return [unit for unit in units if unit.kind <= self._max_kind]
 
     def whole_job(self, entry: Entry) -> VictimUnit | None:
         """The unit of all pods of the job, if it may be preempted."""
-        members, seats = leaving_order(entry.kept), entry.seats
-        unit = self._whole_job(entry, members, seats, besides=len(self._single_pods(entry, members, seats)))
+        members, placements = release_order(entry.kept), entry.placements
+        unit = self._whole_job(entry, members, placements, besides=len(self._single_pods(entry, members, placements)))
         return unit if unit and unit.kind <= self._max_kind else None
 
     def may_be_preempted(self, unit: VictimUnit, check: PreemptionCheck | None) -> bool:
@@ -204,38 +203,40 @@ class Candidates:
         if self._in_team(unit.entry) or unit.entry.account is None or check is None:
             return True
         ends_job = unit.kind is UnitKind.JOB
-        return check.may(unit.entry.account, unit.gpus, not_yet_held=unit.not_yet_held, ends_job=ends_job)
+        return check.allows(unit.entry.account, unit.gpus, not_yet_held=unit.not_yet_held, ends_job=ends_job)
 
     def _in_team(self, entry: Entry) -> bool:
         return entry.team == self._preemptor.team
 
-    def _may_give(self, entry: Entry) -> bool:
+    def _has_candidates(self, entry: Entry) -> bool:
         """Whether any pod of that job may be preempted."""
         preemptor = self._preemptor
         if entry is preemptor:
             return not self._growing
         if entry.is_foreign_pod:
-            return bool(entry.seats) and not entry.held_node and entry.account in self._victim_accounts
+            return bool(entry.placements) and not entry.held_node and entry.account in self._victim_accounts
         if not entry.demand.preemptible or (preemptor.is_foreign_pod and not self._state.inputs.reclaiming):
             return False
-        if preemptor.has_kube_scheduler_preempt(entry):
+        if preemptor.scheduler_may_preempt(entry):
             return False
         if self._in_team(entry):
             return not self._growing
         return entry.account in self._victim_accounts
 
-    def _units(self, entry: Entry, members: Iterable[Member], seats: Sequence[Seat]) -> Iterator[VictimUnit]:
+    def _units(self, entry: Entry, members: Iterable[Member], placements: Sequence[Placement]) -> Iterator[VictimUnit]:
         """The units of a job among these pods, in the order of preemption."""
-        members = leaving_order(members)
-        singles = self._single_pods(entry, members, seats)
+        members = release_order(members)
+        singles = self._single_pods(entry, members, placements)
         yield from singles
-        if whole := self._whole_job(entry, members, seats, besides=len(singles)):
+        if whole := self._whole_job(entry, members, placements, besides=len(singles)):
             yield whole
 
-    def _single_pods(self, entry: Entry, members: Sequence[Member], seats: Sequence[Seat]) -> list[VictimUnit]:
+    def _single_pods(
+        self, entry: Entry, members: Sequence[Member], placements: Sequence[Placement]
+    ) -> list[VictimUnit]:
         """The units that are preempted one by one. After the first unit is preempted, the answer has the others."""
         workers = [m for m in members if m.role != ROLE_MASTER]
-        singles = [_of_seat(entry, s) for s in seats if s.role == ROLE_WORKER] + [
+        singles = [_of_placement(entry, s) for s in placements if s.role == ROLE_WORKER] + [
             self._of_member(entry, m) for m in workers
         ]
         if entry is self._preemptor:
@@ -243,32 +244,34 @@ class Candidates:
             return [replace(unit, kind=UnitKind.OWN) for unit in own if unit.members]
         if entry.has_minimum:
             return singles[: entry.spare_workers]
-        if entry.has_reserved_seats:
+        if entry.has_reserved_placements:
             may_be_preempted = not self._in_team(entry) or entry.demand.priority < self._preemptor.demand.priority
             return (
-                [replace(_of_seat(entry, seat), kind=UnitKind.RESERVED_SEAT) for seat in seats]
+                [replace(_of_placement(entry, placement), kind=UnitKind.RESERVED_PLACEMENT) for placement in placements]
                 if may_be_preempted
                 else []
             )
         return [] if entry.admitted else [replace(unit, kind=UnitKind.INCOMPLETE) for unit in singles]
 
     def _whole_job(
-        self, entry: Entry, members: Sequence[Member], seats: Sequence[Seat], *, besides: int
+        self, entry: Entry, members: Sequence[Member], placements: Sequence[Placement], *, besides: int
     ) -> VictimUnit | None:
         """The unit of all pods of the job; None if all of these pods can be preempted one by one."""
-        if entry is self._preemptor or besides >= len(members) + len(seats):
+        if entry is self._preemptor or besides >= len(members) + len(placements):
             return None
         if entry.has_minimum:
-            return self._of_all(UnitKind.JOB, entry, members, seats) if self._may_be_preempted_whole(entry) else None
+            return (
+                self._of_all(UnitKind.JOB, entry, members, placements) if self._may_be_preempted_whole(entry) else None
+            )
         return (
             None
-            if entry.has_reserved_seats or entry.admitted
-            else self._of_all(UnitKind.INCOMPLETE_JOB, entry, members, seats)
+            if entry.has_reserved_placements or entry.admitted
+            else self._of_all(UnitKind.INCOMPLETE_JOB, entry, members, placements)
         )
 
     def _may_be_preempted_whole(self, entry: Entry) -> bool:
         if self._in_team(entry):
-            return _yields_to(self._state, entry, self._preemptor)
+            return _may_be_preempted_by(self._state, entry, self._preemptor)
         if not self._state.may_preempt_whole_jobs(self._preemptor):
             return False
         least = entry.account.team.min_runtime_seconds if entry.account and entry.kept else 0
@@ -277,40 +280,61 @@ class Candidates:
     def _of_member(self, entry: Entry, member: Member) -> VictimUnit:
         return VictimUnit(UnitKind.SURPLUS, entry, (member,), (), member.gpus, member.gpus)
 
-    def _of_all(self, kind: UnitKind, entry: Entry, members: Sequence[Member], seats: Sequence[Seat]) -> VictimUnit:
+    def _of_all(
+        self, kind: UnitKind, entry: Entry, members: Sequence[Member], placements: Sequence[Placement]
+    ) -> VictimUnit:
         held = sum(member.gpus for member in entry.kept)
-        coming = sum(entry.requirements(seat.role).gpus for seat in entry.seats)
-        return VictimUnit(kind, entry, tuple(members), tuple(seats), held + coming, held)
+        coming = sum(entry.requirements(placement.role).gpus for placement in entry.placements)
+        return VictimUnit(kind, entry, tuple(members), tuple(placements), held + coming, held)
 
 
-def gives_within_team(state: AllocationState, entry: Entry, preemptor: Entry) -> int:
+def preemptible_gpus(state: AllocationState, entry: Entry, preemptor: Entry) -> int:
     """The GPUs that can be preempted from a job for the minimum of another job of its team, or for its own minimum."""
     if entry is preemptor:
         return 0 if entry.has_master else entry.spare_workers * entry.worker.gpus
     if not entry.demand.preemptible or not entry.size:
         return 0
-    if entry.has_reserved_seats and entry.demand.priority >= preemptor.demand.priority:
+    if entry.has_reserved_placements and entry.demand.priority >= preemptor.demand.priority:
         return 0
     if not entry.has_minimum:
         return 0 if entry.admitted else entry.gpus
-    return entry.gpus if _yields_to(state, entry, preemptor) else entry.spare_workers * entry.worker.gpus
+    return entry.gpus if _may_be_preempted_by(state, entry, preemptor) else entry.spare_workers * entry.worker.gpus
 
 
-def given_within_team(state: AllocationState, preemptor: Entry) -> int:
+def preemptible_gpus_of_team(state: AllocationState, preemptor: Entry) -> int:
     """The GPUs that can be preempted from all jobs of the preemptor's team for the preemptor's minimum."""
     account = preemptor.account
     assert account is not None, "called for preemptors that are charged for GPUs"
-    key = preemptor if preemptor.size else equivalence_key(state, preemptor)
+    key = _within_team_key(state, preemptor)
     known = state.this_pass.answers.get("given", key)
     if known is None:
         known = sum(
-            gives_within_team(state, entry, preemptor) for entry in state.queues.by_account[account] if entry.size
+            preemptible_gpus(state, entry, preemptor) for entry in state.queues.by_account[account] if entry.size
         )
         state.this_pass.answers.put("given", key, known)
     return known
 
 
-def _yields_to(state: AllocationState, entry: Entry, preemptor: Entry) -> bool:
+def _team_gives_any(state: AllocationState, preemptor: Entry) -> bool:
+    """Whether anything can be preempted from a job of the preemptor's team for the preemptor's minimum."""
+    key = _within_team_key(state, preemptor)
+    known = state.this_pass.answers.get("any given", key)
+    if known is None:
+        known = any(preemptible_gpus(state, entry, preemptor) for entry in state.queues.by_team[preemptor.team])
+        state.this_pass.answers.put("any given", key, known)
+    return bool(known)
+
+
+def _within_team_key(state: AllocationState, preemptor: Entry) -> Hashable:
+    """The key of preemptors for which `preemptible_gpus` is the same. The shapes of their pods do not matter: a
+    thousand waiting jobs of one team may have as many shapes.
+    """
+    if preemptor.size:
+        return preemptor
+    return preemptor.team, preemptor.account, preemptor.demand.priority, state.may_preempt_whole_jobs(preemptor)
+
+
+def _may_be_preempted_by(state: AllocationState, entry: Entry, preemptor: Entry) -> bool:
     """Whether a whole job may be preempted for another job of its team: the other job has a higher priority, or an
     equal one and the first job's turn is over.
     """
@@ -324,18 +348,17 @@ def _yields_to(state: AllocationState, entry: Entry, preemptor: Entry) -> bool:
     return state.now >= entry.demand.running_since + quantum
 
 
-def _of_seat(entry: Entry, seat: Seat) -> VictimUnit:
-    return VictimUnit(UnitKind.SURPLUS, entry, (), (seat,), entry.requirements(seat.role).gpus, 0)
+def _of_placement(entry: Entry, placement: Placement) -> VictimUnit:
+    return VictimUnit(UnitKind.SURPLUS, entry, (), (placement,), entry.requirements(placement.role).gpus, 0)
 
 
 def preempt_units(state: AllocationState, preemptor: Entry, units: Iterable[VictimUnit]) -> None:
-    """Preempt the units for the preemptor."""
     for unit in units:
         state.victims.note(unit.entry, unit.entry.kept if unit.whole else unit.members, preemptor)
         if unit.whole:
             state.preempt_job(unit.entry)
             continue
-        for seat in unit.seats:
-            state.unseat(unit.entry, seat)
+        for placement in unit.placements:
+            state.unplace(unit.entry, placement)
         for member in unit.members:
             state.release(unit.entry, member)

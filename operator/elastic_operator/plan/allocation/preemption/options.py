@@ -164,7 +164,7 @@ def _is_promised(state: AllocationState, node: int, preemptor: Entry) -> bool:
     would keep the other out until the room of both is free. The pods of one gang are the exception: they wait until all
     the room of the gang is free anyway.
     """
-    others = (entry for entry, _ in state.seated[node] if entry is not preemptor and entry.is_foreign_pod)
+    others = (entry for entry, _ in state.placed[node] if entry is not preemptor and entry.is_foreign_pod)
     others = (
         entry for entry in others if not state.this_pass.current_gang or entry.gang != state.this_pass.current_gang
     )
@@ -173,9 +173,10 @@ def _is_promised(state: AllocationState, node: int, preemptor: Entry) -> bool:
 
 def _as_they_leave(entry: Entry) -> Iterable[int]:
     """The nodes of a job's workers, in the order of preemption."""
-    seats = [seat.node_number for seat in entry.seats[::-1] if seat.role == ROLE_WORKER]
+    placements = [placement.node_number for placement in entry.placements[::-1] if placement.role == ROLE_WORKER]
     return dict.fromkeys(
-        seats + [entry.node_of[m.uid] for m in entry.kept[::-1] if m.role == ROLE_WORKER and m.uid in entry.node_of]
+        placements
+        + [entry.node_of[m.uid] for m in entry.kept[::-1] if m.role == ROLE_WORKER and m.uid in entry.node_of]
     )
 
 

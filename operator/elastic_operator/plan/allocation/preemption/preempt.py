@@ -9,31 +9,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from elastic_operator.plan.allocation.entry import Entry
-from elastic_operator.plan.allocation.node_board import Seat
+from elastic_operator.plan.allocation.node_board import Placement
+from elastic_operator.plan.allocation.placement import find_placement, place_all
 from elastic_operator.plan.allocation.preemption.candidates import Candidates, preempt_units
 from elastic_operator.plan.allocation.preemption.options import Options
 from elastic_operator.plan.allocation.preemption.victim_queue import VictimQueue
 from elastic_operator.plan.allocation.quota_refusal import Rule
-from elastic_operator.plan.allocation.seating import find_seat, seat_all
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.allocation_inputs import Member
+from elastic_operator.plan.facts.demand import Member
 from elastic_worker.contract import ROLE_MASTER
 
 
 def preempt(
     state: AllocationState, preemptor: Entry, roles: Sequence[str], candidates: Candidates, *, only: int | None = None
 ) -> bool:
-    """Seat pods of all these roles by preempting candidates. Returns False, with nothing changed, if not all fit.
+    """Place pods of all these roles by preempting candidates. Returns False, with nothing changed, if not all fit.
 
     If `only` is given, pods are preempted on that node only.
     """
-    if not candidates.may_have_any():
+    if not candidates.may_exist():
         return False
     mark, took = state.journal.mark(), len(preemptor.victims)
     gpus = [preemptor.requirements(role).gpus for role in roles]
     if _make_room_under_limits(state, preemptor, sum(gpus), candidates):
         options = Options(state, preemptor, candidates, only=only)
-        done = all(_seat(state, preemptor, role, sum(gpus[i:]), options) for i, role in enumerate(roles))
+        done = all(_place(state, preemptor, role, sum(gpus[i:]), options) for i, role in enumerate(roles))
         done = done and not state.quota_refusal(preemptor, 0, Rule.LENDING)
         went = (one.pod.uid for one in preemptor.victims[took:])
         gang = state.this_pass.current_gang  # is limited as a whole
@@ -57,16 +57,16 @@ def _make_room_under_limits(state: AllocationState, preemptor: Entry, need: int,
     return True
 
 
-def _seat(state: AllocationState, preemptor: Entry, role: str, need: int, options: Options) -> bool:
-    """Seat one pod. `need` is the number of GPUs that the job still lacks, this pod's included."""
-    seat = find_seat(state, preemptor, role) if _is_lent(state, preemptor, role) else None
-    if seat is None:
+def _place(state: AllocationState, preemptor: Entry, role: str, need: int, options: Options) -> bool:
+    """Place one pod. `need` is the number of GPUs that the job still lacks, this pod's included."""
+    placement = find_placement(state, preemptor, role) if _is_lent(state, preemptor, role) else None
+    if placement is None:
         option = options.cheapest(role, need)
         if option is None:
             return False
         preempt_units(state, preemptor, option.units)
-        seat = Seat(role, option.node, ready=False)
-    state.seat(preemptor, seat)
+        placement = Placement(role, option.node, ready=False)
+    state.place(preemptor, placement)
     return True
 
 
@@ -80,7 +80,7 @@ def fill_back(state: AllocationState) -> None:
     for entry in sorted(state.this_pass.changed, key=lambda entry: entry.position):
         if len(entry.kept) == len(entry.keepable) or (entry.preempted and not entry.admitted) or not entry.sizes:
             continue
-        if entry.seats:
+        if entry.placements:
             _keep_own_places(state, entry)
         if not entry.replaces_master:
             _fill_back_more(state, entry)
@@ -91,20 +91,20 @@ def _keep_own_places(state: AllocationState, entry: Entry) -> None:
     master.
     """
     for member in list(state.released(entry)):
-        seats = [seat for seat in entry.seats if seat.role == member.role]
-        if seats and not _fill_back_by_swap(state, entry, member, seats) and member.role == ROLE_MASTER:
+        placements = [placement for placement in entry.placements if placement.role == member.role]
+        if placements and not _fill_back_by_swap(state, entry, member, placements) and member.role == ROLE_MASTER:
             break
-    if not entry.seats:
+    if not entry.placements:
         state.victims.note_given_back(entry)
 
 
-def _fill_back_by_swap(state: AllocationState, entry: Entry, member: Member, seats: Sequence[Seat]) -> bool:
+def _fill_back_by_swap(state: AllocationState, entry: Entry, member: Member, placements: Sequence[Placement]) -> bool:
     """Keep the pod and give up one planned pod of the job. The planned pod's place goes to the preemptor that took this
     pod's room (149).
     """
     mark, here = state.journal.mark(), entry.node_of.get(member.uid)
-    given_up = next((seat for seat in seats if seat.node_number == here), seats[-1])
-    state.unseat(entry, given_up)
+    given_up = next((placement for placement in placements if placement.node_number == here), placements[-1])
+    state.unplace(entry, given_up)
     moved = _keep_by_moving(state, entry, member)
     if moved is not None:
         new_preemptor = next((other for other in moved if given_up.node_number in other.occupied_nodes), None)
@@ -132,31 +132,32 @@ def _keep_by_moving(state: AllocationState, entry: Entry, member: Member) -> lis
     """
     if state.quota_refusal(entry, member.gpus, Rule.LIMIT):
         return None
-    seats = _seats_on(state, entry.node_of.get(member.uid))
+    placements = _placements_on(state, entry.node_of.get(member.uid))
     if not (
-        state.has_its_room(entry, member) or any(state.board.has_room(o.requirements(seat.role)) for o, seat in seats)
+        state.has_its_room(entry, member)
+        or any(state.board.has_room(o.requirements(placement.role)) for o, placement in placements)
     ):
         return None  # beside the pod there is no room for all of them, and none of them fits elsewhere
     mark, moved = state.journal.mark(), list[tuple[Entry, str]]()
     while not state.has_its_room(entry, member):
-        if len(moved) == len(seats):
+        if len(moved) == len(placements):
             state.journal.roll_back(mark)
             return None
-        other, seat = seats[len(moved)]
-        state.unseat(other, seat)
-        moved.append((other, seat.role))
+        other, placement = placements[len(moved)]
+        state.unplace(other, placement)
+        moved.append((other, placement.role))
     state.fill_back(entry, member)
     if all(
-        seat_all(state, other, master=role == ROLE_MASTER, workers=int(role != ROLE_MASTER)) for other, role in moved
+        place_all(state, other, master=role == ROLE_MASTER, workers=int(role != ROLE_MASTER)) for other, role in moved
     ):
         return [other for other, _ in moved]
     state.journal.roll_back(mark)
     return None
 
 
-def _seats_on(state: AllocationState, node: int | None) -> list[tuple[Entry, Seat]]:
-    """The seats on the node that may move, those of the weakest jobs first. They are sorted, because a try that is
+def _placements_on(state: AllocationState, node: int | None) -> list[tuple[Entry, Placement]]:
+    """The placements on the node that may move, those of the weakest jobs first. They are sorted, because a try that is
     rolled back changes the order in which they were taken.
     """
-    here = [] if node is None else [(c, s) for c, s in state.seated[node] if not c.held_node]
+    here = [] if node is None else [(c, s) for c, s in state.placed[node] if not c.held_node]
     return sorted(here, key=lambda pair: (-pair[0].position, pair[1].role, pair[1].ready))

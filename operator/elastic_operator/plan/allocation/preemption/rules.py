@@ -34,7 +34,6 @@ class PreemptionCheck:
         self._not_yet_held: dict[Account, int] = {}
 
     def copy(self) -> PreemptionCheck:
-        """An independent copy."""
         other = PreemptionCheck(self.preemptor, self.need, growing=self.growing)
         other._pods, other._not_yet_held = dict(self._pods), dict(self._not_yet_held)
         return other
@@ -64,17 +63,15 @@ class PreemptionCheck:
         if self._is_beyond_share():
             return frozenset()
         trial, found = self.copy(), set[Account]()
-        rest = [
-            account for account in accounts if account is not self.preemptor and account.used_soon > account.guaranteed
-        ]
-        while more := [account for account in rest if trial.may(account, 1, not_yet_held=True)]:
+        rest = [account for account in accounts if account is not self.preemptor and account.used > account.guaranteed]
+        while more := [account for account in rest if trial.allows(account, 1, not_yet_held=True)]:
             found.update(more)
             rest = [account for account in rest if account not in found]
             for account in more:
-                trial.count_victims(account, pods=max(1, account.used_soon - account.guaranteed), not_yet_held=0)
+                trial.count_victims(account, pods=max(1, account.used - account.guaranteed), not_yet_held=0)
         return frozenset(found)
 
-    def may(self, victim_account: Account, gpus: int, *, not_yet_held: bool = False, ends_job: bool = False) -> bool:
+    def allows(self, victim_account: Account, gpus: int, *, not_yet_held: bool = False, ends_job: bool = False) -> bool:
         """Whether the preemptor may take a unit with that many GPUs from another team, beside the units that it has
         taken so far.
 
@@ -99,9 +96,9 @@ class PreemptionCheck:
             return True
         if self.growing and ends_job and any(self._used(account) - gpus < account.share for account in theirs):
             return False
-        return self._stays_no_lower(ours, theirs, gpus, not_yet_held=not_yet_held)
+        return self._is_at_most_final_share(ours, theirs, gpus, not_yet_held=not_yet_held)
 
-    def _stays_no_lower(self, ours: Path, theirs: Path, gpus: int, *, not_yet_held: bool) -> bool:
+    def _is_at_most_final_share(self, ours: Path, theirs: Path, gpus: int, *, not_yet_held: bool) -> bool:
         """Whether the victim account's share value without these GPUs is at least what the preemptor's will be,
         level by level.
         """
@@ -132,4 +129,4 @@ class PreemptionCheck:
         return self._held(account) + account.not_yet_held - self._not_yet_held.get(account, 0)
 
     def _held(self, account: Account) -> int:
-        return account.used_soon - account.not_yet_held - self._pods.get(account, 0)
+        return account.used - account.not_yet_held - self._pods.get(account, 0)

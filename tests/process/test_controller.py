@@ -1,0 +1,46 @@
+"""When the loop makes its passes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from unittest.mock import AsyncMock, MagicMock
+
+from elastic_operator.loop.controller import Controller, WakeUp
+from elastic_operator.metrics import Metrics
+from elastic_operator.metrics.counters import PassReason
+from tests.kit.tasks import running
+
+DUE_SECONDS = 5.0
+
+
+class Passes(Controller):
+    """A loop whose passes do nothing, and are due every five seconds."""
+
+    def __init__(self, began: list[float]) -> None:
+        parts = ("planner", "reconciler", "limiter", "nominator", "admission_checks", "forecasts", "reclaim_reporter")
+        super().__init__(
+            view=MagicMock(),
+            metrics=Metrics(),
+            clock=MagicMock(),
+            awake=asyncio.Event(),
+            on_decisions=lambda _: None,
+            of_jobs=(),
+            until_not_backed_up=lambda: asyncio.sleep(0.8),
+            **{name: AsyncMock() for name in parts},
+        )
+        self._began = began
+
+    async def _read_ahead(self) -> None:
+        """Nothing is new."""
+
+    def run_pass(self) -> WakeUp:
+        self._began.append(now := time.monotonic())
+        return WakeUp(now + DUE_SECONDS, PassReason.ALLOCATION)
+
+
+async def test_a_pass_is_not_later_for_the_time_that_the_loop_waits_for_writes():
+    began: list[float] = []
+    async with running(Passes(began).run()):
+        await asyncio.sleep(2.5 * DUE_SECONDS)
+    assert [at - began[0] for at in began] == [0, DUE_SECONDS, 2 * DUE_SECONDS]
