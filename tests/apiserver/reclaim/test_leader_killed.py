@@ -49,7 +49,7 @@ def test_leader_killed_during_a_reclaim_evicts_no_second_pod(
     owner.create()
     eventually("a death", death.came.is_set, report=observed.text)
     [node] = [node for kind, _, node in observed.steps() if kind == "reserve"]
-    assert losses.pods() == []
+    assert len(losses.pods()) == 1, "the victim is deleted before its job says so (203)"
     successor = start()
     eventually("a victim", losses.pods, report=successor.text)
     successor.see_passes(world)

@@ -97,7 +97,7 @@ def test_where_pods_may_not_be_nominated_nobody_goes_and_the_operator_goes_on(
     observed.proxy.answer(403, where=nominates)
     losses = Losses(world.api, world.jobs.namespace)
     owner.create()
-    eventually("a warning", lambda: "notebook cannot be nominated" in observed.text())
+    eventually("a warning", lambda: "/notebook reason=403" in observed.text())
     observed.see_passes(world)
     assert losses.names() == []
     assert [step[0] for step in observed.steps()] == ["reserve"]
