@@ -196,6 +196,11 @@ class PodStatus(StatusModel):
         default=None, description="The rank of its first training process, in Elastic mode, if known."
     )
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether the pod had neither ended nor begun to leave when it was listed."""
+        return self.phase in ("Pending", "Running")
+
 
 class Change(StatusModel):
     """One change of size in the job's history."""

@@ -283,5 +283,5 @@ class Job:
 
 def listed_workers(status: JobStatus) -> frozenset[str]:
     """The workers (uids) that the status lists as alive."""
-    alive = (pod.uid for pod in status.pods if pod.role == ROLE_WORKER and pod.phase in ("Pending", "Running"))
+    alive = (pod.uid for pod in status.pods if pod.role == ROLE_WORKER and pod.is_alive)
     return frozenset(uid for uid in alive if uid is not None)

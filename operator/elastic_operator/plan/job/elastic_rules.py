@@ -130,7 +130,7 @@ def _replace_failed_master(obs: Observation, master: OwnPod, now: float) -> Obse
 
 def _had_master(obs: Observation) -> bool:
     """Whether the last status lists a master as alive. If so, it is lost, and its epoch is used."""
-    return any(pod.role == ROLE_MASTER and pod.phase in ("Pending", "Running") for pod in obs.status.pods)
+    return any(pod.role == ROLE_MASTER and pod.is_alive for pod in obs.status.pods)
 
 
 def _replaced(why: str, status: JobStatus) -> Event:

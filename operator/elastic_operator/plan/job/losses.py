@@ -140,7 +140,7 @@ def _known_to_go(obs: Observation) -> set[str]:
     """
     alive = {pod.name for pod in reported(obs)}
     counted = seconds(obs.status.history[0].time) if obs.status.history else 0
-    listed = {pod.name for pod in obs.status.pods if pod.phase in ("Pending", "Running")}
+    listed = {pod.name for pod in obs.status.pods if pod.is_alive}
     leaving = {
         pod.name
         for pod in present_pods(obs)
@@ -196,7 +196,7 @@ def _why_lost(obs: Observation, lost: int) -> str:
     going = (one for one in obs.to_delete if one.uid not in obs.job.context.misplaced)
     causes = {one.name: one.reason for one in going if one.pod.incarnation == obs.status.incarnation}
     causes |= {pod.name: pod.disrupted for pod in present_pods(obs) if pod.disrupted}
-    listed = [p.name for p in obs.status.pods if p.name not in alive and p.phase in ("Pending", "Running")]
+    listed = [p.name for p in obs.status.pods if p.name not in alive and p.is_alive]
     names = list(dict.fromkeys([*causes, *listed]))[:lost]
     texts = [f"{name} ({causes[name]})" if causes.get(name) else name for name in names]
     why = f"The job lost {', '.join(texts) or 'a pod'}. This does not count as a failure."

@@ -87,8 +87,7 @@ def record_change(obs: Observation, grant: Grant, now: float) -> Observation:
         update["resizes"] = status.resizes + (1 if planned else 0)
         reason, why = why_smaller(grant)
         is_preempted = after == 0 and grant.preemptors
-        what = "The job is preempted" if is_preempted else f"The job shrinks from {before} to {pods(after)}"
-        event = Event(reason, f"{what}: {why}")
+        event = Event(reason, f"The job is preempted: {why}" if is_preempted else _shrinks(before, after, why))
     if after > before and grant.victim_jobs:
         give = "gives" if len(grant.victim_jobs) == 1 else "give"
         victims = f"{listed(names_of(grant.victim_jobs))} {give} up pods for it."
@@ -125,21 +124,19 @@ def record_unwritten_evictions(obs: Observation, now: float) -> Observation:
 
     Without a master the rules about lost masters apply.
     """
-    evicted = {pod.uid: obs.job.context.evicted_for.get(pod.uid or "") for pod in obs.status.pods}
-    preemptors = [name for name in evicted.values() if name is not None]
-    if not preemptors or master_of(obs) is None or obs.finishing:
+    evicted, status = obs.job.context.evicted_for, obs.status
+    if not evicted or master_of(obs) is None or obs.finishing:
         return obs
-    before = obs.status.target_replicas
-    why = _reclaimed(len(preemptors), sorted(set(preemptors)))
+    before, after = status.target_replicas, status.target_replicas - len(evicted)
+    why = _reclaimed(len(evicted), names_of(evicted))
     update = {
-        "pods": [pod for pod in obs.status.pods if evicted[pod.uid] is None],
-        "replicas": obs.status.replicas - len(preemptors),
-        "target_replicas": before - len(preemptors),
-        "resizes": obs.status.resizes + 1,
+        "pods": [pod for pod in status.pods if pod.uid not in evicted],
+        "replicas": status.replicas - len(evicted),
+        "target_replicas": after,
+        "resizes": status.resizes + 1,
     }
-    after = before - len(preemptors)
-    status = add_change(obs.status.model_copy(update=update), now, before, after, *why)
-    event = Event(why.code, f"The job shrinks from {before} to {pods(after)}: {why.message}")
+    status = add_change(status.model_copy(update=update), now, before, after, *why)
+    event = Event(why.code, _shrinks(before, after, why.message))
     return replace(obs, status=status, events=(*obs.events, event))
 
 
@@ -150,6 +147,10 @@ def _is_found_again(obs: Observation, grant: Grant) -> bool:
     if not grant.only_for_foreign_pods or master_of(obs) is None or obs.to_delete or obs.status.pods_not_listed:
         return False
     return listed_workers(obs.status).issuperset(grant.assignment.release)
+
+
+def _shrinks(before: int, after: int, why: str) -> str:
+    return f"The job shrinks from {before} to {pods(after)}: {why}"
 
 
 def why_smaller(grant: Grant) -> Reason:
