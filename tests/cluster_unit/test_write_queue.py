@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from elastic_operator.cluster.write_queue import Urgency, WriteQueue
+from elastic_operator.cluster.write_queue import LEAST_IN_FLIGHT, Urgency, WriteQueue
+from tests.kit import virtual_time
 
 
 async def one(queue: WriteQueue, name: str, done: list[str], *, urgency: Urgency = Urgency.CHANGE) -> None:
@@ -82,3 +83,67 @@ async def test_it_is_backed_up_while_more_changes_wait_than_may_be_under_way(urg
     assert len(done) < len(writes), "it waits no longer than needed"
     await asyncio.gather(*writes)
     assert not queue.is_backed_up
+
+
+class Server:
+    """An API server that needs `alone` seconds for a write, and `share` more for each other one that is in flight."""
+
+    def __init__(self, *, alone: float, share: float, most: int = 32) -> None:
+        self.alone, self.share, self.queue = alone, share, WriteQueue(most)
+        self.in_flight, self.seen = 0, list[int]()
+
+    async def write(self) -> None:
+        async with self.queue.turn(Urgency.CHANGE):
+            self.in_flight += 1
+            self.seen.append(self.in_flight)
+            await asyncio.sleep(self.alone + self.share * (self.in_flight - 1))
+            self.in_flight -= 1
+
+    async def write_many(self, count: int) -> list[int]:
+        """The writes in flight when each of so many began."""
+        self.seen = []
+        await asyncio.gather(*(self.write() for _ in range(count)))
+        return self.seen
+
+
+def test_fewer_writes_are_in_flight_at_a_server_that_they_make_slow_and_more_when_it_is_fast_again():
+    async def scenario() -> None:
+        server = Server(alone=0.01, share=0.01)
+        seen = await server.write_many(1000)
+        assert max(seen) == 32
+        assert LEAST_IN_FLIGHT <= max(seen[500:]) <= 16
+        server.share = 0
+        assert max((await server.write_many(1000))[-32:]) == 32
+
+    virtual_time.run(scenario)
+
+
+def test_a_server_that_others_keep_busy_gets_the_least_number_of_writes_at_once():
+    async def scenario() -> None:
+        server = Server(alone=0.01, share=0)
+        await server.write_many(100)
+        server.alone = 1
+        seen = await server.write_many(200)
+        assert max(seen[100:]) == LEAST_IN_FLIGHT
+
+    virtual_time.run(scenario)
+
+
+def test_a_server_whose_every_answer_is_late_does_not_count_as_busy():
+    async def scenario() -> None:
+        server = Server(alone=0.3, share=0.001)
+        assert max((await server.write_many(500))[-32:]) == 32
+
+    virtual_time.run(scenario)
+
+
+def test_one_slow_answer_halves_the_limit_once():
+    async def scenario() -> None:
+        server = Server(alone=0.01, share=0)
+        await server.write_many(100)
+        server.alone = 0.2
+        await server.write_many(32)
+        server.alone = 0.01
+        assert max(await server.write_many(16)) == 16
+
+    virtual_time.run(scenario)
