@@ -13,6 +13,7 @@ from elastic_operator.plan.allocation.accounts import Entitlement
 from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.allocation.placement import place_all
 from elastic_operator.plan.allocation.preemption.preempt import fill_back
+from elastic_operator.plan.allocation.quota_refusal import Rule
 from elastic_operator.plan.allocation.rounds import Admissions
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_worker.contract import ROLE_WORKER
@@ -158,7 +159,8 @@ def test_no_minimum_takes_a_pod_that_it_does_not_need(inputs):
         fill_back(state)
     for entry in state.queues.entries:
         for member in list(state.released(entry)):
-            if entry.kept and entry.fits_more(1) and state.fits_back(entry, member):
+            may_use = not state.quota_refusal(entry, member.gpus, Rule.LIMIT)
+            if entry.kept and entry.fits_more(1) and state.has_its_room(entry, member) and may_use:
                 raise AssertionError(f"{member.uid} could stay without anything being moved")
             if entry.kept and entry.fits_more(1):
                 _assert_needed(state, entry, member)

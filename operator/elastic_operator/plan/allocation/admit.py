@@ -30,22 +30,14 @@ that got a place is nominated, and a nomination wakes the loop.
 
 def admit(state: AllocationState, entry: Entry) -> None:
     """Give the job its minimum, or leave it as it is."""
-    if entry.preempted:
-        _fill_back_minimum(state, entry)
-    state.set_admitted(entry, entry.has_minimum or _complete(state, entry))
+    minimum = entry.demand.minimum
+    if entry.preempted and _may_use_idle(state, entry, entry.gpus_missing(minimum)):
+        state.fill_back_to(entry, minimum)
+    state.journal.set(entry, "admitted", entry.has_minimum or _complete(state, entry))
     if entry.admitted:
-        state.set_reserved_placements(entry, False)
+        state.journal.set(entry, "has_reserved_placements", False)
     elif entry.preempted:
         state.release_all(entry)
-
-
-def _fill_back_minimum(state: AllocationState, entry: Entry) -> None:
-    """Let a preempted job keep the members of its minimum whose room is still free.
-
-    The limits must allow the job all of its minimum, and the job must keep its master.
-    """
-    if _may_use_idle(state, entry, entry.gpus_missing(entry.demand.minimum)):
-        state.fill_back_to(entry, entry.demand.minimum)
 
 
 def _complete(state: AllocationState, entry: Entry) -> bool:
@@ -153,5 +145,5 @@ def reserve_for_starving(state: AllocationState, entry: Entry) -> None:
             find_placement(state, entry, role) if _may_use_idle(state, entry, entry.requirements(role).gpus) else None
         )
         if placement is not None:
-            state.set_reserved_placements(entry, True)
+            state.journal.set(entry, "has_reserved_placements", True)
             state.place(entry, placement)

@@ -5,6 +5,7 @@ pods.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -33,16 +34,18 @@ class Entry:
     """
 
     demand: JobDemand
-    position: int
-    """The position in the order of jobs, 0 first."""
+    order: tuple[int, bool, float, str]
+    """Sort key of the order in which jobs are served."""
     team: str
     """The name of the entry's team."""
     sizes: tuple[int, ...]
     """The sizes that the entry may reach."""
     master: PodRequirements
     worker: PodRequirements
-    equivalence_class: int = 0
-    """The same number for all entries that may have the same nodes and preempt the same pods (`equivalence_key`)."""
+    position: int = 0
+    """The position in this order, 0 first."""
+    equivalence_class: Hashable = None
+    """Equal for all entries that may have the same nodes and preempt the same pods (`equivalence_key`)."""
     account: Account | None = None
     """The account that is charged for the entry's GPUs; None: it requests none."""
     node_of: dict[str, int] = field(default_factory=dict)

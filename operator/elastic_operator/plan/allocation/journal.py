@@ -29,8 +29,10 @@ class Journal:
         self.revision = self.moves
 
     def set(self, thing: object, attribute: str, value: object) -> None:
-        """Give an attribute of an entry or an account another value."""
+        """Give an attribute of an entry or an account another value; with the value that it has, no change is made."""
         before = getattr(thing, attribute)
+        if before is value:
+            return
         self.do(partial(setattr, thing, attribute, value), undo=partial(setattr, thing, attribute, before))
 
     def renumber(self) -> None:

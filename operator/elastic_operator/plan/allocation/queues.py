@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Iterable
+from operator import attrgetter
 
 from elastic_operator.plan.allocation.accounts import Account, Accounts
 from elastic_operator.plan.allocation.entry import Entry
@@ -14,8 +15,6 @@ from elastic_operator.plan.facts.demand import JobDemand, PreemptionBar
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
 from elastic_operator.plan.facts.pod_order import keep_order
 from elastic_operator.plan.facts.requirements import JobShape
-
-Order = tuple[int, bool, float, str]
 
 
 class Queues:
@@ -34,8 +33,6 @@ class Queues:
     def __init__(self, board: NodeBoard, accounts: Accounts) -> None:
         self._board, self._accounts = board, accounts
         self._by_uid: dict[str, Entry] = {}
-        self._order: dict[Entry, Order] = {}
-        self._equivalence_classes: dict[Hashable, int] = {}
         self.entries: tuple[Entry, ...] = ()
         self.by_account: dict[Account, list[Entry]] = {}
         self.by_team: dict[str, list[Entry]] = {}
@@ -72,7 +69,7 @@ class Queues:
         join(new)
         for entry in new:
             self._classify(entry, inputs.now)
-        self.entries = tuple(sorted(known.values(), key=self._order.__getitem__))
+        self.entries = tuple(sorted(known.values(), key=attrgetter("order")))
         for rank, entry in enumerate(self.entries):
             entry.position = rank
 
@@ -90,26 +87,24 @@ class Queues:
         master, worker = self._board.requirements(shape.master), self._board.requirements(shape.worker)
         rules = self._accounts.teams.team_of(job.namespace)
         team = rules.name
-        entry = Entry(job, 0, team, job.sizes, master, worker, foreign_pod=foreign_pod)
+        order = _order(job, in_turns=rules.quantum_seconds is not None)
+        entry = Entry(job, order, team, job.sizes, master, worker, foreign_pod=foreign_pod)
         if shape.flavor and shape.flavor in self._accounts.capacity and (master.gpus or worker.gpus):
             entry.account = self._accounts.account_of(job.namespace, shape.flavor)
             self.by_account.setdefault(entry.account, []).append(entry)
         foreign = foreign_pod and (foreign_pod.preempts, foreign_pod.reserved, foreign_pod.may_be_split)
         rights = shape.flavor, job.priority, job.preemptible, foreign
-        entry.equivalence_class = self._equivalence_classes.setdefault(
-            (team, entry.account, master, worker, rights), len(self._equivalence_classes)
-        )
+        entry.equivalence_class = team, entry.account, master, worker, rights
         entry.sizes = _allowed_sizes(entry)
         entry.keepable = entry.kept = tuple(sorted(job.members, key=keep_order))
         self.by_team.setdefault(team, []).append(entry)
         self._by_uid[job.uid] = entry
         if entry.gang:
             self.gangs.setdefault(entry.gang, set()).add(entry)
-        self._order[entry] = _order(job, in_turns=rules.quantum_seconds is not None)
         return entry
 
     def _forget(self, entry: Entry) -> None:
-        del self._by_uid[entry.demand.uid], self._order[entry]
+        del self._by_uid[entry.demand.uid]
         self.by_team[entry.team].remove(entry)
         if entry.account:
             self.by_account[entry.account].remove(entry)
@@ -168,7 +163,7 @@ def _is_handled_first(entry: Entry) -> bool:
     return bool(entry.kept) and (not demand.wants_pods or too_many or any(member.node is None for member in entry.kept))
 
 
-def _order(job: JobDemand, *, in_turns: bool) -> Order:
+def _order(job: JobDemand, *, in_turns: bool) -> tuple[int, bool, float, str]:
     """Sort key: priority, whether the job has its minimum, age, uid. If the team's jobs take turns, the job that has
     waited longest counts as the oldest.
     """
