@@ -18,7 +18,7 @@ from elastic_operator.plan.allocation.quota_refusal import IDLE, Rule
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.allocation.supply import Supplies
 from elastic_operator.plan.facts.requirements import Load
-from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
+from elastic_worker.contract import ROLE_MASTER
 
 MAX_NOMINATIONS_PER_PASS = 32
 """A pass makes room for at most this many foreign pods: if it served thousands, all jobs would wait for them (44).
@@ -51,13 +51,13 @@ def _complete(state: AllocationState, entry: Entry) -> bool:
         return False
     if entry.demand.provisioning_pods and not (entry.master.shape.pinnable and entry.worker.shape.pinnable):
         return False  # kube-scheduler has reported that the room does not suit
-    master, workers = entry.missing(entry.demand.minimum)
-    if (refused is None or entry.is_foreign_pod) and place_all(state, entry, master=master, workers=workers):
+    if (refused is None or entry.is_foreign_pod) and place_all(state, entry, entry.missing_roles(entry.demand.minimum)):
         return True
     if entry.demand.provisioning_pods or not entry.may_preempt(state.now):
         return False
     if _place_where_reserved(state, entry) or _keep_where_reserved(state, entry):
         return True
+    _, workers = entry.missing(entry.demand.minimum)
     key, infeasible = None if entry.size else ("minimum", refusal_key(state, entry)), state.this_pass.infeasible
     if key and infeasible.covers(key, workers):
         return False
@@ -120,9 +120,8 @@ def _orders(entry: Entry) -> list[list[str]]:
     """The orders in which to place the missing pods. If the master has another shape, it may take room that workers
     need, so both orders are tried.
     """
-    master, workers = entry.missing(entry.demand.minimum)
-    roles = [ROLE_MASTER] * master + [ROLE_WORKER] * workers
-    return [roles] if entry.master is entry.worker or not (master and workers) else [roles, roles[::-1]]
+    roles = entry.missing_roles(entry.demand.minimum)
+    return [roles] if entry.master is entry.worker or len(set(roles)) < 2 else [roles, roles[::-1]]
 
 
 def reserve_for_starving(state: AllocationState, entry: Entry) -> None:
@@ -130,20 +129,17 @@ def reserve_for_starving(state: AllocationState, entry: Entry) -> None:
     the limits (37).
     """
     need, (master, workers) = entry.gpus_missing(entry.demand.minimum), entry.missing(entry.demand.minimum)
-    supplies, account = Supplies(state), entry.account
-    if may_request_nodes(state, entry) or state.quota_refusal(entry, need, Rule.GUARANTEE):
-        return
-    if any(
-        supplies.on_empty_nodes(requirements) < n
-        for requirements, n in ((entry.master, master), (entry.worker, workers))
+    supplies, path = Supplies(state), entry.account.path if entry.account else ()
+    if (
+        may_request_nodes(state, entry)
+        or state.quota_refusal(entry, need, Rule.GUARANTEE)
+        or supplies.on_empty_nodes(entry.master) < master
+        or supplies.on_empty_nodes(entry.worker) < workers
+        or any(account.foreign + need > account.limit for account in path)
     ):
         return
-    if account and any(one.foreign + need > one.limit for one in account.path):
-        return
-    for role in [ROLE_MASTER] * master + [ROLE_WORKER] * workers:
-        placement = (
-            find_placement(state, entry, role) if _may_use_idle(state, entry, entry.requirements(role).gpus) else None
-        )
-        if placement is not None:
+    for role in entry.missing_roles(entry.demand.minimum):
+        may_use = _may_use_idle(state, entry, entry.requirements(role).gpus)
+        if may_use and (placement := find_placement(state, entry, role)):
             state.journal.set(entry, "has_reserved_placements", True)
             state.place(entry, placement)

@@ -15,7 +15,7 @@ from elastic_operator.plan.allocation.node_board import Placement
 from elastic_operator.plan.facts.decisions import Assignment
 from elastic_operator.plan.facts.demand import JobDemand, Member, PreemptionBar
 from elastic_operator.plan.facts.foreign_pod import ForeignPod
-from elastic_worker.contract import ROLE_MASTER
+from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 
 class Victim(NamedTuple):
@@ -153,6 +153,11 @@ class Entry:
         no_master = not self.has_master
         return no_master, max(0, size - self.size - no_master)
 
+    def missing_roles(self, size: int) -> list[str]:
+        """The roles of the pods that the entry lacks for `size`, the master first."""
+        master, workers = self.missing(size)
+        return [ROLE_MASTER] * master + [ROLE_WORKER] * workers
+
     def gpus_missing(self, size: int) -> int:
         """The GPUs of the pods that the entry lacks for `size`."""
         master, workers = self.missing(size)
@@ -193,9 +198,10 @@ class Entry:
         at = bisect_left(self.sizes, -now, lo=self.sizes.index(size), key=lambda size: -self.demand.grow_at(size))
         return self.sizes[at] if at < len(self.sizes) else None
 
-    def fits_more(self, count: int) -> bool:
-        """Whether `count` more pods, and the master if the job lacks one, fit into the job's largest size."""
-        return self.size + count + (not self.has_master) <= self.demand.sizes[-1]
+    @property
+    def is_below_maximum(self) -> bool:
+        """Whether one more pod, and the master if the job lacks one, fits into the job's largest size."""
+        return self.size + (not self.has_master) < self.demand.sizes[-1]
 
     def requirements(self, role: str) -> PodRequirements:
         return self.master if role == ROLE_MASTER else self.worker

@@ -44,6 +44,12 @@ class Journal:
         """The present point, to roll back to. If two marks are equal, all changes between them were undone."""
         return len(self._undo)
 
+    def keep_if(self, succeeded: bool, mark: int) -> bool:
+        """Keep the changes since `mark` if the try has succeeded, else undo them. Returns whether it has."""
+        if not succeeded:
+            self.roll_back(mark)
+        return succeeded
+
     def roll_back(self, mark: int = 0) -> None:
         """Undo every change since `mark`, the latest first; all of them without a mark."""
         while len(self._undo) > mark:

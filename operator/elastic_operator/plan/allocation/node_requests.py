@@ -13,7 +13,6 @@ that is meant for other pods.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Sequence
 
 from elastic_operator.plan.allocation.accounts import Account
@@ -21,9 +20,6 @@ from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.node_board import Placement
 from elastic_operator.plan.allocation.quota_refusal import Rule
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.demand import Member
-from elastic_operator.plan.facts.pod_order import keep_order
-from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 _Places = Sequence[tuple[int, Collection[tuple[Entry, Placement]]]]
 """The nodes with room that is meant for planned pods, each with these pods."""
@@ -85,9 +81,9 @@ def _would_take_reserved_room(state: AllocationState, entry: Entry, to_come: _Pl
 
     If all missing pods are pending already, kube-scheduler has tried the room that is free now, and rejected it.
     """
-    master, workers = entry.missing(entry.demand.minimum)
-    all_wait = len(entry.demand.provisioning_pods) >= master + workers
-    missing = [entry.master] * master + [entry.worker] * bool(workers)
+    roles = entry.missing_roles(entry.demand.minimum)
+    all_wait = len(entry.demand.provisioning_pods) >= len(roles)
+    missing = [entry.requirements(role) for role in dict.fromkeys(roles)]
     keeps = state.quota_refusal(entry, entry.gpus_missing(entry.demand.minimum), Rule.LENDING)
     if keeps and any(state.board.fits(requirements, node) for requirements in missing for node in requirements.nodes):
         return True
@@ -100,47 +96,3 @@ def _would_take_reserved_room(state: AllocationState, entry: Entry, to_come: _Pl
         if coming and any(state.board.fits_without(requirements, node, coming) for requirements in missing):
             return True
     return False
-
-
-# -- the pods of a request ---------------------------------------------------------------------------------------------
-
-
-def still_provisioning(entry: Entry) -> tuple[Member, ...]:
-    """The provisioning pods to keep: nodes are requested for them, or there is room for them now."""
-    lacking, kept = Counter(_roles_to_come(entry)), []
-    for pod in sorted(entry.demand.provisioning_pods, key=keep_order):
-        if lacking[pod.role]:
-            lacking[pod.role] -= 1
-            kept.append(pod)
-    return tuple(kept)
-
-
-def new_roles(entry: Entry) -> list[str]:
-    """The roles of the pods to create without a node, the master first."""
-    if not entry.requests_nodes:
-        return []
-    lacking = Counter(_roles_to_come(entry))
-    lacking.subtract(pod.role for pod in still_provisioning(entry))
-    return [*lacking.elements()]
-
-
-def placements_without_pods(entry: Entry) -> list[Placement]:
-    """The placements for which pods are to be created. The scheduler binds provisioning pods to the other
-    placements.
-    """
-    there = [pod.role for pod in still_provisioning(entry)]
-    remaining = []
-    for placement in entry.placements:
-        if placement.role in there:
-            there.remove(placement.role)
-        else:
-            remaining.append(placement)
-    return remaining
-
-
-def _roles_to_come(entry: Entry) -> list[str]:
-    """The roles of all pods that the entry gets, the master first if nodes are requested."""
-    if not entry.requests_nodes:
-        return [placement.role for placement in entry.placements]
-    master, workers = entry.missing(entry.demand.minimum)
-    return [ROLE_MASTER] * master + [ROLE_WORKER] * workers

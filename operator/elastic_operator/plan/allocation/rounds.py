@@ -181,8 +181,8 @@ def _leaves_room(state: AllocationState, entitlement: Entitlement) -> bool:
     """Grow jobs in turn, up to the first step that leaves room for a job that could not grow before. Returns whether
     there was such a step.
     """
-    growers, changed = state.queues.scale_up, state.this_pass.changed
-    queues = {account: growers.queue(account, changed) for account in growers.accounts()}
+    changed = state.this_pass.changed
+    queues = state.queues.scale_up.by_account(changed)
     for entry in changed | individually_limited(state):
         queues.setdefault(entry.account, ScaleUpQueue({}, changed)).add(entry)
     is_left = False

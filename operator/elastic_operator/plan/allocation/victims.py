@@ -110,7 +110,7 @@ class Victims:
         who = preemptor_of(preemptor)
         return (
             waits,
-            self.evictions.of_preemptor(who),
+            self.evictions.of_preemptor[who],
             who in self.evictions.recent_preemptors,
             self._limits.withheld_from(who),
         )

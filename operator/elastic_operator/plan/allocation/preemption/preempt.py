@@ -119,7 +119,7 @@ def _fill_back_more(state: AllocationState, entry: Entry) -> None:
     """Keep as many members as may stay. A job that has an allowed size keeps an allowed size."""
     good = state.journal.mark() if entry.size in entry.sizes else None
     for member in list(state.released(entry)):
-        if entry.fits_more(1):
+        if entry.is_below_maximum:
             _keep_by_moving(state, entry, member)
             good = state.journal.mark() if entry.size in entry.sizes else good
     if good is not None:
@@ -147,11 +147,8 @@ def _keep_by_moving(state: AllocationState, entry: Entry, member: Member) -> lis
         state.unplace(other, placement)
         moved.append((other, placement.role))
     state.fill_back(entry, member)
-    if all(
-        place_all(state, other, master=role == ROLE_MASTER, workers=int(role != ROLE_MASTER)) for other, role in moved
-    ):
+    if state.journal.keep_if(all(place_all(state, other, [role]) for other, role in moved), mark):
         return [other for other, _ in moved]
-    state.journal.roll_back(mark)
     return None
 
 
