@@ -12,7 +12,7 @@ from elastic_operator.plan.allocation.equivalence import refusal_key
 from elastic_operator.plan.allocation.node_board import Placement
 from elastic_operator.plan.allocation.node_requests import is_requested_by_others, may_request_nodes
 from elastic_operator.plan.allocation.placement import find_placement, place_all
-from elastic_operator.plan.allocation.preemption.candidates import Candidates, UnitKind
+from elastic_operator.plan.allocation.preemption.candidates import Candidates
 from elastic_operator.plan.allocation.preemption.preempt import preempt
 from elastic_operator.plan.allocation.quota_refusal import IDLE, Rule
 from elastic_operator.plan.allocation.state import AllocationState
@@ -28,8 +28,8 @@ that got a place is nominated, and a nomination wakes the loop.
 """
 
 
-def admit(state: AllocationState, entry: Entry) -> None:
-    """Give the job its minimum, or leave it as it is."""
+def admit(state: AllocationState, entry: Entry) -> bool:
+    """Give the job its minimum, or leave it as it is. Returns whether it has its minimum."""
     minimum = entry.demand.minimum
     if entry.preempted and _may_use_idle(state, entry, entry.gpus_missing(minimum)):
         state.fill_back_to(entry, minimum)
@@ -38,6 +38,7 @@ def admit(state: AllocationState, entry: Entry) -> None:
         state.journal.set(entry, "has_reserved_placements", False)
     elif entry.preempted:
         state.release_all(entry)
+    return entry.admitted
 
 
 def _complete(state: AllocationState, entry: Entry) -> bool:
@@ -80,8 +81,8 @@ def _preempt_any(state: AllocationState, entry: Entry, *, only: int | None) -> b
     running jobs.
     """
     need = entry.gpus_missing(entry.demand.minimum)
-    for most in (UnitKind.INCOMPLETE_JOB, UnitKind.JOB):
-        candidates = Candidates(state, entry, need, max_kind=most)
+    for ends_jobs in (False, True):
+        candidates = Candidates(state, entry, need, ends_jobs=ends_jobs)
         if any(preempt(state, entry, roles, candidates, only=only) for roles in _orders(entry)):
             return True
     return False

@@ -96,10 +96,9 @@ class Admissions:
         if key and self._state.this_pass.answers.get("refused", (entitlement, key)):
             return
         right = _entitlement_for(self._state, entry, entry.gpus_missing(entry.demand.minimum))
-        if right <= entitlement and (may_borrow_again(entry, right) or self._own_pods_suffice(entry)):
-            admit(self._state, entry)
-            if not entry.admitted and right == entitlement:
-                self._reserve(entry)
+        is_entitled = right <= entitlement and (may_borrow_again(entry, right) or self._own_pods_suffice(entry))
+        if is_entitled and not admit(self._state, entry) and right == entitlement:
+            self._reserve(entry)
         if key and not entry.admitted:
             self._state.this_pass.answers.put("refused", (entitlement, key))
 

@@ -9,9 +9,10 @@ from another team, and whole jobs of any priority. For growth, a job preempts po
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum
 
+from elastic_operator.memory import SingleCache
 from elastic_operator.plan.allocation.accounts import Account
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.node_board import Placement
@@ -96,7 +97,7 @@ def unit_order(unit: VictimUnit, check: PreemptionCheck | None) -> tuple[float, 
 
 
 class Candidates:
-    """The units that a preemptor which lacks `need` GPUs may preempt."""
+    """The units that a preemptor which lacks `need` GPUs may preempt; with `ends_jobs`, also whole running jobs."""
 
     def __init__(
         self,
@@ -105,9 +106,11 @@ class Candidates:
         need: int,
         *,
         growing: bool = False,
-        max_kind: UnitKind = UnitKind.JOB,
+        ends_jobs: bool = True,
     ) -> None:
-        self._state, self._preemptor, self._growing, self._max_kind = state, preemptor, growing, max_kind
+        self._state, self._preemptor, self._growing, self._ends_jobs = state, preemptor, growing, ends_jobs
+        self._givers: SingleCache[PreemptionCheck, list[Entry]] = SingleCache()
+        """The jobs of other teams with GPUs to give, by the last check: two searches for one pod ask for them."""
         check = self.check(need) if state.inputs.reclaiming else None
         if check and not growing and not check.is_within_guarantees:
             # may come first: then its team uses less by as much (189)
@@ -116,9 +119,9 @@ class Candidates:
         self._victim_accounts = check.victim_accounts(state.queues.by_account) if check else frozenset[Account]()
 
     @property
-    def search_kind(self) -> tuple[bool, UnitKind]:
-        """Whether the GPUs are for growth, and the most expensive kind of unit."""
-        return self._growing, self._max_kind
+    def search_kind(self) -> tuple[bool, bool]:
+        """Whether the GPUs are for growth, and whether whole running jobs are candidates."""
+        return self._growing, self._ends_jobs
 
     def check(self, need: int) -> PreemptionCheck | None:
         """A new check for a preemptor that lacks `need` GPUs; None for a preemptor that wants no GPUs."""
@@ -133,15 +136,16 @@ class Candidates:
 
     def nodes_with_victims(self, check: PreemptionCheck | None) -> set[int]:
         """The nodes on which at least one unit may be preempted, if only the units' accounts are examined."""
-        able = self._jobs_with_gpus_to_give(check) if check else []
-        able += [] if self._growing else self._state.queues.by_team[self._preemptor.team]
+        able = [] if self._growing else [*self._state.queues.by_team[self._preemptor.team]]
+        if check:
+            able += self._givers.get(check, self._find_givers, check)
         return {node for entry in able if entry.size and self._has_candidates(entry) for node in entry.occupied_nodes}
 
     def weakest_first(self, check: PreemptionCheck, gpus: int) -> list[Entry]:
         """Jobs of other teams that can spare a worker with that many GPUs, in the order of preemption."""
         able = [
             entry
-            for entry in self._jobs_with_gpus_to_give(check)
+            for entry in self._givers.get(check, self._find_givers, check)
             if entry.worker.gpus >= gpus
             and entry.spare_workers
             and entry.has_minimum
@@ -152,7 +156,7 @@ class Candidates:
             able, key=lambda entry: (-check.share_value(entry.account) if entry.account else 0.0, victim_order(entry))
         )
 
-    def _jobs_with_gpus_to_give(self, check: PreemptionCheck) -> list[Entry]:
+    def _find_givers(self, check: PreemptionCheck) -> list[Entry]:
         """The jobs whose accounts may give at least one GPU.
 
         An account that cannot give one GPU gives no larger unit either. While many jobs wait for planned pods, most
@@ -180,7 +184,7 @@ class Candidates:
             here.setdefault(entry, ([], []))[1].append(placement)
         for entry, (members, placements) in here.items():
             if self._has_candidates(entry):
-                yield from (unit for unit in self._units(entry, members, placements) if unit.kind <= self._max_kind)
+                yield from self._units(entry, release_order(members), placements)
 
     def below_account(self, account: Account) -> list[Entry]:
         """The jobs with candidates that are charged to that account or to one below it."""
@@ -189,14 +193,12 @@ class Candidates:
 
     def single_pods(self, entry: Entry) -> list[VictimUnit]:
         """The job's pods that are preempted one by one, on all nodes, in the order of preemption."""
-        units = self._single_pods(entry, release_order(entry.kept), entry.placements)
-        return [unit for unit in units if unit.kind <= self._max_kind]
+        return self._single_pods(entry, release_order(entry.kept), entry.placements)
 
     def whole_job(self, entry: Entry) -> VictimUnit | None:
         """The unit of all pods of the job, if it may be preempted."""
-        members, placements = release_order(entry.kept), entry.placements
-        unit = self._whole_job(entry, members, placements, besides=len(self._single_pods(entry, members, placements)))
-        return unit if unit and unit.kind <= self._max_kind else None
+        units = self._units(entry, release_order(entry.kept), entry.placements)
+        return next((unit for unit in units if unit.whole), None)
 
     def may_be_preempted(self, unit: VictimUnit, check: PreemptionCheck | None) -> bool:
         """Whether the preemptor may take the unit beside the units that it has taken so far."""
@@ -223,9 +225,8 @@ class Candidates:
             return not self._growing
         return entry.account in self._victim_accounts
 
-    def _units(self, entry: Entry, members: Iterable[Member], placements: Sequence[Placement]) -> Iterator[VictimUnit]:
+    def _units(self, entry: Entry, members: Sequence[Member], placements: Sequence[Placement]) -> Iterator[VictimUnit]:
         """The units of a job among these pods, in the order of preemption."""
-        members = release_order(members)
         singles = self._single_pods(entry, members, placements)
         yield from singles
         if whole := self._whole_job(entry, members, placements, besides=len(singles)):
@@ -235,23 +236,17 @@ class Candidates:
         self, entry: Entry, members: Sequence[Member], placements: Sequence[Placement]
     ) -> list[VictimUnit]:
         """The units that are preempted one by one. After the first unit is preempted, the answer has the others."""
-        workers = [m for m in members if m.role != ROLE_MASTER]
-        singles = [_of_placement(entry, s) for s in placements if s.role == ROLE_WORKER] + [
-            self._of_member(entry, m) for m in workers
-        ]
+        planned = [placement for placement in placements if placement.role == ROLE_WORKER]
+        workers = [member for member in members if member.role != ROLE_MASTER]
         if entry is self._preemptor:
-            own = singles[: entry.spare_workers if not entry.has_master else 0]
-            return [replace(unit, kind=UnitKind.OWN) for unit in own if unit.members]
+            spare = max(0, entry.spare_workers - len(planned)) if not entry.has_master else 0
+            return _singles(UnitKind.OWN, entry, workers[:spare], ())
         if entry.has_minimum:
-            return singles[: entry.spare_workers]
+            return _singles(UnitKind.SURPLUS, entry, workers, planned)[: entry.spare_workers]
         if entry.has_reserved_placements:
             may_be_preempted = not self._in_team(entry) or entry.demand.priority < self._preemptor.demand.priority
-            return (
-                [replace(_of_placement(entry, placement), kind=UnitKind.RESERVED_PLACEMENT) for placement in placements]
-                if may_be_preempted
-                else []
-            )
-        return [] if entry.admitted else [replace(unit, kind=UnitKind.INCOMPLETE) for unit in singles]
+            return _singles(UnitKind.RESERVED_PLACEMENT, entry, (), placements) if may_be_preempted else []
+        return [] if entry.admitted else _singles(UnitKind.INCOMPLETE, entry, workers, planned)
 
     def _whole_job(
         self, entry: Entry, members: Sequence[Member], placements: Sequence[Placement], *, besides: int
@@ -260,14 +255,15 @@ class Candidates:
         if entry is self._preemptor or besides >= len(members) + len(placements):
             return None
         if entry.has_minimum:
-            return (
-                self._of_all(UnitKind.JOB, entry, members, placements) if self._may_be_preempted_whole(entry) else None
-            )
-        return (
-            None
-            if entry.has_reserved_placements or entry.admitted
-            else self._of_all(UnitKind.INCOMPLETE_JOB, entry, members, placements)
-        )
+            kind, may_be_preempted = UnitKind.JOB, self._ends_jobs and self._may_be_preempted_whole(entry)
+        else:
+            kind = UnitKind.INCOMPLETE_JOB
+            may_be_preempted = not (entry.has_reserved_placements or entry.admitted)
+        if not may_be_preempted:
+            return None
+        held = sum(member.gpus for member in entry.kept)
+        coming = sum(entry.requirements(placement.role).gpus for placement in entry.placements)
+        return VictimUnit(kind, entry, tuple(members), tuple(placements), held + coming, held)
 
     def _may_be_preempted_whole(self, entry: Entry) -> bool:
         if self._in_team(entry):
@@ -276,16 +272,6 @@ class Candidates:
             return False
         least = entry.account.team.min_runtime_seconds if entry.account and entry.kept else 0
         return not entry.demand.running_since or self._state.now >= entry.demand.running_since + least
-
-    def _of_member(self, entry: Entry, member: Member) -> VictimUnit:
-        return VictimUnit(UnitKind.SURPLUS, entry, (member,), (), member.gpus, member.gpus)
-
-    def _of_all(
-        self, kind: UnitKind, entry: Entry, members: Sequence[Member], placements: Sequence[Placement]
-    ) -> VictimUnit:
-        held = sum(member.gpus for member in entry.kept)
-        coming = sum(entry.requirements(placement.role).gpus for placement in entry.placements)
-        return VictimUnit(kind, entry, tuple(members), tuple(placements), held + coming, held)
 
 
 def preemptible_gpus(state: AllocationState, entry: Entry, preemptor: Entry) -> int:
@@ -348,8 +334,12 @@ def _may_be_preempted_by(state: AllocationState, entry: Entry, preemptor: Entry)
     return state.now >= entry.demand.running_since + quantum
 
 
-def _of_placement(entry: Entry, placement: Placement) -> VictimUnit:
-    return VictimUnit(UnitKind.SURPLUS, entry, (), (placement,), entry.requirements(placement.role).gpus, 0)
+def _singles(
+    kind: UnitKind, entry: Entry, members: Iterable[Member], placements: Iterable[Placement]
+) -> list[VictimUnit]:
+    """A unit for each of these pods, the planned ones first."""
+    planned = [VictimUnit(kind, entry, (), (one,), entry.requirements(one.role).gpus, 0) for one in placements]
+    return planned + [VictimUnit(kind, entry, (member,), (), member.gpus, member.gpus) for member in members]
 
 
 def preempt_units(state: AllocationState, preemptor: Entry, units: Iterable[VictimUnit]) -> None:
