@@ -90,10 +90,9 @@ def victim_order(entry: Entry, *, whole: bool = False) -> tuple[int, float, int]
     return demand.priority, 0.0 if whole else demand.resize_cost, -entry.position
 
 
-def unit_order(unit: VictimUnit, check: PreemptionCheck | None) -> tuple[float, ...]:
+def unit_order(unit: VictimUnit, check: PreemptionCheck) -> tuple[float, ...]:
     """Sort key: cheap kinds first, then the team with the highest share value, then the weakest."""
-    value = check.share_value(unit.entry.account) if check and unit.entry.account else -1.0
-    return unit.kind, -value, *unit.victim_order
+    return unit.kind, -check.share_value(unit.entry.account), *unit.victim_order
 
 
 class Candidates:
@@ -111,22 +110,21 @@ class Candidates:
         self._state, self._preemptor, self._growing, self._ends_jobs = state, preemptor, growing, ends_jobs
         self._givers: SingleCache[PreemptionCheck, list[Entry]] = SingleCache()
         """The jobs of other teams with GPUs to give, by the last check: two searches for one pod ask for them."""
-        check = self.check(need) if state.inputs.reclaiming else None
-        if check and not growing and not check.is_within_guarantees:
+        check, reclaiming = self.check(need), state.inputs.reclaiming
+        if reclaiming and not growing and not check.is_within_guarantees:
             # may come first: then its team uses less by as much (189)
             given = preemptible_gpus_of_team(state, preemptor)
             check.count_victims(check.preemptor, pods=given, not_yet_held=0)
-        self._victim_accounts = check.victim_accounts(state.queues.by_account) if check else frozenset[Account]()
+        self._victim_accounts = check.victim_accounts(state.queues.by_account) if reclaiming else frozenset[Account]()
 
     @property
     def search_kind(self) -> tuple[bool, bool]:
         """Whether the GPUs are for growth, and whether whole running jobs are candidates."""
         return self._growing, self._ends_jobs
 
-    def check(self, need: int) -> PreemptionCheck | None:
-        """A new check for a preemptor that lacks `need` GPUs; None for a preemptor that wants no GPUs."""
-        account = self._preemptor.account
-        return PreemptionCheck(account, need, growing=self._growing) if account else None
+    def check(self, need: int) -> PreemptionCheck:
+        """A new check for a preemptor that lacks `need` GPUs."""
+        return PreemptionCheck(self._preemptor.account, need, growing=self._growing)
 
     def may_exist(self) -> bool:
         """Whether there may be a candidate. False is certain, True is not."""
@@ -134,11 +132,10 @@ class Candidates:
             return True
         return not self._growing and _team_gives_any(self._state, self._preemptor)
 
-    def nodes_with_victims(self, check: PreemptionCheck | None) -> set[int]:
+    def nodes_with_victims(self, check: PreemptionCheck) -> set[int]:
         """The nodes on which at least one unit may be preempted, if only the units' accounts are examined."""
-        able = [] if self._growing else [*self._state.queues.by_team[self._preemptor.team]]
-        if check:
-            able += self._givers.get(check, self._find_givers, check)
+        own_team = () if self._growing else self._state.queues.by_team[self._preemptor.team]
+        able = (*self._givers.get(check, self._find_givers, check), *own_team)
         return {node for entry in able if entry.size and self._has_candidates(entry) for node in entry.occupied_nodes}
 
     def weakest_first(self, check: PreemptionCheck, gpus: int) -> list[Entry]:
@@ -152,9 +149,7 @@ class Candidates:
             and entry.team != self._preemptor.team
             and self._has_candidates(entry)
         ]
-        return sorted(
-            able, key=lambda entry: (-check.share_value(entry.account) if entry.account else 0.0, victim_order(entry))
-        )
+        return sorted(able, key=lambda entry: (-check.share_value(entry.account), victim_order(entry)))
 
     def _find_givers(self, check: PreemptionCheck) -> list[Entry]:
         """The jobs whose accounts may give at least one GPU.
@@ -200,12 +195,13 @@ class Candidates:
         units = self._units(entry, release_order(entry.kept), entry.placements)
         return next((unit for unit in units if unit.whole), None)
 
-    def may_be_preempted(self, unit: VictimUnit, check: PreemptionCheck | None) -> bool:
+    def may_be_preempted(self, unit: VictimUnit, check: PreemptionCheck) -> bool:
         """Whether the preemptor may take the unit beside the units that it has taken so far."""
-        if self._in_team(unit.entry) or unit.entry.account is None or check is None:
+        if self._in_team(unit.entry):
             return True
-        ends_job = unit.kind is UnitKind.JOB
-        return check.allows(unit.entry.account, unit.gpus, not_yet_held=unit.not_yet_held, ends_job=ends_job)
+        account, ends_job = unit.entry.account, unit.kind is UnitKind.JOB
+        assert account is not None, "a job without an account is a candidate in its own team only"
+        return check.allows(account, unit.gpus, not_yet_held=unit.not_yet_held, ends_job=ends_job)
 
     def _in_team(self, entry: Entry) -> bool:
         return entry.team == self._preemptor.team
