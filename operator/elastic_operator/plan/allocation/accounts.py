@@ -68,9 +68,7 @@ class Account:
                 account.not_yet_held += gpus
 
     def entitlement(self, need: int) -> Entitlement:
-        """The right by which the team may use `need` more GPUs, as other teams see it: the weakest right on the
-        path.
-        """
+        """The right to `need` more GPUs, as other teams see it: the weakest right on the path."""
         entitlement = Entitlement.GUARANTEED
         for account in self.path_seen_by_others:
             after = account.used + need
@@ -203,9 +201,7 @@ class Accounts:
             _divide(self.capacity[flavor], tops)
 
     def may_borrow(self, account: Account, need: int) -> bool:
-        """Whether every team can still have the part of its guarantee that it does not lend, if this account uses
-        `need` more GPUs.
-        """
+        """Whether every team keeps the GPUs that it does not lend if this account uses `need` more."""
         if self._lends_all[account.flavor] or account.entitlement(need) is Entitlement.GUARANTEED:
             return True
         promised = sum(_promised(top, account.path, need) for top in self.tops(account.flavor))

@@ -77,9 +77,7 @@ def _complete(state: AllocationState, entry: Entry) -> bool:
 
 
 def _preempt_any(state: AllocationState, entry: Entry, *, only: int | None) -> bool:
-    """Make room for the rest of the entry's minimum by preemption: parts of jobs and incomplete jobs first, then whole
-    running jobs.
-    """
+    """Make room for the minimum by preemption: parts of jobs and incomplete jobs first, then whole running jobs."""
     need = entry.gpus_missing(entry.demand.minimum)
     for ends_jobs in (False, True):
         candidates = Candidates(state, entry, need, ends_jobs=ends_jobs)
@@ -126,9 +124,7 @@ def _orders(entry: Entry) -> list[list[str]]:
 
 
 def reserve_for_starving(state: AllocationState, entry: Entry) -> None:
-    """Hold room for a part of the entry's minimum, provided that the whole minimum would fit on empty nodes and under
-    the limits (37).
-    """
+    """Hold room for a part of the minimum, if all of it would fit on empty nodes and under the limits (37)."""
     need, (master, workers) = entry.gpus_missing(entry.demand.minimum), entry.missing(entry.demand.minimum)
     supplies, path = Supplies(state), entry.account.path if entry.account else ()
     if (

@@ -1,6 +1,4 @@
-"""Makes a job's assignment from its entry at the end of a pass, and decides which of its new pods can be created
-now.
-"""
+"""Makes a job's assignment at the end of a pass, and decides which of its new pods can be created now."""
 
 from __future__ import annotations
 

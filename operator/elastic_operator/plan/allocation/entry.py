@@ -1,6 +1,4 @@
-"""One job while a pass is decided: the members that it keeps, the members that it gives up, the placements for new
-pods.
-"""
+"""One job in a pass: the members that it keeps and gives up, and the placements for new pods."""
 
 from __future__ import annotations
 
@@ -123,9 +121,7 @@ class Entry:
 
     @property
     def replaces_master(self) -> bool:
-        """Whether the job gets a new master in place of its old one. Then no member is kept, because a group ends with
-        its master (13).
-        """
+        """Whether the job gets another master. Then no member is kept, because a group ends with its master (13)."""
         had_master = bool(self.keepable) and self.keepable[0].role == ROLE_MASTER
         return had_master and self.loses_members and any(placement.role == ROLE_MASTER for placement in self.placements)
 
@@ -143,9 +139,7 @@ class Entry:
         return max(0, self.size + (not self.has_master) - self.demand.minimum)
 
     def is_eviction_by(self, other: Entry) -> bool:
-        """Whether the other entry is of another team, or a foreign pod: a preemption for it is an
-        eviction.
-        """
+        """Whether a preemption for the other entry is an eviction: it is of another team, or a foreign pod."""
         return other.team != self.team or other.is_foreign_pod
 
     def missing(self, size: int) -> tuple[bool, int]:
@@ -189,9 +183,7 @@ class Entry:
         return now < self.demand.grow_at(size)
 
     def next_step(self, now: float) -> int | None:
-        """The next larger size that the job may have now. If growth costs work, larger steps are allowed earlier
-        (148).
-        """
+        """The next larger size that the job may have now; larger ones come earlier if growth costs work (148)."""
         size = self.next_size
         if size is None or size <= self.demand.undelayed_size or not self.demand.resize_cost:
             return size

@@ -58,9 +58,7 @@ def refusal_key(state: AllocationState, entry: Entry) -> Hashable:
 
 
 def minimum_key(state: AllocationState, entry: Entry) -> Hashable | None:
-    """The key of entries that are tried for their minimum in the same way while nothing changes; None for an entry that
-    has pods of its own.
-    """
+    """The key of entries whose minimum is tried in the same way; None for an entry that has pods of its own."""
     demand = entry.demand
     if entry.size or entry.preempted or demand.provisioning_pods:
         return None

@@ -65,9 +65,7 @@ class Explainer:
         self._supplies = Supplies(state)
 
     def why(self, entry: Entry) -> tuple[Reason, float | None]:
-        """Why the job gets this size and no larger one, and when (epoch seconds) that may change without any other
-        change; None: never.
-        """
+        """Why the job gets no larger size, and when (epoch seconds) time alone may change that; None: never."""
         if not entry.demand.wants_pods:
             return Reason(SizeReason.SUSPENDED, ""), None
         if not entry.demand.sizes:
@@ -167,9 +165,7 @@ class Explainer:
 
 
 def _with_time_of_request(entry: Entry, message: str, now: float) -> tuple[str, float | None]:
-    """The sentence about the lacking room and, if new nodes are requested later, the time from which they are. Returns
-    that time, too.
-    """
+    """The message, with the time from which new nodes are requested if that is later, and this time or None."""
     request = entry.demand.node_request
     if entry.admitted or request is None or request.begins_at <= now:
         return message, None

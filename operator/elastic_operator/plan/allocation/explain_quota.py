@@ -32,9 +32,7 @@ def why_too_large(entry: Entry, wanted: str) -> Reason | None:
 
 
 def why_quota(state: AllocationState, entry: Entry, size: int, wanted: str) -> Reason | None:
-    """A limit of its team, or of a team above it, or the guarantee that a job which is not preemptible must
-    not pass.
-    """
+    """A limit of its team or of a team above it, or the guarantee of a team for a job that is not preemptible."""
     refused = state.quota_refusal(entry, entry.gpus_missing(size))
     if refused is None:
         return None

@@ -28,9 +28,7 @@ def round_sizes_down(state: AllocationState) -> None:
 
 
 def grow(state: AllocationState, entry: Entry, entitlement: Entitlement) -> bool:
-    """Give the job its next allowed size, if it may have that size and all its new pods fit. Returns whether it has
-    grown.
-    """
+    """Give the job its next allowed size, if it may have that size and all its new pods fit; returns whether it did."""
     state.victims.held_up.pop(entry, None)
     size = entry.next_step(state.now)
     if (

@@ -76,11 +76,9 @@ class NodeBoard:
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def requirements(self, shape: PodShape) -> PodRequirements:
-        """The requirements of `shape`; equal shapes have the same object. The reason why a shape is unpinnable does not
-        matter: it may name a job's own volume.
-        """
+        """The requirements of `shape`; equal shapes, whatever makes them unpinnable, have the same object."""
         if shape.unpinned_because:
-            shape = replace(shape, unpinned_because="")
+            shape = replace(shape, unpinned_because="")  # it may name a job's own volume
         requirements = self._requirements.get(shape)
         if requirements is None:
             requirements = self._requirements[shape] = self._find_requirements(shape)
@@ -139,9 +137,7 @@ class NodeBoard:
         return after.fits(requirements)
 
     def find(self, role: str, requirements: PodRequirements, near: Collection[int] = ()) -> Placement | None:
-        """The best placement for one such pod. In this order, the best node is free now, is in `near`, has the fewest
-        free GPUs, has the first name.
-        """
+        """The best placement: free now, then in `near`, then with the fewest free GPUs, then by the node's name."""
         soon = None
         for node in self._in_order(requirements, near):
             if self._soon[node].fits(requirements):

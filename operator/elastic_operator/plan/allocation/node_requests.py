@@ -40,9 +40,7 @@ def is_requested_by_others(state: AllocationState, entry: Entry, need: int) -> b
 
 
 def _requested_by(state: AllocationState, account: Account, priority: int) -> int:
-    """The GPUs for which jobs of that priority or a higher one may request nodes now. They are counted once between two
-    changes.
-    """
+    """The GPUs for which jobs of at least that priority may request nodes now; counted once between two changes."""
     known = state.this_pass.answers.get("requested", (account, priority))
     if known is None:
         first = (one for one in state.queues.provisioning[account] if one.demand.priority >= priority)
@@ -52,9 +50,7 @@ def _requested_by(state: AllocationState, account: Account, priority: int) -> in
 
 
 def may_request_nodes(state: AllocationState, entry: Entry) -> bool:
-    """Whether the entry lacks its minimum, may request nodes for it now, and its team may use the GPUs of these
-    nodes.
-    """
+    """Whether the entry lacks its minimum, may request nodes for it now, and its team may use their GPUs."""
     demand = entry.demand
     if demand.node_request is None or not demand.wants_pods or entry.admitted or entry.placements:
         return False

@@ -16,9 +16,7 @@ def find_placement(state: AllocationState, entry: Entry, role: str) -> Placement
 
 
 def place_all(state: AllocationState, entry: Entry, roles: Sequence[str]) -> bool:
-    """Place pods of these roles, the master first. If not all of them fit, nothing is changed, and the result is
-    False.
-    """
+    """Place pods of these roles, the master first. If not all fit, nothing is changed, and the result is False."""
     if entry.master is entry.worker or ROLE_MASTER not in roles:
         return _place_alike(state, entry, roles)
     board, workers = state.board, roles[1:]

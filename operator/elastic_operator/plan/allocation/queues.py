@@ -48,9 +48,7 @@ class Queues:
     def renew(
         self, inputs: AllocationInputs, *, leave: Callable[[Entry], None], join: Callable[[Iterable[Entry]], None]
     ) -> None:
-        """Drop the entries of jobs that have changed, and add their new entries. `leave` is called with each dropped
-        entry, `join` with all new ones.
-        """
+        """Renew the entries of changed jobs: `leave` is called with each old one, `join` with all new ones."""
         foreign_pods = {
             foreign_pod.uid: foreign_pod
             for foreign_pod in inputs.foreign_pods

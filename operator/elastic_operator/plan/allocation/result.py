@@ -34,9 +34,7 @@ class Allocation(Mapping[str, Grant]):
         self._entries = {job.uid: state.queues.entry_of(job.uid) for job in state.inputs.jobs}
         self._grants: dict[str, Grant] = {}
         self.would_not_last: Mapping[str, str] = {}
-        """The jobs (uids) that get nothing because their part of the decision would not last, each with the reason in
-        words (143).
-        """
+        """Jobs (uids) that get nothing, because their part would not last, each with the reason in words (143)."""
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)

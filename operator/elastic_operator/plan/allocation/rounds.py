@@ -139,9 +139,7 @@ class Admissions:
         return preemptible_gpus(self._state, entry, entry) >= entry.gpus_missing(entry.demand.minimum)
 
     def _reserve(self, entry: Entry) -> None:
-        """Hold room that becomes free for the entry, if it is the first waiting entry of its team and flavor and has
-        waited too long (37).
-        """
+        """Hold room for the first waiting entry of its team and flavor, if it has waited too long (37)."""
         key = (entry.team, entry.demand.shape.flavor)
         if key not in self._reserved_for_starving:
             self._reserved_for_starving.add(key)
@@ -177,9 +175,7 @@ def _grow_all(state: AllocationState, entitlement: Entitlement) -> None:
 
 
 def _leaves_room(state: AllocationState, entitlement: Entitlement) -> bool:
-    """Grow jobs in turn, up to the first step that leaves room for a job that could not grow before. Returns whether
-    there was such a step.
-    """
+    """Grow jobs up to the first step that leaves room for a job that found none; returns whether there was one."""
     changed = state.this_pass.changed
     queues = state.queues.scale_up.by_account(changed)
     for entry in changed | individually_limited(state):
@@ -210,9 +206,7 @@ def _grow_one(state: AllocationState, entitlement: Entitlement, queue: ScaleUpQu
 
 
 def _take_turns(state: AllocationState, entries: Iterable[Entry], serve_one: Callable[[Entry], None]) -> None:
-    """Serve the first job of the team with the lowest share value, again and again. As long as nothing changes, the
-    same team is served.
-    """
+    """Serve the first job of the team with the lowest share value; the same team while nothing changes."""
     queues: dict[Account | None, list[Entry]] = {}
     for entry in sorted(entries, key=lambda entry: -entry.position):
         queues.setdefault(entry.account, []).append(entry)

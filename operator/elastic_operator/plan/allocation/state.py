@@ -117,9 +117,7 @@ class AllocationState:
             )
 
     def _count_unplaced(self, entry: Entry) -> None:
-        """Count each unpinned member without a node on the node where it fits best, so that no other entry gets its
-        room (10).
-        """
+        """Count each unpinned member without a node where it fits best, so that no other entry gets its room (10)."""
         for member in entry.kept:
             if member.node is not None:
                 continue
@@ -182,9 +180,7 @@ class AllocationState:
             entry.account.add_usage(gpus, non_preemptible=not entry.demand.preemptible, not_yet_held=not_yet_held)
 
     def _charge_member(self, entry: Entry, member: Member, sign: int) -> None:
-        """Charge a member, unless its node is deleted: a pod without its node holds no GPUs, although the pod's object
-        still exists (35).
-        """
+        """Charge a member, unless its node is deleted: then it holds no GPUs, though its pod object exists (35)."""
         if member.node is None or member.node in self.board.number:
             self.add_usage(entry, sign * member.gpus)
 
@@ -207,9 +203,7 @@ class AllocationState:
     # -- members -----------------------------------------------------------------------------------------------------
 
     def request_nodes(self, entry: Entry) -> None:
-        """Let the entry request new nodes: the missing part of its minimum counts under the limits of its team from now
-        on (49).
-        """
+        """Let the entry request new nodes: its missing pods count under the limits of its team from now on (49)."""
         gpus = entry.gpus_missing(entry.demand.minimum)
         self.journal.do(
             partial(self._set_requests_nodes, entry, True), undo=partial(self._set_requests_nodes, entry, False)
@@ -295,9 +289,7 @@ class AllocationState:
         return node is None or self.board.fits_load(member, node)
 
     def fill_back_to(self, entry: Entry, size: int) -> None:
-        """Keep released members whose room is still free, up to that size. If the job had a master, none is kept
-        without the master.
-        """
+        """Keep released members whose room is free, up to that size; no worker without the master, if there was one."""
         for member in list(self.released(entry)):
             may_use = entry.size < size and self.has_its_room(entry, member)
             if may_use and not self.quota_refusal(entry, member.gpus, Rule.LIMIT):

@@ -169,9 +169,7 @@ class Candidates:
         return able
 
     def on_node(self, node: int) -> Iterator[VictimUnit]:
-        """The units on one node that may be preempted, each judged alone. The caller checks which of them may be
-        preempted together.
-        """
+        """The units on one node that may be preempted, each judged alone; several may not be preempted together."""
         here: dict[Entry, tuple[list[Member], list[Placement]]] = {}
         for entry, member in self._state.residents[node].values():
             here.setdefault(entry, ([], []))[0].append(member)

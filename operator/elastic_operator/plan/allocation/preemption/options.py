@@ -40,9 +40,7 @@ class Options:
         self._known: dict[str, FoundOptions] = {}
 
     def cheapest(self, role: str, need: int) -> Option | None:
-        """The cheapest option for one more pod. `need` is the number of GPUs that the preemptor still lacks, this pod's
-        included.
-        """
+        """The cheapest option for one more pod. The preemptor still lacks `need` GPUs, this pod's included."""
         check = self._candidates.check(need)
         if role not in self._known:
             quick = self._quick_option(role, check) if self._only is None else None
@@ -57,9 +55,7 @@ class Options:
         return option
 
     def _cached_options(self, role: str, need: int, check: PreemptionCheck) -> FoundOptions:
-        """The options that were found for an equivalent preemptor, if this preemptor has no pods of its own to release
-        (44).
-        """
+        """The options of an equivalent preemptor, if this one has no pods of its own to release (44)."""
         preemptor, cached = self._preemptor, self._state.this_pass.options
         own = bool(preemptor.size) or self._only is not None
         equivalent = None if own else equivalence_key(self._state, preemptor)
@@ -111,9 +107,7 @@ class Options:
         return None
 
     def _option(self, role: str, node: int, check: PreemptionCheck) -> Option | None:
-        """The cheapest option on the node: the weakest units are added until the pod fits; then unneeded ones are
-        dropped.
-        """
+        """The option on the node: the weakest units are added until the pod fits; then unneeded ones are dropped."""
         state, preemptor, candidates = self._state, self._preemptor, self._candidates
         if preemptor.is_foreign_pod and _is_promised(state, node, preemptor):
             return None

@@ -87,9 +87,7 @@ def fill_back(state: AllocationState) -> None:
 
 
 def _keep_own_places(state: AllocationState, entry: Entry) -> None:
-    """Keep the entry's own pods instead of as many new ones, if their room is free again. None is kept without the
-    master.
-    """
+    """Keep own pods, not as many new ones, where their room is free again. None is kept without the master."""
     for member in list(state.released(entry)):
         placements = [placement for placement in entry.placements if placement.role == member.role]
         if placements and not _fill_back_by_swap(state, entry, member, placements) and member.role == ROLE_MASTER:
@@ -127,9 +125,7 @@ def _fill_back_more(state: AllocationState, entry: Entry) -> None:
 
 
 def _keep_by_moving(state: AllocationState, entry: Entry, member: Member) -> list[Entry] | None:
-    """Keep the pod if the pods planned for its node fit elsewhere. Returns the entries that moved; None, with nothing
-    changed, if they do not fit.
-    """
+    """Keep the pod if the pods planned for its node fit elsewhere; returns their entries, None if they do not fit."""
     if state.quota_refusal(entry, member.gpus, Rule.LIMIT):
         return None
     placements = _placements_on(state, entry.node_of.get(member.uid))

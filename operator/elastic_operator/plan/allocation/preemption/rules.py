@@ -49,9 +49,7 @@ class PreemptionCheck:
 
     @property
     def is_within_guarantees(self) -> bool:
-        """Whether the preemptor stays within the guarantees at all levels. If so, a lower use would not entitle it to
-        more.
-        """
+        """Whether it stays within the guarantees at all levels: then a lower use would not entitle it to more."""
         return all(self._used(account) + self.need <= account.guaranteed for account in self._path)
 
     def count_victims(self, victim_account: Account | None, *, pods: int, not_yet_held: int) -> None:
@@ -102,9 +100,7 @@ class PreemptionCheck:
         return self._is_at_most_final_share(ours, theirs, gpus, not_yet_held=not_yet_held)
 
     def _is_at_most_final_share(self, ours: Path, theirs: Path, gpus: int, *, not_yet_held: bool) -> bool:
-        """Whether the victim account's share value without these GPUs is at least what the preemptor's will be,
-        level by level.
-        """
+        """Whether, level by level, the victim account's share value does not end up below the preemptor's."""
         for own, other in zip_longest(ours, theirs):
             preemptor, victim_account = own or ours[-1], other or theirs[-1]
             left = (self._used(victim_account) if not_yet_held else self._held(victim_account)) - gpus
@@ -115,9 +111,7 @@ class PreemptionCheck:
         return True
 
     def share_value(self, victim_account: Account | None) -> float:
-        """The victim account's share value at the level where its path leaves the preemptor's; -1 within one team, and
-        if one of them has no account.
-        """
+        """The victim account's share value where its path leaves the preemptor's; -1 if there are no such paths."""
         if not (self.preemptor and victim_account):
             return -1.0
         _, theirs = diverging_paths(self.preemptor, victim_account)
